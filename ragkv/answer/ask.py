@@ -1,0 +1,83 @@
+"""A question as it comes in and the events of its answer."""
+
+from dataclasses import dataclass
+
+from ragkv.chunk import Passage
+from ragkv.settings import Mode, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question to one collection. What is None follows the settings."""
+
+    tenant_id: str
+    collection_id: str
+    question: str
+    mode: Mode = "stitched"
+    policy: Policy | None = None
+    recompute_ratio: float | None = None
+    block_size: int | None = None
+    top_k: int | None = None
+    hops: int | None = None
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """Answer characters [answer_start, answer_end) rest on characters [start, end) of a document's text."""
+
+    answer_start: int
+    answer_end: int
+    chunk_id: str
+    document_id: str
+    title: str
+    page: int | None
+    start: int
+    end: int
+    quote: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Milliseconds. `ttft_ms` runs from the arrival of the question to its first token, retrieval included;
+    `engine_ttft_ms` from the hand-over to the engine."""
+
+    retrieve_ms: float
+    plan_ms: float
+    ttft_ms: float
+    engine_ttft_ms: float
+    kv_load_ms: float
+    recompute_ms: float
+    total_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens. prompt = cached + stitched + recomputed + computed; `failed_chunks` had no usable KV."""
+
+    prompt: int
+    cached: int
+    stitched: int
+    recomputed: int
+    computed: int
+    completion: int
+    failed_chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """More text of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The whole answer, last event of every stream."""
+
+    answer: str
+    finish_reason: str
+    citations: tuple[Citation, ...]
+    passages: tuple[Passage, ...]
+    timings: Timings
+    usage: Usage

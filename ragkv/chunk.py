@@ -1,0 +1,40 @@
+"""The unit of retrieval and of KV, and what a search returns."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a document's text with the token ids a prompt holds for it.
+
+    `start` and `end` are character offsets into the document's text, `page` counts from 1 and is None where the
+    format has no pages. `token_ids` are those of `prompt_text(title, text)`: they depend on nothing but the chunk.
+    """
+
+    id: str
+    document_id: str
+    ordinal: int
+    title: str
+    text: str
+    start: int
+    end: int
+    page: int | None
+    token_ids: tuple[int, ...]
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A chunk retrieved for a question. `score` orders passages of one search; `hop` counts from 1."""
+
+    chunk: Chunk
+    score: float
+    hop: int
+
+
+def prompt_text(title: str, text: str) -> str:
+    """What a prompt holds for a chunk. No number, no position: its KV is the same in every prompt."""
+    return f"Title: {title}\n{text}\n\n"

@@ -1,0 +1,77 @@
+"""What an engine does for the rest of the service, whatever process it runs in."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+from ragkv.span import Span
+from ragkv.stitch.plan import StitchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """One prompt to continue.
+
+    `salt` keeps KV of different tenants and recipes apart in the engine's prefix cache: it is derived by the service
+    and never taken from a client. Without a `plan` the prompt is computed in full. With `capture`, the queries of
+    those positions come back in the report (un-rotated mean per layer and head).
+    """
+
+    token_ids: tuple[int, ...]
+    salt: str
+    plan: StitchPlan | None = None
+    max_tokens: int = 128
+    temperature: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    logprobs: int | None = None
+    ignore_eos: bool = False
+    capture: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the engine did with one prompt, in tokens and milliseconds.
+
+    cached: found in the engine's own prefix cache; stitched: placed from KV files and not recomputed; recomputed: run
+    through the model in place; computed: the rest, run by the ordinary step. `failed_keys`: KV that was missing or
+    corrupt when the engine looked, each recomputed whole.
+    """
+
+    cached: int = 0
+    stitched: int = 0
+    recomputed: int = 0
+    computed: int = 0
+    kv_load_ms: float = 0.0
+    recompute_ms: float = 0.0
+    failed_keys: tuple[str, ...] = ()
+    queries: torch.Tensor | None = None  # [layers, q_heads, head_dim] float32, with `capture` only
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A step of the answer. The last piece has `finish_reason` and `report`."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[dict[int, float], ...] = ()
+    finish_reason: str | None = None
+    report: Report | None = field(default=None)
+
+
+class Engine(Protocol):
+    """Continues prompts, stitching KV where a plan says so.
+
+    `generate` raises Rejected for a prompt that does not fit and Unavailable when the engine is away. Closing the
+    iterator early stops the generation.
+    """
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def ready(self) -> bool: ...
+
+    def generate(self, request: Generate) -> AsyncIterator[Piece]: ...

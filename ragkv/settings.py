@@ -1,0 +1,137 @@
+"""One frozen object holds every setting; nothing else reads the environment."""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ragkv.errors import Rejected
+
+PREFIX = "RAGKV_"
+SETTINGS_FILE = "RAGKV_SETTINGS"
+
+Policy = Literal["none", "random", "head", "deviation", "initial", "contextual", "passages"]
+Mode = Literal["stitched", "full"]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every default works on one machine with no services. Names in the environment are RAGKV_ + upper case."""
+
+    data_dir: Path = Path(".ragkv")
+
+    model: str = "embedded"
+    encoder: str = "embedded"
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+
+    engine_url: str | None = None
+    max_model_len: int = 8192
+    kv_cache_gib: float = 2.0
+    enforce_eager: bool = True
+
+    database_url: str | None = None
+    redis_url: str | None = None
+    qdrant_url: str | None = None
+    qdrant_api_key: str | None = None
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    max_upload_bytes: int = 64 * 1024 * 1024
+
+    instructions: str = (
+        "Answer the question with the passages below. Give the shortest answer that is complete: a name, a date, "
+        "a number or one sentence."
+    )
+    chunk_tokens: int = 256
+    prefill_batch_tokens: int = 4096
+    top_k: int = 10
+    hops: int = 2
+    max_answer_tokens: int = 128
+
+    recompute_policy: Policy = "passages"
+    recompute_ratio: float | None = None
+    recompute_passages: int = 2
+    block_size: int = 16
+
+    @property
+    def database(self) -> str:
+        return self.database_url or f"sqlite:///{self.data_dir / 'ragkv.sqlite3'}"
+
+    @property
+    def redis_socket(self) -> Path:
+        return self.data_dir.absolute() / "redis.sock"
+
+    @property
+    def redis(self) -> str:
+        return self.redis_url or f"unix://{self.redis_socket}"
+
+    @property
+    def kv_dir(self) -> Path:
+        return self.data_dir / "kv"
+
+    @property
+    def files_dir(self) -> Path:
+        return self.data_dir / "files"
+
+    @property
+    def models_dir(self) -> Path:
+        return self.data_dir / "models"
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> "Settings":
+        """Settings from RAGKV_* names, over those of the TOML file that RAGKV_SETTINGS names, if it does.
+
+        Raises Rejected for an unknown name, naming the nearest known one, and for a value of the wrong type.
+        """
+        given: dict[str, Any] = {}
+        if path := environ.get(SETTINGS_FILE):
+            given |= _read_toml(Path(path))
+        for name, value in environ.items():
+            if name.startswith(PREFIX) and name != SETTINGS_FILE:
+                given[_known(name.removeprefix(PREFIX).lower(), shown=name)] = value
+        return cls.of(given)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "Settings":
+        """Settings from names and loosely typed values ("8192" for 8192)."""
+        try:
+            settings = msgspec.convert(dict(given), cls, strict=False)
+        except msgspec.ValidationError as error:
+            raise Rejected(f"settings: {error}") from None
+        _check_ranges(settings)
+        return settings
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise Rejected(f"{SETTINGS_FILE}: cannot read {path}: {error}") from None
+    return {_known(name, shown=f"{name} in {path}"): value for name, value in table.items()}
+
+
+def _known(name: str, shown: str) -> str:
+    """`name`, if it is a setting. Raises Rejected naming the nearest setting otherwise."""
+    known = Settings.__struct_fields__
+    if name in known:
+        return name
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+    raise Rejected(f"unknown setting {shown}: did you mean {PREFIX}{near.upper()}?")
+
+
+def _check_ranges(settings: Settings) -> None:
+    positive = (
+        "max_model_len", "kv_cache_gib", "max_upload_bytes", "chunk_tokens", "prefill_batch_tokens", "top_k",
+        "hops", "max_answer_tokens",
+    )  # fmt: skip
+    for name in positive:
+        if getattr(settings, name) <= 0:
+            raise Rejected(f"{PREFIX}{name.upper()} must be above 0")
+    if settings.recompute_ratio is not None and not 0 <= settings.recompute_ratio <= 1:
+        raise Rejected(f"{PREFIX}RECOMPUTE_RATIO must lie in [0, 1]")
+    if not 2 <= settings.block_size <= 64:
+        raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [2, 64]")
+    if settings.recompute_passages < 0:
+        raise Rejected(f"{PREFIX}RECOMPUTE_PASSAGES must be 0 or more")

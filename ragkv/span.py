@@ -1,0 +1,35 @@
+"""Where something lies in a prompt."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Token positions [start, end) of one prompt."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.start <= self.end, f"not a span: [{self.start}, {self.end})"
+
+    @property
+    def num_tokens(self) -> int:
+        return self.end - self.start
+
+
+def merge(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """The same positions in ascending order, overlapping and touching spans joined, empty ones dropped."""
+    merged: list[Span] = []
+    for span in sorted(s for s in spans if s.num_tokens):
+        if merged and span.start <= merged[-1].end:
+            merged[-1] = Span(merged[-1].start, max(merged[-1].end, span.end))
+        else:
+            merged.append(span)
+    return tuple(merged)
+
+
+def total_tokens(spans: Iterable[Span]) -> int:
+    """Positions covered by disjoint spans."""
+    return sum(span.num_tokens for span in spans)

@@ -1,0 +1,52 @@
+"""The served model's tokenizer. Text from documents and people never becomes a special token."""
+
+from pathlib import Path
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from ragkv.errors import Rejected
+
+
+class Tokenizer:
+    """Text to token ids and back, for one model."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        if not tokenizer.is_fast:
+            raise Rejected("the model's tokenizer keeps no character offsets (it is not a fast tokenizer)")
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizer":
+        """The tokenizer in a model folder. Raises Rejected if there is none."""
+        try:
+            return cls(AutoTokenizer.from_pretrained(folder))
+        except (OSError, ValueError) as error:
+            raise Rejected(f"{folder} holds no tokenizer: {error}") from None
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of untrusted text: what looks like a special token is spelled out in ordinary ones."""
+        return self._tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Like `encode`, and the characters [start, end) of the text that each id stands for."""
+        encoded = self._tokenizer(
+            text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True, verbose=False
+        )
+        return encoded["input_ids"], encoded["offset_mapping"]
+
+    def encode_template(self, text: str) -> list[int]:
+        """Ids of our own template text, special tokens meant as such."""
+        return self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+
+    def decode(self, token_ids: list[int]) -> str:
+        return self._tokenizer.decode(token_ids, skip_special_tokens=True)
+
+    def render_chat(self, messages: list[dict[str, str]]) -> str:
+        """The model's own chat template as text, ready for the answer. Models without one get a plain form."""
+        if self._tokenizer.chat_template is None:
+            return "\n\n".join(m["content"] for m in messages) + "\n\nAnswer:"
+        return self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        return frozenset(self._tokenizer.all_special_ids)

@@ -1,0 +1,37 @@
+"""Alembic's entry. The service hands over a connection; a developer gives `-x url=...` on alembic's command line."""
+
+from typing import Any, Literal
+
+from alembic import context
+from alembic.autogenerate.api import AutogenContext
+from sqlalchemy import Connection
+
+from ragkv.db.base import Base, UtcDateTime
+from ragkv.db.database import open_engine
+from ragkv.db.tables import TenantRow
+
+assert TenantRow.metadata is Base.metadata  # importing the tables is what registers them
+
+
+def render_item(kind: str, item: Any, autogen_context: AutogenContext) -> str | Literal[False]:
+    """Migrations stand alone: they name the database's types, not ours."""
+    return "sa.DateTime(timezone=True)" if kind == "type" and isinstance(item, UtcDateTime) else False
+
+
+def run_migrations(connection: Connection) -> None:
+    context.configure(
+        connection=connection,
+        target_metadata=Base.metadata,
+        render_as_batch=connection.dialect.name == "sqlite",
+        render_item=render_item,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+given: Connection | None = context.config.attributes.get("connection")
+if given is not None:
+    run_migrations(given)
+else:
+    with open_engine(context.get_x_argument(as_dictionary=True)["url"]).begin() as opened:
+        run_migrations(opened)

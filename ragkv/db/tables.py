@@ -1,0 +1,174 @@
+"""Every table. Rows never leave `ragkv`: callers get nouns (`Chunk`, `Point`) and views."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from ragkv.db.base import Base, new_id, utc_now
+
+ID = String(64)
+
+
+class Status(StrEnum):
+    """A document's life. It answers questions from SEARCHABLE on; READY means that all its KV is kept."""
+
+    ACCEPTED = "accepted"
+    PARSING = "parsing"
+    INDEXING = "indexing"
+    SEARCHABLE = "searchable"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class JobStatus(StrEnum):
+    """A job's life."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class TenantRow(Base):
+    """The owner of collections. `secret` keys the names of its KV."""
+
+    __tablename__ = "tenants"
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(String(200), unique=True)
+    secret: Mapped[bytes] = mapped_column(LargeBinary(32))
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class CollectionRow(Base):
+    """A named set of documents."""
+
+    __tablename__ = "collections"
+    __table_args__ = (UniqueConstraint("tenant_id", "name"),)
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
+    name: Mapped[str] = mapped_column(String(200))
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class DocumentRow(Base):
+    """An uploaded file, by content hash.
+
+    `num_bytes` of content, `progress_*` in tokens of the present `stage`. `version` counts how often its chunks were
+    written: an index that mirrors the database compares it. `recipe` names the models and settings the chunks were
+    made with. A worker may write to it only while it holds the lease.
+    """
+
+    __tablename__ = "documents"
+    __table_args__ = (
+        UniqueConstraint("collection_id", "sha256"),
+        Index(None, "status", "lease_until"),
+    )
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
+    collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"))
+    sha256: Mapped[str] = mapped_column(String(64), index=True)
+    name: Mapped[str] = mapped_column(Text)
+    title: Mapped[str] = mapped_column(Text, default="")
+    media_type: Mapped[str] = mapped_column(String(200), default="")
+    num_bytes: Mapped[int] = mapped_column(BigInteger)
+    status: Mapped[Status] = mapped_column(String(20), default=Status.ACCEPTED)
+    error: Mapped[str | None] = mapped_column(Text)
+    stage: Mapped[str] = mapped_column(String(20), default="")
+    progress_done: Mapped[int] = mapped_column(default=0)
+    progress_total: Mapped[int] = mapped_column(default=0)
+    num_chunks: Mapped[int] = mapped_column(default=0)
+    num_tokens: Mapped[int] = mapped_column(BigInteger, default=0)
+    attempts: Mapped[int] = mapped_column(default=0)
+    lease_owner: Mapped[str | None] = mapped_column(String(200))
+    lease_until: Mapped[datetime | None]
+    version: Mapped[int] = mapped_column(default=0)
+    recipe: Mapped[str] = mapped_column(String(64), default="")
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
+
+
+class ChunkRow(Base):
+    """A chunk and its vectors. Arrays are little-endian bytes: ids uint32, dense and values float32, indices uint32."""
+
+    __tablename__ = "chunks"
+    __table_args__ = (UniqueConstraint("document_id", "ordinal"),)
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
+    document_id: Mapped[str] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"))
+    ordinal: Mapped[int]
+    title: Mapped[str] = mapped_column(Text)
+    text: Mapped[str] = mapped_column(Text)
+    start: Mapped[int]
+    end: Mapped[int]
+    page: Mapped[int | None]
+    token_ids: Mapped[bytes] = mapped_column(LargeBinary)
+    kv_key: Mapped[str | None] = mapped_column(String(64), index=True)
+    dense: Mapped[bytes] = mapped_column(LargeBinary)
+    sparse_indices: Mapped[bytes] = mapped_column(LargeBinary)
+    sparse_values: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class KVEntryRow(Base):
+    """One KV file, named by its key."""
+
+    __tablename__ = "kv_entries"
+
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), index=True)
+    num_tokens: Mapped[int]
+    num_bytes: Mapped[int] = mapped_column(BigInteger)
+    tier: Mapped[str] = mapped_column(String(20), default="disk")
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    last_used_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class JobRow(Base):
+    """A piece of queued work, kept for the record."""
+
+    __tablename__ = "jobs"
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
+    document_id: Mapped[str] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"), index=True)
+    kind: Mapped[str] = mapped_column(String(20))
+    status: Mapped[JobStatus] = mapped_column(String(20), default=JobStatus.QUEUED)
+    attempts: Mapped[int] = mapped_column(default=0)
+    error: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
+
+
+class QuestionRow(Base):
+    """A question that was answered, with what it took: milliseconds and tokens, as in `ragkv.answer.ask`."""
+
+    __tablename__ = "questions"
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
+    collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"))
+    text: Mapped[str] = mapped_column(Text)
+    mode: Mapped[str] = mapped_column(String(20))
+    policy: Mapped[str | None] = mapped_column(String(20))
+    recompute_ratio: Mapped[float | None]
+    finish_reason: Mapped[str] = mapped_column(String(40))
+    retrieve_ms: Mapped[float]
+    plan_ms: Mapped[float]
+    ttft_ms: Mapped[float]
+    engine_ttft_ms: Mapped[float]
+    kv_load_ms: Mapped[float]
+    recompute_ms: Mapped[float]
+    total_ms: Mapped[float]
+    prompt_tokens: Mapped[int]
+    cached_tokens: Mapped[int]
+    stitched_tokens: Mapped[int]
+    recomputed_tokens: Mapped[int]
+    computed_tokens: Mapped[int]
+    completion_tokens: Mapped[int]
+    failed_chunks: Mapped[int]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now, index=True)

@@ -1,0 +1,18 @@
+"""Whose documents a request is about."""
+
+from dataclasses import dataclass
+
+DEFAULT_TENANT = "default"
+DEFAULT_COLLECTION = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One tenant's collection. `secret` is the tenant's: it keys the names of all its KV."""
+
+    tenant_id: str
+    collection_id: str
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"Scope(tenant_id={self.tenant_id!r}, collection_id={self.collection_id!r})"

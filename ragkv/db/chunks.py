@@ -1,0 +1,86 @@
+"""Chunks as rows: arrays packed, statements, and the way back to nouns."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from sqlalchemy import Delete, Select, Update, bindparam, delete, select, update
+from sqlalchemy.orm import defer, load_only
+
+from ragkv.chunk import Chunk
+from ragkv.db.tables import ChunkRow
+from ragkv.retrieve.vectors import Point, Vectors
+
+_IDS = np.dtype("<u4")
+_FLOATS = np.dtype("<f4")
+_WITHOUT_VECTORS = (defer(ChunkRow.dense), defer(ChunkRow.sparse_indices), defer(ChunkRow.sparse_values))
+_VECTORS_ONLY = load_only(
+    ChunkRow.id, ChunkRow.document_id, ChunkRow.title, ChunkRow.dense, ChunkRow.sparse_indices, ChunkRow.sparse_values
+)
+
+
+def chunk_row(tenant_id: str, chunk: Chunk, vectors: Vectors) -> ChunkRow:
+    """The row of a chunk and its vectors."""
+    return ChunkRow(
+        id=chunk.id,
+        tenant_id=tenant_id,
+        document_id=chunk.document_id,
+        ordinal=chunk.ordinal,
+        title=chunk.title,
+        text=chunk.text,
+        start=chunk.start,
+        end=chunk.end,
+        page=chunk.page,
+        token_ids=np.asarray(chunk.token_ids, dtype=_IDS).tobytes(),
+        dense=vectors.dense.astype(_FLOATS).tobytes(),
+        sparse_indices=vectors.indices.astype(_IDS).tobytes(),
+        sparse_values=vectors.values.astype(_FLOATS).tobytes(),
+    )
+
+
+def to_chunk(row: ChunkRow) -> Chunk:
+    token_ids = tuple(np.frombuffer(row.token_ids, _IDS).tolist())
+    return Chunk(
+        row.id, row.document_id, row.ordinal, row.title, row.text, row.start, row.end, row.page, token_ids
+    )  # fmt: skip
+
+
+def to_point(row: ChunkRow) -> Point:
+    vectors = Vectors(
+        np.frombuffer(row.dense, _FLOATS),
+        np.frombuffer(row.sparse_indices, _IDS),
+        np.frombuffer(row.sparse_values, _FLOATS),
+    )
+    return Point(row.id, row.document_id, row.title, vectors)
+
+
+def chunks_of(document_id: str) -> Select[ChunkRow]:
+    """A document's chunks in order, without their vectors."""
+    return _chunks().where(ChunkRow.document_id == document_id).order_by(ChunkRow.ordinal)
+
+
+def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str]) -> Select[ChunkRow]:
+    """A tenant's chunks, without their vectors. Ids of others find nothing."""
+    return _chunks().where(ChunkRow.tenant_id == tenant_id, ChunkRow.id.in_(chunk_ids))
+
+
+def points_of(document_ids: Sequence[str]) -> Select[ChunkRow]:
+    """The documents' chunks with their vectors and without their text."""
+    return (
+        select(ChunkRow)
+        .options(_VECTORS_ONLY)
+        .where(ChunkRow.document_id.in_(document_ids))
+        .order_by(ChunkRow.document_id, ChunkRow.ordinal)
+    )
+
+
+def forget_chunks_of(document_id: str) -> Delete:
+    return delete(ChunkRow).where(ChunkRow.document_id == document_id)
+
+
+def name_kv() -> Update:
+    """To run on a connection with a list of {"chunk": id, "key": KV key}."""
+    return update(ChunkRow.__table__).where(ChunkRow.id == bindparam("chunk")).values(kv_key=bindparam("key"))  # type: ignore[arg-type]
+
+
+def _chunks() -> Select[ChunkRow]:
+    return select(ChunkRow).options(*_WITHOUT_VECTORS)

@@ -1,0 +1,140 @@
+"""A worker's hold on one document: the lease, and everything it may write while it has it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from ragkv.chunk import Chunk
+from ragkv.db.base import utc_now
+from ragkv.db.chunks import chunk_row, chunks_of, forget_chunks_of, name_kv, to_chunk
+from ragkv.db.database import Database
+from ragkv.db.documents import UNFINISHED, claim, held
+from ragkv.db.jobs import open_jobs
+from ragkv.db.kv_entries import keep_entries
+from ragkv.db.tables import DocumentRow, JobStatus, Status
+from ragkv.errors import Conflict
+from ragkv.retrieve.vectors import Vectors
+
+LEASE = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptKV:
+    """One chunk's KV as it lies in the store. Chunks with the same text share a key."""
+
+    chunk_id: str
+    key: str
+    num_tokens: int
+    num_bytes: int
+
+
+class Lease:
+    """One owner's hold on one document. Every write raises Conflict once the lease is lost or the document deleted."""
+
+    def __init__(self, database: Database, document_id: str, owner: str) -> None:
+        self.database = database
+        self.document_id = document_id
+        self.owner = owner
+
+    @classmethod
+    def take(cls, database: Database, document_id: str, owner: str) -> "Lease | None":
+        """None when the document is gone, finished, or held by someone else."""
+        now = utc_now()
+        with database.writing() as session:
+            if not _rows(session, claim(document_id, owner, now, now + LEASE)):
+                return None
+            session.execute(open_jobs(document_id, status=JobStatus.RUNNING))
+        return cls(database, document_id, owner)
+
+    def document(self) -> DocumentRow:
+        with self.database.reading() as session:
+            row = session.get(DocumentRow, self.document_id)
+            if row is None:
+                raise Conflict(f"document {self.document_id} was deleted")
+            return row
+
+    def renew(self) -> None:
+        self._write(lease_until=utc_now() + LEASE)
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        """Show progress, in tokens."""
+        self._write(stage=stage, progress_done=done, progress_total=total, lease_until=utc_now() + LEASE)
+
+    def enter(self, status: Status, **changes: Any) -> None:
+        """Move on to a status that is not the last."""
+        assert status in UNFINISHED, "finish() and fail() end an ingestion"
+        self._write(status=status, **changes)
+
+    def store_chunks(self, chunks: Sequence[Chunk], vectors: Sequence[Vectors], **changes: Any) -> None:
+        """Write all chunks in place of those there were; from here on the document answers questions."""
+        tokens = sum(chunk.num_tokens for chunk in chunks)
+        with self.database.writing() as session:
+            self._change(
+                session,
+                status=Status.SEARCHABLE,
+                version=DocumentRow.version + 1,
+                num_chunks=len(chunks),
+                num_tokens=tokens,
+                **changes,
+            )
+            tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
+            session.execute(forget_chunks_of(self.document_id))
+            session.add_all(chunk_row(tenant_id, *pair) for pair in zip(chunks, vectors, strict=True))
+
+    def chunks(self) -> list[Chunk]:
+        with self.database.reading() as session:
+            return [to_chunk(row) for row in session.scalars(chunks_of(self.document_id))]
+
+    def finish(self, kept: Sequence[KeptKV]) -> None:
+        """All KV is kept: the document is ready."""
+        with self.database.writing() as session:
+            self._change(session, status=Status.READY, error=None, stage="", **_RELEASED)
+            tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
+            _keep(session, tenant_id, kept)
+            session.execute(open_jobs(self.document_id, status=JobStatus.DONE, error=None))
+
+    def fail(self, reason: str) -> None:
+        """It will never do: give up, with the reason."""
+        with self.database.writing() as session:
+            self._change(session, status=Status.FAILED, error=reason, stage="", **_RELEASED)
+            session.execute(open_jobs(self.document_id, status=JobStatus.FAILED, error=reason))
+
+    def give_back(self, reason: str | None) -> None:
+        """Let others try again. Without a reason the attempt does not count: it was merely interrupted."""
+        attempts = DocumentRow.attempts if reason else DocumentRow.attempts - 1
+        with self.database.writing() as session:
+            self._change(session, error=reason, attempts=attempts, **_RELEASED)
+            session.execute(open_jobs(self.document_id, status=JobStatus.QUEUED, error=reason))
+
+    def _write(self, **changes: Any) -> None:
+        with self.database.writing() as session:
+            self._change(session, **changes)
+
+    def _change(self, session: Session, **changes: Any) -> None:
+        statement = held(self.document_id, self.owner).values(updated_at=utc_now(), **changes)
+        if not _rows(session, statement):
+            raise Conflict(f"document {self.document_id} was deleted, or another worker took it over")
+
+
+_RELEASED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
+
+
+def _rows(session: Session, statement: Any) -> int:
+    result = session.execute(statement, execution_options={"synchronize_session": False})
+    return int(result.rowcount)  # type: ignore[attr-defined]
+
+
+def _keep(session: Session, tenant_id: str, kept: Sequence[KeptKV]) -> None:
+    if not kept:
+        return
+    session.connection().execute(name_kv(), [{"chunk": kv.chunk_id, "key": kv.key} for kv in kept])
+    entries = {kv.key: kv for kv in kept}.values()
+    rows = [
+        {"key": kv.key, "tenant_id": tenant_id, "num_tokens": kv.num_tokens, "num_bytes": kv.num_bytes}
+        for kv in entries
+    ]
+    for start in range(0, len(rows), 500):
+        session.execute(keep_entries(session.get_bind().dialect.name, rows[start : start + 500]))

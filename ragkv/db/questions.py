@@ -1,0 +1,38 @@
+"""The record of answered questions."""
+
+from ragkv.answer.ask import Ask, Done
+from ragkv.db.database import Database
+from ragkv.db.tables import QuestionRow
+
+
+def question_row(ask: Ask, done: Done) -> QuestionRow:
+    """What a question took. The answer's text is not kept."""
+    timings, usage = done.timings, done.usage
+    return QuestionRow(
+        tenant_id=ask.tenant_id,
+        collection_id=ask.collection_id,
+        text=ask.question,
+        mode=ask.mode,
+        policy=ask.policy,
+        recompute_ratio=ask.recompute_ratio,
+        finish_reason=done.finish_reason,
+        retrieve_ms=timings.retrieve_ms,
+        plan_ms=timings.plan_ms,
+        ttft_ms=timings.ttft_ms,
+        engine_ttft_ms=timings.engine_ttft_ms,
+        kv_load_ms=timings.kv_load_ms,
+        recompute_ms=timings.recompute_ms,
+        total_ms=timings.total_ms,
+        prompt_tokens=usage.prompt,
+        cached_tokens=usage.cached,
+        stitched_tokens=usage.stitched,
+        recomputed_tokens=usage.recomputed,
+        computed_tokens=usage.computed,
+        completion_tokens=usage.completion,
+        failed_chunks=usage.failed_chunks,
+    )
+
+
+def record_question(database: Database, ask: Ask, done: Done) -> None:
+    with database.writing() as session:
+        session.add(question_row(ask, done))

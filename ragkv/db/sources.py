@@ -1,0 +1,40 @@
+"""What retrieval reads from the database: which documents are indexed, their points, and chunks by id."""
+
+from collections.abc import Iterator, Sequence
+
+from ragkv.chunk import Chunk
+from ragkv.db.chunks import chunks_by_id, points_of, to_chunk, to_point
+from ragkv.db.database import Database
+from ragkv.db.documents import versions_of_indexed
+from ragkv.retrieve.vectors import Point
+
+BATCH = 500
+"""Ids in one statement: databases limit the parameters of a statement."""
+
+
+class DatabaseSource:
+    """Points and chunks as the database holds them at the moment of the call."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def indexed_documents(self, tenant_id: str, collection_id: str) -> dict[str, int]:
+        """Version by document id. A version changes whenever the document's chunks are written again."""
+        with self._database.reading() as session:
+            return dict(session.execute(versions_of_indexed(tenant_id, collection_id)).tuples())
+
+    def points(self, document_ids: Sequence[str]) -> list[Point]:
+        """The points of these documents."""
+        with self._database.reading() as session:
+            return [to_point(row) for ids in _batches(document_ids) for row in session.scalars(points_of(ids))]
+
+    def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
+        """The tenant's chunks of these ids, in the order asked for; what is gone is left out."""
+        with self._database.reading() as session:
+            rows = [row for ids in _batches(chunk_ids) for row in session.scalars(chunks_by_id(tenant_id, ids))]
+        found = {row.id: to_chunk(row) for row in rows}
+        return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
+
+
+def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))

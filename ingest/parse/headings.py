@@ -1,0 +1,43 @@
+"""Headings carried through a renderer as marks in the text.
+
+Rendering moves characters about, so that offsets into HTML mean nothing afterwards. A heading's text is put between
+two Unicode noncharacters before rendering, which `clean.scrub` keeps out of every document, and found by them after.
+"""
+
+import re
+
+from lxml.etree import _Element
+
+from ingest.parse.parsed import Section, one_line
+
+_START = 0xFDD0  # + level
+_END = "\ufddf"
+_MARKED = re.compile("([\ufdd1-\ufdd6])\\s*(.*?)\\s*\ufddf", re.DOTALL)
+_ANY_MARK = re.compile("[\ufdd0-\ufddf]")
+TAGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+
+
+def mark_headings(tree: _Element) -> None:
+    """Put marks around the text of every heading element."""
+    for heading in tree.iter(*TAGS):
+        heading.text = chr(_START + int(heading.tag[1])) + (heading.text or "")
+        if len(heading):
+            heading[-1].tail = (heading[-1].tail or "") + _END
+        else:
+            heading.text += _END
+
+
+def unmark(marked: str) -> tuple[str, tuple[Section, ...]]:
+    """The text without marks and the headings that they showed."""
+    pieces: list[str] = []
+    sections: list[Section] = []
+    position = length = 0
+    for found in _MARKED.finditer(marked):
+        before, heading = (_ANY_MARK.sub("", part) for part in (marked[position : found.start()], found[2]))
+        start = length + len(before)
+        position, length = found.end(), start + len(heading)
+        pieces += before, heading
+        if title := one_line(heading):
+            sections.append(Section(start, length, title, ord(found[1]) - _START))
+    pieces.append(_ANY_MARK.sub("", marked[position:]))
+    return "".join(pieces), tuple(sections)

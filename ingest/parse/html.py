@@ -1,0 +1,131 @@
+"""HTML: what a reader of the page would see, as text. Nothing is run and nothing is fetched."""
+
+import re
+
+from inscriptis.css_profiles import STRICT_CSS_PROFILE
+from inscriptis.html_engine import Inscriptis
+from inscriptis.html_properties import Display
+from inscriptis.model.config import ParserConfig
+from inscriptis.model.html_element import HtmlElement
+from lxml import etree
+from lxml.html import HTMLParser, document_fromstring
+
+from ingest.parse.clean import scrub, tidy
+from ingest.parse.encoding import decode
+from ingest.parse.headings import TAGS as HEADINGS
+from ingest.parse.headings import mark_headings, unmark
+from ingest.parse.parsed import Parsed, Section, leading_title, one_line
+from ingest.parse.sniff import Format
+from ingest.parse.tables import flatten_tables
+from ragkv.errors import Rejected
+
+_CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w-]{2,40})", re.IGNORECASE)
+_HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_HIDDEN = "//*[@hidden or @aria-hidden='true' or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
+_MAYBE_HIDDEN = "//*[contains(@style, ':')]"
+_NOT_CONTENT = (
+    "script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "canvas", "audio", "video", "nav",
+    "button", "select", "textarea", "annotation", "annotation-xml",
+)  # fmt: skip
+_BLOCKS = (
+    "html", "body", "div", "section", "article", "main", "header", "footer", "aside", "address", "figcaption", "form",
+    "fieldset", "legend", "details", "summary", "hgroup", "center", "dl", "dt", "dd", "li", "tr", "td", "th", "caption",
+    "thead", "tbody", "tfoot",
+)  # fmt: skip
+_SPACED_BLOCKS = (*HEADINGS, "p", "ul", "ol", "pre", "blockquote", "figure", "table", "hr")
+_STRUCTURE = frozenset((*_BLOCKS, *_SPACED_BLOCKS, "br", "head", "title"))
+_MAX_DEPTH = 150  # the renderer calls itself for each level
+
+
+def read_html(body: bytes, fallback_title: str) -> Parsed:
+    """A page as text. Raises Rejected when it is nested too deeply to be read whole."""
+    declared = _CHARSET.search(body[:4096])
+    source = decode(body, declared[1].decode("ascii", "replace") if declared else None)
+    return parse_source(source, fallback_title, Format.HTML)
+
+
+def parse_source(source: str, fallback_title: str, format_: Format) -> Parsed:
+    """HTML source as text: headings become sections, table rows lines, scripts and navigation nothing."""
+    tree = _tree(source)
+    if tree is None:
+        return Parsed(fallback_title, "", pages=(), media_type=format_.value)
+    head_title = one_line(" ".join(tree.xpath("//title[not(ancestor::svg)]/text()")[:1]))
+    marked_title = one_line("".join(t for h in tree.xpath("//h1[@class='title']")[:1] for t in h.itertext()))
+    text, sections = unmark(tidy(_render(_simplify(tree))))
+    title = marked_title or _choose_title(head_title, sections) or fallback_title
+    return Parsed(title, text, pages=(), media_type=format_.value, sections=sections)
+
+
+def _choose_title(head_title: str, sections: tuple[Section, ...]) -> str | None:
+    """The page's own title; without the site's name, where the top heading shows what that is."""
+    heading = next((s.title for s in sections if s.level == 1), None)
+    if heading and heading in head_title:
+        return heading
+    return head_title or leading_title(sections)
+
+
+def _tree(source: str) -> etree._Element | None:
+    parser = HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True, huge_tree=True)
+    try:
+        tree = document_fromstring(scrub(source).encode("utf-8"), parser=parser)
+    except (etree.ParserError, etree.XMLSyntaxError):
+        return None
+    if any(error.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT for error in parser.error_log):
+        raise Rejected("its elements are nested too deeply: save the page as plain text or PDF")
+    return tree
+
+
+def _simplify(tree: etree._Element) -> etree._Element:
+    """Leave only what carries text and its structure, in place."""
+    _drop_hidden(tree)
+    etree.strip_elements(tree, *_NOT_CONTENT, with_tail=False)
+    etree.strip_tags(tree, *_inline_tags(tree))
+    _flatten_depths(tree)
+    for element in tree.iter():
+        element.text, element.tail = _safe(element.text), _safe(element.tail)
+    flatten_tables(tree)
+    mark_headings(tree)
+    return tree
+
+
+def _inline_tags(tree: etree._Element) -> list[str]:
+    return sorted({str(element.tag) for element in tree.iter(etree.Element)} - _STRUCTURE)
+
+
+def _drop_hidden(tree: etree._Element) -> None:
+    hidden = tree.xpath(_HIDDEN)
+    hidden += [e for e in tree.xpath(_MAYBE_HIDDEN) if _HIDDEN_STYLE.search(e.get("style"))]
+    for element in hidden:
+        if element.getparent() is not None and element.tag != "body":
+            element.drop_tree()
+
+
+def _flatten_depths(tree: etree._Element) -> None:
+    """Below the depth limit keep the text and drop the elements."""
+    level = [tree]
+    for _ in range(_MAX_DEPTH):
+        level = [child for element in level for child in element]
+    for element in level:
+        etree.strip_tags(element, "*")
+
+
+def _safe(text: str | None) -> str | None:
+    """Character references may bring back what was scrubbed; the renderer resolves references once more."""
+    return scrub(text).replace("&", "&amp;") if text else text
+
+
+def _render(tree: etree._Element) -> str:
+    return Inscriptis(tree, ParserConfig(css=_PROFILE)).get_text()
+
+
+def _profile() -> dict[str, HtmlElement]:
+    profile = dict(STRICT_CSS_PROFILE)
+    profile |= {tag: HtmlElement(display=Display.block) for tag in _BLOCKS}
+    profile |= {tag: HtmlElement(display=Display.block, margin_before=1, margin_after=1) for tag in _SPACED_BLOCKS}
+    profile["pre"] = STRICT_CSS_PROFILE["pre"]
+    for tag in ("ul", "ol"):
+        profile[tag] = STRICT_CSS_PROFILE[tag]
+    return profile
+
+
+_PROFILE = _profile()

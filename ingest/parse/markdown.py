@@ -1,0 +1,59 @@
+"""Markdown: the source stays the text, its headings become sections."""
+
+import re
+from itertools import accumulate
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from ingest.parse.clean import scrub, tidy
+from ingest.parse.encoding import decode
+from ingest.parse.parsed import Parsed, Section, leading_title, one_line
+from ingest.parse.sniff import Format
+
+_FRONT_MATTER = re.compile(r"---\n(.*?)\n(?:---|\.\.\.)(?:\n|\Z)", re.DOTALL)
+_FRONT_TITLE = re.compile(r"^title:[ \t]*(['\"]?)(.+?)\1[ \t]*$", re.MULTILINE)
+
+
+def read_markdown(body: bytes, fallback_title: str) -> Parsed:
+    """Markdown source as text. The title is the front matter's, else the one highest heading, else the fallback."""
+    text = tidy(scrub(decode(body)))
+    front = _FRONT_MATTER.match(text)
+    sections = _sections(text, front.end() if front else 0)
+    title = _front_title(front) or leading_title(sections) or fallback_title
+    return Parsed(title, text, pages=(), media_type=Format.MARKDOWN.value, sections=sections)
+
+
+def _front_title(front: re.Match[str] | None) -> str | None:
+    found = _FRONT_TITLE.search(front[1]) if front else None
+    return one_line(found[2]) if found else None
+
+
+def _sections(text: str, offset: int) -> tuple[Section, ...]:
+    lines = text[offset:].split("\n")
+    starts = [offset, *accumulate((len(line) + 1 for line in lines), initial=offset)][1:]
+    tokens = _block_parser().parse("\n".join(lines))
+    headings = (_section(opening, content, starts) for opening, content in zip(tokens, tokens[1:], strict=False))
+    return tuple(section for section in headings if section is not None)
+
+
+def _block_parser() -> MarkdownIt:
+    """Only blocks: inline markup of whole documents is not looked at, which is most of the parser's time."""
+    parser = MarkdownIt("commonmark")
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    return parser
+
+
+def _section(opening: Token, content: Token, starts: list[int]) -> Section | None:
+    if opening.type != "heading_open" or opening.map is None:
+        return None
+    title = _plain_title(content.content)
+    first_line, end_line = opening.map
+    end = starts[min(end_line, len(starts) - 1)]
+    return Section(starts[first_line], end, title, int(opening.tag[1])) if title else None
+
+
+def _plain_title(source: str) -> str:
+    """A heading's words without its markup."""
+    children = MarkdownIt("commonmark").parseInline(source)[0].children or []
+    return one_line("".join(" " if c.type.endswith("break") else c.content for c in children if c.type != "html_inline"))

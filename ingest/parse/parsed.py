@@ -1,0 +1,64 @@
+"""What every format becomes: one text, and where its pages and headings lie in it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAX_TITLE_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Characters [start, end) of the text are page `number`, counted from 1. An empty page has start == end."""
+
+    number: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading. It begins at character `start`; what follows it begins at `body`; `level` 1 is the outermost."""
+
+    start: int
+    body: int
+    title: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A document as text. Offsets of `pages` and `sections` are characters of `text`, both in ascending order.
+
+    `text` is NFC with \\n line ends and holds no control, invisible or unassigned characters. `pages` is empty where
+    the format has none, `sections` where there are no headings.
+    """
+
+    title: str
+    text: str
+    pages: tuple[Page, ...]
+    media_type: str
+    sections: tuple[Section, ...] = ()
+
+
+def one_line(text: str) -> str:
+    """Text fit for a title: one line, single spaces, bounded length."""
+    return " ".join(text.split())[:MAX_TITLE_CHARS].strip()
+
+
+def leading_title(sections: tuple[Section, ...]) -> str | None:
+    """The title that the headings give a document: the first one, if no other stands as high."""
+    if not sections:
+        return None
+    first = sections[0]
+    others = sections[1:]
+    return first.title if all(s.level > first.level for s in others) else None
+
+
+def heading_paths(sections: tuple[Section, ...]) -> Iterator[tuple[str, ...]]:
+    """For each heading the titles that lead to it, outermost first, its own last."""
+    open_sections: list[Section] = []
+    for section in sections:
+        while open_sections and open_sections[-1].level >= section.level:
+            open_sections.pop()
+        open_sections.append(section)
+        yield tuple(s.title for s in open_sections)

@@ -1,0 +1,134 @@
+"""PDF: the text layer, page by page. Scanned pages have none; recognising text in images is not done here."""
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterator
+
+import pypdfium2 as pdfium
+import pypdfium2.raw as pdfium_raw
+
+from ingest.parse.clean import scrub, tidy
+from ingest.parse.outline import Bookmark, sections_of_outline
+from ingest.parse.parsed import Page, Parsed, one_line
+from ingest.parse.sniff import Format
+from ragkv.errors import Rejected, TooLarge
+
+MAX_PAGES = 20_000
+_MAX_BOOKMARKS = 5_000
+_END_MARK_WITHIN = 4096
+_PDFIUM = threading.Lock()  # the library keeps global state: one thread at a time
+_LINE_END_HYPHEN = re.compile("[\ufffe\x02]\\s*(.?)")
+_PRESENTATION_FORMS = re.compile("[\ufb00-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc]+")
+_TOOL_PREFIX = re.compile(r"^(Microsoft (Word|PowerPoint|Excel) - |untitled\b|Document\d*$)", re.IGNORECASE)
+_PAGE_GAP = "\n\n"
+
+
+def read_pdf(body: bytes, fallback_title: str) -> Parsed:
+    """The text layer, pages apart by a blank line, values of filled forms included; bookmarks become sections.
+
+    Raises Rejected for files that are encrypted, damaged, cut short or scanned, each with what to do about it.
+    """
+    if b"%%EOF" not in body[-_END_MARK_WITHIN:]:
+        raise Rejected("it ends before its end mark, so it was cut short: download or export it again")
+    with _PDFIUM, _opened(body) as document:
+        page_texts = list(_page_texts(document))
+        title = _title(document)
+        bookmarks = list(_bookmarks(document))
+    text, pages = _join(page_texts)
+    if not text:
+        raise Rejected("it has no text, so it is a scan: recognise its text first (for example with ocrmypdf)")
+    sections = sections_of_outline(text, pages, bookmarks)
+    return Parsed(title or fallback_title, text, pages, Format.PDF.value, sections)
+
+
+def _opened(body: bytes) -> pdfium.PdfDocument:
+    try:
+        document = pdfium.PdfDocument(body)
+    except pdfium.PdfiumError as error:
+        raise _refusal(error) from None
+    if not 0 < len(document) <= MAX_PAGES:
+        pages = len(document)
+        document.close()
+        raise TooLarge(f"it has {pages} pages, the limit is {MAX_PAGES}: split it") if pages else _damaged()
+    return document
+
+
+def _refusal(error: pdfium.PdfiumError) -> Rejected:
+    if error.err_code in (pdfium_raw.FPDF_ERR_PASSWORD, pdfium_raw.FPDF_ERR_SECURITY):
+        return Rejected("it is protected by a password: remove the password and upload it again")
+    return _damaged()
+
+
+def _damaged() -> Rejected:
+    return Rejected("the PDF is damaged and cannot be read: download or export it again")
+
+
+def _page_texts(document: pdfium.PdfDocument) -> Iterator[str]:
+    has_form = document.get_formtype() != pdfium_raw.FORMTYPE_NONE
+    if has_form:
+        document.init_forms()
+    for index in range(len(document)):
+        try:
+            yield _page_text(document, index, has_form)
+        except pdfium.PdfiumError:
+            raise Rejected(f"page {index + 1} is damaged and cannot be read: export the file again") from None
+
+
+def _page_text(document: pdfium.PdfDocument, index: int, has_form: bool) -> str:
+    if has_form:
+        _draw_form_values(document, index)
+    page = document[index]
+    text_page = page.get_textpage()
+    try:
+        return _clean(text_page.get_text_range())
+    finally:
+        text_page.close()
+        page.close()
+
+
+def _draw_form_values(document: pdfium.PdfDocument, index: int) -> None:
+    """Make what was filled in part of the page; the page must be opened anew to see it."""
+    page = document[index]
+    page.flatten()
+    page.close()
+
+
+def _clean(raw: str) -> str:
+    """Words cut by a hyphen at a line's end are joined; ligatures and shaped Arabic become ordinary letters."""
+    joined = _LINE_END_HYPHEN.sub(_join_word, raw)
+    return tidy(scrub(_PRESENTATION_FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), joined)))
+
+
+def _join_word(cut: re.Match[str]) -> str:
+    """A capital or a digit after the cut shows that the hyphen is part of the word."""
+    return cut[1] if cut[1].islower() else f"-{cut[1]}"
+
+
+def _join(page_texts: list[str]) -> tuple[str, tuple[Page, ...]]:
+    pages: list[Page] = []
+    pieces: list[str] = []
+    length = 0
+    for number, page_text in enumerate(page_texts, start=1):
+        gap = _PAGE_GAP if page_text and length else ""
+        start, length = length + len(gap), length + len(gap) + len(page_text)
+        pieces += gap, page_text
+        pages.append(Page(number, start, length))
+    return "".join(pieces), tuple(pages)
+
+
+def _title(document: pdfium.PdfDocument) -> str | None:
+    """The title in the file's properties, unless a program put its own name there."""
+    title = one_line(scrub(document.get_metadata_dict().get("Title", "")))
+    return None if _TOOL_PREFIX.match(title) else title or None
+
+
+def _bookmarks(document: pdfium.PdfDocument) -> Iterator[Bookmark]:
+    for number, bookmark in enumerate(document.get_toc()):
+        if number == _MAX_BOOKMARKS:
+            return
+        destination = bookmark.get_dest()
+        page_index = destination.get_index() if destination else None
+        title = one_line(scrub(bookmark.get_title()))
+        if title and page_index is not None and page_index >= 0:
+            yield Bookmark(title, bookmark.level + 1, page_index)

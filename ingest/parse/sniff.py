@@ -1,0 +1,117 @@
+"""Which format a file is: by its bytes first, by its name where bytes do not tell."""
+
+import io
+import zipfile
+from enum import Enum
+from pathlib import PurePosixPath
+
+from ragkv.errors import Rejected, Unsupported
+
+
+class Format(Enum):
+    """A supported format and its media type."""
+
+    TEXT = "text/plain"
+    MARKDOWN = "text/markdown"
+    HTML = "text/html"
+    PDF = "application/pdf"
+    DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+
+
+SUPPORTED = "upload text, Markdown, HTML, PDF or DOCX"
+_BY_SUFFIX = {
+    ".md": Format.MARKDOWN,
+    ".markdown": Format.MARKDOWN,
+    ".html": Format.HTML,
+    ".htm": Format.HTML,
+    ".xhtml": Format.HTML,
+}
+_ARCHIVE = "an archive: unpack it and upload the files in it"
+_IMAGE = "an image: recognise its text first (OCR) and upload that"
+_SIGNATURES = (
+    (b"\x89PNG", _IMAGE),
+    (b"\xff\xd8\xff", _IMAGE),
+    (b"GIF8", _IMAGE),
+    (b"RIFF", "an image, audio or video file: upload its text instead"),
+    (b"II*\0", _IMAGE),
+    (b"MM\0*", _IMAGE),
+    (b"\x1f\x8b", _ARCHIVE),
+    (b"7z\xbc\xaf\x27\x1c", _ARCHIVE),
+    (b"Rar!\x1a\x07", _ARCHIVE),
+    (b"BZh", _ARCHIVE),
+    (b"\xfd7zXZ\0", _ARCHIVE),
+    (b"\x7fELF", "a program"),
+    (b"{\\rtf", "an RTF file: save it as DOCX"),
+    (b"%!PS", "a PostScript file: convert it to PDF"),
+)
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_MAX_ZIP_ENTRIES = 10_000
+_ZIP_CONTENTS = (
+    ("xl/workbook.xml", "an Excel workbook: save its sheets as CSV or HTML"),
+    ("ppt/presentation.xml", "a PowerPoint file: export it as PDF"),
+    ("META-INF/container.xml", "an e-book: convert it to HTML or PDF"),
+    ("content.xml", "an OpenDocument file: save it as DOCX"),
+)
+
+
+def sniff(name: str, body: bytes) -> Format:
+    """The format of a file. Raises Rejected for one that is damaged or encrypted, Unsupported for other formats."""
+    if b"%PDF-" in body[:1024]:
+        return Format.PDF
+    if body.startswith(b"PK\x03\x04"):
+        return _format_of_zip(body)
+    if body.startswith(_OLE):
+        raise _ole_refusal(body)
+    for signature, meaning in _SIGNATURES:
+        if body.startswith(signature):
+            raise Unsupported(f"it is {meaning}" if ":" in meaning else f"it is {meaning}: {SUPPORTED}")
+    return _format_of_text(PurePosixPath(name.lower()).suffix, body)
+
+
+def _format_of_zip(body: bytes) -> Format:
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            entries = {entry.filename: entry for entry in archive.infolist()}
+    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
+        raise Rejected("the file is damaged or cut short: save or download it again") from None
+    if any(entry.flag_bits & 1 for entry in entries.values()):
+        raise Rejected("it is protected by a password: remove the password and upload it again")
+    if len(entries) > _MAX_ZIP_ENTRIES:
+        raise Rejected(f"it holds more than {_MAX_ZIP_ENTRIES} parts: save it as a plain DOCX or PDF")
+    if "[Content_Types].xml" in entries and any(path.startswith("word/") for path in entries):
+        return Format.DOCX
+    meaning = next((text for path, text in _ZIP_CONTENTS if path in entries), _ARCHIVE)
+    raise Unsupported(f"it is {meaning}")
+
+
+def _ole_refusal(body: bytes) -> Rejected:
+    if "EncryptedPackage".encode("utf-16-le") in body:
+        return Rejected("it is protected by a password: remove the password and upload it again")
+    return Unsupported("it is an old Office file: save it as DOCX or PDF")
+
+
+def _format_of_text(suffix: str, body: bytes) -> Format:
+    if suffix in (".pdf", ".docx"):
+        raise Rejected(f"its name ends in {suffix}, its content is something else or damaged: save it again")
+    if _is_binary(body):
+        raise Unsupported(f"it is a binary file of an unknown kind: {SUPPORTED}")
+    if _looks_like_html(body):
+        return Format.HTML
+    return _BY_SUFFIX.get(suffix, Format.TEXT)
+
+
+def _is_binary(body: bytes) -> bool:
+    """Zeros in a file that is not UTF-16 or UTF-32, or many control characters."""
+    sample = body[: 64 * 1024]
+    if sample.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")):
+        return False
+    zeros_even, zeros_odd = sample[0::2].count(0), sample[1::2].count(0)
+    if (zeros_even + zeros_odd) * 4 > len(sample) and min(zeros_even, zeros_odd) * 10 < max(zeros_even, zeros_odd):
+        return False
+    controls = len(sample) - len(sample.translate(None, bytes(range(9)) + bytes(range(14, 27))))
+    return zeros_even + zeros_odd > len(sample) // 1000 or controls * 20 > len(sample)
+
+
+def _looks_like_html(body: bytes) -> bool:
+    start = body[:2048].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").lower()
+    return start.startswith((b"<!doctype html", b"<html")) or (start.startswith(b"<?xml") and b"<html" in start)

@@ -1,0 +1,66 @@
+"""HTML tables as lines of text: one row a line, cells separated by bars.
+
+A renderer's aligned columns cost a token for every few blanks and interleave the lines of neighbouring cells; a row
+on one line keeps together what belongs together.
+"""
+
+from lxml.etree import Element, _Element, iterwalk
+
+_SEPARATOR = " | "
+_LAYOUT = ("table", "h1", "h2", "h3", "h4", "h5", "h6", "pre")
+_MAX_CELL_CHARS = 2_000
+
+
+def flatten_tables(tree: _Element) -> None:
+    """Replace each table by blocks. Cells that hold tables, headings or long text lay a page out: they become blocks
+    of their own, one after the other."""
+    for table in list(tree.iter("table")):
+        for row in _own_rows(table):
+            _flatten_row(row)
+        _make_block(table)
+
+
+def _make_block(table: _Element) -> None:
+    """A figure has a blank line before and after it, and would lend it to its children but for the block between."""
+    rows = Element("div")
+    rows.text, table.text = table.text, None
+    rows.extend(list(table))
+    table.append(rows)
+    table.tag = "figure"
+
+
+def _own_rows(table: _Element) -> list[_Element]:
+    bodies = [table, *(child for child in table if child.tag in ("thead", "tbody", "tfoot"))]
+    for body in bodies[1:]:
+        body.tag = "div"
+    return [row for body in bodies for row in body if row.tag == "tr"]
+
+
+def _flatten_row(row: _Element) -> None:
+    cells = [cell for cell in row if cell.tag in ("td", "th")]
+    row.tag = "div"
+    if any(_is_layout(cell) for cell in cells):
+        for cell in cells:
+            cell.tag = "div"
+        return
+    line = _SEPARATOR.join(_cell_text(cell) for cell in cells)
+    for child in list(row):
+        row.remove(child)
+    row.text = line if line.strip(" |") else None
+
+
+def _is_layout(cell: _Element) -> bool:
+    return next(cell.iter(*_LAYOUT), None) is not None or sum(map(len, cell.itertext())) > _MAX_CELL_CHARS
+
+
+def _cell_text(cell: _Element) -> str:
+    """The words of a cell on one line; blocks and line breaks in it become spaces, inline markup does not."""
+    words: list[str] = []
+    for event, element in iterwalk(cell, events=("start", "end")):
+        words.append(" ")
+        if event == "start":
+            words.append(element.text or "")
+        elif element is not cell:
+            words.append(element.tail or "")
+    return " ".join("".join(words).split())
+

@@ -28,6 +28,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     engine_url: str | None = None
     max_model_len: int = 8192
+    max_batched_tokens: int = 8192
     kv_cache_gib: float = 2.0
     enforce_eager: bool = True
 
@@ -123,7 +124,7 @@ def _known(name: str, shown: str) -> str:
 
 def _check_ranges(settings: Settings) -> None:
     positive = (
-        "max_model_len", "kv_cache_gib", "max_upload_bytes", "chunk_tokens", "prefill_batch_tokens", "top_k",
+        "max_model_len", "max_batched_tokens", "kv_cache_gib", "max_upload_bytes", "chunk_tokens", "prefill_batch_tokens", "top_k",
         "hops", "max_answer_tokens",
     )  # fmt: skip
     for name in positive:

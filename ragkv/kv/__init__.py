@@ -1,0 +1,1 @@
+"""Keys and values of chunks: what they are, what they are called, where they lie."""

@@ -1,0 +1,1 @@
+"""What to place and what to recompute: decided here, carried out by the engine."""

@@ -1,0 +1,75 @@
+"""KV files for a document's chunks: what is there is kept, the rest is computed in batches."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ingest.prefill import Prefiller
+from ragkv.chunk import Chunk
+from ragkv.kv.key import KeyMaker
+from ragkv.kv.store import KVStore, Lookup
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class KVEntry:
+    """One KV file: its key, the chunk's tokens, the file's bytes."""
+
+    key: str
+    tokens: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Precomputed:
+    """What a run left in the store. Tokens are chunk tokens, prefix not counted."""
+
+    entries: tuple[KVEntry, ...]
+    computed_tokens: int
+    reused_tokens: int
+
+
+def precompute(
+    chunks: Sequence[Chunk],
+    keys: KeyMaker,
+    prefiller: Callable[[], Prefiller],
+    store: KVStore,
+    batch_tokens: int,
+    progress: Progress = lambda done, total: None,
+) -> Precomputed:
+    """Make sure that every chunk and the prefix have a KV file.
+
+    `prefiller` is called only if something must be computed: re-ingesting what is known loads no model.
+    `progress(done, total)` is told chunk tokens after every batch.
+    """
+    named = {keys.chunk(chunk.token_ids): chunk for chunk in chunks}
+    todo = {key: chunk for key, chunk in named.items() if store.lookup(key) is Lookup.MISS}
+    total = sum(chunk.num_tokens for chunk in named.values())
+    done = reused = total - sum(chunk.num_tokens for chunk in todo.values())
+    progress(done, total)
+    for batch in _batches(todo, len(keys.prefix_ids), batch_tokens):
+        _compute(batch, keys, prefiller(), store)
+        done += sum(chunk.num_tokens for _, chunk in batch)
+        progress(done, total)
+    entries = tuple(KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in named.items())
+    return Precomputed(entries, computed_tokens=total - reused, reused_tokens=reused)
+
+
+def _compute(batch: Sequence[tuple[str, Chunk]], keys: KeyMaker, prefiller: Prefiller, store: KVStore) -> None:
+    prefix_kv, *chunk_kvs = prefiller.prefill(keys.prefix_ids, [chunk.token_ids for _, chunk in batch])
+    if store.lookup(keys.prefix()) is Lookup.MISS:
+        store.put(keys.prefix(), prefix_kv)
+    for (key, _), kv in zip(batch, chunk_kvs, strict=True):
+        store.put(key, kv)
+
+
+def _batches(todo: dict[str, Chunk], prefix_tokens: int, batch_tokens: int) -> Iterator[list[tuple[str, Chunk]]]:
+    """Chunks of similar length together, each batch at most `batch_tokens` with prefix and padding."""
+    batch: list[tuple[str, Chunk]] = []
+    for key, chunk in sorted(todo.items(), key=lambda item: item[1].num_tokens):
+        if batch and (len(batch) + 1) * (prefix_tokens + chunk.num_tokens) > batch_tokens:
+            yield batch
+            batch = []
+        batch.append((key, chunk))
+    if batch:
+        yield batch

@@ -1,0 +1,149 @@
+"""Chunks run through the language model once, behind the shared prefix; their KV and Q-Cache are taken out.
+
+Nothing here knows an architecture. Transformers models turn queries and keys with a function `apply_rotary_pos_emb` of
+their own module, then call an attention function from a registry: both are wrapped, so that keys and queries are seen
+before the rotation and values as attention gets them.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from transformers import AutoModel, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from ragkv.errors import Unsupported
+from ragkv.kv.file import QCACHE_BLOCK, ChunkKV
+from ragkv.kv.layout import Layout
+
+log = logging.getLogger(__name__)
+
+_ATTENTION = "ragkv_capture"
+_ROTATE = "apply_rotary_pos_emb"
+QCACHE_VIEW = 16  # tokens at a chunk's start and end whose mean query is its initial and its local vector
+
+
+@dataclass(slots=True)
+class Taken:
+    """What one forward showed, a tensor a layer: [batch, heads, tokens, head_dim], un-rotated."""
+
+    queries: list[torch.Tensor] = field(default_factory=list)
+    keys: list[torch.Tensor] = field(default_factory=list)
+    values: list[torch.Tensor] = field(default_factory=list)
+
+
+class Prefiller:
+    """The served model under Transformers, for prefill alone."""
+
+    def __init__(self, model: PreTrainedModel, layout: Layout) -> None:
+        self.layout = layout
+        self._model = model
+        self._rotary_modules = _modules_with_rotation(model)
+        self._taken: Taken | None = None
+        ALL_ATTENTION_FUNCTIONS.register(_ATTENTION, self._attend)
+        ALL_MASK_ATTENTION_FUNCTIONS.register(_ATTENTION, sdpa_mask)
+        model.set_attn_implementation(_ATTENTION)
+
+    @classmethod
+    def load(cls, folder: Path, layout: Layout) -> "Prefiller":
+        """Load the model, on the GPU if there is one. Takes seconds: keep one a process."""
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = AutoModel.from_pretrained(folder, dtype=layout.dtype, attn_implementation="sdpa").to(device).eval()
+        return cls(model, layout)
+
+    @torch.inference_mode()
+    def prefill(self, prefix_ids: Sequence[int], chunks: Sequence[Sequence[int]]) -> list[ChunkKV]:
+        """KV of the prefix, then of each chunk behind it, from one forward.
+
+        Chunks are padded on the right: under causal attention nothing before the padding can see it. Pass chunks of
+        similar length to waste little. Raises Unsupported for a model whose attention cannot be watched.
+        """
+        skip, longest = len(prefix_ids), max((len(chunk) for chunk in chunks), default=0)
+        ids = torch.zeros(max(len(chunks), 1), skip + longest, dtype=torch.long)
+        for row, chunk in zip(ids, chunks or [[]], strict=True):
+            row[: skip + len(chunk)] = torch.tensor([*prefix_ids, *chunk])
+        taken = self._forward(ids.to(self._model.device))
+        cut = [self._cut(taken, 0, 0, skip)]
+        return cut + [self._cut(taken, row, skip, skip + len(chunk)) for row, chunk in enumerate(chunks)]
+
+    def _forward(self, ids: torch.Tensor) -> Taken:
+        with self._watching() as taken:
+            self._model(ids, use_cache=False)
+        if not len(taken.keys) == len(taken.values) == self.layout.layers:
+            raise Unsupported(
+                f"{self._model.config.model_type}: {len(taken.keys)} of {self.layout.layers} layers showed their keys; "
+                "a model must rotate keys in every layer to be stitched"
+            )
+        return taken
+
+    def _cut(self, taken: Taken, row: int, start: int, end: int) -> ChunkKV:
+        """One sequence's tokens [start, end) out of a batch."""
+        keys = _stack(taken.keys, row, start, end).to(self.layout.dtype)
+        queries = _stack(taken.queries, row, start, end).float()
+        chosen = keys[self.layout.q_layers.start : self.layout.q_layers.stop]
+        return ChunkKV(
+            keys=keys,
+            values=_stack(taken.values, row, start, end).to(self.layout.dtype),
+            initial=queries[:, :QCACHE_VIEW].mean(1),
+            local=queries[:, -QCACHE_VIEW:].mean(1),
+            mean_keys=torch.stack([block.float().mean(1) for block in chosen.split(QCACHE_BLOCK, dim=1)]),
+        )
+
+    @contextmanager
+    def _watching(self) -> Iterator[Taken]:
+        """Collect what every layer rotates and attends to while the block runs."""
+        self._taken = taken = Taken()
+        originals = {module: getattr(module, _ROTATE) for module in self._rotary_modules}
+        for module, original in originals.items():
+            setattr(module, _ROTATE, self._seeing(original))
+        try:
+            yield taken
+        finally:
+            self._taken = None
+            for module, original in originals.items():
+                setattr(module, _ROTATE, original)
+
+    def _seeing(self, rotate: Callable[..., Any]) -> Callable[..., Any]:
+        def seen(queries: torch.Tensor, keys: torch.Tensor, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - theirs
+            if self._taken is not None:
+                if len(self._taken.keys) in self.layout.q_layers:
+                    self._taken.queries.append(queries)
+                self._taken.keys.append(keys)
+            return rotate(queries, keys, *args, **kwargs)
+
+        return seen
+
+    def _attend(
+        self,
+        module: torch.nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *args: Any,  # noqa: ANN401 - Transformers' own attention interface
+        **kwargs: Any,  # noqa: ANN401 - likewise
+    ) -> tuple[torch.Tensor, None]:
+        if self._taken is not None:
+            self._taken.values.append(value)
+        return sdpa_attention_forward(module, query, key, value, *args, **kwargs)
+
+
+def _modules_with_rotation(model: PreTrainedModel) -> list[ModuleType]:
+    """Python modules of the model's layers that hold an `apply_rotary_pos_emb`. Raises Unsupported if none does."""
+    names = {type(part).__module__ for part in model.modules()}
+    found = [sys.modules[name] for name in sorted(names) if hasattr(sys.modules[name], _ROTATE)]
+    if not found:
+        raise Unsupported(f"{model.config.model_type}: its keys cannot be seen before they are rotated")
+    return found
+
+
+def _stack(layers: list[torch.Tensor], row: int, start: int, end: int) -> torch.Tensor:
+    """[layers, tokens, heads, head_dim] of one sequence, on the host."""
+    return torch.stack([layer[row, :, start:end] for layer in layers]).transpose(1, 2).contiguous().cpu()

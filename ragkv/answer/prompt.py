@@ -1,0 +1,77 @@
+"""A prompt as token ids with the places of its parts.
+
+Prompt layout: [0, p)    the model's chat head and the instructions: the shared prefix
+               [p, c)    the chunks, each exactly the ids it was prefilled with
+               [c, n)    the question and the head of the answer: always computed
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ragkv.chunk import Chunk
+from ragkv.errors import TooLarge
+from ragkv.span import Span
+from ragkv.tokens import Tokenizer
+
+_CONTEXT, _QUESTION = "\x00context\x00", "\x00question\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Token ids and the spans of the prefix, of each chunk in order, and of the question."""
+
+    token_ids: tuple[int, ...]
+    prefix: Span
+    chunks: tuple[Span, ...]
+    question: Span
+
+
+class PromptBuilder:
+    """Builds prompts from the model's own chat template and one set of instructions."""
+
+    def __init__(self, tokenizer: Tokenizer, instructions: str, max_tokens: int) -> None:
+        self._tokenizer = tokenizer
+        self._max_tokens = max_tokens
+        head, self._before_question, self._tail = _split_template(tokenizer, instructions)
+        self.prefix_ids = tuple(tokenizer.encode_template(head))
+
+    def question_ids(self, question: str) -> tuple[int, ...]:
+        """What follows the chunks. The question's text never becomes a special token."""
+        return (
+            *self._tokenizer.encode_template(self._before_question),
+            *self._tokenizer.encode(question),
+            *self._tokenizer.encode_template(self._tail),
+        )
+
+    def build(self, chunks: Sequence[Chunk], question: str, answer_tokens: int) -> Prompt:
+        """The prompt of a question over chunks in this order. Raises TooLarge if the window has no room for it."""
+        ids, spans = list(self.prefix_ids), []
+        for chunk in chunks:
+            spans.append(Span(len(ids), len(ids) + chunk.num_tokens))
+            ids += chunk.token_ids
+        question_span = Span(len(ids), len(ids) + len(asked := self.question_ids(question)))
+        self._check_room(question_span.end + answer_tokens)
+        return Prompt((*ids, *asked), Span(0, len(self.prefix_ids)), tuple(spans), question_span)
+
+    def room_for_chunks(self, question: str, answer_tokens: int) -> int:
+        """Tokens left for chunks. Raises TooLarge if the question alone does not fit."""
+        taken = len(self.prefix_ids) + len(self.question_ids(question)) + answer_tokens
+        self._check_room(taken)
+        return self._max_tokens - taken
+
+    def _check_room(self, tokens: int) -> None:
+        if tokens > self._max_tokens:
+            raise TooLarge(
+                f"the prompt and its answer need {tokens} tokens, the model's window is {self._max_tokens}: "
+                "shorten the question, or ask for fewer passages or a shorter answer"
+            )
+
+
+def _split_template(tokenizer: Tokenizer, instructions: str) -> tuple[str, str, str]:
+    """The chat template's text before the chunks, between chunks and question, and after the question."""
+    content = f"Passages:\n\n{_CONTEXT}Question: {_QUESTION}"
+    text = tokenizer.render_chat([{"role": "system", "content": instructions}, {"role": "user", "content": content}])
+    head, _, rest = text.partition(_CONTEXT)
+    before, _, tail = rest.partition(_QUESTION)
+    assert head and tail, "the chat template dropped the user's message"
+    return head, before, tail

@@ -1,0 +1,182 @@
+"""What ragkv touches inside vLLM, and everything that differs between its versions and runners.
+
+Written against vLLM 0.32: the V1 runner (CPU) and the V2 runner (GPU) both have `model` and `attn_groups`.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from vllm.config import VllmConfig
+from vllm.distributed import get_tensor_model_parallel_rank, get_tensor_model_parallel_world_size
+from vllm.forward_context import set_forward_context
+from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbeddingBase
+from vllm.v1.attention.backend import AttentionMetadataBuilder, CommonAttentionMetadata
+
+from ragkv.errors import Unsupported
+from ragkv.span import Span
+
+
+@dataclass(frozen=True, slots=True)
+class InPlaceBatch:
+    """Spans of one request as a batch of 'sequences' that share its block table."""
+
+    spans: tuple[Span, ...]
+    positions: torch.Tensor
+    slots: torch.Tensor
+
+
+class ModelInternals:
+    """The loaded model of one vLLM worker: its attention layers, its rotary embedding, its paged cache."""
+
+    def __init__(self, runner: Any) -> None:  # noqa: ANN401 - the V1 and V2 runners share no base class
+        self._config: VllmConfig = runner.vllm_config
+        self._model: torch.nn.Module = runner.model
+        self.device: torch.device = runner.device
+        groups = [group for of_cache in runner.attn_groups for group in of_cache]
+        if len(runner.attn_groups) != 1:
+            raise Unsupported("the model keeps more than one kind of KV cache: its chunks cannot be stitched")
+        self._builders = [_own_builder(group.metadata_builders[0], self._config, self.device) for group in groups]
+        self._names = sorted((name for group in groups for name in group.layer_names), key=_layer_number)
+        self._rotary = _the_rotary_embedding(self._model)
+        self.block_size: int = groups[0].kv_cache_spec.block_size
+        self.max_tokens: int = self._config.scheduler_config.max_num_batched_tokens
+
+    @property
+    def layers(self) -> list[Any]:
+        """vLLM's Attention modules, first to last."""
+        context = self._config.compilation_config.static_forward_context
+        return [context[name] for name in self._names]
+
+    def slots_of(self, block_ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Where the cache holds these positions of a request with this block table."""
+        return block_ids[positions // self.block_size] * self.block_size + positions % self.block_size
+
+    def rotate(self, positions: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        """Un-rotated keys [tokens, kv_heads, head_dim] turned to their positions by the model's own kernel.
+
+        May work in place: pass a tensor that nothing else reads.
+        """
+        rotated, _ = self._rotary(positions, keys.view(len(positions), -1), None)
+        return rotated.view(keys.shape)
+
+    def unrotate(self, positions: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
+        """The inverse of `rotate`, in float32: a rotation's transpose, with any scale the model's has divided out.
+
+        RoFormer, arXiv 2104.09864, section 3.2.2: the rotation matrices are orthogonal.
+        """
+        cos, sin = self._rotary.cos_sin_cache[positions].float().unsqueeze(1).chunk(2, dim=-1)
+        scale = cos.square() + sin.square()
+        size = self._rotary.rotary_dim
+        turned, rest = queries.float()[..., :size], queries.float()[..., size:]
+        if self._rotary.is_neox_style:
+            first, second = turned.chunk(2, dim=-1)
+        else:
+            first, second = turned[..., ::2], turned[..., 1::2]
+        back = (first * cos + second * sin) / scale, (second * cos - first * sin) / scale
+        pairs = torch.cat(back, -1) if self._rotary.is_neox_style else torch.stack(back, -1).flatten(-2)
+        return torch.cat((pairs, rest), -1)
+
+    def write(self, layer: Any, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:  # noqa: ANN401
+        """Put rotated keys and values [tokens, kv_heads, head_dim] of one layer into the paged cache.
+
+        Through the backend's own kernel: backends pack the cache in layouts of their own.
+        """
+        layer.impl.do_kv_cache_update(layer, keys, values, layer.kv_cache, slots)
+
+    def batch(self, spans: Sequence[Span], block_ids: torch.Tensor) -> InPlaceBatch:
+        positions = torch.cat([torch.arange(s.start, s.end, device=self.device) for s in spans])
+        return InPlaceBatch(tuple(spans), positions, self.slots_of(block_ids, positions))
+
+    def forward(self, token_ids: torch.Tensor, batch: InPlaceBatch, block_ids: torch.Tensor) -> None:
+        """Run the plain model over a batch of spans of one request, writing their KV in place.
+
+        Each span is a sequence of its own on the request's block table: its query is the span, its context everything
+        up to its end. Every layer writes all spans' keys and values before any span attends, so later spans see the
+        fresh KV of earlier ones: an exact selective prefill on vLLM's own kernels.
+        """
+        metadata, slots = {}, {}
+        for builder in self._builders:
+            built = builder.build(0, self._common(builder, batch, block_ids))
+            for name in builder.layer_names:
+                metadata[name], slots[name] = built, batch.slots
+        with (
+            torch.inference_mode(),
+            set_forward_context(
+                metadata, self._config, num_tokens=len(batch.positions), slot_mapping=slots, skip_compiled=True
+            ),
+        ):
+            self._model(input_ids=token_ids.to(torch.int32), positions=batch.positions)
+
+    def _common(
+        self, builder: AttentionMetadataBuilder[Any], batch: InPlaceBatch, block_ids: torch.Tensor
+    ) -> CommonAttentionMetadata:
+        lengths = torch.tensor([span.num_tokens for span in batch.spans], dtype=torch.int32)
+        starts = torch.zeros(len(batch.spans) + 1, dtype=torch.int32)
+        starts[1:] = lengths.cumsum(0)
+        ends = torch.tensor([span.end for span in batch.spans], dtype=torch.int32)
+        table = _kernel_blocks(block_ids, self.block_size, builder.kv_cache_spec.block_size)
+        return CommonAttentionMetadata(
+            query_start_loc=starts.to(self.device),
+            query_start_loc_cpu=starts,
+            seq_lens=ends.to(self.device),
+            num_reqs=len(batch.spans),
+            num_actual_tokens=len(batch.positions),
+            max_query_len=int(lengths.max()),
+            max_seq_len=int(ends.max()),
+            block_table_tensor=table.to(torch.int32)[None].repeat(len(batch.spans), 1),
+            slot_mapping=batch.slots,
+            causal=True,
+            positions=batch.positions,
+            is_prefilling=torch.ones(len(batch.spans), dtype=torch.bool),
+            seq_lens_cpu_upper_bound=ends,
+        )
+
+    @contextmanager
+    def watching(self, see: Any) -> Iterator[None]:  # noqa: ANN401 - a callable (layer index, query, key) -> None
+        """Call `see(layer, query, key)` with what enters each attention layer (rotated) while the block runs."""
+        handles = [
+            layer.register_forward_pre_hook(lambda _, inputs, index=index: see(index, inputs[0], inputs[1]))
+            for index, layer in enumerate(self.layers)
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def my_heads(kv_heads: int) -> slice:
+    """The KV heads this worker holds under tensor parallelism (vLLM replicates heads when there are too few)."""
+    rank, size = get_tensor_model_parallel_rank(), get_tensor_model_parallel_world_size()
+    if size >= kv_heads:
+        first = rank * kv_heads // size
+        return slice(first, first + 1)
+    mine = kv_heads // size
+    return slice(rank * mine, (rank + 1) * mine)
+
+
+def _own_builder(
+    theirs: AttentionMetadataBuilder[Any], config: VllmConfig, device: torch.device
+) -> AttentionMetadataBuilder[Any]:
+    """A builder for the inner pass: some backends keep the outer step's plan in theirs."""
+    return type(theirs)(theirs.kv_cache_spec, theirs.layer_names, config, device)
+
+
+def _the_rotary_embedding(model: torch.nn.Module) -> RotaryEmbeddingBase:
+    found = {id(module): module for module in model.modules() if isinstance(module, RotaryEmbeddingBase)}
+    if len(found) != 1:
+        raise Unsupported(f"the model has {len(found)} rotary embeddings, one is needed to move its keys")
+    return next(iter(found.values()))
+
+
+def _layer_number(name: str) -> int:
+    return next(int(part) for part in name.split(".") if part.isdigit())
+
+
+def _kernel_blocks(block_ids: torch.Tensor, block_size: int, kernel_block_size: int) -> torch.Tensor:
+    """A block table in the kernel's blocks, which may be a fraction of the cache manager's."""
+    parts = block_size // kernel_block_size
+    return (block_ids[:, None] * parts + torch.arange(parts, device=block_ids.device)).flatten()

@@ -1,0 +1,50 @@
+"""How a vLLM that stitches is started: the same arguments in-process and for `vllm serve`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ragkv.kv.layout import Layout
+from ragkv.settings import Settings
+
+WORKER = "ragkv.engine.worker.StitchWorker"
+CONNECTOR = "StitchConnector"
+CONNECTOR_MODULE = "ragkv.engine.connector"
+
+
+def transfer_config(kv_dir: Path) -> dict[str, Any]:
+    """vLLM's `kv_transfer_config` for the StitchConnector reading from this folder."""
+    return {
+        "kv_connector": CONNECTOR,
+        "kv_connector_module_path": CONNECTOR_MODULE,
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": {"kv_dir": str(kv_dir.absolute())},
+    }
+
+
+def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[str, Any]:
+    """Arguments of vLLM's EngineArgs, without the transfer config."""
+    return {
+        "model": str(folder),
+        "dtype": str(layout.dtype).removeprefix("torch."),
+        "max_model_len": settings.max_model_len,
+        "max_num_batched_tokens": settings.max_batched_tokens,
+        "kv_cache_memory_bytes": int(settings.kv_cache_gib * 2**30),
+        "enable_prefix_caching": True,
+        "enforce_eager": settings.enforce_eager,
+        "worker_cls": WORKER,
+    }
+
+
+def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, port: int) -> list[str]:
+    """The `vllm serve` command line of an engine for `RAGKV_ENGINE_URL`."""
+    arguments = engine_arguments(settings, folder, layout)
+    command = ["vllm", "serve", arguments.pop("model"), "--host", host, "--port", str(port)]
+    for name, value in arguments.items():
+        option = "--" + name.replace("_", "-")
+        if value is True:
+            command.append(option)
+        elif value is not False:
+            command += [option, str(value)]
+    command += ["--enable-prompt-tokens-details", "--served-model-name", "ragkv"]
+    return [*command, "--kv-transfer-config", json.dumps(transfer_config(settings.kv_dir))]

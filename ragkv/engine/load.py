@@ -1,0 +1,58 @@
+"""What passes between the two halves of the connector: loads down to the worker, reports back up."""
+
+from dataclasses import dataclass, field
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
+
+from ragkv.engine.wire import WireReport
+from ragkv.span import Span
+from ragkv.stitch.plan import StitchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A promise to keep in this step: positions [start, end) of one request must hold KV when the step begins.
+
+    What lies before `start` is in vLLM's cache already, made by the same recipe. `token_ids` are the prompt's.
+    """
+
+    request_id: str
+    plan: StitchPlan
+    start: int
+    end: int
+    block_ids: list[int]
+    token_ids: list[int]
+    capture: Span | None = None
+
+    @property
+    def region(self) -> Span:
+        return Span(self.start, self.end)
+
+    def clip(self, span: Span) -> Span:
+        """The part of `span` that is to be loaded."""
+        start = min(max(span.start, self.start), self.end)
+        return Span(start, max(start, min(span.end, self.end)))
+
+
+@dataclass
+class Loads(KVConnectorMetadata):
+    """Everything to load in one step."""
+
+    loads: list[Load] = field(default_factory=list)
+
+
+@dataclass
+class Reports(KVConnectorWorkerMetadata):
+    """What the worker did in one step, by request id."""
+
+    by_request: dict[str, WireReport] = field(default_factory=dict)
+
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
+        """Workers of a tensor-parallel group do the same for each request: the slowest tells the time."""
+        assert isinstance(other, Reports)
+        merged = dict(self.by_request)
+        for request_id, report in other.by_request.items():
+            mine = merged.get(request_id)
+            if mine is None or report.recompute_ms + report.kv_load_ms > mine.recompute_ms + mine.kv_load_ms:
+                merged[request_id] = report
+        return Reports(merged)

@@ -1,0 +1,118 @@
+"""The engine in this process: vLLM's AsyncLLM, its core in a process of its own."""
+
+import logging
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragkv.engine.launch import engine_arguments, transfer_config
+from ragkv.engine.protocol import Generate, Piece
+from ragkv.engine.wire import plan_to_wire, report_of
+from ragkv.errors import TooLarge, Unavailable
+from ragkv.kv.layout import Layout
+from ragkv.settings import Settings
+
+if TYPE_CHECKING:
+    from vllm import RequestOutput, SamplingParams
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+log = logging.getLogger(__name__)
+
+
+class LocalEngine:
+    """Engine over AsyncLLM. `start` takes some 40 seconds on a CPU; vLLM is imported then and not before."""
+
+    def __init__(self, settings: Settings, folder: Path, layout: Layout) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._layout = layout
+        self._llm: AsyncLLM | None = None
+
+    async def start(self) -> None:
+        """Load the model. Raises Unavailable with vLLM's reason if it cannot."""
+        # vLLM takes seconds to import and forks its own logging: only the process that runs it pays.
+        from vllm.config import KVTransferConfig  # noqa: PLC0415 - see above
+        from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: PLC0415 - see above
+        from vllm.v1.engine.async_llm import AsyncLLM  # noqa: PLC0415 - see above
+
+        self._settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        arguments = AsyncEngineArgs(
+            **engine_arguments(self._settings, self._folder, self._layout),
+            kv_transfer_config=KVTransferConfig(**transfer_config(self._settings.kv_dir)),
+            disable_log_stats=True,
+        )
+        try:
+            self._llm = AsyncLLM.from_engine_args(arguments)
+        except (RuntimeError, ValueError) as error:
+            raise Unavailable(f"vLLM did not start: {error}") from error
+
+    async def stop(self) -> None:
+        if self._llm is not None:
+            self._llm.shutdown()
+            self._llm = None
+
+    async def ready(self) -> bool:
+        return self._llm is not None and not self._llm.errored
+
+    async def generate(self, request: Generate) -> AsyncIterator[Piece]:
+        """See Engine.generate."""
+        llm = self._llm
+        if llm is None:
+            raise Unavailable("the engine has not started yet: try again in a minute")
+        check_length(request, self._settings.max_model_len)
+        prompt = {"prompt_token_ids": list(request.token_ids), "cache_salt": request.salt}
+        outputs = llm.generate(prompt, _sampling(request), request_id=uuid.uuid4().hex)
+        try:
+            async for output in outputs:
+                yield _piece(output)
+        except _engine_errors() as error:
+            raise Unavailable(f"the engine failed: {error}") from error
+
+
+def check_length(request: Generate, window: int) -> None:
+    """Raises TooLarge if prompt and answer do not fit the model's window."""
+    needed = len(request.token_ids) + request.max_tokens
+    if needed > window:
+        raise TooLarge(f"prompt and answer need {needed} tokens, the model's window is {window}")
+
+
+def _engine_errors() -> tuple[type[Exception], ...]:
+    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError  # noqa: PLC0415 - see start
+
+    return EngineDeadError, EngineGenerateError
+
+
+def _sampling(request: Generate) -> "SamplingParams":
+    from vllm import SamplingParams  # noqa: PLC0415 - see start
+    from vllm.sampling_params import RequestOutputKind  # noqa: PLC0415 - see start
+
+    params = plan_to_wire(request)
+    return SamplingParams(
+        max_tokens=request.max_tokens,
+        temperature=request.temperature,
+        seed=request.seed,
+        stop=list(request.stop),
+        logprobs=request.logprobs,
+        ignore_eos=request.ignore_eos,
+        output_kind=RequestOutputKind.DELTA,
+        extra_args={"kv_transfer_params": params} if params else None,
+    )
+
+
+def _piece(output: "RequestOutput") -> Piece:
+    answer = output.outputs[0]
+    report = None
+    if output.finished:
+        report = report_of(output.kv_transfer_params, len(output.prompt_token_ids), output.num_cached_tokens or 0)
+    return Piece(
+        text=answer.text,
+        token_ids=tuple(answer.token_ids),
+        logprobs=_logprobs(answer.logprobs),
+        finish_reason=answer.finish_reason,
+        report=report,
+    )
+
+
+def _logprobs(steps: Any) -> tuple[dict[int, float], ...]:  # noqa: ANN401 - vLLM has several containers for these
+    return tuple({token: entry.logprob for token, entry in step.items()} for step in steps or ())

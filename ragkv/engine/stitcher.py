@@ -1,0 +1,160 @@
+"""The worker's half: keeps the promises the scheduler's half made, before the step's own forward runs."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+
+from ragkv.engine.deviation import select_by_deviation
+from ragkv.engine.internals import ModelInternals, my_heads
+from ragkv.engine.load import Load
+from ragkv.engine.queries import QueryCapture
+from ragkv.engine.wire import WireReport, pack_queries
+from ragkv.errors import Corrupt
+from ragkv.kv.file import ChunkKV
+from ragkv.kv.layout import Layout
+from ragkv.kv.store import KVStore
+from ragkv.span import Span, merge, total_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The part of one chunk's KV that goes to [span): rows [offset, offset + span) of the file."""
+
+    span: Span
+    offset: int
+    kv: ChunkKV
+
+
+@dataclass(slots=True)
+class Fetched:
+    """KV files read for one load, and the spans of those that could not be."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    lost: list[Span] = field(default_factory=list)
+    failed_keys: list[str] = field(default_factory=list)
+
+
+class Stitcher:
+    """Writes chunks' KV into vLLM's paged cache, turned to their positions, and recomputes spans in place."""
+
+    def __init__(self, model: ModelInternals, store: KVStore, layout: Layout) -> None:
+        self._model = model
+        self._store = store
+        self._layout = layout
+        self._heads = my_heads(layout.kv_heads)
+
+    @torch.inference_mode()
+    def carry_out(self, load: Load) -> WireReport:
+        """Fill the load's region. A file that is missing or corrupt becomes a recompute of its span."""
+        report = WireReport()
+        block_ids = torch.tensor(load.block_ids, device=self._model.device)
+        with _timed(report, "kv_load_ms"):
+            fetched = self._fetch(load)
+            self._write(fetched.pieces, block_ids)
+        with _timed(report, "recompute_ms"):
+            spans = merge([*map(load.clip, load.plan.recompute), *fetched.lost, *self._late(load, fetched, block_ids)])
+            self._recompute(load, spans, block_ids, report)
+        report.recomputed = total_tokens(spans)
+        report.stitched = load.region.num_tokens - report.recomputed
+        report.failed_keys = fetched.failed_keys
+        return report
+
+    def _fetch(self, load: Load) -> Fetched:
+        """Map the files of every piece that is not recomputed whole."""
+        recomputed = merge(load.plan.recompute)
+        fetched = Fetched()
+        for placed in load.plan.placed:
+            span = load.clip(placed.span)
+            if not span.num_tokens or _covered(span, recomputed):
+                continue
+            kv = self._open(placed.key, placed.span.num_tokens)
+            if kv is None:
+                fetched.lost.append(span)
+                fetched.failed_keys += [placed.key] if placed.key else []
+            else:
+                fetched.pieces.append(Piece(span, span.start - placed.span.start, kv))
+        return fetched
+
+    def _open(self, key: str | None, num_tokens: int) -> ChunkKV | None:
+        if key is None:
+            return None
+        try:
+            kv = self._store.get(key, self._layout)
+        except (FileNotFoundError, Corrupt):
+            return None
+        return kv if kv.num_tokens == num_tokens else None
+
+    def _write(self, pieces: Sequence[Piece], block_ids: torch.Tensor) -> None:
+        if not pieces:
+            return
+        batch = self._model.batch([piece.span for piece in pieces], block_ids)
+        shape = (len(batch.positions), self._layout.kv_heads, self._layout.head_dim)
+        # One scratch for all layers: fresh pages for every layer would cost more than the copies themselves.
+        keys, values = (torch.empty(shape, dtype=self._layout.dtype, device=self._model.device) for _ in "kv")
+        for index, layer in enumerate(self._model.layers):
+            self._gather(pieces, index, keys, values)
+            mine = keys[:, self._heads].contiguous()
+            rotated = self._model.rotate(batch.positions, mine)
+            self._model.write(layer, rotated, values[:, self._heads], batch.slots)
+
+    def _gather(self, pieces: Sequence[Piece], layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        row = 0
+        for piece in pieces:
+            end = row + piece.span.num_tokens
+            rows = slice(piece.offset, piece.offset + piece.span.num_tokens)
+            keys[row:end] = piece.kv.keys[layer, rows]
+            values[row:end] = piece.kv.values[layer, rows]
+            row = end
+
+    def _late(self, load: Load, fetched: Fetched, block_ids: torch.Tensor) -> tuple[Span, ...]:
+        """Spans chosen by a policy that has to see the model's keys. Only pieces that were stitched take part."""
+        if load.plan.late is None or not fetched.pieces:
+            return ()
+        return select_by_deviation(self._model, load, fetched.pieces, block_ids, self._heads)
+
+    def _recompute(self, load: Load, spans: Sequence[Span], block_ids: torch.Tensor, report: WireReport) -> None:
+        token_ids = torch.tensor(load.token_ids, device=self._model.device)
+        capture = QueryCapture(self._model, self._layout, load.capture) if load.capture else None
+        for part in _passes(spans, self._model.max_tokens):
+            batch = self._model.batch(part, block_ids)
+            if capture is None:
+                self._model.forward(token_ids[batch.positions], batch, block_ids)
+                continue
+            with capture.of(batch):
+                self._model.forward(token_ids[batch.positions], batch, block_ids)
+        if capture is not None:
+            pack_queries(report, capture.mean())
+
+
+def _covered(span: Span, by: Sequence[Span]) -> bool:
+    return any(other.start <= span.start and span.end <= other.end for other in by)
+
+
+def _passes(spans: Sequence[Span], max_tokens: int) -> Iterator[list[Span]]:
+    """Ascending spans in groups of at most `max_tokens`: what the engine has memory for in one forward.
+
+    Splitting changes nothing: a span attends only to what lies before its end, and that is done by then.
+    """
+    group: list[Span] = []
+    room = max_tokens
+    for span in spans:
+        start = span.start
+        while start < span.end:
+            part = Span(start, min(span.end, start + room))
+            group.append(part)
+            start, room = part.end, room - part.num_tokens
+            if room == 0:
+                yield group
+                group, room = [], max_tokens
+    if group:
+        yield group
+
+
+@contextmanager
+def _timed(report: WireReport, name: str) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    setattr(report, name, (time.perf_counter() - began) * 1e3)

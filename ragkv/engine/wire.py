@@ -1,0 +1,109 @@
+"""How a plan travels to the engine in `kv_transfer_params`, and how the report comes back.
+
+Both ends may be hostile or of another version: what does not parse is no plan, and the prompt is computed in full.
+"""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from ragkv.engine.protocol import Generate, Report
+from ragkv.errors import Rejected
+from ragkv.span import Span
+from ragkv.stitch.plan import LateSelection, Placed, StitchPlan
+
+PARAM = "ragkv"
+
+_Pair = tuple[int, int]
+
+
+class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A plan in JSON's types. `tag` names the request's report for a later `report_of`."""
+
+    placed: list[tuple[str | None, int, int]]
+    recompute: list[_Pair] = []
+    late: tuple[str, float, int] | None = None
+    capture: _Pair | None = None
+    tag: str | None = None
+
+
+class WireReport(msgspec.Struct):
+    """A report in JSON's types; `queries` is base64 of float32 with its shape."""
+
+    stitched: int = 0
+    recomputed: int = 0
+    kv_load_ms: float = 0.0
+    recompute_ms: float = 0.0
+    failed_keys: list[str] = []
+    queries: str | None = None
+    queries_shape: tuple[int, int, int] | None = None
+
+
+def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | None:
+    """`kv_transfer_params` of a request, None if it has no plan."""
+    plan = request.plan
+    if plan is None:
+        return None
+    wire = WirePlan(
+        placed=[(piece.key, piece.span.start, piece.span.end) for piece in plan.placed],
+        recompute=[(span.start, span.end) for span in plan.recompute],
+        late=(plan.late.policy, plan.late.ratio, plan.late.block_size) if plan.late else None,
+        capture=(request.capture.start, request.capture.end) if request.capture else None,
+        tag=tag,
+    )
+    return {PARAM: msgspec.to_builtins(wire)}
+
+
+def wire_of(params: Mapping[str, Any] | None) -> WirePlan | None:
+    """The plan in a request's `kv_transfer_params`, None if there is none. Raises Rejected if it is malformed."""
+    if not params or PARAM not in params or "placed" not in params[PARAM]:
+        return None
+    try:
+        return msgspec.convert(params[PARAM], WirePlan)
+    except msgspec.ValidationError as error:
+        raise Rejected(f"kv_transfer_params.{PARAM}: {error}") from None
+
+
+def plan_of(wire: WirePlan) -> StitchPlan:
+    """The plan. Raises Rejected if its spans make no sense."""
+    try:
+        return StitchPlan(
+            placed=tuple(Placed(key, Span(start, end)) for key, start, end in wire.placed),
+            recompute=tuple(Span(start, end) for start, end in wire.recompute),
+            late=LateSelection(*wire.late) if wire.late else None,
+        )
+    except AssertionError as error:
+        raise Rejected(f"kv_transfer_params.{PARAM}: {error}") from None
+
+
+def pack_queries(report: WireReport, queries: torch.Tensor) -> None:
+    """Put captured queries [layers, q_heads, head_dim] into the report."""
+    array = queries.to(torch.float32).cpu().contiguous().numpy()
+    report.queries = base64.b64encode(array.tobytes()).decode()
+    report.queries_shape = array.shape
+
+
+def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_tokens: int) -> Report:
+    """The report in an output's `kv_transfer_params`; `cached_tokens` counts vLLM's own hits and ours together."""
+    wire = msgspec.convert((params or {}).get(PARAM) or {}, WireReport)
+    return Report(
+        cached=max(cached_tokens - wire.stitched - wire.recomputed, 0),
+        stitched=wire.stitched,
+        recomputed=wire.recomputed,
+        computed=prompt_tokens - cached_tokens,
+        kv_load_ms=wire.kv_load_ms,
+        recompute_ms=wire.recompute_ms,
+        failed_keys=tuple(wire.failed_keys),
+        queries=_unpack_queries(wire),
+    )
+
+
+def _unpack_queries(wire: WireReport) -> torch.Tensor | None:
+    if wire.queries is None or wire.queries_shape is None:
+        return None
+    array = np.frombuffer(base64.b64decode(wire.queries), dtype=np.float32).reshape(wire.queries_shape)
+    return torch.from_numpy(array.copy())

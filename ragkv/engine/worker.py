@@ -1,0 +1,23 @@
+"""vLLM's worker for this platform, with one addition: the connector gets to know the model.
+
+`--worker-cls ragkv.engine.worker.StitchWorker` is an official hook that works alike in-process and under `vllm serve`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from vllm.distributed.kv_transfer import get_kv_transfer_group
+from vllm.platforms import current_platform
+
+if TYPE_CHECKING or not current_platform.is_cpu():
+    from vllm.v1.worker.gpu_worker import Worker as PlatformWorker
+else:
+    from vllm.v1.worker.cpu_worker import CPUWorker as PlatformWorker
+
+
+class StitchWorker(PlatformWorker):
+    """Attaches the StitchConnector to the loaded model."""
+
+    def compile_or_warm_up_model(self) -> Any:  # noqa: ANN401 - vLLM's own return type differs by version
+        result = super().compile_or_warm_up_model()
+        get_kv_transfer_group().attach(self.model_runner)
+        return result

@@ -1,0 +1,104 @@
+"""One KV file: the keys, values and Q-Cache of one chunk, with a checksum."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import xxhash
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from ragkv.errors import Corrupt
+from ragkv.kv.layout import LAYOUT_VERSION, Layout
+
+QCACHE_BLOCK = 16  # tokens per stored mean key; the last block of a chunk may be shorter
+
+_TENSORS = ("keys", "values", "initial", "local", "mean_keys")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkKV:
+    """What the model computed for one chunk behind the prefix.
+
+    keys, values: [layers, tokens, kv_heads, head_dim] in the layout's dtype; keys carry no rotation.
+    initial, local: [q_layers, q_heads, head_dim] float32, the mean un-rotated query of the chunk's first and of its
+    last tokens (the Q-Cache). mean_keys: [blocks, q_layers, kv_heads, head_dim] float32, per QCACHE_BLOCK tokens.
+    """
+
+    keys: torch.Tensor
+    values: torch.Tensor
+    initial: torch.Tensor
+    local: torch.Tensor
+    mean_keys: torch.Tensor
+
+    @property
+    def num_tokens(self) -> int:
+        return self.keys.shape[1]
+
+
+def write_kv(path: Path, kv: ChunkKV) -> int:
+    """Write a KV file so that it is either whole or not there. Returns its size in bytes."""
+    tensors = {name: getattr(kv, name).contiguous().cpu() for name in _TENSORS}
+    metadata = {"version": str(LAYOUT_VERSION), "checksum": _checksum(tensors)}
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        save_file(tensors, partial, metadata)
+        _make_durable(partial)
+        partial.rename(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    _fsync(path.parent)
+    return path.stat().st_size
+
+
+def read_kv(path: Path, layout: Layout) -> ChunkKV:
+    """Map a KV file into memory and check it.
+
+    Raises FileNotFoundError, and Corrupt for a file that is truncated, damaged, or of another layout.
+    """
+    if not path.exists():
+        raise FileNotFoundError(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in _TENSORS}
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise Corrupt(f"{path.name}: {error}") from None
+    if metadata.get("version") != str(LAYOUT_VERSION) or metadata.get("checksum") != _checksum(tensors):
+        raise Corrupt(f"{path.name}: the checksum does not match")
+    kv = ChunkKV(**tensors)
+    _check_layout(path, kv, layout)
+    return kv
+
+
+def _check_layout(path: Path, kv: ChunkKV, layout: Layout) -> None:
+    tokens = kv.keys.shape[1] if kv.keys.dim() == 4 else -1  # noqa: PLR2004 - the four axes of `keys`
+    expected = (layout.layers, tokens, layout.kv_heads, layout.head_dim)
+    for name in ("keys", "values"):
+        tensor = getattr(kv, name)
+        if tuple(tensor.shape) != expected or tensor.dtype != layout.dtype:
+            raise Corrupt(f"{path.name}: {name} are {tuple(tensor.shape)} {tensor.dtype}, the model's are {expected}")
+
+
+def _checksum(tensors: dict[str, torch.Tensor]) -> str:
+    digest = xxhash.xxh3_128()
+    for name in _TENSORS:
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _make_durable(path: Path) -> None:
+    path.chmod(0o600)
+    _fsync(path)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

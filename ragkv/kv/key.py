@@ -1,0 +1,47 @@
+"""Names of KV: nobody outside a tenant can guess, share or collide with one."""
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ragkv.kv.layout import LAYOUT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMaker:
+    """Makes the KV keys of one tenant and one served model.
+
+    A key is an HMAC-SHA256 over everything the KV depends on: model, dtype, layout version, the prefix it was
+    prefilled behind, and the chunk's token ids. The secret keeps tenants apart.
+    """
+
+    secret: bytes
+    model: str
+    dtype: str
+    prefix_ids: tuple[int, ...]
+
+    def chunk(self, token_ids: Sequence[int]) -> str:
+        """The KV key of a chunk behind the prefix: 64 hex digits."""
+        return self._digest(b"chunk", _pack(self.prefix_ids), _pack(token_ids))
+
+    def prefix(self) -> str:
+        """The KV key of the prefix itself."""
+        return self._digest(b"prefix", _pack(self.prefix_ids))
+
+    def salt(self, recipe: str) -> str:
+        """A cache salt for prompts whose KV was made by `recipe`: same salt and ids, same KV."""
+        return self._digest(b"salt", recipe.encode())
+
+    def _digest(self, *parts: bytes) -> str:
+        mac = hmac.new(self.secret, digestmod=hashlib.sha256)
+        for part in (self.model.encode(), self.dtype.encode(), str(LAYOUT_VERSION).encode(), *parts):
+            mac.update(len(part).to_bytes(8, "little"))
+            mac.update(part)
+        return mac.hexdigest()
+
+
+def _pack(token_ids: Sequence[int]) -> bytes:
+    return np.asarray(token_ids, dtype="<u4").tobytes()

@@ -1,0 +1,67 @@
+"""The folder of KV files, shared by the workers that write them and the engine that reads them."""
+
+import enum
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ragkv.errors import Corrupt
+from ragkv.kv.file import ChunkKV, read_kv, write_kv
+from ragkv.kv.layout import Layout
+
+log = logging.getLogger(__name__)
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+class Lookup(enum.Enum):
+    """What a look at the store found."""
+
+    HIT = "hit"
+    MISS = "miss"
+
+
+class KVStore:
+    """KV files by key. Any process may read, write or delete at any time: files appear and vanish whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, key: str) -> Path:
+        """Where the KV of `key` lies. Raises Corrupt for what is not a KV key: nothing else becomes a path."""
+        if not _KEY.fullmatch(key):
+            raise Corrupt(f"not a KV key: {key[:80]!r}")
+        return self.folder / key[:2] / f"{key}.safetensors"
+
+    def lookup(self, key: str) -> Lookup:
+        return Lookup.HIT if self.path(key).is_file() else Lookup.MISS
+
+    def put(self, key: str, kv: ChunkKV) -> int:
+        """Keep the KV. Returns its size in bytes."""
+        return write_kv(self.path(key), kv)
+
+    def get(self, key: str, layout: Layout) -> ChunkKV:
+        """The KV, mapped and checked. Raises FileNotFoundError or Corrupt; a corrupt file is removed."""
+        path = self.path(key)
+        try:
+            return read_kv(path, layout)
+        except Corrupt as error:
+            log.warning("KV file removed, its chunk will be recomputed: %s", error)
+            path.unlink(missing_ok=True)
+            raise
+
+    def delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.path(key).unlink(missing_ok=True)
+
+    def keys(self) -> Iterator[str]:
+        """Every key that has a file."""
+        return (path.stem for path in self.folder.glob("??/*.safetensors") if _KEY.fullmatch(path.stem))
+
+    def bytes_of(self, key: str) -> int:
+        """Size of the KV file, 0 if there is none."""
+        try:
+            return self.path(key).stat().st_size
+        except FileNotFoundError:
+            return 0

@@ -1,0 +1,74 @@
+"""The plan of one prompt: a value, decided before the engine sees the prompt."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ragkv.span import Span, merge, total_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The KV file of one chunk (or of the prefix) and the positions its KV takes. No key: there is no file."""
+
+    key: str | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class LateSelection:
+    """A selection only the engine can make, because it needs the model's keys over the whole prompt."""
+
+    policy: str
+    ratio: float
+    block_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StitchPlan:
+    """Prompt layout: [0, p) the prefix, then the chunks in order, up to `end`; what follows is always computed.
+
+    `placed` tiles [0, end) without gaps. Positions in `recompute` run through the model again, in place; a piece whose
+    whole span is recomputed needs no KV file at all.
+    """
+
+    placed: tuple[Placed, ...]
+    recompute: tuple[Span, ...] = ()
+    late: LateSelection | None = None
+
+    def __post_init__(self) -> None:
+        position = 0
+        for piece in self.placed:
+            assert piece.span.start == position, f"a gap before {piece.span}"
+            position = piece.span.end
+        assert all(span.end <= position for span in self.recompute), "recompute reaches beyond the stitched region"
+
+    @property
+    def end(self) -> int:
+        return self.placed[-1].span.end if self.placed else 0
+
+    @property
+    def recompute_tokens(self) -> int:
+        return total_tokens(self.recompute)
+
+    @property
+    def recipe(self) -> str:
+        """Names how the KV under this plan comes about.
+
+        KV at a position depends on the ids before it (which vLLM's block hashes cover) and on what is recomputed
+        before it, which this covers: equal salt and equal ids mean equal KV.
+        """
+        spans = ",".join(f"{span.start}-{span.end}" for span in self.recompute)
+        late = f"{self.late.policy}/{self.late.ratio}/{self.late.block_size}/{self.end}" if self.late else ""
+        return "stitched:" + hashlib.sha256(f"{spans}|{late}".encode()).hexdigest()
+
+
+EXACT = "exact"  # the recipe of a prompt computed in full
+
+
+def plan_stitch(
+    placed: Sequence[Placed], missing: frozenset[str], selected: Sequence[Span], late: LateSelection | None = None
+) -> StitchPlan:
+    """Place every piece; recompute what was selected and, whole, every piece whose KV is missing."""
+    lost = [piece.span for piece in placed if piece.key is None or piece.key in missing]
+    return StitchPlan(tuple(placed), merge([*selected, *lost]), late)

@@ -1,0 +1,183 @@
+"""Which parts of a stitched context to recompute: one pure function a policy, one table.
+
+Every selector takes the evidence and returns disjoint spans of exactly the budget (or of the whole context, if that
+is smaller). Ties go to the later position.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ragkv.kv.file import QCACHE_BLOCK
+from ragkv.span import Span, merge, total_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkEvidence:
+    """One chunk of the context. `score` is its passage's; `local` and `mean_keys` are its Q-Cache (see ChunkKV)."""
+
+    span: Span
+    score: float = 0.0
+    local: torch.Tensor | None = None
+    mean_keys: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a selector may look at. `question`: [q_layers, q_heads, head_dim], the question's initial vectors."""
+
+    chunks: tuple[ChunkEvidence, ...]
+    question: torch.Tensor | None = None
+    block_size: int = QCACHE_BLOCK
+    seed: int = 0
+
+    @property
+    def num_tokens(self) -> int:
+        return total_tokens(chunk.span for chunk in self.chunks)
+
+
+Selector = Callable[[Evidence, int], tuple[Span, ...]]
+
+
+def budget_of(ratio: float, num_tokens: int) -> int:
+    """Tokens that a recompute ratio allows."""
+    return min(num_tokens, round(ratio * num_tokens))
+
+
+def select_none(evidence: Evidence, budget: int) -> tuple[Span, ...]:
+    """Nothing: the stitched KV as it is."""
+    return ()
+
+
+def select_random(evidence: Evidence, budget: int) -> tuple[Span, ...]:
+    """Blocks drawn without looking: the control every report shows."""
+    blocks = [block for chunk in evidence.chunks for block in _blocks(chunk.span, evidence.block_size)]
+    random.Random(evidence.seed).shuffle(blocks)  # noqa: S311 - an experiment's control, not a secret
+    return _take(blocks, budget)
+
+
+def select_head(evidence: Evidence, budget: int) -> tuple[Span, ...]:
+    """The first tokens of every chunk, the same number each (EPIC, arXiv 2410.15332, section 4: AttnLink-k)."""
+    waiting = [chunk.span for chunk in evidence.chunks]
+    heads: list[Span] = []
+    for position, span in enumerate(sorted(waiting, key=lambda s: s.num_tokens)):
+        share = (budget - total_tokens(heads)) / (len(waiting) - position)
+        heads.append(Span(span.start, span.start + min(span.num_tokens, round(share))))
+    return merge(heads)
+
+
+def select_passages(evidence: Evidence, budget: int) -> tuple[Span, ...]:
+    """Whole passages, best score first; of the last that fits only in part, its end, next to what follows."""
+    best_first = sorted(evidence.chunks, key=lambda c: (c.score, c.span.start), reverse=True)
+    return _take([chunk.span for chunk in best_first], budget)
+
+
+def select_initial(evidence: Evidence, budget: int) -> tuple[Span, ...]:
+    """Blocks the question's own vectors attend to most, before any document was seen."""
+    assert evidence.question is not None, "`initial` needs the question's vectors"
+    return _by_attention(evidence, [evidence.question] * len(evidence.chunks), budget)
+
+
+def select_contextual(evidence: Evidence, budget: int) -> tuple[Span, ...]:
+    """Like `initial`, the question's vectors enriched for each chunk by what the others say.
+
+    q_i = q + 1/(D-1) * sum over j != i of |cos(q, local_j)| * local_j  (SamKV, arXiv 2508.11661, section 3.2).
+    """
+    assert evidence.question is not None, "`contextual` needs the question's vectors"
+    return _by_attention(evidence, enriched_queries(evidence.question, evidence.chunks), budget)
+
+
+SELECTORS: dict[str, Selector] = {
+    "none": select_none,
+    "random": select_random,
+    "head": select_head,
+    "passages": select_passages,
+    "initial": select_initial,
+    "contextual": select_contextual,
+}
+LATE_POLICIES = frozenset({"deviation"})  # the engine selects, see ragkv/engine/deviation.py
+NEEDS_QUESTION = frozenset({"initial", "contextual"})
+
+
+def enriched_queries(question: torch.Tensor, chunks: Sequence[ChunkEvidence]) -> list[torch.Tensor]:
+    """The question's vectors as each chunk sees them. Chunks without a Q-Cache add nothing."""
+    views = [_weighted_view(question, chunk.local) for chunk in chunks]
+    total = torch.stack(views).sum(0) if views else torch.zeros_like(question)
+    others = max(len(chunks) - 1, 1)
+    return [question + (total - view) / others for view in views]
+
+
+def _weighted_view(question: torch.Tensor, local: torch.Tensor | None) -> torch.Tensor:
+    if local is None:
+        return torch.zeros_like(question)
+    return torch.cosine_similarity(question, local, dim=-1).abs().unsqueeze(-1) * local
+
+
+def _by_attention(evidence: Evidence, queries: Sequence[torch.Tensor], budget: int) -> tuple[Span, ...]:
+    blocks, logits = [], []
+    for chunk, query in zip(evidence.chunks, queries, strict=True):
+        if chunk.mean_keys is None:  # no Q-Cache: such a chunk is missing and is recomputed whole anyway
+            continue
+        blocks += _blocks(chunk.span, evidence.block_size)
+        logits.append(block_logits(query, regroup(chunk.mean_keys, chunk.span.num_tokens, evidence.block_size)))
+    if not blocks:
+        return ()
+    scores = torch.cat(logits, dim=-1).softmax(-1).mean((0, 1)).tolist()
+    ranked = sorted(zip(scores, blocks, strict=True), key=lambda pair: (pair[0], pair[1].start), reverse=True)
+    return _take([block for _, block in ranked], budget)
+
+
+def block_logits(query: torch.Tensor, mean_keys: torch.Tensor) -> torch.Tensor:
+    """Attention logits of one query vector over blocks, each block seen as its mean key.
+
+    query: [layers, q_heads, head_dim]; mean_keys: [blocks, layers, kv_heads, head_dim].
+    Returns [layers, q_heads, blocks].
+    """
+    layers, q_heads, head_dim = query.shape
+    kv_heads = mean_keys.shape[2]
+    grouped = query.view(layers, kv_heads, q_heads // kv_heads, head_dim)
+    logits = torch.einsum("lkgd,blkd->lkgb", grouped, mean_keys) * head_dim**-0.5
+    return logits.reshape(layers, q_heads, -1)
+
+
+def regroup(mean_keys: torch.Tensor, num_tokens: int, block_size: int) -> torch.Tensor:
+    """Mean keys of blocks of `block_size` from those of QCACHE_BLOCK, each token counted once.
+
+    A smaller block takes the mean of the stored block it starts in: the stored ones are the finest there are.
+    """
+    if block_size == QCACHE_BLOCK:
+        return mean_keys
+    stored = torch.arange(num_tokens) // QCACHE_BLOCK
+    wanted = torch.arange(num_tokens) // block_size
+    weights = torch.zeros(int(wanted[-1]) + 1, mean_keys.shape[0])
+    weights.index_put_((wanted, stored), torch.ones(num_tokens), accumulate=True)
+    weights /= weights.sum(1, keepdim=True)
+    return torch.tensordot(weights, mean_keys, dims=1)
+
+
+def _blocks(span: Span, size: int) -> list[Span]:
+    return [Span(start, min(start + size, span.end)) for start in range(span.start, span.end, size)]
+
+
+def _take(best_first: Sequence[Span], budget: int) -> tuple[Span, ...]:
+    """Spans in order until the budget is spent; of the last one only its end is taken if it does not fit."""
+    taken: list[Span] = []
+    for span in best_first:
+        left = budget - total_tokens(taken)
+        if left <= 0:
+            break
+        taken.append(Span(max(span.start, span.end - left), span.end))
+    return merge(taken)
+
+
+def take_blocks(spans: Sequence[Span], scores: torch.Tensor, block_size: int, budget: int) -> tuple[Span, ...]:
+    """The blocks of `spans` with the highest mean score per token. scores: one per token of the spans, in order."""
+    ranked, row = [], 0
+    for span in spans:
+        for block in _blocks(span, block_size):
+            ranked.append((float(scores[row : row + block.num_tokens].mean()), block))
+            row += block.num_tokens
+    ranked.sort(key=lambda pair: (pair[0], pair[1].start), reverse=True)
+    return _take([block for _, block in ranked], budget)

@@ -1,0 +1,112 @@
+"""A text measured in words and tokens, and where to cut it."""
+
+import re
+from collections.abc import Iterator
+from itertools import chain, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragkv.tokens import Tokenizer
+
+# A piece is a word with the space before it: byte-level and sentence-piece vocabularies both cut there, so that the
+# tokens of a text are those of its pieces.
+_PIECE = re.compile(r"\s*(?:[^\s。！？]+[。！？]*|[。！？]+)")
+_ENCODE_AT_ONCE = 20_000
+_LONG_PIECE_CHARS = 4_096
+_FRAGMENT_TOKENS = 8
+
+_PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
+_SENTENCE = re.compile(
+    r"(?<![\s.(][A-Z])(?<!\b[DMSJ]r)(?<!\bM[rs]s)(?<!\bSt)(?<!\bNo)(?<!\bvs)"
+    r"[.!?…。！？؟۔]['\")\]”’»]*(?:\[\d+\])*(?:\s+(?![a-z])|(?<=[。！？]))"
+)
+_LINE = re.compile(r"\n\s*")
+_BREAKS = (_PARAGRAPH, _SENTENCE, _LINE)
+
+_Ints = NDArray[np.int64]
+
+
+class Words:
+    """The words of a text: where they lie and how many tokens they take."""
+
+    def __init__(self, text: str, tokenizer: Tokenizer, longest: int) -> None:
+        """A word of more than `longest` tokens is taken apart, so that it can be cut."""
+        pieces, tokens = _pieces(text, tokenizer, longest)
+        words = map(str.lstrip, pieces)
+        self._text = text
+        self._ends: _Ints = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
+        self._starts: _Ints = self._ends - np.fromiter(map(len, words), np.int64, len(pieces))
+        self._tokens_before: _Ints = np.cumsum(np.array([0, *tokens], np.int64))
+
+    def count(self, start: int, end: int) -> int:
+        """Tokens of the words that begin in characters [start, end)."""
+        first, last = np.searchsorted(self._starts, [start, end])
+        return int(self._tokens_before[last] - self._tokens_before[first])
+
+    def cut(self, start: int, end: int, budget: int) -> Iterator[tuple[int, int]]:
+        """Character ranges that hold all words of [start, end), in parts of at most `budget` tokens.
+
+        Parts are filled; the last two share what is left evenly, so that no small rest remains.
+        """
+        first, last = map(int, np.searchsorted(self._starts, [start, end]))
+        while first < last:
+            following = self._next_cut(first, last, max(1, budget))
+            yield int(self._starts[first]), int(self._ends[following - 1])
+            first = following
+
+    def _next_cut(self, first: int, last: int, budget: int) -> int:
+        """The word at which the part after the one that begins at word `first` begins."""
+        before = self._tokens_before
+        left = int(before[last] - before[first])
+        if left <= budget:
+            return last
+        limit = int(np.searchsorted(before, before[first] + budget, side="right")) - 1
+        limit = max(limit, first + 1)
+        ideal = budget if left > 2 * budget else (left + 1) // 2
+        lowest = max(left - budget, ideal * 3 // 4) if left <= 2 * budget else budget * 5 // 8
+        earliest = int(np.searchsorted(before, before[first] + lowest))
+        target = min(limit, int(np.searchsorted(before, before[first] + ideal)))
+        return self._best_break(first, min(max(earliest, first + 1), limit), target, limit)
+
+    def _best_break(self, first: int, earliest: int, target: int, limit: int) -> int:
+        """Of the words [earliest, limit], the one after the strongest break; of equal ones that nearest to target."""
+        offset = int(self._starts[first])
+        window = self._text[offset : int(self._starts[limit]) + 1]
+        for pattern in _BREAKS:
+            places = [offset + found.end() for found in pattern.finditer(window)]
+            found = np.searchsorted(self._starts, places)
+            found = found[(found >= earliest) & (found <= limit)]
+            if found.size:
+                return int(found[np.argmin(np.abs(found - target))])
+        return target
+
+
+def _pieces(text: str, tokenizer: Tokenizer, longest: int) -> tuple[list[str], list[int]]:
+    """The pieces of a text and their tokens; words of more than `longest` tokens as several pieces."""
+    pieces = _PIECE.findall(text)
+    counts = _token_counts(pieces, tokenizer)
+    long = {piece for piece, tokens in counts.items() if tokens > longest}
+    if long:
+        pieces = list(chain.from_iterable(_fragments(p, tokenizer) if p in long else (p,) for p in pieces))
+        counts |= _token_counts([piece for piece in pieces if piece not in counts], tokenizer)
+    return pieces, [counts[piece] for piece in pieces]
+
+
+def _token_counts(pieces: list[str], tokenizer: Tokenizer) -> dict[str, int]:
+    """Tokens of each distinct piece; those of very long ones are not counted but put at one for each character."""
+    counts = {piece: len(piece) for piece in pieces}
+    distinct = [piece for piece, length in counts.items() if length <= _LONG_PIECE_CHARS]
+    for begin in range(0, len(distinct), _ENCODE_AT_ONCE):
+        batch = distinct[begin : begin + _ENCODE_AT_ONCE]
+        counts |= zip(batch, map(len, tokenizer.encode_batch(batch)), strict=True)
+    return counts
+
+
+def _fragments(piece: str, tokenizer: Tokenizer) -> Iterator[str]:
+    """A piece cut between characters every few tokens."""
+    for begin in range(0, len(piece), _LONG_PIECE_CHARS):
+        part = piece[begin : begin + _LONG_PIECE_CHARS]
+        _, offsets = tokenizer.encode_with_offsets(part)
+        places = sorted({0, *(start for start, _ in offsets[::_FRAGMENT_TOKENS]), len(part)})
+        yield from (part[start:end] for start, end in pairwise(places))

@@ -1,0 +1,119 @@
+"""A parsed document to chunks that fit a number of the model's tokens.
+
+Sections first: a chunk holds one section or a part of it, or several small ones in a row. What is too long is cut
+after paragraphs, else sentences, else lines, else words, into parts of even length. The text is measured in words,
+whose tokens are counted once each; the final count is always that of the whole prompt text.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ingest.cuts import Words
+from ingest.parse import Page, Parsed
+from ingest.sections import Part, parts_of
+from ragkv.chunk import Chunk, prompt_text
+from ragkv.errors import Rejected
+from ragkv.tokens import Tokenizer
+
+MIN_CHUNK_TOKENS = 32
+_TITLE_SHARE = 4  # a title takes at most a fourth of its chunk
+_SMALL_SHARE = 8  # a section of less than an eighth of a chunk may share one with its neighbours
+_SEAM_TOKENS = 2  # tokens of the parts may be fewer than those of the whole by about this many
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A chunk to be: characters [start, end) under a title that leaves `budget` tokens for them."""
+
+    title: str
+    start: int
+    end: int
+    budget: int
+
+
+def split(document_id: str, parsed: Parsed, tokenizer: Tokenizer, chunk_tokens: int) -> list[Chunk]:
+    """Chunks in the order of the text; `prompt_text` of each has at most `chunk_tokens` tokens.
+
+    Every word of the text is in exactly one chunk, but for headings, which stand in the titles of their chunks
+    instead. Words are cut only where one has more than half of `chunk_tokens`. The same input gives the same chunks
+    and ids. Raises Rejected for fewer than MIN_CHUNK_TOKENS.
+    """
+    if chunk_tokens < MIN_CHUNK_TOKENS:
+        raise Rejected(f"RAGKV_CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
+    words = Words(parsed.text, tokenizer, longest=chunk_tokens // 2)
+    parts = parts_of(parsed, words, small=chunk_tokens // _SMALL_SHARE, full=chunk_tokens * 3 // 4)
+    titles = _Titles(tokenizer, chunk_tokens)
+    drafts = [draft for part in parts for draft in _drafts(titles.draft(part), words)]
+    return _number(document_id, parsed, _fitted(drafts, words, parsed.text, tokenizer, chunk_tokens))
+
+
+class _Titles:
+    """Titles cut to size, and what they leave for the text."""
+
+    def __init__(self, tokenizer: Tokenizer, chunk_tokens: int) -> None:
+        self._tokenizer = tokenizer
+        self._chunk_tokens = chunk_tokens
+
+    def draft(self, part: Part) -> _Draft:
+        """The part under its title; under its last heading or a shortened one where the whole path is too long."""
+        title = next((t for t in (part.title, part.short_title) if self._fits(t)), None)
+        start = part.start if title == part.title else part.heading_start
+        title = title if title is not None else self._cut(part.short_title)
+        frame = len(self._tokenizer.encode(prompt_text(title, "")))
+        return _Draft(title, start, part.end, self._chunk_tokens - frame - _SEAM_TOKENS)
+
+    def _fits(self, title: str) -> bool:
+        return len(title) <= self._limit or len(self._tokenizer.encode(title)) <= self._limit
+
+    def _cut(self, title: str) -> str:
+        _, offsets = self._tokenizer.encode_with_offsets(title)
+        return title[: offsets[self._limit - 1][0]].rstrip() + "…"
+
+    @property
+    def _limit(self) -> int:
+        return self._chunk_tokens // _TITLE_SHARE
+
+
+def _drafts(whole: _Draft, words: Words) -> Iterator[_Draft]:
+    for start, end in words.cut(whole.start, whole.end, whole.budget):
+        yield _Draft(whole.title, start, end, whole.budget)
+
+
+def _fitted(
+    drafts: list[_Draft], words: Words, text: str, tokenizer: Tokenizer, chunk_tokens: int
+) -> list[tuple[_Draft, list[int]]]:
+    """Each draft with its token ids; one that came out too long is cut once more."""
+    fitted: list[tuple[_Draft, list[int]]] = []
+    encoded = tokenizer.encode_batch([prompt_text(d.title, text[d.start : d.end]) for d in drafts])
+    for draft, token_ids in zip(drafts, encoded, strict=True):
+        excess = len(token_ids) - chunk_tokens
+        if excess <= 0:
+            fitted.append((draft, token_ids))
+            continue
+        assert draft.budget > 1, "a title and a word always fit into MIN_CHUNK_TOKENS"
+        tighter = _Draft(draft.title, draft.start, draft.end, max(1, draft.budget - excess))
+        fitted += _fitted(list(_drafts(tighter, words)), words, text, tokenizer, chunk_tokens)
+    return fitted
+
+
+def _number(document_id: str, parsed: Parsed, fitted: list[tuple[_Draft, list[int]]]) -> list[Chunk]:
+    page_starts = [page.start for page in parsed.pages]
+    return [
+        Chunk(
+            id=f"{document_id}:{ordinal}",
+            document_id=document_id,
+            ordinal=ordinal,
+            title=draft.title,
+            text=parsed.text[draft.start : draft.end],
+            start=draft.start,
+            end=draft.end,
+            page=_page_at(parsed.pages, page_starts, draft.start),
+            token_ids=tuple(token_ids),
+        )
+        for ordinal, (draft, token_ids) in enumerate(fitted)
+    ]
+
+
+def _page_at(pages: tuple[Page, ...], starts: list[int], position: int) -> int | None:
+    return pages[bisect_right(starts, position) - 1].number if pages else None

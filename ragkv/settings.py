@@ -27,6 +27,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
 
     engine_url: str | None = None
+    engine_api_key: str | None = None
     max_model_len: int = 8192
     max_batched_tokens: int = 8192
     kv_cache_gib: float = 2.0

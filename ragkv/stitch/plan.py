@@ -29,12 +29,13 @@ class StitchPlan:
     """Prompt layout: [0, p) the prefix, then the chunks in order, up to `end`; what follows is always computed.
 
     `placed` tiles [0, end) without gaps. Positions in `recompute` run through the model again, in place; a piece whose
-    whole span is recomputed needs no KV file at all.
+    whole span is recomputed needs no KV file at all. `num_missing` counts pieces recomputed for want of KV.
     """
 
     placed: tuple[Placed, ...]
     recompute: tuple[Span, ...] = ()
     late: LateSelection | None = None
+    num_missing: int = 0
 
     def __post_init__(self) -> None:
         position = 0
@@ -71,4 +72,4 @@ def plan_stitch(
 ) -> StitchPlan:
     """Place every piece; recompute what was selected and, whole, every piece whose KV is missing."""
     lost = [piece.span for piece in placed if piece.key is None or piece.key in missing]
-    return StitchPlan(tuple(placed), merge([*selected, *lost]), late)
+    return StitchPlan(tuple(placed), merge([*selected, *lost]), late, len(lost))

@@ -1,0 +1,69 @@
+"""From a prompt and the KV that is there to a stitch plan."""
+
+from collections.abc import Sequence
+
+import torch
+
+from ragkv.answer.prompt import Prompt
+from ragkv.answer.recipe import Recipe
+from ragkv.chunk import Passage
+from ragkv.errors import Corrupt
+from ragkv.kv.file import ChunkKV
+from ragkv.kv.key import KeyMaker
+from ragkv.kv.layout import Layout
+from ragkv.kv.store import KVStore, Lookup
+from ragkv.stitch.plan import LateSelection, Placed, StitchPlan, plan_stitch
+from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, ChunkEvidence, Evidence
+
+
+class Planner:
+    """Looks up what KV there is and lets the policy choose. Reads files, computes nothing."""
+
+    def __init__(self, store: KVStore, layout: Layout) -> None:
+        self._store = store
+        self._layout = layout
+
+    def plan(
+        self, prompt: Prompt, passages: Sequence[Passage], keys: KeyMaker, recipe: Recipe, question: torch.Tensor | None
+    ) -> StitchPlan:
+        """The plan of a prompt whose chunks are these passages, in this order.
+
+        question: the question's initial vectors, needed by the policies in NEEDS_QUESTION.
+        """
+        placed = [Placed(keys.prefix(), prompt.prefix)]
+        placed += [Placed(keys.chunk(p.chunk.token_ids), s) for p, s in zip(passages, prompt.chunks, strict=True)]
+        missing = frozenset(piece.key for piece in placed if self._is_missing(piece.key))
+        budget = _budget(passages, recipe)
+        if recipe.policy in LATE_POLICIES:
+            late = LateSelection(recipe.policy, recipe.ratio or 0.0, recipe.block_size)
+            return plan_stitch(placed, missing, (), late if budget else None)
+        evidence = self._evidence(placed[1:], passages, recipe, question)
+        return plan_stitch(placed, missing, SELECTORS[recipe.policy](evidence, budget) if budget else ())
+
+    def _is_missing(self, key: str | None) -> bool:
+        return key is None or self._store.lookup(key) is Lookup.MISS
+
+    def _evidence(
+        self, placed: Sequence[Placed], passages: Sequence[Passage], recipe: Recipe, question: torch.Tensor | None
+    ) -> Evidence:
+        wanted = recipe.policy in NEEDS_QUESTION
+        chunks = []
+        for piece, passage in zip(placed, passages, strict=True):
+            kv = self._read(piece.key) if wanted else None
+            chunks.append(
+                ChunkEvidence(piece.span, passage.score, kv.local if kv else None, kv.mean_keys if kv else None)
+            )
+        return Evidence(tuple(chunks), question, recipe.block_size)
+
+    def _read(self, key: str | None) -> ChunkKV | None:
+        if key is None:
+            return None
+        try:
+            return self._store.get(key, self._layout)
+        except (FileNotFoundError, Corrupt):
+            return None
+
+
+def _budget(passages: Sequence[Passage], recipe: Recipe) -> int:
+    best_first = sorted(passages, key=lambda passage: passage.score, reverse=True)
+    return recipe.budget([passage.chunk.num_tokens for passage in best_first])

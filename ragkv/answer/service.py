@@ -1,0 +1,185 @@
+"""Ask -> retrieve -> prompt -> plan -> generate -> cite: the second straight line."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ragkv.answer.ask import Ask, Delta, Done, Timings, Usage
+from ragkv.answer.cite import cite
+from ragkv.answer.planner import Planner
+from ragkv.answer.prompt import Prompt, PromptBuilder
+from ragkv.answer.question_vectors import QuestionVectors
+from ragkv.answer.recipe import recipe_of
+from ragkv.chunk import Passage
+from ragkv.engine.protocol import Engine, Generate, Report
+from ragkv.errors import NotFound, Rejected
+from ragkv.kv.key import KeyMaker
+from ragkv.retrieve.retriever import Retriever
+from ragkv.settings import Settings
+from ragkv.stitch.plan import EXACT, StitchPlan
+from ragkv.stitch.select import NEEDS_QUESTION
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A question ready for the engine. `passages` stand in the prompt in this order, the best last."""
+
+    prompt: Prompt
+    passages: tuple[Passage, ...]
+    plan: StitchPlan | None
+    salt: str
+    retrieve_ms: float
+    plan_ms: float
+
+
+class Answerer:
+    """Answers questions. One per process; safe for any number of questions at once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        retriever: Retriever,
+        prompts: PromptBuilder,
+        engine: Engine,
+        planner: Planner,
+        keys_of: Callable[[str], KeyMaker],
+        journal: Callable[[Ask, Done], None],
+    ) -> None:
+        self._settings = settings
+        self._retriever = retriever
+        self._prompts = prompts
+        self._engine = engine
+        self._planner = planner
+        self._keys_of = keys_of
+        self._journal = journal
+        self._question_vectors = QuestionVectors(engine, prompts)
+
+    async def stream(self, ask: Ask) -> AsyncIterator[Delta | Done]:
+        """Text as it comes, then one Done. Closing the iterator early stops the generation.
+
+        Raises NotFound for a collection with nothing to search, TooLarge for a question beyond the model's window,
+        Unavailable when the engine or the index is away.
+        """
+        began = time.perf_counter()
+        prepared = await self.prepare(ask)
+        handed_over = time.perf_counter()
+        text, tokens, first, last = "", 0, None, None
+        async for piece in self._engine.generate(self._request(ask, prepared)):
+            first = first or time.perf_counter()
+            text, tokens, last = text + piece.text, tokens + len(piece.token_ids), piece
+            if piece.text:
+                yield Delta(piece.text)
+        assert first and last and last.finish_reason, "an engine's answer ends with a reason"
+        report = last.report or Report()
+        done = Done(
+            answer=text.strip(),
+            finish_reason=last.finish_reason,
+            citations=cite(text.strip(), ask.question, prepared.passages),
+            passages=prepared.passages,
+            timings=_timings(prepared, report, began, handed_over, first),
+            usage=_usage(prepared, report, tokens),
+        )
+        await asyncio.to_thread(self._journal, ask, done)
+        yield done
+
+    async def prepare(self, ask: Ask) -> Prepared:
+        """Everything before the engine's turn. The question's vectors are computed while retrieval runs."""
+        _check(ask)
+        began = time.perf_counter()
+        keys = await asyncio.to_thread(self._keys_of, ask.tenant_id)
+        room = self._prompts.room_for_chunks(ask.question, self._answer_tokens(ask))
+        found, vectors = await asyncio.gather(self._retrieve(ask), self._vectors(ask, keys))
+        passages = in_prompt_order(fitting(found, room))
+        retrieved = time.perf_counter()
+        prompt = self._prompts.build([p.chunk for p in passages], ask.question, self._answer_tokens(ask))
+        plan = await asyncio.to_thread(self._plan, ask, prompt, passages, keys, vectors)
+        return Prepared(
+            prompt=prompt,
+            passages=passages,
+            plan=plan,
+            salt=keys.salt(plan.recipe if plan else EXACT),
+            retrieve_ms=(retrieved - began) * 1e3,
+            plan_ms=(time.perf_counter() - retrieved) * 1e3,
+        )
+
+    async def _retrieve(self, ask: Ask) -> list[Passage]:
+        top_k, hops = ask.top_k or self._settings.top_k, ask.hops or self._settings.hops
+        passages = await asyncio.to_thread(
+            self._retriever.search, ask.tenant_id, ask.collection_id, ask.question, top_k, hops
+        )
+        if not passages:
+            raise NotFound("nothing to search: the collection holds no document that is searchable; upload one first")
+        return passages
+
+    async def _vectors(self, ask: Ask, keys: KeyMaker) -> torch.Tensor | None:
+        if ask.mode == "full" or recipe_of(ask, self._settings).policy not in NEEDS_QUESTION:
+            return None
+        return await self._question_vectors.of(ask.question, keys)
+
+    def _plan(
+        self, ask: Ask, prompt: Prompt, passages: Sequence[Passage], keys: KeyMaker, vectors: torch.Tensor | None
+    ) -> StitchPlan | None:
+        if ask.mode == "full":
+            return None
+        return self._planner.plan(prompt, passages, keys, recipe_of(ask, self._settings), vectors)
+
+    def _request(self, ask: Ask, prepared: Prepared) -> Generate:
+        return Generate(prepared.prompt.token_ids, prepared.salt, prepared.plan, max_tokens=self._answer_tokens(ask))
+
+    def _answer_tokens(self, ask: Ask) -> int:
+        return ask.max_tokens or self._settings.max_answer_tokens
+
+
+def fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
+    """The best passages that fit `room` tokens together, best first."""
+    kept: list[Passage] = []
+    for passage in passages:
+        if passage.chunk.num_tokens <= room:
+            kept.append(passage)
+            room -= passage.chunk.num_tokens
+    return kept
+
+
+def in_prompt_order(best_first: Sequence[Passage]) -> tuple[Passage, ...]:
+    """Best last, next to the question (measured, DESIGN section 5)."""
+    return tuple(reversed(best_first))
+
+
+def _check(ask: Ask) -> None:
+    if not ask.question.strip():
+        raise Rejected("the question is empty: ask something")
+    if ask.recompute_ratio is not None and not 0 <= ask.recompute_ratio <= 1:
+        raise Rejected("recompute_ratio must lie in [0, 1]")
+    if ask.block_size is not None and not 2 <= ask.block_size <= 64:  # noqa: PLR2004 - said in the message
+        raise Rejected("block_size must lie in [2, 64]")
+
+
+def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first: float) -> Timings:
+    return Timings(
+        retrieve_ms=prepared.retrieve_ms,
+        plan_ms=prepared.plan_ms,
+        ttft_ms=(first - began) * 1e3,
+        engine_ttft_ms=(first - handed_over) * 1e3,
+        kv_load_ms=report.kv_load_ms,
+        recompute_ms=report.recompute_ms,
+        total_ms=(time.perf_counter() - began) * 1e3,
+    )
+
+
+def _usage(prepared: Prepared, report: Report, completion: int) -> Usage:
+    return Usage(
+        prompt=len(prepared.prompt.token_ids),
+        cached=report.cached,
+        stitched=report.stitched,
+        recomputed=report.recomputed,
+        computed=report.computed,
+        completion=completion,
+        failed_chunks=len(report.failed_keys) + _missing(prepared),
+    )
+
+
+def _missing(prepared: Prepared) -> int:
+    return prepared.plan.num_missing if prepared.plan else 0

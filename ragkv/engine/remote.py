@@ -1,0 +1,139 @@
+"""The engine behind a URL: a `vllm serve` started with `ragkv.engine.launch.serve_command`.
+
+Its completions endpoint takes token ids, `cache_salt` and `kv_transfer_params`; plans travel as names of KV files, so
+the server reads the same folder (a shared file system or a tmpfs on one machine).
+"""
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import msgspec
+
+from ragkv.engine.protocol import Generate, Piece, Report
+from ragkv.engine.wire import PARAM, plan_to_wire, report_of
+from ragkv.errors import Rejected, TooLarge, Unavailable
+
+_CONNECT_SECONDS = 5.0
+_SILENCE_SECONDS = 300.0  # the longest a prompt may take before its first token
+_CLIENT_ERRORS = range(400, 500)
+
+
+class RemoteEngine:
+    """Engine over HTTP. Streams do not carry `kv_transfer_params` back, so a report is fetched by its tag."""
+
+    def __init__(self, url: str, api_key: str | None, window: int) -> None:
+        self._window = window
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        timeout = httpx.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
+        self._http = httpx.AsyncClient(base_url=url.rstrip("/").removesuffix("/v1"), headers=headers, timeout=timeout)
+        self._url = url
+
+    async def start(self) -> None:
+        """Raises Unavailable if the server does not answer."""
+        if not await self.ready():
+            raise Unavailable(f"no vLLM answers at {self._url}: start it, or unset RAGKV_ENGINE_URL")
+
+    async def stop(self) -> None:
+        await self._http.aclose()
+
+    async def ready(self) -> bool:
+        try:
+            return (await self._http.get("/health")).is_success
+        except httpx.HTTPError:
+            return False
+
+    async def generate(self, request: Generate) -> AsyncIterator[Piece]:
+        """See Engine.generate."""
+        needed = len(request.token_ids) + request.max_tokens
+        if needed > self._window:
+            raise TooLarge(f"prompt and answer need {needed} tokens, the model's window is {self._window}")
+        tag = uuid.uuid4().hex
+        waiting, usage = None, {}
+        async with self._stream(_body(request, tag)) as lines:
+            async for event in lines:
+                usage = event.get("usage") or usage
+                if event["choices"]:
+                    piece = _piece(event["choices"][0])
+                    if piece.finish_reason:
+                        waiting = piece  # the last piece waits for the usage that follows it
+                    else:
+                        yield piece
+        if waiting is None:
+            raise Unavailable("the engine's stream broke off: try again")
+        report = await self._report(request, tag, usage)
+        yield Piece(waiting.text, waiting.token_ids, waiting.logprobs, waiting.finish_reason, report)
+
+    @asynccontextmanager
+    async def _stream(self, body: dict[str, Any]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        try:
+            async with self._http.stream("POST", "/v1/completions", json=body) as response:
+                await _raise_for_status(response)
+                yield _events(response)
+        except httpx.HTTPError as error:
+            raise Unavailable(f"the engine at {self._url} went away: {error}") from error
+
+    async def _report(self, request: Generate, tag: str, usage: dict[str, Any]) -> Report:
+        cached = ((usage or {}).get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        if request.plan is None:
+            return report_of(None, len(request.token_ids), cached)
+        body = {"prompt": [request.token_ids[0]], "max_tokens": 1, "kv_transfer_params": {PARAM: {"report_of": tag}}}
+        try:
+            response = await self._http.post("/v1/completions", json=body)
+            await _raise_for_status(response)
+        except httpx.HTTPError as error:
+            raise Unavailable(f"the engine at {self._url} went away: {error}") from error
+        return report_of(response.json().get("kv_transfer_params"), len(request.token_ids), cached)
+
+
+def _body(request: Generate, tag: str) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "prompt": list(request.token_ids),
+        "add_special_tokens": False,
+        "cache_salt": request.salt,
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "seed": request.seed,
+        "stop": list(request.stop),
+        "ignore_eos": request.ignore_eos,
+        "return_token_ids": True,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "kv_transfer_params": plan_to_wire(request, tag),
+    }
+    if request.logprobs is not None:
+        body |= {"logprobs": request.logprobs, "return_tokens_as_token_ids": True}
+    return body
+
+
+async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    """The JSON of each server-sent event. Raises Unavailable for an error in mid-stream."""
+    async for line in response.aiter_lines():
+        data = line.removeprefix("data: ")
+        if data == line or data == "[DONE]":
+            continue
+        event = msgspec.json.decode(data)
+        if "error" in event:
+            raise Unavailable(f"the engine failed: {event['error'].get('message')}")
+        yield event
+
+
+async def _raise_for_status(response: httpx.Response) -> None:
+    if response.is_success:
+        return
+    text = (await response.aread()).decode(errors="replace")[:500]
+    if response.status_code in _CLIENT_ERRORS:
+        raise Rejected(f"the engine refused the request ({response.status_code}): {text}")
+    raise Unavailable(f"the engine failed ({response.status_code}): {text}")
+
+
+def _piece(choice: dict[str, Any]) -> Piece:
+    steps = ((choice.get("logprobs") or {}).get("top_logprobs")) or ()
+    return Piece(
+        text=choice["text"],
+        token_ids=tuple(choice.get("token_ids") or ()),
+        logprobs=tuple({int(name.removeprefix("token_id:")): value for name, value in step.items()} for step in steps),
+        finish_reason=choice.get("finish_reason"),
+    )

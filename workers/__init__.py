@@ -1,0 +1,1 @@
+"""Takes work from the queue: `celery -A workers.app worker --pool solo`."""

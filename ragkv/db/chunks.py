@@ -7,7 +7,7 @@ from sqlalchemy import Delete, Select, Update, bindparam, delete, select, update
 from sqlalchemy.orm import defer, load_only
 
 from ragkv.chunk import Chunk
-from ragkv.db.tables import ChunkRow
+from ragkv.db.tables import ChunkRow, DocumentRow
 from ragkv.retrieve.vectors import Point, Vectors
 
 _IDS = np.dtype("<u4")
@@ -58,9 +58,10 @@ def chunks_of(document_id: str) -> Select[ChunkRow]:
     return _chunks().where(ChunkRow.document_id == document_id).order_by(ChunkRow.ordinal)
 
 
-def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str]) -> Select[ChunkRow]:
-    """A tenant's chunks, without their vectors. Ids of others find nothing."""
-    return _chunks().where(ChunkRow.tenant_id == tenant_id, ChunkRow.id.in_(chunk_ids))
+def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str], recipe: str) -> Select[ChunkRow]:
+    """A tenant's chunks that fit the present models, without their vectors. Ids of others find nothing."""
+    mine = (ChunkRow.tenant_id == tenant_id, ChunkRow.id.in_(chunk_ids), DocumentRow.recipe == recipe)
+    return _chunks().join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
 
 
 def points_of(document_ids: Sequence[str]) -> Select[ChunkRow]:

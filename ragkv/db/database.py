@@ -47,6 +47,12 @@ class Database:
         self.engine.dispose()
 
 
+def hold(session: Session, name: str) -> None:
+    """Until this transaction ends, no other that holds `name` goes on. SQLite runs one writer at a time anyway."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name})
+
+
 def open_engine(url: str) -> Engine:
     """An engine for a SQLite or PostgreSQL URL; a missing SQLite folder is made. Raises Rejected for any other URL."""
     try:

@@ -1,13 +1,14 @@
 """Statements about documents: finding, claiming, releasing."""
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Update, func, or_, select, update
 
 from ragkv.db.tables import DocumentRow, Status
 
 UNFINISHED = (Status.ACCEPTED, Status.PARSING, Status.INDEXING, Status.SEARCHABLE)
-INDEXED = (Status.SEARCHABLE, Status.READY)
+_FRESH: dict[str, Any] = {"attempts": 0, "error": None, "stage": "", "lease_owner": None, "lease_until": None}
 
 
 def document_by_id(tenant_id: str, document_id: str) -> Select[DocumentRow]:
@@ -24,21 +25,19 @@ def documents_of_file(sha256: str) -> Select[int]:
     return select(func.count()).select_from(DocumentRow).where(DocumentRow.sha256 == sha256)
 
 
-def versions_of_indexed(tenant_id: str, collection_id: str) -> Select[str, int]:
-    """(id, version) of every document that can be searched. A failed document whose chunks are there is still read."""
+def versions_of_indexed(tenant_id: str, collection_id: str, recipe: str) -> Select[str, int]:
+    """(id, version) of every document whose chunks are there and fit the present models."""
     return select(DocumentRow.id, DocumentRow.version).where(
-        DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id, DocumentRow.num_chunks > 0
+        DocumentRow.tenant_id == tenant_id,
+        DocumentRow.collection_id == collection_id,
+        DocumentRow.num_chunks > 0,
+        DocumentRow.recipe == recipe,
     )
 
 
 def stuck_documents(now: datetime) -> Select[str]:
     """Ids of documents that are unfinished and that nobody holds, oldest first; the sweep queues them again."""
     return select(DocumentRow.id).where(DocumentRow.status.in_(UNFINISHED), _free(now)).order_by(DocumentRow.created_at)
-
-
-def outdated_documents(recipe: str) -> Select[str]:
-    """Ids of documents whose chunks were made with other models or settings."""
-    return select(DocumentRow.id).where(DocumentRow.num_chunks > 0, DocumentRow.recipe != recipe)
 
 
 def claim(document_id: str, owner: str, now: datetime, until: datetime) -> Update:
@@ -55,13 +54,21 @@ def held(document_id: str, owner: str) -> Update:
     return update(DocumentRow).where(DocumentRow.id == document_id, DocumentRow.lease_owner == owner)
 
 
-def start_over(document_ids: list[str]) -> Update:
-    """Documents to be ingested again from their files. Their present chunks answer until then."""
-    return (
-        update(DocumentRow)
-        .where(DocumentRow.id.in_(document_ids))
-        .values(status=Status.ACCEPTED, attempts=0, error=None, stage="", lease_owner=None, lease_until=None)
-    )
+def start_over(document_id: str) -> Update:
+    """A document to be ingested again from its file, with fresh attempts."""
+    return update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.ACCEPTED, **_FRESH)
+
+
+def start_outdated_over(recipe: str) -> Update:
+    """Likewise every document whose chunks were made with other models or settings."""
+    outdated = (DocumentRow.num_chunks > 0, DocumentRow.recipe != recipe, DocumentRow.status != Status.ACCEPTED)
+    return update(DocumentRow).where(*outdated).values(status=Status.ACCEPTED, **_FRESH)
+
+
+def precompute_outdated_again(recipe: str, kv_recipe: str) -> Update:
+    """Documents whose chunks fit and whose KV does not are searchable, no longer ready."""
+    outdated = (DocumentRow.status == Status.READY, DocumentRow.recipe == recipe, DocumentRow.kv_recipe != kv_recipe)
+    return update(DocumentRow).where(*outdated).values(status=Status.SEARCHABLE, **_FRESH)
 
 
 def count_by_status() -> Select[Status, int, int, int]:

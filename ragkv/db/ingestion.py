@@ -13,8 +13,8 @@ from ragkv.db.chunks import chunk_row, chunks_of, forget_chunks_of, name_kv, to_
 from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED, claim, held
 from ragkv.db.jobs import open_jobs
-from ragkv.db.kv_entries import keep_entries
-from ragkv.db.tables import DocumentRow, JobStatus, Status
+from ragkv.db.kv_entries import keep_entries, keys_in_use
+from ragkv.db.tables import DocumentRow, JobStatus, Status, TenantRow
 from ragkv.errors import Conflict
 from ragkv.retrieve.vectors import Vectors
 
@@ -56,6 +56,20 @@ class Lease:
                 raise Conflict(f"document {self.document_id} was deleted")
             return row
 
+    def tenant_secret(self) -> bytes:
+        with self.database.reading() as session:
+            return session.get_one(TenantRow, self.document().tenant_id).secret
+
+    def unused(self, keys: Sequence[str]) -> set[str]:
+        """Those of `keys` that no chunk uses any longer, if the document is gone; none while it is there."""
+        with self.database.reading() as session:
+            if session.get(DocumentRow, self.document_id) is not None:
+                return set()
+            used = {
+                key for start in range(0, len(keys), 500) for key in session.scalars(keys_in_use(keys[start:][:500]))
+            }
+            return set(keys) - used
+
     def renew(self) -> None:
         self._write(lease_until=utc_now() + LEASE)
 
@@ -68,13 +82,13 @@ class Lease:
         assert status in UNFINISHED, "finish() and fail() end an ingestion"
         self._write(status=status, **changes)
 
-    def store_chunks(self, chunks: Sequence[Chunk], vectors: Sequence[Vectors], **changes: Any) -> None:
-        """Write all chunks in place of those there were; from here on the document answers questions."""
+    def store_chunks(self, chunks: Sequence[Chunk], vectors: Sequence[Vectors], status: Status, **changes: Any) -> None:
+        """Write all chunks in place of those there were."""
         tokens = sum(chunk.num_tokens for chunk in chunks)
         with self.database.writing() as session:
             self._change(
                 session,
-                status=Status.SEARCHABLE,
+                status=status,
                 version=DocumentRow.version + 1,
                 num_chunks=len(chunks),
                 num_tokens=tokens,
@@ -88,10 +102,10 @@ class Lease:
         with self.database.reading() as session:
             return [to_chunk(row) for row in session.scalars(chunks_of(self.document_id))]
 
-    def finish(self, kept: Sequence[KeptKV]) -> None:
+    def finish(self, kept: Sequence[KeptKV], kv_recipe: str) -> None:
         """All KV is kept: the document is ready."""
         with self.database.writing() as session:
-            self._change(session, status=Status.READY, error=None, stage="", **_RELEASED)
+            self._change(session, status=Status.READY, kv_recipe=kv_recipe, error=None, stage="", **_RELEASED)
             tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
             _keep(session, tenant_id, kept)
             session.execute(open_jobs(self.document_id, status=JobStatus.DONE, error=None))

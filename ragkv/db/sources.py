@@ -13,15 +13,19 @@ BATCH = 500
 
 
 class DatabaseSource:
-    """Points and chunks as the database holds them at the moment of the call."""
+    """Points and chunks as the database holds them at the moment of the call.
 
-    def __init__(self, database: Database) -> None:
+    `recipe` names the models in use: what was made with others is not there until it is ingested again.
+    """
+
+    def __init__(self, database: Database, recipe: str) -> None:
         self._database = database
+        self._recipe = recipe
 
     def indexed_documents(self, tenant_id: str, collection_id: str) -> dict[str, int]:
         """Version by document id. A version changes whenever the document's chunks are written again."""
         with self._database.reading() as session:
-            return dict(session.execute(versions_of_indexed(tenant_id, collection_id)).tuples())
+            return dict(session.execute(versions_of_indexed(tenant_id, collection_id, self._recipe)).tuples().all())
 
     def points(self, document_ids: Sequence[str]) -> list[Point]:
         """The points of these documents."""
@@ -31,8 +35,8 @@ class DatabaseSource:
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         """The tenant's chunks of these ids, in the order asked for; what is gone is left out."""
         with self._database.reading() as session:
-            rows = [row for ids in _batches(chunk_ids) for row in session.scalars(chunks_by_id(tenant_id, ids))]
-        found = {row.id: to_chunk(row) for row in rows}
+            statements = [chunks_by_id(tenant_id, ids, self._recipe) for ids in _batches(chunk_ids)]
+            found = {row.id: to_chunk(row) for statement in statements for row in session.scalars(statement)}
         return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
 
 

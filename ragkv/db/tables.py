@@ -3,7 +3,7 @@
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Enum, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ragkv.db.base import Base, new_id, utc_now
@@ -29,6 +29,11 @@ class JobStatus(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+
+
+def _by_value(kind: type[StrEnum]) -> Enum:
+    """A text column that holds the values, so that a new one needs no migration."""
+    return Enum(kind, native_enum=False, length=20, values_callable=lambda members: [m.value for m in members])
 
 
 class TenantRow(Base):
@@ -58,8 +63,8 @@ class DocumentRow(Base):
     """An uploaded file, by content hash.
 
     `num_bytes` of content, `progress_*` in tokens of the present `stage`. `version` counts how often its chunks were
-    written: an index that mirrors the database compares it. `recipe` names the models and settings the chunks were
-    made with. A worker may write to it only while it holds the lease.
+    written: an index that mirrors the database compares it. `recipe` names the models and settings its chunks were
+    made with, `kv_recipe` those of their KV. A worker may write to it only while it holds the lease.
     """
 
     __tablename__ = "documents"
@@ -76,7 +81,7 @@ class DocumentRow(Base):
     title: Mapped[str] = mapped_column(Text, default="")
     media_type: Mapped[str] = mapped_column(String(200), default="")
     num_bytes: Mapped[int] = mapped_column(BigInteger)
-    status: Mapped[Status] = mapped_column(String(20), default=Status.ACCEPTED)
+    status: Mapped[Status] = mapped_column(_by_value(Status), default=Status.ACCEPTED)
     error: Mapped[str | None] = mapped_column(Text)
     stage: Mapped[str] = mapped_column(String(20), default="")
     progress_done: Mapped[int] = mapped_column(default=0)
@@ -88,6 +93,7 @@ class DocumentRow(Base):
     lease_until: Mapped[datetime | None]
     version: Mapped[int] = mapped_column(default=0)
     recipe: Mapped[str] = mapped_column(String(64), default="")
+    kv_recipe: Mapped[str] = mapped_column(String(64), default="")
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
 
@@ -137,7 +143,7 @@ class JobRow(Base):
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
     document_id: Mapped[str] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"), index=True)
     kind: Mapped[str] = mapped_column(String(20))
-    status: Mapped[JobStatus] = mapped_column(String(20), default=JobStatus.QUEUED)
+    status: Mapped[JobStatus] = mapped_column(_by_value(JobStatus), default=JobStatus.QUEUED)
     attempts: Mapped[int] = mapped_column(default=0)
     error: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)

@@ -1,0 +1,148 @@
+"""A document's straight line: parse, split, embed, store and index (searchable), then keep its KV (ready).
+
+Any worker may be stopped anywhere and another goes on: the lease keeps two from working on one document, and every
+step that is repeated gives what it gave before.
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Callable
+from enum import StrEnum
+
+from ingest.heartbeat import renewing
+from ingest.parse import parse
+from ingest.parts import IngestParts
+from ingest.precompute import precompute
+from ingest.progress import Interrupted, Progress, Reporter, ignore
+from ingest.split import split
+from ragkv.chunk import Chunk
+from ragkv.db.base import new_id
+from ragkv.db.ingestion import KeptKV, Lease
+from ragkv.db.tables import DocumentRow, Status
+from ragkv.errors import Conflict, Rejected
+from ragkv.kv.key import KeyMaker
+from ragkv.parts import Parts
+from ragkv.retrieve.embed import embed_chunks
+from ragkv.retrieve.vectors import Point, Vectors
+
+log = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 3
+
+
+class Outcome(StrEnum):
+    """What became of one call. SKIPPED: finished before, deleted, or another worker is at it."""
+
+    READY = "ready"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+def ingest_document(document_id: str, ingest: IngestParts, progress: Progress = ignore) -> Outcome:
+    """Take a document as far as READY, from wherever it stands.
+
+    A file that cannot be read fails at once; anything else that goes wrong is raised for the caller to try again, and
+    the third time the document fails with the reason. `progress` may raise Interrupted to stop: that costs no attempt.
+    """
+    lease = Lease.take(ingest.parts.database, document_id, owner=_owner())
+    if lease is None:
+        return Outcome.SKIPPED
+    with renewing(lease):
+        return _attempt(lease, ingest, progress)
+
+
+def _attempt(lease: Lease, ingest: IngestParts, progress: Progress) -> Outcome:
+    try:
+        document = lease.document()
+        if document.attempts > MAX_ATTEMPTS:
+            raise Rejected(f"the worker died {MAX_ATTEMPTS} times while reading this document: {document.error or ''}")
+        _carry_on(lease, document, ingest, Reporter(lease, progress))
+    except Conflict as lost:
+        log.info("stopped: %s", lost)
+        return Outcome.SKIPPED
+    except Interrupted:
+        lease.give_back(None)
+        raise
+    except Exception as error:
+        return _record_failure(lease, error)
+    return Outcome.READY
+
+
+def _record_failure(lease: Lease, error: Exception) -> Outcome:
+    """Fail for good, or give the document back and raise the error again."""
+    reason = str(error) if isinstance(error, Rejected) else f"{type(error).__name__}: {error}"
+    try:
+        if isinstance(error, Rejected) or lease.document().attempts >= MAX_ATTEMPTS:
+            lease.fail(reason)
+            log.warning("document %s failed: %s", lease.document_id, reason)
+            return Outcome.FAILED
+        lease.give_back(reason)
+    except Conflict:
+        return Outcome.SKIPPED
+    raise error
+
+
+def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> None:
+    if document.status is not Status.SEARCHABLE:
+        _make_searchable(lease, document, ingest.parts, reporter)
+    _keep_kv(lease, ingest, reporter)
+
+
+def _make_searchable(lease: Lease, document: DocumentRow, parts: Parts, reporter: Reporter) -> None:
+    lease.enter(Status.PARSING)
+    reporter.stage("parse")(0, 0)
+    parsed = parse(document.name, parts.files.read(document.sha256))
+    chunks = split(document.id, parsed, parts.tokenizer, parts.settings.chunk_tokens)
+    lease.enter(Status.INDEXING, title=parsed.title, media_type=parsed.media_type)
+    vectors = _embed(chunks, parts, reporter)
+    if parts.server_index is None:
+        lease.store_chunks(chunks, vectors, Status.SEARCHABLE, recipe=parts.recipe)
+    else:
+        lease.store_chunks(chunks, vectors, Status.INDEXING, recipe=parts.recipe)
+        _index(lease, document, chunks, vectors, parts)
+
+
+def _embed(chunks: list[Chunk], parts: Parts, reporter: Reporter) -> list[Vectors]:
+    report, tokens = reporter.stage("embed"), sum(chunk.num_tokens for chunk in chunks)
+    texts = [(chunk.title, chunk.text) for chunk in chunks]
+    return embed_chunks(parts.encoder, texts, lambda done, total: report(tokens * done // max(total, 1), tokens))
+
+
+def _index(lease: Lease, document: DocumentRow, chunks: list[Chunk], vectors: list[Vectors], parts: Parts) -> None:
+    """Replace the document's points on the index server."""
+    index = parts.server_index
+    assert index is not None
+    points = [Point(c.id, c.document_id, c.title, v) for c, v in zip(chunks, vectors, strict=True)]
+    index.delete_document(document.tenant_id, document.id)
+    index.upsert(document.tenant_id, document.collection_id, points)
+    try:
+        lease.enter(Status.SEARCHABLE)
+    except Conflict:  # deleted meanwhile: what was just written must not stay
+        index.delete_document(document.tenant_id, document.id)
+        raise
+
+
+def _keep_kv(lease: Lease, ingest: IngestParts, reporter: Reporter) -> None:
+    parts, chunks = ingest.parts, lease.chunks()
+    keys = parts.keys(lease.tenant_secret())
+    try:
+        lease.finish(_precompute(chunks, keys, ingest, reporter.stage("prefill")), parts.kv_recipe)
+    except Conflict:
+        parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks]))
+        raise
+
+
+def _precompute(
+    chunks: list[Chunk], keys: KeyMaker, ingest: IngestParts, report: Callable[[int, int], None]
+) -> list[KeptKV]:
+    parts = ingest.parts
+    batch_tokens = parts.settings.prefill_batch_tokens
+    done = precompute(chunks, keys, lambda: ingest.prefiller, parts.kv_store, batch_tokens, report)
+    entries = {entry.key: entry for entry in done.entries}
+    named = ((chunk, entries[keys.chunk(chunk.token_ids)]) for chunk in chunks)
+    return [KeptKV(chunk.id, entry.key, entry.tokens, entry.bytes) for chunk, entry in named]
+
+
+def _owner() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{new_id()}"

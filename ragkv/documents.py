@@ -1,0 +1,215 @@
+"""What can be done with documents: accept, show, delete, queue again."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import BinaryIO
+
+import msgspec
+from sqlalchemy.orm import Session
+
+from ragkv.db.base import new_id, utc_now
+from ragkv.db.database import Database, hold
+from ragkv.db.documents import (
+    document_by_hash,
+    document_by_id,
+    documents_of_file,
+    precompute_outdated_again,
+    start_outdated_over,
+    start_over,
+    stuck_documents,
+)
+from ragkv.db.jobs import INGEST
+from ragkv.db.kv_entries import forget_entries, unshared_keys
+from ragkv.db.tables import DocumentRow, JobRow, Status
+from ragkv.errors import NotFound, Unavailable
+from ragkv.files import Received
+from ragkv.parts import Parts
+from ragkv.scope import Scope
+
+log = logging.getLogger(__name__)
+
+MAX_NAME_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """`created` is False when the same bytes were there already."""
+
+    document_id: str
+    created: bool
+
+
+class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
+    """A document as users see it. `done` of `total` tokens of the present stage are through."""
+
+    id: str
+    name: str
+    title: str
+    media_type: str
+    bytes: int
+    status: Status
+    stage: str
+    done: int
+    total: int
+    chunks: int
+    tokens: int
+    error: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+def accept_document(name: str, body: BinaryIO, parts: Parts, scope: Scope) -> Accepted:
+    """Store the bytes, insert the document, commit; then queue it.
+
+    Once this returns nothing is lost: if the queue is away, the sweep queues the document later. Raises Rejected for
+    an empty file and TooLarge for more than the settings allow.
+    """
+    accepted = store_document(name, body, parts, scope)
+    if accepted.created or _is_waiting(accepted.document_id, parts.database):
+        _enqueue(accepted.document_id, parts)
+    return accepted
+
+
+def store_document(name: str, body: BinaryIO, parts: Parts, scope: Scope) -> Accepted:
+    """`accept_document` without the queue, for callers that ingest the document themselves."""
+    with parts.files.receive(body, parts.settings.max_upload_bytes) as received:
+        with parts.database.writing() as session:
+            hold(session, received.sha256)
+            found = session.scalars(document_by_hash(scope.collection_id, received.sha256)).one_or_none()
+            if found is None:
+                found_id = _insert(session, name, received, scope)
+            else:
+                found_id = found.id
+                _revive(session, found, parts.recipe)
+            parts.files.keep(received)
+        return Accepted(found_id, created=found is None)
+
+
+def document_view(document_id: str, database: Database, scope: Scope) -> DocumentView:
+    """Raises NotFound."""
+    with database.reading() as session:
+        return _view(_find(session, document_id, scope))
+
+
+def delete_document(document_id: str, parts: Parts, scope: Scope) -> None:
+    """Remove vectors, rows, the file and the KV that no other document uses. Works in any state.
+
+    Raises NotFound. When the index is away it raises Unavailable and the document stays: delete it again.
+    """
+    document_view(document_id, parts.database, scope)
+    if parts.server_index is not None:
+        parts.server_index.delete_document(scope.tenant_id, document_id)
+    keys = _delete_rows(document_id, parts, scope)
+    parts.kv_store.delete(keys)
+
+
+def refresh_outdated(parts: Parts) -> int:
+    """Mark every document that was ingested with other models or settings to be ingested again. Returns how many."""
+    with parts.database.writing() as session:
+        chunks = session.connection().execute(start_outdated_over(parts.recipe)).rowcount
+        kv = session.connection().execute(precompute_outdated_again(parts.recipe, parts.kv_recipe)).rowcount
+        return chunks + kv
+
+
+def requeue_stuck(parts: Parts) -> Sequence[str]:
+    """Queue what is unfinished and held by nobody, unless the queue still has work. Returns the ids.
+
+    Raises Unavailable when the queue or the database is away.
+    """
+    if parts.queue.depth():
+        return ()
+    stuck = stuck_ids(parts.database)
+    for document_id in stuck:
+        parts.queue.enqueue_ingest(document_id)
+    return stuck
+
+
+def stuck_ids(database: Database) -> Sequence[str]:
+    """Documents that are unfinished and held by nobody, oldest first."""
+    with database.reading() as session:
+        return session.scalars(stuck_documents(utc_now())).all()
+
+
+def _insert(session: Session, name: str, received: Received, scope: Scope) -> str:
+    document = DocumentRow(
+        id=new_id(),
+        tenant_id=scope.tenant_id,
+        collection_id=scope.collection_id,
+        sha256=received.sha256,
+        name=_clean(name),
+        num_bytes=received.num_bytes,
+    )
+    session.add(document)
+    session.flush()
+    session.add(JobRow(tenant_id=scope.tenant_id, document_id=document.id, kind=INGEST))
+    return document.id
+
+
+def _revive(session: Session, document: DocumentRow, recipe: str) -> None:
+    """A document that failed, or that other models read, gets another chance when it is uploaded again."""
+    outdated = document.num_chunks > 0 and document.recipe != recipe
+    if document.status is Status.FAILED or outdated:
+        session.execute(start_over(document.id))
+        session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))
+
+
+def _enqueue(document_id: str, parts: Parts) -> None:
+    try:
+        parts.queue.enqueue_ingest(document_id)
+    except Unavailable as error:
+        log.warning("document %s is accepted and will be queued by the next sweep: %s", document_id, error)
+
+
+def _is_waiting(document_id: str, database: Database) -> bool:
+    with database.reading() as session:
+        document = session.get(DocumentRow, document_id)
+        return document is not None and document.status is Status.ACCEPTED
+
+
+def _delete_rows(document_id: str, parts: Parts, scope: Scope) -> list[str]:
+    """Returns the KV keys that nobody uses any longer."""
+    with parts.database.writing() as session:
+        document = _find(session, document_id, scope)
+        hold(session, document.sha256)
+        keys = [key for key in session.scalars(unshared_keys(document_id)) if key]
+        session.delete(document)
+        session.flush()
+        for start in range(0, len(keys), 500):
+            session.execute(forget_entries(keys[start : start + 500]))
+        if not session.scalar(documents_of_file(document.sha256)):
+            parts.files.delete(document.sha256)
+        return keys
+
+
+def _find(session: Session, document_id: str, scope: Scope) -> DocumentRow:
+    document = session.scalars(document_by_id(scope.tenant_id, document_id)).one_or_none()
+    if document is None:
+        raise NotFound(f"there is no document {document_id[:80]!r}")
+    return document
+
+
+def _view(row: DocumentRow) -> DocumentView:
+    return DocumentView(
+        id=row.id,
+        name=row.name,
+        title=row.title,
+        media_type=row.media_type,
+        bytes=row.num_bytes,
+        status=Status(row.status),
+        stage=row.stage,
+        done=row.progress_done,
+        total=row.progress_total,
+        chunks=row.num_chunks,
+        tokens=row.num_tokens,
+        error=row.error,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _clean(name: str) -> str:
+    """A file name fit to show: its last part, printable and of bounded length."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    return "".join(c for c in last if c.isprintable())[:MAX_NAME_CHARS] or "unnamed"

@@ -1,0 +1,89 @@
+"""Uploaded files, kept by content hash: equal bytes are one file."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ragkv.errors import NotFound, Rejected, TooLarge
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A whole upload under a temporary name, on disk."""
+
+    path: Path
+    sha256: str
+    num_bytes: int
+
+
+class FileStore:
+    """A folder of files that only this user can read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, sha256: str) -> Path:
+        return self.folder / sha256[:2] / sha256
+
+    def read(self, sha256: str) -> bytes:
+        """Raises NotFound if the file is gone."""
+        try:
+            return self.path(sha256).read_bytes()
+        except FileNotFoundError:
+            raise NotFound("the uploaded file is no longer there: upload it again") from None
+
+    @contextmanager
+    def receive(self, body: BinaryIO, max_bytes: int) -> Iterator[Received]:
+        """The bytes of `body`, written and hashed as they come; they vanish on exit unless `keep` was called.
+
+        Raises TooLarge as soon as there are more than `max_bytes`, Rejected if there are none.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, name = tempfile.mkstemp(prefix="upload-", dir=self.folder)  # mode 0600
+        path = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                received = _copy(body, file, path, max_bytes)
+            yield received
+        finally:
+            path.unlink(missing_ok=True)
+
+    def keep(self, received: Received) -> None:
+        """Give it its name. Whole or not at all, whenever the machine stops."""
+        path = self.path(received.sha256)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        received.path.rename(path)
+        _sync_folder(path.parent)
+
+    def delete(self, sha256: str) -> None:
+        self.path(sha256).unlink(missing_ok=True)
+
+
+def _copy(body: BinaryIO, file: BinaryIO, path: Path, max_bytes: int) -> Received:
+    digest, num_bytes = hashlib.sha256(), 0
+    while block := body.read(_BLOCK):
+        num_bytes += len(block)
+        if num_bytes > max_bytes:
+            raise TooLarge(f"the file is larger than {max_bytes:,} bytes: split it, or raise RAGKV_MAX_UPLOAD_BYTES")
+        digest.update(block)
+        file.write(block)
+    if not num_bytes:
+        raise Rejected("the file is empty")
+    file.flush()
+    os.fsync(file.fileno())
+    return Received(path, digest.hexdigest(), num_bytes)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

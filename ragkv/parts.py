@@ -1,0 +1,180 @@
+"""Every part of the service, built from the settings when first used, once per process.
+
+Imports inside properties are deliberate: torch, transformers and vLLM take seconds to import, and most commands need
+only some of them.
+"""
+# ruff: noqa: PLC0415 - see above
+
+import hashlib
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ragkv.db.database import Database
+from ragkv.db.migrate import migrate
+from ragkv.db.sources import DatabaseSource
+from ragkv.db.tenants import ensure_default_scope
+from ragkv.files import FileStore
+from ragkv.models import Progress, encoder_folder, model_folder
+from ragkv.queue import Queue, make_celery
+from ragkv.redis_door import connect, redis_url
+from ragkv.scope import Scope
+from ragkv.settings import Settings
+
+if TYPE_CHECKING:
+    import redis
+
+    from ragkv.answer.prompt import PromptBuilder
+    from ragkv.answer.service import Answerer
+    from ragkv.engine.protocol import Engine
+    from ragkv.kv.key import KeyMaker
+    from ragkv.kv.layout import Layout
+    from ragkv.kv.store import KVStore
+    from ragkv.retrieve.encoder import Encoder
+    from ragkv.retrieve.index import Index
+    from ragkv.retrieve.retriever import Retriever
+    from ragkv.tokens import Tokenizer
+
+
+class Parts:
+    """The service's parts. Close it when done; the engine is started and stopped by whoever uses it."""
+
+    def __init__(self, settings: Settings, engine: "Engine | None" = None) -> None:
+        self.settings = settings
+        self._given_engine = engine
+
+    def prepare(self, progress: Progress = lambda line: None) -> None:
+        """Make what must be there before anything else runs: folders, models, the newest schema, the default scope.
+
+        Any number of processes may do it at once. Raises Rejected for models that cannot be used, Unavailable if the
+        database is away.
+        """
+        self.settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        model_folder(self.settings, progress)
+        self.prepare_database()
+
+    def prepare_database(self) -> None:
+        """The newest schema and the default scope."""
+        migrate(self.settings.database)
+        ensure_default_scope(self.database)
+
+    def close(self) -> None:
+        for name in ("database", "redis", "server_index"):
+            part = self.__dict__.pop(name, None)
+            if part is not None:
+                part.close()
+
+    @cached_property
+    def scope(self) -> Scope:
+        """The default tenant's default collection."""
+        return ensure_default_scope(self.database)
+
+    @cached_property
+    def recipe(self) -> str:
+        """A name for the settings that chunks and their vectors depend on."""
+        settings = self.settings
+        return _digest(settings.model, settings.encoder, settings.chunk_tokens)
+
+    @cached_property
+    def kv_recipe(self) -> str:
+        """A name for the settings that KV depends on, chunks aside."""
+        return _digest(self.settings.model, self.settings.dtype, self.settings.instructions)
+
+    @cached_property
+    def database(self) -> Database:
+        return Database(self.settings.database)
+
+    @cached_property
+    def redis(self) -> "redis.Redis":
+        return connect(self.settings)
+
+    @cached_property
+    def queue(self) -> Queue:
+        return Queue(make_celery(redis_url(self.settings)))
+
+    @cached_property
+    def files(self) -> FileStore:
+        return FileStore(self.settings.files_dir)
+
+    @cached_property
+    def kv_store(self) -> "KVStore":
+        from ragkv.kv.store import KVStore
+
+        return KVStore(self.settings.kv_dir)
+
+    @cached_property
+    def model_folder(self) -> Path:
+        return model_folder(self.settings)
+
+    @cached_property
+    def layout(self) -> "Layout":
+        from ragkv.kv.layout import layout_of, read_config
+
+        return layout_of(read_config(self.model_folder), self.settings.dtype)
+
+    @cached_property
+    def model_fingerprint(self) -> str:
+        from ragkv.kv.layout import fingerprint
+
+        return fingerprint(self.model_folder)
+
+    @cached_property
+    def tokenizer(self) -> "Tokenizer":
+        from ragkv.tokens import Tokenizer
+
+        return Tokenizer.load(self.model_folder)
+
+    @cached_property
+    def encoder(self) -> "Encoder":
+        from ragkv.retrieve.encoder import Encoder
+
+        return Encoder.load(encoder_folder(self.settings))
+
+    @cached_property
+    def prompts(self) -> "PromptBuilder":
+        from ragkv.answer.prompt import PromptBuilder
+
+        return PromptBuilder(self.tokenizer, self.settings.instructions, self.settings.max_model_len)
+
+    def keys(self, secret: bytes) -> "KeyMaker":
+        """The KV keys of the tenant whose secret it is."""
+        from ragkv.kv.key import KeyMaker
+
+        return KeyMaker(secret, self.model_fingerprint, str(self.layout.dtype), self.prompts.prefix_ids)
+
+    @cached_property
+    def source(self) -> DatabaseSource:
+        return DatabaseSource(self.database, self.recipe)
+
+    @cached_property
+    def server_index(self) -> "Index | None":
+        """The Qdrant server's index, if one is configured; otherwise searches mirror the database in memory."""
+        if self.settings.qdrant_url is None:
+            return None
+        from ragkv.retrieve.index import Index
+
+        index = Index.connect(self.settings.qdrant_url, self.settings.qdrant_api_key)
+        index.ensure(self.encoder.dim)
+        return index
+
+    @cached_property
+    def retriever(self) -> "Retriever":
+        raise NotImplementedError
+
+    @cached_property
+    def engine(self) -> "Engine":
+        if self._given_engine is not None:
+            return self._given_engine
+        from ragkv.engine.local import LocalEngine
+
+        return LocalEngine(self.settings, self.model_folder, self.layout)
+
+    @cached_property
+    def answerer(self) -> "Answerer":
+        raise NotImplementedError
+
+
+def _digest(*values: object) -> str:
+    return hashlib.sha256(msgspec.json.encode([str(value) for value in values])).hexdigest()

@@ -1,0 +1,24 @@
+"""A chunk's or a question's vectors: what is embedded is decided here, once for both."""
+
+from collections.abc import Sequence
+
+from ragkv.retrieve import sparse
+from ragkv.retrieve.encoder import Encoder, Progress
+from ragkv.retrieve.vectors import Vectors
+
+
+def embed_chunks(encoder: Encoder, chunks: Sequence[tuple[str, str]], progress: Progress | None = None) -> list[Vectors]:
+    """Vectors of (title, text) pairs, as they are searched for."""
+    texts = [search_text(title, text) for title, text in chunks]
+    dense = encoder.encode(texts, progress)
+    return [Vectors(row, *sparse.document_vector(text)) for row, text in zip(dense, texts, strict=True)]
+
+
+def embed_question(encoder: Encoder, question: str) -> Vectors:
+    """Vectors to search with."""
+    return Vectors(encoder.encode([question])[0], *sparse.query_vector(question))
+
+
+def search_text(title: str, text: str) -> str:
+    """A chunk is found by its title as well as its text."""
+    return f"{title}\n{text}"

@@ -1,0 +1,56 @@
+"""Text to unit vectors, with a sentence-transformers model from a local folder."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+
+from ragkv.errors import Rejected
+
+BATCH = 32
+
+Progress = Callable[[int, int], None]
+
+
+class Encoder:
+    """Dense vectors of texts, safe to share between threads. Text beyond the model's window (256 word pieces for all-MiniLM-L6-v2) is not seen."""
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        self._model = model
+        self._lock = threading.Lock()  # a fast tokenizer keeps its padding state in itself: one thread at a time
+        self.dim = int(model.get_embedding_dimension() or 0)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Encoder":
+        """The encoder in `folder`, on the CPU, without touching the network. Raises Rejected if there is none."""
+        if not (folder / "config.json").is_file():
+            raise Rejected(f"{folder} holds no sentence encoder (no config.json): set RAGKV_ENCODER to a folder that does")
+        try:
+            model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+        except (OSError, ValueError, KeyError) as error:
+            raise Rejected(f"{folder} holds no sentence encoder: {error}") from None
+        return cls(model)
+
+    def encode(self, texts: list[str], progress: Progress | None = None) -> NDArray[np.float32]:
+        """[len(texts), dim] float32 rows of unit length. `progress` is told (texts done, texts in all).
+
+        Texts run in batches of like length, so that padding costs little; the rows keep the order of `texts`.
+        """
+        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
+        for start in range(0, len(order), BATCH):
+            batch = order[start : start + BATCH]
+            vectors[batch] = self._encode_batch([texts[i] for i in batch])
+            if progress is not None:
+                progress(start + len(batch), len(texts))
+        return vectors
+
+    def _encode_batch(self, texts: list[str]) -> NDArray[np.float32]:
+        with self._lock:
+            encoded = self._model.encode(
+                texts, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True, normalize_embeddings=True
+            )
+        return np.asarray(encoded, dtype=np.float32)

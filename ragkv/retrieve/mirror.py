@@ -1,0 +1,65 @@
+"""An in-memory index kept equal to the database, for processes that share a database but no Qdrant server."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from ragkv.retrieve.index import Index
+from ragkv.retrieve.vectors import Point
+
+
+class PointSource(Protocol):
+    """The database's record of what is searchable."""
+
+    def indexed_documents(self, tenant_id: str, collection_id: str) -> dict[str, str]:
+        """Searchable documents of a collection and a version of each that changes whenever its points do.
+
+        Asked before every search: one cheap query.
+        """
+        ...
+
+    def points(self, document_ids: Sequence[str]) -> Iterable[Point]:
+        """All points of these documents, in any order."""
+        ...
+
+
+class Mirror:
+    """Copies into `index`, on demand, what `source` holds. Safe to share between threads."""
+
+    def __init__(self, index: Index, source: PointSource) -> None:
+        self._index = index
+        self._source = source
+        self._lock = threading.Lock()
+        self._scopes: dict[tuple[str, str], _Scope] = {}
+
+    def sync(self, tenant_id: str, collection_id: str) -> None:
+        """Make the index equal to the source for one collection.
+
+        When nothing changed this is one call of `indexed_documents`. A failure half-way leaves the documents it did not
+        reach to the next sync. Threads that ask at the same time wait for one of them to do the work.
+        """
+        scope = self._scope(tenant_id, collection_id)
+        with scope.lock:
+            wanted = self._source.indexed_documents(tenant_id, collection_id)
+            if wanted == scope.mirrored:
+                return
+            stale = [d for d, version in scope.mirrored.items() if wanted.get(d) != version]
+            for document_id in stale:
+                self._index.delete_document(tenant_id, document_id)
+                del scope.mirrored[document_id]
+            missing = {d: version for d, version in wanted.items() if d not in scope.mirrored}
+            if missing:
+                self._index.upsert(tenant_id, collection_id, list(self._source.points(list(missing))))
+                scope.mirrored |= missing
+
+    def _scope(self, tenant_id: str, collection_id: str) -> "_Scope":
+        with self._lock:
+            return self._scopes.setdefault((tenant_id, collection_id), _Scope())
+
+
+class _Scope:
+    """What the index holds of one collection: document id to version."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.mirrored: dict[str, str] = {}

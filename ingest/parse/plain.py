@@ -1,11 +1,26 @@
-"""Plain text."""
+"""Plain text. Its only headings are underlined ones; a short line alone could be anything."""
+
+import re
 
 from ingest.parse.clean import scrub, tidy
 from ingest.parse.encoding import decode
-from ingest.parse.parsed import Parsed
+from ingest.parse.parsed import Parsed, Section, leading_title, one_line
 from ingest.parse.sniff import Format
+
+_UNDERLINED = re.compile(r"^(\S[^\n]{0,200})\n([=\-~^#*])(\2{2,})(?:\n|\Z)", re.MULTILINE)
 
 
 def read_plain(body: bytes, fallback_title: str) -> Parsed:
-    """The text as it stands. Plain text has no headings that could be told from other short lines."""
-    return Parsed(fallback_title, tidy(scrub(decode(body))), pages=(), media_type=Format.TEXT.value)
+    """The text as it stands; lines underlined in full are headings, their ranks in the order of first use."""
+    text = tidy(scrub(decode(body)))
+    sections = _sections(text)
+    title = leading_title(sections) or fallback_title
+    return Parsed(title, text, pages=(), media_type=Format.TEXT.value, sections=sections)
+
+
+def _sections(text: str) -> tuple[Section, ...]:
+    ranks: dict[str, int] = {}
+    headings = [h for h in _UNDERLINED.finditer(text) if len(h[3]) + 1 >= len(h[1])]
+    return tuple(
+        Section(h.start(), h.end(), one_line(h[1]), ranks.setdefault(h[2], len(ranks) + 1)) for h in headings
+    )

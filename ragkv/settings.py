@@ -99,11 +99,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def of(cls, given: Mapping[str, Any]) -> "Settings":
         """Settings from names and loosely typed values ("8192" for 8192)."""
         try:
-            settings = msgspec.convert(dict(given), cls, strict=False)
+            settings = msgspec.convert(dict(given), cls, strict=False, dec_hook=_convert)
         except msgspec.ValidationError as error:
             raise Rejected(f"settings: {error}") from None
         _check_ranges(settings)
         return settings
+
+
+def _convert(kind: type[Any], value: Any) -> Any:
+    """Paths, which msgspec does not know."""
+    if kind is not Path:
+        raise NotImplementedError
+    if not isinstance(value, str | Path):
+        raise ValueError("Expected a path")
+    return Path(value)
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

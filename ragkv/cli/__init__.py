@@ -1,0 +1,71 @@
+"""The `ragkv` command. Sub-commands come from the entry points "ragkv.commands", each imported only when used."""
+
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import click
+
+from ragkv.errors import RagKVError
+
+GROUP = "ragkv.commands"
+
+
+class Commands(click.Group):
+    """Finds sub-commands when asked for. One that cannot be imported does not break the others."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted(_entry_points())
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        entry = _entry_points().get(name)
+        return _load(entry) if entry else None
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in `ragkv --help`: names and first lines."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _first_line(self.get_command(context, name))) for name in _entry_points()])
+
+    def invoke(self, context: click.Context) -> Any:  # noqa: ANN401 - click's own signature
+        """What went wrong in one line, and exit code 1."""
+        try:
+            return super().invoke(context)
+        except RagKVError as error:
+            click.echo(f"ragkv: {error}", err=True)
+            context.exit(1)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="ragkv")
+def main() -> None:
+    """Answers from documents that were read before you asked.
+
+    Settings are environment variables RAGKV_*, or lines of a TOML file that RAGKV_SETTINGS names.
+    """
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def _load(entry: EntryPoint) -> click.Command:
+    try:
+        command = entry.load()
+    except ImportError as error:
+        return _broken(entry.name, error)
+    assert isinstance(command, click.Command), f"{entry.value} is not a command"
+    return command
+
+
+def _broken(name: str, error: ImportError) -> click.Command:
+    """Stands in for a command whose modules are not installed, and says so when it is used."""
+
+    def refuse() -> None:
+        click.echo(f"ragkv {name} is not available: {error}", err=True)
+        sys.exit(1)
+
+    return click.Command(name, callback=refuse, help=f"Not available: {error}")
+
+
+def _first_line(command: click.Command | None) -> str:
+    return command.get_short_help_str(limit=80) if command else ""

@@ -1,0 +1,44 @@
+"""`ragkv ingest PATH...`: reads files in this process, without a queue."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+
+if TYPE_CHECKING:
+    from ingest.local import Tally
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+def ingest(paths: tuple[Path, ...]) -> None:
+    """Read files, and folders with all that is in them.
+
+    Files that were read before cost nothing. A file that cannot be read is reported at the end, with exit code 1; the
+    others are read all the same.
+    """
+    parts = Parts(Settings.from_env(os.environ))
+    console = Console(stderr=True, soft_wrap=True)
+    # Torch and the parsers take seconds to import: `ragkv --help` must not wait for them.
+    from ingest.local import read_paths  # noqa: PLC0415 - see above
+
+    try:
+        tally = read_paths(paths, parts, console)
+    finally:
+        parts.close()
+    _report(tally, console)
+
+
+def _report(tally: "Tally", console: Console) -> None:
+    known = f", {tally.known} known already" if tally.known else ""
+    console.print(f"{tally.read} read{known}, {len(tally.failures)} failed", highlight=False)
+    for path, reason in tally.failures:
+        console.print(f"  {path}: {reason}", highlight=False, markup=False)
+    if tally.failures:
+        sys.exit(1)

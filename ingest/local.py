@@ -1,0 +1,140 @@
+"""Files and folders read in this process, without a queue, with progress shown."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from transformers.utils import logging as transformers_logging
+
+from ingest.parts import IngestParts
+from ingest.pipeline import MAX_ATTEMPTS, Outcome, ingest_document
+from ragkv.documents import document_view, refresh_outdated, store_document
+from ragkv.errors import RagKVError, Rejected
+from ragkv.parts import Parts
+
+IN_HAND = "another process is reading it now"
+
+
+@dataclass
+class Tally:
+    """What became of every file."""
+
+    read: int = 0
+    known: int = 0
+    failures: list[tuple[Path, str]] = field(default_factory=list)
+
+
+def read_paths(paths: Sequence[Path], parts: Parts, console: Console) -> Tally:
+    """Everything `ragkv ingest` does."""
+    transformers_logging.disable_progress_bar()
+    parts.prepare(lambda line: console.print(line, markup=False))
+    refresh_outdated(parts)
+    return ingest_files(list(find_files(paths)), IngestParts(parts), console)
+
+
+def find_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """Files as given; of folders everything inside, hidden names aside, in the order of their names.
+
+    Raises Rejected if there is none.
+    """
+    found = [file for path in paths for file in ([path] if path.is_file() else _files_in(path))]
+    if not found:
+        raise Rejected(f"there is no file in {', '.join(map(str, paths))}")
+    return iter(dict.fromkeys(found))
+
+
+def ingest_files(files: Sequence[Path], ingest: IngestParts, console: Console) -> Tally:
+    """Read each file. What goes wrong with one is noted and does not touch the others."""
+    tally = Tally()
+    with ExitStack() as stack:
+        watch = stack.enter_context(_Bars(console, len(files))) if console.is_terminal else _Lines(console, len(files))
+        for file in files:
+            watch.begin(file)
+            try:
+                _ingest_file(file, ingest, watch, tally)
+            except (RagKVError, OSError) as error:
+                tally.failures.append((file, str(error)))
+    return tally
+
+
+def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally: Tally) -> None:
+    parts = ingest.parts
+    with file.open("rb") as body:
+        document_id = store_document(file.name, body, parts, parts.scope).document_id
+    before = document_view(document_id, parts.database, parts.scope)
+    outcome = _until_done(document_id, ingest, watch)
+    after = document_view(document_id, parts.database, parts.scope)
+    if outcome is Outcome.FAILED:
+        raise Rejected(after.error or "it failed")
+    if outcome is Outcome.READY:
+        tally.read += 1
+    elif before.status == "ready":
+        tally.known += 1
+    else:
+        raise Rejected(IN_HAND)
+
+
+def _until_done(document_id: str, ingest: IngestParts, watch: "_Bars | _Lines") -> Outcome:
+    """Nobody else tries again for us: do it here, as often as a worker would."""
+    for _ in range(MAX_ATTEMPTS - 1):
+        try:
+            return ingest_document(document_id, ingest, watch.progress)
+        except RagKVError as error:
+            watch.note(f"trying again: {error}")
+    return ingest_document(document_id, ingest, watch.progress)
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
+            yield path
+
+
+class _Bars:
+    """On a terminal: one bar for the files, one for the present file's stage."""
+
+    def __init__(self, console: Console, num_files: int) -> None:
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+        self._bars = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
+        self._files = self._bars.add_task("files", total=num_files)
+        self._stage: TaskID = self._bars.add_task("", total=None)
+        self._begun = 0
+
+    def __enter__(self) -> "_Bars":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bars.stop()
+
+    def begin(self, file: Path) -> None:
+        self._bars.update(self._files, completed=self._begun, description=file.name[:40])
+        self._begun += 1
+
+    def note(self, line: str) -> None:
+        self._bars.console.print(line, markup=False)
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        self._bars.update(self._stage, description=f"{stage} (tokens)", completed=done, total=total or None)
+
+
+class _Lines:
+    """Elsewhere: one line a file."""
+
+    def __init__(self, console: Console, num_files: int) -> None:
+        self._console = console
+        self._num_files = num_files
+        self._begun = 0
+
+    def begin(self, file: Path) -> None:
+        self._begun += 1
+        self.note(f"[{self._begun}/{self._num_files}] {file}")
+
+    def note(self, line: str) -> None:
+        self._console.print(line, highlight=False, markup=False)
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        """A line for every batch would be noise."""

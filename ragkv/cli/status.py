@@ -1,0 +1,67 @@
+"""`ragkv status`: what there is, and where it lies."""
+
+import json
+import os
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ragkv.db.documents import count_by_status
+from ragkv.db.kv_entries import kv_totals
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def status(as_json: bool) -> None:
+    """Show documents by status, kept KV, models and paths."""
+    parts = Parts(Settings.from_env(os.environ))
+    try:
+        facts = collect(parts)
+    finally:
+        parts.close()
+    if as_json:
+        click.echo(json.dumps(facts))
+    else:
+        _show(facts)
+
+
+def collect(parts: Parts) -> dict[str, Any]:
+    """Counts and places. Works before anything was ingested."""
+    parts.prepare_database()
+    settings = parts.settings
+    with parts.database.reading() as session:
+        counted = session.execute(count_by_status()).tuples().all()
+        files, num_bytes = session.execute(kv_totals()).tuples().one()
+    return {
+        "documents": {str(state): documents for state, documents, _, _ in counted},
+        "chunks": sum(int(chunks) for _, _, chunks, _ in counted),
+        "tokens": sum(int(tokens) for _, _, _, tokens in counted),
+        "kv_files": files,
+        "kv_bytes": int(num_bytes),
+        "model": settings.model,
+        "encoder": settings.encoder,
+        "engine": settings.engine_url or "in this process",
+        "database": parts.database.engine.url.render_as_string(hide_password=True),
+        "queue": "Redis by URL" if settings.redis_url else "embedded Redis",
+        "index": "Qdrant server" if settings.qdrant_url else "in memory, from the database",
+        "data_dir": str(settings.data_dir.absolute()),
+    }
+
+
+def _show(facts: dict[str, Any]) -> None:
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in facts.items():
+        table.add_row(name.replace("_", " "), _shown(name, value))
+    Console(soft_wrap=True).print(table, highlight=False, markup=False)
+
+
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{count} {state}" for state, count in value.items()) or "none yet"
+    if name == "kv_bytes" and isinstance(value, int):
+        return f"{value / 2**20:,.1f} MiB"
+    return f"{value:,}" if isinstance(value, int) else str(value)

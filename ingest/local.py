@@ -29,7 +29,7 @@ class Tally:
 
 def read_paths(paths: Sequence[Path], parts: Parts, console: Console) -> Tally:
     """Everything `ragkv ingest` does."""
-    transformers_logging.disable_progress_bar()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     parts.prepare(lambda line: console.print(line, markup=False))
     refresh_outdated(parts)
     return ingest_files(list(find_files(paths)), IngestParts(parts), console)

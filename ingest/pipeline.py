@@ -86,7 +86,7 @@ def _record_failure(lease: Lease, error: Exception) -> Outcome:
 def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> None:
     if document.status is not Status.SEARCHABLE:
         _make_searchable(lease, document, ingest.parts, reporter)
-    _keep_kv(lease, ingest, reporter)
+    _keep_kv(lease, ingest.parts.keys_of(document.tenant_id), ingest, reporter)
 
 
 def _make_searchable(lease: Lease, document: DocumentRow, parts: Parts, reporter: Reporter) -> None:
@@ -123,9 +123,8 @@ def _index(lease: Lease, document: DocumentRow, chunks: list[Chunk], vectors: li
         raise
 
 
-def _keep_kv(lease: Lease, ingest: IngestParts, reporter: Reporter) -> None:
+def _keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporter) -> None:
     parts, chunks = ingest.parts, lease.chunks()
-    keys = parts.keys(lease.tenant_secret())
     try:
         lease.finish(_precompute(chunks, keys, ingest, reporter.stage("prefill")), parts.kv_recipe)
     except Conflict:

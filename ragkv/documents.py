@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import BinaryIO
 
 import msgspec
 from sqlalchemy.orm import Session
@@ -24,7 +23,7 @@ from ragkv.db.jobs import INGEST
 from ragkv.db.kv_entries import forget_entries, unshared_keys
 from ragkv.db.tables import DocumentRow, JobRow, Status
 from ragkv.errors import NotFound, Unavailable
-from ragkv.files import Received
+from ragkv.files import Readable, Received
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 
@@ -60,7 +59,7 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-def accept_document(name: str, body: BinaryIO, parts: Parts, scope: Scope) -> Accepted:
+def accept_document(name: str, body: Readable, parts: Parts, scope: Scope) -> Accepted:
     """Store the bytes, insert the document, commit; then queue it.
 
     Once this returns nothing is lost: if the queue is away, the sweep queues the document later. Raises Rejected for
@@ -72,7 +71,7 @@ def accept_document(name: str, body: BinaryIO, parts: Parts, scope: Scope) -> Ac
     return accepted
 
 
-def store_document(name: str, body: BinaryIO, parts: Parts, scope: Scope) -> Accepted:
+def store_document(name: str, body: Readable, parts: Parts, scope: Scope) -> Accepted:
     """`accept_document` without the queue, for callers that ingest the document themselves."""
     with parts.files.receive(body, parts.settings.max_upload_bytes) as received:
         with parts.database.writing() as session:

@@ -7,11 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from ragkv.errors import NotFound, Rejected, TooLarge
 
 _BLOCK = 1 << 20
+
+
+class Readable(Protocol):
+    """An open binary file, or what is like one."""
+
+    def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ class FileStore:
             raise NotFound("the uploaded file is no longer there: upload it again") from None
 
     @contextmanager
-    def receive(self, body: BinaryIO, max_bytes: int) -> Iterator[Received]:
+    def receive(self, body: Readable, max_bytes: int) -> Iterator[Received]:
         """The bytes of `body`, written and hashed as they come; they vanish on exit unless `keep` was called.
 
         Raises TooLarge as soon as there are more than `max_bytes`, Rejected if there are none.
@@ -66,7 +72,7 @@ class FileStore:
         self.path(sha256).unlink(missing_ok=True)
 
 
-def _copy(body: BinaryIO, file: BinaryIO, path: Path, max_bytes: int) -> Received:
+def _copy(body: Readable, file: BinaryIO, path: Path, max_bytes: int) -> Received:
     digest, num_bytes = hashlib.sha256(), 0
     while block := body.read(_BLOCK):
         num_bytes += len(block)

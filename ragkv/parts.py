@@ -6,7 +6,7 @@ only some of them.
 # ruff: noqa: PLC0415 - see above
 
 import hashlib
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,9 @@ import msgspec
 
 from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
+from ragkv.db.questions import record_question
 from ragkv.db.sources import DatabaseSource
-from ragkv.db.tenants import ensure_default_scope
+from ragkv.db.tenants import ensure_default_scope, tenant_secret
 from ragkv.files import FileStore
 from ragkv.models import Progress, encoder_folder, model_folder
 from ragkv.queue import Queue, make_celery
@@ -44,6 +45,7 @@ class Parts:
     def __init__(self, settings: Settings, engine: "Engine | None" = None) -> None:
         self.settings = settings
         self._given_engine = engine
+        self._keys: dict[str, KeyMaker] = {}
 
     def prepare(self, progress: Progress = lambda line: None) -> None:
         """Make what must be there before anything else runs: folders, models, the newest schema, the default scope.
@@ -138,11 +140,16 @@ class Parts:
 
         return PromptBuilder(self.tokenizer, self.settings.instructions, self.settings.max_model_len)
 
-    def keys(self, secret: bytes) -> "KeyMaker":
-        """The KV keys of the tenant whose secret it is."""
-        from ragkv.kv.key import KeyMaker
+    def keys_of(self, tenant_id: str) -> "KeyMaker":
+        """The KV keys of a tenant. Raises NotFound."""
+        if tenant_id not in self._keys:
+            from ragkv.kv.key import KeyMaker
 
-        return KeyMaker(secret, self.model_fingerprint, str(self.layout.dtype), self.prompts.prefix_ids)
+            secret = tenant_secret(self.database, tenant_id)
+            self._keys[tenant_id] = KeyMaker(
+                secret, self.model_fingerprint, str(self.layout.dtype), self.prompts.prefix_ids
+            )
+        return self._keys[tenant_id]
 
     @cached_property
     def source(self) -> DatabaseSource:
@@ -161,19 +168,36 @@ class Parts:
 
     @cached_property
     def retriever(self) -> "Retriever":
-        raise NotImplementedError
+        from ragkv.retrieve.index import Index
+        from ragkv.retrieve.mirror import Mirror
+        from ragkv.retrieve.retriever import Retriever
+
+        if self.server_index is not None:
+            return Retriever(self.encoder, self.server_index, self.source)
+        index = Index.in_memory()
+        index.ensure(self.encoder.dim)
+        return Retriever(self.encoder, index, self.source, Mirror(index, self.source))
 
     @cached_property
     def engine(self) -> "Engine":
         if self._given_engine is not None:
             return self._given_engine
+        if self.settings.engine_url is not None:
+            from ragkv.engine.remote import RemoteEngine
+
+            return RemoteEngine(self.settings.engine_url, self.settings.engine_api_key, self.settings.max_model_len)
         from ragkv.engine.local import LocalEngine
 
         return LocalEngine(self.settings, self.model_folder, self.layout)
 
     @cached_property
     def answerer(self) -> "Answerer":
-        raise NotImplementedError
+        from ragkv.answer.planner import Planner
+        from ragkv.answer.service import Answerer
+
+        planner = Planner(self.kv_store, self.layout)
+        journal = partial(record_question, self.database)
+        return Answerer(self.settings, self.retriever, self.prompts, self.engine, planner, self.keys_of, journal)
 
 
 def _digest(*values: object) -> str:

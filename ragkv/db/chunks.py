@@ -74,6 +74,20 @@ def points_of(document_ids: Sequence[str]) -> Select[ChunkRow]:
     )
 
 
+def titles_of(tenant_id: str, collection_id: str, recipe: str) -> Select[str, str]:
+    """(title, id) of a collection's chunks that fit the present models, in document order."""
+    return (
+        select(ChunkRow.title, ChunkRow.id)
+        .join(DocumentRow, DocumentRow.id == ChunkRow.document_id)
+        .where(
+            DocumentRow.tenant_id == tenant_id,
+            DocumentRow.collection_id == collection_id,
+            DocumentRow.recipe == recipe,
+        )
+        .order_by(DocumentRow.created_at, ChunkRow.document_id, ChunkRow.ordinal)
+    )
+
+
 def forget_chunks_of(document_id: str) -> Delete:
     return delete(ChunkRow).where(ChunkRow.document_id == document_id)
 

@@ -14,7 +14,7 @@ from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED, claim, held
 from ragkv.db.jobs import open_jobs
 from ragkv.db.kv_entries import keep_entries, keys_in_use
-from ragkv.db.tables import DocumentRow, JobStatus, Status, TenantRow
+from ragkv.db.tables import DocumentRow, JobStatus, Status
 from ragkv.errors import Conflict
 from ragkv.retrieve.vectors import Vectors
 
@@ -55,10 +55,6 @@ class Lease:
             if row is None:
                 raise Conflict(f"document {self.document_id} was deleted")
             return row
-
-    def tenant_secret(self) -> bytes:
-        with self.database.reading() as session:
-            return session.get_one(TenantRow, self.document().tenant_id).secret
 
     def unused(self, keys: Sequence[str]) -> set[str]:
         """Those of `keys` that no chunk uses any longer, if the document is gone; none while it is there."""

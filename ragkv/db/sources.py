@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ragkv.chunk import Chunk
-from ragkv.db.chunks import chunks_by_id, points_of, to_chunk, to_point
+from ragkv.db.chunks import chunks_by_id, points_of, titles_of, to_chunk, to_point
 from ragkv.db.database import Database
 from ragkv.db.documents import versions_of_indexed
 from ragkv.retrieve.vectors import Point
@@ -38,6 +38,14 @@ class DatabaseSource:
             statements = [chunks_by_id(tenant_id, ids, self._recipe) for ids in _batches(chunk_ids)]
             found = {row.id: to_chunk(row) for statement in statements for row in session.scalars(statement)}
         return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
+
+    def titles(self, tenant_id: str, collection_id: str) -> dict[str, list[str]]:
+        """Every title of the collection's chunks with the ids of the chunks under it, in document order."""
+        titles: dict[str, list[str]] = {}
+        with self._database.reading() as session:
+            for title, chunk_id in session.execute(titles_of(tenant_id, collection_id, self._recipe)).tuples():
+                titles.setdefault(title, []).append(chunk_id)
+        return titles
 
 
 def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:

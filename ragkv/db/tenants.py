@@ -32,6 +32,15 @@ def find_scope(database: Database, tenant: str = DEFAULT_TENANT, collection: str
         return Scope(owner.id, members.id, owner.secret)
 
 
+def tenant_secret(database: Database, tenant_id: str) -> bytes:
+    """What keys the names of the tenant's KV. Raises NotFound."""
+    with database.reading() as session:
+        tenant = session.get(TenantRow, tenant_id)
+        if tenant is None:
+            raise NotFound(f"there is no tenant {tenant_id!r}")
+        return tenant.secret
+
+
 def ensure_default_scope(database: Database) -> Scope:
     """The default tenant's default collection, made when missing. Several processes may call it at once."""
     try:

@@ -1,0 +1,64 @@
+"""The ASGI app over given parts."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from litestar import Litestar
+from litestar.di import Provide
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
+
+from api.ask import BODY_BYTES, ask
+from api.documents import documents_router
+from api.errors import HANDLERS
+from api.health import healthz, readyz
+from ragkv.errors import RagKVError
+from ragkv.parts import Parts
+
+log = logging.getLogger(__name__)
+
+
+def create_app(parts: Parts) -> Litestar:
+    """The service over HTTP. It starts the parts' engine in the background and stops it when it ends.
+
+    `parts` must have been prepared. /healthz answers at once, /readyz says when the engine is there.
+    """
+    return Litestar(
+        route_handlers=[documents_router(parts.settings), ask, healthz, readyz],
+        dependencies={"parts": Provide(lambda: parts, sync_to_thread=False)},
+        exception_handlers=HANDLERS,
+        lifespan=[_running_engine(parts)],
+        openapi_config=_openapi(),
+        request_max_body_size=BODY_BYTES,
+        logging_config=None,
+    )
+
+
+def _openapi() -> OpenAPIConfig:
+    return OpenAPIConfig("ragkv", "1", path="/schema", render_plugins=[SwaggerRenderPlugin(), JsonRenderPlugin()])
+
+
+def _running_engine(parts: Parts) -> Callable[[Litestar], Any]:
+    @asynccontextmanager
+    async def running(app: Litestar) -> AsyncIterator[None]:
+        starting = asyncio.create_task(_start(parts))
+        try:
+            yield
+        finally:
+            starting.cancel()
+            with suppress(asyncio.CancelledError):
+                await starting
+            await parts.engine.stop()
+
+    return running
+
+
+async def _start(parts: Parts) -> None:
+    try:
+        await parts.engine.start()
+        log.info("the engine is ready")
+    except RagKVError as error:
+        log.error("the engine did not start: %s", error)

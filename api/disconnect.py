@@ -1,0 +1,34 @@
+"""Work that ends when nobody waits for it any longer."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from litestar import Request
+from litestar.exceptions import ClientException
+
+T = TypeVar("T")
+
+
+async def unless_disconnected(request: Request[Any, Any, Any], work: Awaitable[T]) -> T:
+    """The result of `work`, which is cancelled when the client closes the request. Its body must have been read."""
+    working = asyncio.ensure_future(work)
+    watching = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientException("the client closed the request", status_code=499)
+        return working.result()
+    finally:
+        await _cancelled(working, watching)
+
+
+async def _disconnected(request: Request[Any, Any, Any]) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _cancelled(*tasks: "asyncio.Future[Any]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

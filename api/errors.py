@@ -1,0 +1,64 @@
+"""Errors as HTTP: RFC 9457 problem details. The only place that knows status codes of errors."""
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+from litestar.types import ExceptionHandlersMap
+
+from ragkv.errors import Conflict, Corrupt, NotFound, RagKVError, Rejected, TooLarge, Unavailable, Unsupported
+
+log = logging.getLogger(__name__)
+
+STATUS: dict[type[RagKVError], HTTPStatus] = {
+    NotFound: HTTPStatus.NOT_FOUND,
+    Conflict: HTTPStatus.CONFLICT,
+    Rejected: HTTPStatus.UNPROCESSABLE_ENTITY,
+    TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    Unsupported: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+INTERNAL = frozenset({Corrupt})
+"""These never leave the service; one that does is a bug and shows as 500."""
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 5
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """RFC 9457. `detail` says what to do."""
+
+    title: str
+    status: int
+    detail: str = ""
+    errors: list[dict[str, Any]] = []
+
+
+def problem_of(error: Exception) -> Problem:
+    """What a client is told. Of unexpected errors it is told nothing, the log everything."""
+    if isinstance(error, RagKVError) and type(error) not in INTERNAL:
+        status = STATUS[type(error)]
+        return Problem(status.phrase, status, str(error))
+    if isinstance(error, HTTPException):
+        return _problem_of_http(error)
+    log.error("unexpected error", exc_info=error)
+    return Problem(HTTPStatus.INTERNAL_SERVER_ERROR.phrase, HTTPStatus.INTERNAL_SERVER_ERROR, "see the service's log")
+
+
+def _problem_of_http(error: HTTPException) -> Problem:
+    extra = error.extra if isinstance(error.extra, list) else []
+    return Problem(HTTPStatus(error.status_code).phrase, error.status_code, error.detail, errors=extra)
+
+
+def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
+    problem = problem_of(error)
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    return Response(problem, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
+
+
+HANDLERS: ExceptionHandlersMap = {RagKVError: _respond, HTTPException: _respond, Exception: _respond}

@@ -1,0 +1,57 @@
+"""Whether the process is up, and whether it can do its work."""
+
+import asyncio
+from http import HTTPStatus
+
+import msgspec
+from litestar import Response, get
+from litestar.di import NamedDependency
+
+from ragkv.errors import RagKVError
+from ragkv.parts import Parts
+from ragkv.redis_door import ping
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Each part: "ok", or what is wrong with it."""
+
+    ready: bool
+    engine: str
+    database: str
+    redis: str
+
+
+@get("/healthz", tags=["health"])
+async def healthz() -> dict[str, str]:
+    """The process is up."""
+    return {"status": "ok"}
+
+
+@get("/readyz", tags=["health"], raises=[])
+async def readyz(parts: NamedDependency[Parts]) -> Response[Readiness]:
+    """200 if engine, database and Redis answer, else 503 with the one that does not."""
+    readiness = await check(parts)
+    return Response(readiness, status_code=HTTPStatus.OK if readiness.ready else HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+async def check(parts: Parts) -> Readiness:
+    engine = "ok" if await parts.engine.ready() else "not started yet, or it stopped: see the service's log"
+    database = await asyncio.to_thread(_database, parts)
+    redis = await asyncio.to_thread(_redis, parts)
+    return Readiness(engine == database == redis == "ok", engine, database, redis)
+
+
+def _database(parts: Parts) -> str:
+    try:
+        parts.database.ping()
+    except RagKVError as error:
+        return str(error)
+    return "ok"
+
+
+def _redis(parts: Parts) -> str:
+    try:
+        ping(parts.redis)
+    except RagKVError as error:
+        return str(error)
+    return "ok"

@@ -1,7 +1,7 @@
 """An in-memory index kept equal to the database, for processes that share a database but no Qdrant server."""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ragkv.retrieve.index import Index
@@ -11,7 +11,7 @@ from ragkv.retrieve.vectors import Point
 class PointSource(Protocol):
     """The database's record of what is searchable."""
 
-    def indexed_documents(self, tenant_id: str, collection_id: str) -> dict[str, str]:
+    def indexed_documents(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
         """Searchable documents of a collection and a version of each that changes whenever its points do.
 
         Asked before every search: one cheap query.
@@ -32,8 +32,8 @@ class Mirror:
         self._lock = threading.Lock()
         self._scopes: dict[tuple[str, str], _Scope] = {}
 
-    def sync(self, tenant_id: str, collection_id: str) -> None:
-        """Make the index equal to the source for one collection.
+    def sync(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
+        """Make the index equal to the source for one collection; the documents it holds now, with their versions.
 
         When nothing changed this is one call of `indexed_documents`. A failure half-way leaves the documents it did not
         reach to the next sync. Threads that ask at the same time wait for one of them to do the work.
@@ -42,7 +42,7 @@ class Mirror:
         with scope.lock:
             wanted = self._source.indexed_documents(tenant_id, collection_id)
             if wanted == scope.mirrored:
-                return
+                return wanted
             stale = [d for d, version in scope.mirrored.items() if wanted.get(d) != version]
             for document_id in stale:
                 self._index.delete_document(tenant_id, document_id)
@@ -51,6 +51,7 @@ class Mirror:
             if missing:
                 self._index.upsert(tenant_id, collection_id, list(self._source.points(list(missing))))
                 scope.mirrored |= missing
+            return wanted
 
     def _scope(self, tenant_id: str, collection_id: str) -> "_Scope":
         with self._lock:
@@ -62,4 +63,4 @@ class _Scope:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.mirrored: dict[str, str] = {}
+        self.mirrored: dict[str, int] = {}

@@ -13,7 +13,7 @@ Measured in docs/BENCHMARKS.md ("Retrieval"), where each kind alone is worse tha
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,21 +33,36 @@ ENRICH_CHARACTERS = 200
 CACHED_COLLECTIONS = 64
 
 Scores = dict[str, float]
+LinkedGroup = tuple[float, tuple[str, ...]]
+"""The weight of a link and the chunks under the title it names."""
+
+
+class Scope(NamedTuple):
+    """What one search may see."""
+
+    tenant_id: str
+    collection_id: str
 
 
 class ChunkSource(Protocol):
     """The database's side of retrieval."""
 
-    def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
-        """Those of the chunks that exist and belong to the tenant."""
+    def indexed_documents(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
+        """Searchable documents of a collection and a version of each that changes whenever its chunks do.
+
+        Asked once for every search: one cheap query.
+        """
         ...
 
-    def titles_version(self, tenant_id: str, collection_id: str) -> str:
-        """Changes whenever a searchable chunk of the collection comes or goes. Asked at every search: keep it cheap."""
+    def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
+        """Those of the chunks that exist and belong to the tenant, in the order asked for."""
         ...
 
     def titles(self, tenant_id: str, collection_id: str) -> Mapping[str, Sequence[str]]:
-        """Every title of the collection's searchable chunks with the ids of the chunks under it."""
+        """Every title of the collection's searchable chunks with the ids of the chunks under it, in document order.
+
+        Read again only after `indexed_documents` changed.
+        """
         ...
 
 
@@ -68,73 +83,80 @@ class Retriever:
         A passage's `hop` is 1 when the first search alone would have returned it, else the hop whose evidence brought it
         in. Raises Unavailable when the index is away.
         """
-        if self._mirror is not None:
-            self._mirror.sync(tenant_id, collection_id)
-        search = _Search(self, tenant_id, collection_id, question)
-        found_in = dict.fromkeys(search.first_hop(top_k), 1)
+        scope = Scope(tenant_id, collection_id)
+        documents = self._documents(scope)
+        if not documents:
+            return []
+        walk = _Walk(self._encoder, self._index, self._chunks, scope, question)
+        found_in = dict.fromkeys(walk.first_hop(top_k), 1)
+        links = self._links.of(scope, documents) if hops > 1 else None
         for hop in range(2, hops + 1):
-            for chunk_id in search.next_hop(top_k):
+            assert links is not None, "made for the second hop"
+            for chunk_id in walk.next_hop(links, top_k):
                 found_in.setdefault(chunk_id, hop)
-        best = search.best(top_k)
-        chunks = search.read(best)
-        return [Passage(chunks[i], search.scores[i], found_in[i]) for i in best if i in chunks]
+        best = walk.best(top_k)
+        return [Passage(chunk, walk.scores[chunk.id], found_in[chunk.id]) for chunk in walk.read(best)]
+
+    def _documents(self, scope: Scope) -> Mapping[str, int]:
+        if self._mirror is not None:
+            return self._mirror.sync(scope.tenant_id, scope.collection_id)
+        return self._chunks.indexed_documents(scope.tenant_id, scope.collection_id)
 
 
-class _Search:
-    """One question on its way through the hops."""
+class _Walk:
+    """One question on its way through the hops: the evidence so far for each chunk."""
 
-    def __init__(self, parts: Retriever, tenant_id: str, collection_id: str, question: str) -> None:
-        self._parts = parts
-        self._scope = (tenant_id, collection_id)
+    def __init__(self, encoder: Encoder, index: Index, chunks: ChunkSource, scope: Scope, question: str) -> None:
+        self._encoder = encoder
+        self._index = index
+        self._chunks = chunks
+        self._scope = scope
         self._question = question
-        self._vectors: Vectors = embed_question(parts._encoder, question)
-        self._searched: Scores = {}
-        self._enriched: set[str] = set()
+        self._vectors = embed_question(encoder, question)
+        self._searched: Scores = defaultdict(float)
+        self._enriched_with: set[str] = set()
         self._read: dict[str, Chunk] = {}
         self.scores: Scores = {}
 
     def first_hop(self, top_k: int) -> list[str]:
+        """The best of a search for the question."""
         self._add_search(self._vectors, max(DEPTH, top_k))
         self.scores = dict(self._searched)
         return self.best(top_k)
 
-    def next_hop(self, top_k: int) -> list[str]:
-        """Adds the evidence that the best passages so far give; the new best."""
-        if not self.scores:
-            return []
-        sources = list(self.read(self.best(SOURCES)).values())
-        links = self._links_from(sources)
-        fresh = next((chunk for chunk in sources if chunk.id not in self._enriched), None)
+    def next_hop(self, links: TitleLinks, top_k: int) -> list[str]:
+        """The best once the evidence that the best so far give is added."""
+        sources = self.read(self.best(SOURCES))
+        fresh = next((chunk for chunk in sources if chunk.id not in self._enriched_with), None)
         if fresh is not None:
-            self._enriched.add(fresh.id)
-            self._add_search(embed_question(self._parts._encoder, enriched(self._question, fresh)), DEPTH)
-        self.scores = {i: self._searched.get(i, 0.0) + links.get(i, 0.0) for i in self._searched | links}
+            self._enriched_with.add(fresh.id)
+            self._add_search(embed_question(self._encoder, enriched(self._question, fresh)), DEPTH)
+        linked = self._linked(list(linked_groups(links, self._question, sources)))
+        self.scores = {i: self._searched.get(i, 0.0) + linked.get(i, 0.0) for i in self._searched | linked}
         return self.best(top_k)
 
     def best(self, limit: int) -> list[str]:
         return sorted(self.scores, key=lambda i: (-self.scores[i], i))[:limit]
 
-    def read(self, chunk_ids: list[str]) -> dict[str, Chunk]:
+    def read(self, chunk_ids: Sequence[str]) -> list[Chunk]:
         """Those chunks that still exist, in the order of their ids."""
         if unread := [i for i in chunk_ids if i not in self._read]:
-            self._read |= self._parts._chunks.chunks(self._scope[0], unread)
-        return {i: self._read[i] for i in chunk_ids if i in self._read}
+            self._read |= {chunk.id: chunk for chunk in self._chunks.chunks(self._scope.tenant_id, unread)}
+        return [self._read[i] for i in chunk_ids if i in self._read]
 
     def _add_search(self, vectors: Vectors, limit: int) -> None:
-        for hit in self._parts._index.search(*self._scope, vectors, limit):
-            self._searched[hit.chunk_id] = self._searched.get(hit.chunk_id, 0.0) + hit.score
+        for hit in self._index.search(self._scope.tenant_id, self._scope.collection_id, vectors, limit):
+            self._searched[hit.chunk_id] += hit.score
 
-    def _links_from(self, sources: Sequence[Chunk]) -> Scores:
-        """The strongest link to each chunk: 1 / (rank of the passage that links) / (rank among chunks of one title)."""
-        title_links = self._parts._links.of(*self._scope)
-        groups = list(_linked_groups(title_links, self._question, sources))
-        ambiguous = {i for _, group in groups if len(group) > 1 for i in group}
-        dense = self._parts._index.dense_of(*self._scope, sorted(ambiguous))
-        links: Scores = defaultdict(float)
+    def _linked(self, groups: Sequence[LinkedGroup]) -> Scores:
+        """The strongest link to each chunk; of several chunks under one title, the nth nearest to the question by 1/n."""
+        ambiguous = sorted({i for _, group in groups if len(group) > 1 for i in group})
+        dense = self._index.dense_of(self._scope.tenant_id, self._scope.collection_id, ambiguous)
+        linked: Scores = defaultdict(float)
         for weight, group in groups:
-            for rank, chunk_id in enumerate(_by_similarity(group, self._vectors.dense, dense), start=1):
-                links[chunk_id] = max(links[chunk_id], weight / rank)
-        return links
+            for rank, chunk_id in enumerate(_nearest_first(group, self._vectors.dense, dense), start=1):
+                linked[chunk_id] = max(linked[chunk_id], weight / rank)
+        return linked
 
 
 def enriched(question: str, chunk: Chunk) -> str:
@@ -142,10 +164,11 @@ def enriched(question: str, chunk: Chunk) -> str:
     return f"{question} {chunk.title}. {chunk.text[:ENRICH_CHARACTERS]}"
 
 
-def _linked_groups(
-    links: TitleLinks, question: str, sources: Sequence[Chunk]
-) -> Iterator[tuple[float, tuple[str, ...]]]:
-    """(weight, chunks under one title) for each title named; what a passage says of its own title is no link."""
+def linked_groups(links: TitleLinks, question: str, sources: Sequence[Chunk]) -> Iterator[LinkedGroup]:
+    """A group for each title that the question or a source names, weighing 1 / rank of the source.
+
+    What a passage says of its own title is no link.
+    """
     for group in links.mentioned(question):
         yield 1.0, group
     for rank, source in enumerate(sources, start=1):
@@ -154,29 +177,27 @@ def _linked_groups(
                 yield 1.0 / rank, group
 
 
-def _by_similarity(
+def _nearest_first(
     group: Sequence[str], question: NDArray[np.float32], dense: Mapping[str, NDArray[np.float32]]
-) -> list[str]:
+) -> Sequence[str]:
     if len(group) == 1:
-        return list(group)
+        return group
     return sorted((i for i in group if i in dense), key=lambda i: -float(dense[i] @ question))
 
 
 class _LinksCache:
-    """Titles of the collections that were searched last, read again when a collection's version moves."""
+    """Titles of the collections that were searched last, read again when a collection's documents changed."""
 
     def __init__(self, chunks: ChunkSource) -> None:
         self._chunks = chunks
         self._lock = threading.Lock()
-        self._cached: dict[tuple[str, str], tuple[str, TitleLinks]] = {}
+        self._cached: dict[Scope, tuple[Mapping[str, int], TitleLinks]] = {}
 
-    def of(self, tenant_id: str, collection_id: str) -> TitleLinks:
-        scope = (tenant_id, collection_id)
-        version = self._chunks.titles_version(*scope)
+    def of(self, scope: Scope, documents: Mapping[str, int]) -> TitleLinks:
         with self._lock:
             cached = self._cached.pop(scope, None)
-            if cached is None or cached[0] != version:
-                cached = (version, TitleLinks(self._chunks.titles(*scope)))
+            if cached is None or cached[0] != documents:
+                cached = documents, TitleLinks(self._chunks.titles(scope.tenant_id, scope.collection_id))
             self._cached[scope] = cached
             while len(self._cached) > CACHED_COLLECTIONS:
                 del self._cached[next(iter(self._cached))]

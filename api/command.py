@@ -1,0 +1,89 @@
+"""`ragkv serve`: the whole service on one machine: API, worker, engine, and Redis if none is configured."""
+
+import logging
+import os
+import signal
+import socket
+from contextlib import ExitStack, closing
+from typing import Any
+
+import click
+import msgspec
+import uvicorn
+
+from api.app import create_app
+from api.worker_process import WorkerProcess
+from ragkv.documents import refresh_outdated
+from ragkv.errors import Rejected
+from ragkv.parts import Parts
+from ragkv.redis_door import EmbeddedRedis
+from ragkv.settings import Settings
+
+log = logging.getLogger("ragkv")
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+GRACE_S = 5
+
+
+@click.command()
+@click.option("--host", help="Address to listen on.  [default: RAGKV_HOST, 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on.  [default: RAGKV_PORT, 8000]")
+def serve(host: str | None, port: int | None) -> None:
+    """Run the service: HTTP API, ingestion worker and engine.
+
+    All it keeps lies under RAGKV_DATA_DIR. Ctrl-C stops it cleanly; what was uploaded is not lost.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    settings = msgspec.structs.replace(Settings.from_env(os.environ), **given)
+    signal.signal(signal.SIGTERM, _exit)
+    with ExitStack() as stack:
+        _serve(settings, stack)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises Rejected, saying what to do, if the address is taken or not ours."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise Rejected(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host") from None
+    return listener
+
+
+def _serve(settings: Settings, stack: ExitStack) -> None:
+    """Start everything in order; the stack stops it in reverse."""
+    listener = stack.enter_context(closing(listen(settings.host, settings.port)))
+    if settings.host not in LOOPBACK:
+        log.warning("%s is not a loopback address: anyone who reaches it can read and upload documents", settings.host)
+    parts = stack.enter_context(closing(Parts(settings)))
+    parts.prepare(log.info)
+    if settings.redis_url is None:
+        redis = EmbeddedRedis(settings)
+        stack.callback(redis.stop)
+        redis.start()
+    if outdated := refresh_outdated(parts):
+        log.info("%d documents were read with other models or settings and are read again", outdated)
+    worker = WorkerProcess(os.environ)
+    worker.start()
+    stack.callback(worker.stop)
+    _run(parts, listener)
+
+
+def _run(parts: Parts, listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    log.info("listening on http://%s:%d; the engine takes up to a minute to start", shown, port)
+    config = uvicorn.Config(
+        create_app(parts), log_config=None, access_log=False, timeout_graceful_shutdown=GRACE_S, lifespan="on"
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _exit(number: int, frame: Any) -> None:
+    """SIGTERM unwinds like an exception, so that every child is stopped."""
+    raise SystemExit(128 + number)

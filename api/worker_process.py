@@ -1,0 +1,70 @@
+"""The Celery worker as a child of the embedded service: started, watched, started again, stopped."""
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+COMMAND = (
+    sys.executable, "-m", "celery", "--app", "workers.app", "--quiet", "worker", "--pool", "solo", "--loglevel",
+    "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat",
+)  # fmt: skip
+RESTART_AFTER_S = 2.0
+STOP_TIMEOUT_S = 20.0
+
+
+class WorkerProcess:
+    """Keeps one worker running. It gets the settings as environment variables."""
+
+    def __init__(self, environ: Mapping[str, str], command: tuple[str, ...] = COMMAND) -> None:
+        self._environ = dict(environ)
+        self._command = command
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher = threading.Thread(target=self._keep_running, name="worker", daemon=True)
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        self._process = self._launch()
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """Ask it to stop and wait: the document it works on goes back to the queue. One that does not is killed."""
+        with self._lock:
+            self._stopping.set()
+            process = self._process
+        assert process is not None, "start() comes first"
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            log.warning("the worker did not stop in time and is killed; what it was doing will be done again")
+            process.kill()
+        self._watcher.join()
+
+    def _keep_running(self) -> None:
+        process = self._process
+        while process is not None:
+            code = process.wait()
+            if not self._stopping.wait(RESTART_AFTER_S):
+                log.warning("the worker ended (exit code %d) and is started again", code)
+            process = self._relaunch()
+
+    def _relaunch(self) -> subprocess.Popen[bytes] | None:
+        """None once the worker is to stay down."""
+        with self._lock:
+            if self._stopping.is_set():
+                return None
+            self._process = self._launch()
+            return self._process
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        # A session of its own: Ctrl-C in a terminal is for the service, which then stops the worker itself.
+        return subprocess.Popen(self._command, env=self._environ, stdin=subprocess.DEVNULL, start_new_session=True)

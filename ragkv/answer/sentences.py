@@ -1,0 +1,53 @@
+"""Sentences of a text with their places in it."""
+
+import re
+from collections.abc import Iterator
+
+MAX_CHARACTERS = 400
+"""Text without sentence ends (lists, tables) is cut at line breaks when it runs longer."""
+
+_PARAGRAPH_END = re.compile(r"\n\s*\n")
+_SENTENCE_END = re.compile(r"""[.!?…]["'”’)\]]*(?=\s+["'“‘(\[]*[^\sa-z])|[。！？]""")
+_ABBREVIATION = re.compile(r"(?:^|[\s(.])(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Col|Lt|Capt|Rev|Hon|Mt|No|vs|ca?|cf|al)\.$")
+
+Place = tuple[int, int]
+
+
+def sentences(text: str) -> list[Place]:
+    """[start, end) of each sentence in order, without the white space around it; none is empty."""
+    places = (part for paragraph in _split(text, (0, len(text)), _PARAGRAPH_END) for part in _sentences(text, paragraph))
+    trimmed = (_trim(text, part) for place in places for part in _shorten(text, place))
+    return [(start, end) for start, end in trimmed if start < end]
+
+
+def _sentences(text: str, place: Place) -> Iterator[Place]:
+    start = place[0]
+    for match in _SENTENCE_END.finditer(text, *place):
+        if not _ABBREVIATION.search(text[max(start, match.start() - 6) : match.start() + 1]):
+            yield start, match.end()
+            start = match.end()
+    yield start, place[1]
+
+
+def _shorten(text: str, place: Place) -> Iterator[Place]:
+    if place[1] - place[0] <= MAX_CHARACTERS:
+        yield place
+    else:
+        yield from _split(text, place, re.compile(r"\n"))
+
+
+def _split(text: str, place: Place, at: re.Pattern[str]) -> Iterator[Place]:
+    start = place[0]
+    for match in at.finditer(text, *place):
+        yield start, match.start()
+        start = match.end()
+    yield start, place[1]
+
+
+def _trim(text: str, place: Place) -> Place:
+    start, end = place
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end

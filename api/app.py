@@ -58,7 +58,13 @@ def _running_engine(parts: Parts) -> Callable[[Litestar], Any]:
 
 async def _start(parts: Parts) -> None:
     try:
+        await asyncio.to_thread(_build, parts)
         await parts.engine.start()
         log.info("the engine is ready")
     except RagKVError as error:
         log.error("the engine did not start: %s", error)
+
+
+def _build(parts: Parts) -> None:
+    """What takes seconds to import and load, before the first question needs it."""
+    assert parts.engine and parts.answerer and parts.scope

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from transformers.utils import logging as transformers_logging
 
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, Outcome, ingest_document
@@ -29,7 +28,6 @@ class Tally:
 
 def read_paths(paths: Sequence[Path], parts: Parts, console: Console) -> Tally:
     """Everything `ragkv ingest` does."""
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     parts.prepare(lambda line: console.print(line, markup=False))
     refresh_outdated(parts)
     return ingest_files(list(find_files(paths)), IngestParts(parts), console)

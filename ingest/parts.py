@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from transformers.utils import logging
+
 from ingest.prefill import Prefiller
 from ragkv.parts import Parts
 
@@ -15,4 +17,5 @@ class IngestParts:
 
     @cached_property
     def prefiller(self) -> Prefiller:
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         return Prefiller.load(self.parts.model_folder, self.parts.layout)

@@ -130,8 +130,11 @@ class Parts:
 
     @cached_property
     def encoder(self) -> "Encoder":
+        from transformers.utils import logging
+
         from ragkv.retrieve.encoder import Encoder
 
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         return Encoder.load(encoder_folder(self.settings))
 
     @cached_property

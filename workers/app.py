@@ -4,9 +4,12 @@ One document at a time (`--pool solo`): the model under Transformers takes all c
 use it. More workers on more machines share the work through leases.
 """
 
+import logging
 import os
+import warnings
 from typing import Any
 
+from celery.platforms import SecurityWarning
 from celery.signals import worker_ready, worker_shutting_down
 
 from ragkv.parts import Parts
@@ -15,6 +18,10 @@ from ragkv.redis_door import redis_url
 from ragkv.settings import Settings
 from workers.sweep import Sweeper
 from workers.tasks import register_ingest
+
+os.umask(0o077)  # whatever is written is for this user alone
+logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s worker %(name)s: %(message)s")
+warnings.simplefilter("ignore", SecurityWarning)  # warns root of pickled messages; ours are JSON
 
 settings = Settings.from_env(os.environ)
 app = make_celery(redis_url(settings))

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from ragkv.answer.ask import Citation
 from ragkv.answer.sentences import Place, sentences
@@ -35,8 +36,6 @@ POLAR = frozenset(("yes", "no", "true", "fals"))
 _WORD = re.compile(r"[^\W_]+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
-Added = Callable[..., float]
-"""(sentence, cited=sentences so far) to what the sentence adds, 0 for not enough."""
 Weights = Mapping[str, float]
 """How much each term counts: numbers and names more than words, rare terms more than common ones."""
 
@@ -65,6 +64,12 @@ class _Statement:
     @property
     def min_support(self) -> float:
         return MIN_SUPPORT_SHORT if len(self.new) <= SHORT_TERMS else MIN_SUPPORT_LONG
+
+
+class _Adds(Protocol):
+    """What a sentence adds to those cited so far; 0 when it is not enough."""
+
+    def __call__(self, sentence: _Sentence, *, cited: Sequence[_Sentence]) -> float: ...
 
 
 def cite(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Citation, ...]:
@@ -109,7 +114,7 @@ def _is_telling(sentence: _Sentence, statement: _Statement) -> bool:
     return bool(statement.strong & sentence.terms) or len(statement.new.keys() & sentence.terms) >= SHORT_TERMS
 
 
-def _extend(cited: list[_Sentence], candidates: Sequence[_Sentence], added: Added) -> list[_Sentence]:
+def _extend(cited: list[_Sentence], candidates: Sequence[_Sentence], added: _Adds) -> list[_Sentence]:
     """With the sentences of other passages that add most to those cited, as long as they add anything."""
     while len(cited) < MAX_PER_STATEMENT:
         passages = [sentence.passage for sentence in cited]

@@ -85,6 +85,12 @@ class Answerer:
         await asyncio.to_thread(self._journal, ask, done)
         yield done
 
+    async def check(self, ask: Ask) -> None:
+        """Raise what `stream` would for a question that cannot be answered whatever the engine says."""
+        _check(ask)
+        self._prompts.room_for_chunks(ask.question, self._answer_tokens(ask))
+        await self._retrieve(ask)
+
     async def prepare(self, ask: Ask) -> Prepared:
         """Everything before the engine's turn. The question's vectors are computed while retrieval runs."""
         _check(ask)

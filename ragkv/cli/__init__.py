@@ -1,5 +1,6 @@
 """The `ragkv` command. Sub-commands come from the entry points "ragkv.commands", each imported only when used."""
 
+import os
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -42,6 +43,7 @@ def main() -> None:
 
     Settings are environment variables RAGKV_*, or lines of a TOML file that RAGKV_SETTINGS names.
     """
+    os.umask(0o077)  # whatever is written is for this user alone
 
 
 def _entry_points() -> dict[str, EntryPoint]:

@@ -34,8 +34,8 @@ def collect(parts: Parts) -> dict[str, Any]:
     parts.prepare_database()
     settings = parts.settings
     with parts.database.reading() as session:
-        counted = session.execute(count_by_status()).tuples().all()
-        files, num_bytes = session.execute(kv_totals()).tuples().one()
+        counted = session.execute(count_by_status()).all()
+        files, num_bytes = session.execute(kv_totals()).one()
     return {
         "documents": {str(state): documents for state, documents, _, _ in counted},
         "chunks": sum(int(chunks) for _, _, chunks, _ in counted),

@@ -2,6 +2,7 @@
 
 import fcntl
 import importlib.util
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,6 +89,7 @@ def _limit(connection: Connection) -> None:
 def _config(connection: Connection) -> Config:
     found = importlib.util.find_spec("migrations")
     assert found is not None and found.submodule_search_locations, "the migrations package is not installed"
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", found.submodule_search_locations[0].replace("%", "%%"))
     config.attributes["connection"] = connection

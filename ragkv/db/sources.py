@@ -25,7 +25,8 @@ class DatabaseSource:
     def indexed_documents(self, tenant_id: str, collection_id: str) -> dict[str, int]:
         """Version by document id. A version changes whenever the document's chunks are written again."""
         with self._database.reading() as session:
-            return dict(session.execute(versions_of_indexed(tenant_id, collection_id, self._recipe)).tuples().all())
+            rows = session.execute(versions_of_indexed(tenant_id, collection_id, self._recipe))
+            return {document_id: version for document_id, version in rows}  # noqa: C416 - dict() mistakes rows for a mapping
 
     def points(self, document_ids: Sequence[str]) -> list[Point]:
         """The points of these documents."""
@@ -43,7 +44,7 @@ class DatabaseSource:
         """Every title of the collection's chunks with the ids of the chunks under it, in document order."""
         titles: dict[str, list[str]] = {}
         with self._database.reading() as session:
-            for title, chunk_id in session.execute(titles_of(tenant_id, collection_id, self._recipe)).tuples():
+            for title, chunk_id in session.execute(titles_of(tenant_id, collection_id, self._recipe)):
                 titles.setdefault(title, []).append(chunk_id)
         return titles
 

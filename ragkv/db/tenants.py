@@ -28,7 +28,7 @@ def find_scope(database: Database, tenant: str = DEFAULT_TENANT, collection: str
         found = session.execute(collection_named(tenant, collection)).one_or_none()
         if found is None:
             raise NotFound(f"tenant {tenant!r} has no collection {collection!r}")
-        owner, members = found.t
+        owner, members = found
         return Scope(owner.id, members.id, owner.secret)
 
 

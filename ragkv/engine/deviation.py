@@ -45,7 +45,7 @@ def _fresh_keys(model: ModelInternals, load: Load, block_ids: torch.Tensor) -> t
     ids = torch.tensor(load.token_ids, device=model.device)
     keys: list[torch.Tensor] = []
 
-    def see(layer: int, _query: torch.Tensor, key: torch.Tensor) -> None:
+    def see(layer: int, _query: torch.Tensor, key: torch.Tensor, _value: torch.Tensor) -> None:
         if layer == _LAYER:
             keys.append(key.clone())
             raise _Seen

@@ -135,10 +135,10 @@ class ModelInternals:
         )
 
     @contextmanager
-    def watching(self, see: Any) -> Iterator[None]:  # noqa: ANN401 - a callable (layer index, query, key) -> None
-        """Call `see(layer, query, key)` with what enters each attention layer (rotated) while the block runs."""
+    def watching(self, see: Any) -> Iterator[None]:  # noqa: ANN401 - see below
+        """Call `see(layer, query, key, value)` with what enters each attention layer (rotated) while the block runs."""
         handles = [
-            layer.register_forward_pre_hook(lambda _, inputs, index=index: see(index, inputs[0], inputs[1]))
+            layer.register_forward_pre_hook(lambda _, inputs, index=index: see(index, *inputs[:3]))
             for index, layer in enumerate(self.layers)
         ]
         try:

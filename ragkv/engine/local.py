@@ -2,14 +2,14 @@
 
 import logging
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragkv.engine.launch import engine_arguments, transfer_config
 from ragkv.engine.protocol import Generate, Piece
 from ragkv.engine.wire import plan_to_wire, report_of
-from ragkv.errors import TooLarge, Unavailable
+from ragkv.errors import Unavailable
 from ragkv.kv.layout import Layout
 from ragkv.settings import Settings
 
@@ -21,9 +21,15 @@ log = logging.getLogger(__name__)
 
 
 class LocalEngine:
-    """Engine over AsyncLLM. `start` takes some 40 seconds on a CPU; vLLM is imported then and not before."""
+    """Engine over AsyncLLM. `start` takes some 40 seconds on a CPU; vLLM is imported then and not before.
 
-    def __init__(self, settings: Settings, folder: Path, layout: Layout) -> None:
+    overrides: more of vLLM's EngineArgs, over those that the settings give.
+    """
+
+    def __init__(
+        self, settings: Settings, folder: Path, layout: Layout, overrides: Mapping[str, Any] | None = None
+    ) -> None:
+        self._overrides = dict(overrides or {})
         self._settings = settings
         self._folder = folder
         self._layout = layout
@@ -38,7 +44,7 @@ class LocalEngine:
 
         self._settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         arguments = AsyncEngineArgs(
-            **engine_arguments(self._settings, self._folder, self._layout),
+            **engine_arguments(self._settings, self._folder, self._layout) | self._overrides,
             kv_transfer_config=KVTransferConfig(**transfer_config(self._settings.kv_dir)),
             disable_log_stats=True,
         )
@@ -60,7 +66,7 @@ class LocalEngine:
         llm = self._llm
         if llm is None:
             raise Unavailable("the engine has not started yet: try again in a minute")
-        check_length(request, self._settings.max_model_len)
+        request.check_fits(self._settings.max_model_len)
         prompt = {"prompt_token_ids": list(request.token_ids), "cache_salt": request.salt}
         outputs = llm.generate(prompt, _sampling(request), request_id=uuid.uuid4().hex)
         try:
@@ -68,13 +74,6 @@ class LocalEngine:
                 yield _piece(output)
         except _engine_errors() as error:
             raise Unavailable(f"the engine failed: {error}") from error
-
-
-def check_length(request: Generate, window: int) -> None:
-    """Raises TooLarge if prompt and answer do not fit the model's window."""
-    needed = len(request.token_ids) + request.max_tokens
-    if needed > window:
-        raise TooLarge(f"prompt and answer need {needed} tokens, the model's window is {window}")
 
 
 def _engine_errors() -> tuple[type[Exception], ...]:

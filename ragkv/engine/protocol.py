@@ -6,6 +6,7 @@ from typing import Protocol
 
 import torch
 
+from ragkv.errors import TooLarge
 from ragkv.span import Span
 from ragkv.stitch.plan import StitchPlan
 
@@ -29,6 +30,15 @@ class Generate:
     logprobs: int | None = None
     ignore_eos: bool = False
     capture: Span | None = None
+
+    def check_fits(self, window: int) -> None:
+        """Raises TooLarge if prompt and answer do not fit the model's window."""
+        needed = len(self.token_ids) + self.max_tokens
+        if needed > window:
+            raise TooLarge(
+                f"prompt and answer need {needed} tokens, the model's window is {window}: "
+                "ask for fewer passages or a shorter answer"
+            )
 
 
 @dataclass(frozen=True, slots=True)

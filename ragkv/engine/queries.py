@@ -26,7 +26,7 @@ class QueryCapture:
         """Capture from the forward that runs in this block."""
         inside = (batch.positions >= self._span.start) & (batch.positions < self._span.end)
 
-        def see(layer: int, query: torch.Tensor, _key: torch.Tensor) -> None:
+        def see(layer: int, query: torch.Tensor, _key: torch.Tensor, _value: torch.Tensor) -> None:
             if layer in self._layers:
                 queries = query.view(self._shape)[inside]
                 unrotated = self._model.unrotate(batch.positions[inside], queries)

@@ -14,7 +14,7 @@ import msgspec
 
 from ragkv.engine.protocol import Generate, Piece, Report
 from ragkv.engine.wire import PARAM, plan_to_wire, report_of
-from ragkv.errors import Rejected, TooLarge, Unavailable
+from ragkv.errors import Rejected, Unavailable
 
 _CONNECT_SECONDS = 5.0
 _SILENCE_SECONDS = 300.0  # the longest a prompt may take before its first token
@@ -47,9 +47,7 @@ class RemoteEngine:
 
     async def generate(self, request: Generate) -> AsyncIterator[Piece]:
         """See Engine.generate."""
-        needed = len(request.token_ids) + request.max_tokens
-        if needed > self._window:
-            raise TooLarge(f"prompt and answer need {needed} tokens, the model's window is {self._window}")
+        request.check_fits(self._window)
         tag = uuid.uuid4().hex
         waiting, usage = None, {}
         async with self._stream(_body(request, tag)) as lines:

@@ -1,0 +1,273 @@
+"""The database: migrations, leases, sources. On SQLite and on a real PostgreSQL."""
+
+import multiprocessing
+from collections.abc import Iterator
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from sqlalchemy import inspect, select, text, update
+
+from ragkv.chunk import Chunk
+from ragkv.db.base import new_id, utc_now
+from ragkv.db.database import Database, open_engine
+from ragkv.db.documents import stuck_documents
+from ragkv.db.ingestion import KeptKV, Lease
+from ragkv.db.migrate import check_drift, downgrade, migrate
+from ragkv.db.sources import DatabaseSource
+from ragkv.db.tables import DocumentRow, JobRow, JobStatus, KVEntryRow, Status
+from ragkv.db.tenants import ensure_default_scope, find_scope, tenant_secret
+from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
+from ragkv.retrieve.vectors import Vectors
+
+RECIPE = "recipe"
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    migrate(database_url)
+    database = Database(database_url)
+    ensure_default_scope(database)
+    yield database
+    database.close()
+
+
+def add_document(database: Database, name: str = "a.txt") -> str:
+    scope = find_scope(database)
+    row = DocumentRow(
+        id=new_id(), tenant_id=scope.tenant_id, collection_id=scope.collection_id, sha256=new_id(), name=name, num_bytes=1
+    )
+    with database.writing() as session:
+        session.add(row)
+        session.flush()
+        session.add(JobRow(tenant_id=scope.tenant_id, document_id=row.id, kind="ingest"))
+    return row.id
+
+
+def chunk(document_id: str, ordinal: int, title: str = "Ada") -> Chunk:
+    return Chunk(f"{document_id}:{ordinal}", document_id, ordinal, title, "text ünï", 3, 9, None, (1, 2, 49151))
+
+
+def vectors(seed: int) -> Vectors:
+    rng = np.random.default_rng(seed)
+    return Vectors(
+        rng.random(384, dtype=np.float32), np.array([7, 4_000_000_000], np.uint32), np.array([0.5, 2], np.float32)
+    )
+
+
+def take(database: Database, document_id: str, owner: str = "me") -> Lease:
+    lease = Lease.take(database, document_id, owner)
+    assert lease is not None
+    return lease
+
+
+def store(database: Database, document_id: str, num_chunks: int = 2) -> Lease:
+    lease = take(database, document_id)
+    chunks = [chunk(document_id, i) for i in range(num_chunks)]
+    lease.store_chunks(chunks, [vectors(i) for i in range(num_chunks)], Status.SEARCHABLE, recipe=RECIPE)
+    return lease
+
+
+def lapse(database: Database, document_id: str) -> None:
+    with database.writing() as session:
+        past = utc_now() - timedelta(seconds=1)
+        session.execute(update(DocumentRow).where(DocumentRow.id == document_id).values(lease_until=past))
+
+
+def document(database: Database, document_id: str) -> DocumentRow:
+    with database.reading() as session:
+        return session.get_one(DocumentRow, document_id)
+
+
+class TestMigrations:
+    def test_an_empty_database_comes_up_to_date_and_stays_so(self, database_url: str):
+        migrate(database_url)
+        migrate(database_url)
+
+        assert "documents" in inspect(open_engine(database_url)).get_table_names()
+
+    def test_tables_and_migrations_say_the_same(self, database_url: str):
+        migrate(database_url)
+
+        check_drift(database_url)
+
+    def test_one_step_back_and_forth_again(self, database_url: str):
+        migrate(database_url)
+        downgrade(database_url, "-1")
+        migrate(database_url)
+
+        check_drift(database_url)
+
+    def test_processes_that_migrate_at_once_wait_for_each_other(self, database_url: str):
+        """Each also makes the default scope: there is one in the end."""
+        context = multiprocessing.get_context("spawn")
+        processes = [context.Process(target=_migrate_and_seed, args=(database_url,)) for _ in range(2)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(60)
+
+        assert [process.exitcode for process in processes] == [0, 0]
+        with Database(database_url).reading() as session:
+            assert session.scalar(text("SELECT count(*) FROM collections")) == 1
+
+
+def _migrate_and_seed(url: str) -> None:
+    migrate(url)
+    ensure_default_scope(Database(url))
+
+
+class TestAccess:
+    def test_a_url_of_another_kind_is_refused(self):
+        with pytest.raises(Rejected, match="mysql is not supported"):
+            Database("mysql://localhost/x")
+        with pytest.raises(Rejected, match="not a database URL"):
+            Database("nonsense")
+
+    def test_a_server_that_is_away_is_unavailable(self):
+        with pytest.raises(Unavailable):
+            Database("postgresql://x:y@127.0.0.1:9/ragkv").ping()
+
+    def test_an_exception_rolls_the_transaction_back(self, database: Database):
+        document_id = add_document(database, "before.txt")
+        with pytest.raises(ZeroDivisionError), database.writing() as session:
+            session.execute(update(DocumentRow).values(name="after.txt"))
+            raise ZeroDivisionError
+
+        assert document(database, document_id).name == "before.txt"
+
+    def test_tenants_have_secrets_and_strangers_none(self, database: Database):
+        scope = find_scope(database)
+
+        assert len(scope.secret) == 32
+        assert tenant_secret(database, scope.tenant_id) == scope.secret
+        assert scope.secret.hex() not in repr(scope)
+        with pytest.raises(NotFound):
+            tenant_secret(database, "x")
+        with pytest.raises(NotFound):
+            find_scope(database, "default", "other")
+
+
+class TestLease:
+    def test_two_workers_never_hold_one_document(self, database: Database):
+        document_id = add_document(database)
+
+        assert Lease.take(database, document_id, "one")
+        assert Lease.take(database, document_id, "two") is None
+
+    def test_a_lease_that_lapsed_can_be_taken_and_its_owner_can_write_no_more(self, database: Database):
+        document_id = add_document(database)
+        old = take(database, document_id, "old")
+        lapse(database, document_id)
+        new = take(database, document_id, "new")
+
+        with pytest.raises(Conflict):
+            old.report("embed", 1, 2)
+        new.report("embed", 1, 2)
+        assert document(database, document_id).attempts == 2
+
+    def test_what_nobody_holds_is_stuck_until_it_is_done(self, database: Database):
+        document_id = add_document(database)
+
+        def stuck() -> list[str]:
+            with database.reading() as session:
+                return list(session.scalars(stuck_documents(utc_now())))
+
+        assert stuck() == [document_id]
+        lease = take(database, document_id)
+        assert stuck() == []
+        lapse(database, document_id)
+        assert stuck() == [document_id]
+        take(database, document_id).fail("it is empty")
+        assert stuck() == []
+
+    def test_giving_back_without_a_reason_costs_no_attempt(self, database: Database):
+        document_id = add_document(database)
+        take(database, document_id).give_back(None)
+        assert document(database, document_id).attempts == 0
+
+        take(database, document_id).give_back("the disk is full")
+        row = document(database, document_id)
+        assert (row.attempts, row.error, row.lease_owner) == (1, "the disk is full", None)
+
+    def test_a_deleted_document_ends_its_lease(self, database: Database):
+        document_id = add_document(database)
+        lease = take(database, document_id)
+        with database.writing() as session:
+            session.delete(session.get_one(DocumentRow, document_id))
+
+        with pytest.raises(Conflict):
+            lease.renew()
+        with pytest.raises(Conflict):
+            lease.document()
+
+    def test_finishing_names_the_kv_and_closes_the_job(self, database: Database):
+        """Two chunks of the same text share one entry."""
+        document_id = add_document(database)
+        lease = store(database, document_id)
+        lease.finish([KeptKV(f"{document_id}:{i}", "k" * 64, 3, 100) for i in range(2)], "kv")
+
+        row = document(database, document_id)
+        assert (row.status, row.num_chunks, row.num_tokens, row.kv_recipe) == (Status.READY, 2, 6, "kv")
+        with database.reading() as session:
+            assert [e.num_bytes for e in session.scalars(select(KVEntryRow))] == [100]
+            assert [j.status for j in session.scalars(select(JobRow))] == [JobStatus.DONE]
+        assert Lease.take(database, document_id, "again") is None
+
+    def test_writing_chunks_again_replaces_them_and_raises_the_version(self, database: Database):
+        document_id = add_document(database)
+        lease = store(database, document_id, num_chunks=3)
+        assert len(lease.chunks()) == 3
+        lease.store_chunks([chunk(document_id, 0)], [vectors(0)], Status.SEARCHABLE, recipe=RECIPE)
+
+        assert [c.ordinal for c in lease.chunks()] == [0]
+        assert document(database, document_id).version == 2
+
+
+class TestSource:
+    def test_chunks_and_points_come_back_as_they_were(self, database: Database):
+        document_id = add_document(database)
+        store(database, document_id)
+        scope, source = find_scope(database), DatabaseSource(database, RECIPE)
+
+        assert source.indexed_documents(scope.tenant_id, scope.collection_id) == {document_id: 1}
+        assert source.chunks(scope.tenant_id, [f"{document_id}:1", "gone", f"{document_id}:0"]) == [
+            chunk(document_id, 1),
+            chunk(document_id, 0),
+        ]
+        first = source.points([document_id])[0]
+        assert (first.chunk_id, first.document_id, first.title) == (f"{document_id}:0", document_id, "Ada")
+        for got, given in zip(
+            (first.vectors.dense, first.vectors.indices, first.vectors.values),
+            (vectors(0).dense, vectors(0).indices, vectors(0).values),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(got, given)
+        assert source.titles(scope.tenant_id, scope.collection_id) == {
+            "Ada": [f"{document_id}:0", f"{document_id}:1"]
+        }
+
+    def test_other_tenants_see_nothing(self, database: Database):
+        document_id = add_document(database)
+        store(database, document_id)
+        scope, source = find_scope(database), DatabaseSource(database, RECIPE)
+
+        assert source.chunks("stranger", [f"{document_id}:0"]) == []
+        assert source.indexed_documents("stranger", scope.collection_id) == {}
+        assert source.titles("stranger", scope.collection_id) == {}
+
+    def test_what_other_models_read_is_not_there(self, database: Database):
+        document_id = add_document(database)
+        store(database, document_id)
+        scope, source = find_scope(database), DatabaseSource(database, "another")
+
+        assert source.indexed_documents(scope.tenant_id, scope.collection_id) == {}
+        assert source.chunks(scope.tenant_id, [f"{document_id}:0"]) == []
+
+    def test_more_ids_than_a_statement_takes(self, database: Database):
+        document_id = add_document(database)
+        store(database, document_id, num_chunks=1200)
+        source = DatabaseSource(database, RECIPE)
+
+        ids = [f"{document_id}:{i}" for i in range(1200)]
+        assert [c.id for c in source.chunks(find_scope(database).tenant_id, ids)] == ids

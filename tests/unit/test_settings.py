@@ -1,0 +1,82 @@
+"""Settings: defaults, sources, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from ragkv.errors import Rejected
+from ragkv.settings import Settings
+
+
+def test_defaults_need_no_environment():
+    assert Settings.from_env({}) == Settings()
+
+
+def test_names_without_the_prefix_are_not_ours():
+    assert Settings.from_env({"PATH": "/bin", "PORT": "1"}) == Settings()
+
+
+def test_values_take_their_type():
+    settings = Settings.from_env(
+        {"RAGKV_DATA_DIR": "/srv/ragkv", "RAGKV_PORT": "81", "RAGKV_ENFORCE_EAGER": "false", "RAGKV_KV_CACHE_GIB": "1.5"}
+    )
+
+    assert settings.data_dir == Path("/srv/ragkv")
+    assert (settings.port, settings.enforce_eager, settings.kv_cache_gib) == (81, False, 1.5)
+
+
+def test_a_typo_is_refused_with_the_nearest_name():
+    with pytest.raises(Rejected, match=r"RAGKV_CHUNK_TOKEN: did you mean RAGKV_CHUNK_TOKENS\?"):
+        Settings.from_env({"RAGKV_CHUNK_TOKEN": "512"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("RAGKV_PORT", "eighty"),
+        ("RAGKV_CHUNK_TOKENS", "0"),
+        ("RAGKV_TOP_K", "-1"),
+        ("RAGKV_RECOMPUTE_RATIO", "1.1"),
+        ("RAGKV_RECOMPUTE_POLICY", "guess"),
+        ("RAGKV_BLOCK_SIZE", "65"),
+        ("RAGKV_RECOMPUTE_PASSAGES", "-1"),
+    ],
+)
+def test_a_value_out_of_range_is_refused(name: str, value: str):
+    with pytest.raises(Rejected):
+        Settings.from_env({name: value})
+
+
+def test_a_toml_file_gives_settings_and_the_environment_overrides_them(tmp_path: Path):
+    file = tmp_path / "ragkv.toml"
+    file.write_text('data_dir = "/srv/x"\nport = 81\ntop_k = 4\n')
+
+    settings = Settings.from_env({"RAGKV_SETTINGS": str(file), "RAGKV_PORT": "82"})
+
+    assert (settings.data_dir, settings.port, settings.top_k) == (Path("/srv/x"), 82, 4)
+
+
+def test_an_unknown_name_in_the_file_is_refused_with_the_file(tmp_path: Path):
+    file = tmp_path / "ragkv.toml"
+    file.write_text("prot = 81\n")
+
+    with pytest.raises(Rejected, match=rf"prot in {file}: did you mean RAGKV_PORT\?"):
+        Settings.from_env({"RAGKV_SETTINGS": str(file)})
+
+
+@pytest.mark.parametrize("content", ["port = ", None])
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: str | None):
+    file = tmp_path / "ragkv.toml"
+    if content is not None:
+        file.write_text(content)
+
+    with pytest.raises(Rejected, match="cannot read"):
+        Settings.from_env({"RAGKV_SETTINGS": str(file)})
+
+
+def test_everything_kept_lies_under_the_data_folder():
+    settings = Settings(data_dir=Path("/srv/ragkv"))
+
+    paths = (settings.kv_dir, settings.files_dir, settings.models_dir, settings.redis_socket)
+    assert all(path.is_relative_to("/srv/ragkv") for path in paths)
+    assert settings.database == "sqlite:////srv/ragkv/ragkv.sqlite3"

@@ -18,7 +18,6 @@ _NEWLINE = re.compile("\r\n?|[\x0b\x0c\u2028\u2029]")
 # Codes that nobody means as controls: they are Windows-1252 quotes and dashes under a wrong label (as in HTML5).
 _C1 = re.compile("[\x80-\x9f]")
 _SPACE = re.compile("[\u00a0\u2007\u202f]")
-_TRAILING = re.compile(r"[^\S\n]+$", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 # Normalisation takes quadratic time in the length of a run of combining marks: cut runs where UAX #15 does
@@ -35,7 +34,8 @@ def scrub(text: str) -> str:
 
 def tidy(text: str) -> str:
     """NFC, no spaces at line ends, at most one blank line in a row, none at either end."""
-    return _BLANK_LINES.sub("\n\n", _TRAILING.sub("", _normalise(text))).strip()
+    lines = map(str.rstrip, _normalise(text).split("\n"))
+    return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
 
 
 def _normalise(text: str) -> str:

@@ -3,6 +3,7 @@
 import io
 import re
 import zipfile
+import zlib
 from xml.parsers import expat
 
 import mammoth
@@ -15,7 +16,7 @@ from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
 
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
-MAX_XML_BYTES = 48 * 1024 * 1024
+MAX_XML_BYTES = 32 * 1024 * 1024
 _STYLES = """
 p[style-name='Title'] => h1.title:fresh
 p[style-name='Heading 7'] => h6:fresh
@@ -39,7 +40,7 @@ def read_docx(body: bytes, fallback_title: str) -> Parsed:
             _check_no_doctype(archive)
             title = _core_title(archive)
         html = _to_html(body)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError):
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError):
         raise Rejected(_DAMAGED) from None
     return parse_source(html, title or fallback_title, Format.DOCX)
 

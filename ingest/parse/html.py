@@ -65,7 +65,7 @@ def _choose_title(head_title: str, sections: tuple[Section, ...]) -> str | None:
 
 
 def _tree(source: str) -> etree._Element | None:
-    parser = HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True, huge_tree=True)
+    parser = _parser()
     try:
         tree = document_fromstring(scrub(source).encode("utf-8"), parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError):
@@ -75,11 +75,15 @@ def _tree(source: str) -> etree._Element | None:
     return tree
 
 
+def _parser() -> HTMLParser:
+    return HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True, huge_tree=True)
+
+
 def _simplify(tree: etree._Element) -> etree._Element:
-    """Leave only what carries text and its structure, in place."""
+    """Leave only what carries text and its structure."""
     _drop_hidden(tree)
     etree.strip_elements(tree, *_NOT_CONTENT, with_tail=False)
-    etree.strip_tags(tree, *_inline_tags(tree))
+    tree = _without_inline(tree)
     _flatten_depths(tree)
     for element in tree.iter():
         element.text, element.tail = _safe(element.text), _safe(element.tail)
@@ -88,8 +92,14 @@ def _simplify(tree: etree._Element) -> etree._Element:
     return tree
 
 
-def _inline_tags(tree: etree._Element) -> list[str]:
-    return sorted({str(element.tag) for element in tree.iter(etree.Element)} - _STRUCTURE)
+def _without_inline(tree: etree._Element) -> etree._Element:
+    """The same page without elements inside lines. Parsed anew, as reading the many pieces of text that stripping
+    leaves side by side takes quadratic time."""
+    for element in tree.iter(etree.Element):
+        if element.tag not in _STRUCTURE:
+            element.tag = "span"
+    etree.strip_tags(tree, "span")
+    return document_fromstring(etree.tostring(tree, encoding="utf-8", method="html"), parser=_parser())
 
 
 def _drop_hidden(tree: etree._Element) -> None:
@@ -107,6 +117,7 @@ def _flatten_depths(tree: etree._Element) -> None:
         level = [child for element in level for child in element]
     for element in level:
         etree.strip_tags(element, "*")
+        element.tag = "div"  # text in a table or row without cells would be lost
 
 
 def _safe(text: str | None) -> str | None:

@@ -1,7 +1,7 @@
 """Markdown: the source stays the text, its headings become sections."""
 
 import re
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -33,7 +33,8 @@ def _sections(text: str, offset: int) -> tuple[Section, ...]:
     lines = text[offset:].split("\n")
     starts = [offset, *accumulate((len(line) + 1 for line in lines), initial=offset)][1:]
     tokens = _block_parser().parse("\n".join(lines))
-    headings = (_section(opening, content, starts) for opening, content in zip(tokens, tokens[1:], strict=False))
+    inline = MarkdownIt("commonmark")
+    headings = (_section(opening, content, starts, inline) for opening, content in pairwise(tokens))
     return tuple(section for section in headings if section is not None)
 
 
@@ -44,16 +45,16 @@ def _block_parser() -> MarkdownIt:
     return parser
 
 
-def _section(opening: Token, content: Token, starts: list[int]) -> Section | None:
+def _section(opening: Token, content: Token, starts: list[int], inline: MarkdownIt) -> Section | None:
     if opening.type != "heading_open" or opening.map is None:
         return None
-    title = _plain_title(content.content)
+    title = _plain_title(content.content, inline)
     first_line, end_line = opening.map
     end = starts[min(end_line, len(starts) - 1)]
     return Section(starts[first_line], end, title, int(opening.tag[1])) if title else None
 
 
-def _plain_title(source: str) -> str:
+def _plain_title(source: str, inline: MarkdownIt) -> str:
     """A heading's words without its markup."""
-    children = MarkdownIt("commonmark").parseInline(source)[0].children or []
+    children = inline.parseInline(source)[0].children or []
     return one_line("".join(" " if c.type.endswith("break") else c.content for c in children if c.type != "html_inline"))

@@ -21,6 +21,7 @@ _PDFIUM = threading.Lock()  # the library keeps global state: one thread at a ti
 _LINE_END_HYPHEN = re.compile("[\ufffe\x02]\\s*(.?)")
 _PRESENTATION_FORMS = re.compile("[\ufb00-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc]+")
 _TOOL_PREFIX = re.compile(r"^(Microsoft (Word|PowerPoint|Excel) - |untitled\b|Document\d*$)", re.IGNORECASE)
+_NO_TEXT = "it has no text layer: if it is a scan, recognise its text first (for example with ocrmypdf), else export it again"
 _PAGE_GAP = "\n\n"
 
 
@@ -37,7 +38,7 @@ def read_pdf(body: bytes, fallback_title: str) -> Parsed:
         bookmarks = list(_bookmarks(document))
     text, pages = _join(page_texts)
     if not text:
-        raise Rejected("it has no text, so it is a scan: recognise its text first (for example with ocrmypdf)")
+        raise Rejected(_NO_TEXT)
     sections = sections_of_outline(text, pages, bookmarks)
     return Parsed(title or fallback_title, text, pages, Format.PDF.value, sections)
 

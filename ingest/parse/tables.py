@@ -55,6 +55,8 @@ def _is_layout(cell: _Element) -> bool:
 
 def _cell_text(cell: _Element) -> str:
     """The words of a cell on one line; blocks and line breaks in it become spaces, inline markup does not."""
+    if not len(cell):
+        return " ".join((cell.text or "").split())
     words: list[str] = []
     for event, element in iterwalk(cell, events=("start", "end")):
         words.append(" ")

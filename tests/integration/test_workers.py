@@ -1,0 +1,305 @@
+"""From accepted to ready: in this process, and by real workers over a real queue."""
+
+import io
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import msgspec
+import pytest
+from sqlalchemy import func, select, update
+
+from api.worker_process import WorkerProcess
+from ingest.parts import IngestParts
+from ingest.pipeline import MAX_ATTEMPTS, Outcome, ingest_document
+from ingest.progress import Interrupted
+from ragkv.db.ingestion import Lease
+from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow, Status
+from ragkv.documents import (
+    DocumentView,
+    accept_document,
+    delete_document,
+    document_view,
+    refresh_outdated,
+    requeue_stuck,
+    store_document,
+)
+from ragkv.errors import NotFound, Rejected, TooLarge
+from ragkv.parts import Parts
+from ragkv.redis_door import EmbeddedRedis
+from ragkv.settings import Settings
+
+ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
+LONG = b"# Engines\n\n" + b"".join(b"Engine number %d stood in hall %d of the works.\n\n" % (i, i % 7) for i in range(60))
+
+
+def stored(parts: Parts, body: bytes = ADA, name: str = "ada.md") -> str:
+    return store_document(name, io.BytesIO(body), parts, parts.scope).document_id
+
+
+def view(parts: Parts, document_id: str) -> DocumentView:
+    return document_view(document_id, parts.database, parts.scope)
+
+
+def kv_files(parts: Parts) -> set[str]:
+    """The chunks' KV; the prefix's own is not counted."""
+    return set(parts.kv_store.keys()) - {parts.keys_of(parts.scope.tenant_id).prefix()}
+
+
+@pytest.fixture
+def ingest(parts: Parts) -> IngestParts:
+    return IngestParts(parts)
+
+
+class TestAccepting:
+    def test_the_same_bytes_are_the_same_document(self, parts: Parts):
+        first = store_document("a.md", io.BytesIO(ADA), parts, parts.scope)
+        second = store_document("b.md", io.BytesIO(ADA), parts, parts.scope)
+
+        assert (first.created, second.created) == (True, False)
+        assert first.document_id == second.document_id
+
+    def test_files_are_private_and_complete(self, parts: Parts):
+        stored(parts)
+
+        files = [path for path in parts.settings.files_dir.rglob("*") if path.is_file()]
+        assert [path.read_bytes() for path in files] == [ADA]
+        assert all(path.stat().st_mode & 0o077 == 0 for path in files)
+
+    def test_too_many_bytes_are_refused_and_leave_nothing(self, settings: Settings):
+        small = Parts(msgspec.structs.replace(settings, max_upload_bytes=10))
+        small.prepare()
+
+        with pytest.raises(TooLarge, match="RAGKV_MAX_UPLOAD_BYTES"):
+            stored(small)
+        with pytest.raises(Rejected, match="empty"):
+            stored(small, b"")
+        assert list(small.settings.files_dir.iterdir()) == []
+        small.close()
+
+    def test_a_queue_that_is_away_loses_nothing(self, parts: Parts):
+        """The document is accepted; the sweep queues it once Redis is back."""
+        accepted = accept_document("a.md", io.BytesIO(ADA), parts, parts.scope)
+        assert view(parts, accepted.document_id).status is Status.ACCEPTED
+
+        server = EmbeddedRedis(parts.settings)
+        server.start()
+        assert requeue_stuck(parts) == [accepted.document_id]
+        assert requeue_stuck(parts) == ()  # it waits in the queue now
+        server.stop()
+
+    def test_a_name_keeps_its_last_part_only(self, parts: Parts):
+        document_id = stored(parts, name="../../etc/\x1bpass\x00wd.md")
+
+        assert view(parts, document_id).name == "passwd.md"
+
+
+class TestIngesting:
+    def test_a_document_becomes_ready_and_its_chunks_can_be_searched(self, parts: Parts, ingest: IngestParts):
+        document_id, stages = stored(parts, LONG), []
+
+        assert ingest_document(document_id, ingest, lambda *at: stages.append(at)) is Outcome.READY
+        shown = view(parts, document_id)
+        assert (shown.status, shown.title, shown.error) == (Status.READY, "Engines", None)
+        assert shown.chunks == len(kv_files(parts)) > 3
+        assert [stage for stage, *_ in stages] == sorted((s for s, *_ in stages), key=["parse", "embed", "prefill"].index)
+        found = parts.retriever.search(parts.scope.tenant_id, parts.scope.collection_id, "hall of engine 41", 3, 1)
+        assert any("Engine number 41 " in passage.chunk.text for passage in found)
+
+    def test_a_second_time_nothing_is_done(self, parts: Parts, ingest: IngestParts):
+        document_id = stored(parts)
+        ingest_document(document_id, ingest)
+
+        assert ingest_document(document_id, ingest) is Outcome.SKIPPED
+
+    def test_a_file_that_cannot_be_read_fails_at_once_with_the_reason(self, parts: Parts, ingest: IngestParts):
+        document_id = stored(parts, b"%PDF-1.4 cut short", "broken.pdf")
+
+        assert ingest_document(document_id, ingest) is Outcome.FAILED
+        assert "broken.pdf" in (view(parts, document_id).error or "")
+
+    def test_uploading_a_failed_document_again_gives_it_another_chance(self, parts: Parts, ingest: IngestParts):
+        document_id = stored(parts, b"%PDF-1.4 cut short", "broken.pdf")
+        ingest_document(document_id, ingest)
+
+        assert stored(parts, b"%PDF-1.4 cut short", "broken.pdf") == document_id
+        assert view(parts, document_id).status is Status.ACCEPTED
+
+    def test_the_third_failure_is_the_last(self, parts: Parts, ingest: IngestParts):
+        """Whatever fails here, a full disk or a bug, is shown as the reason."""
+        document_id = stored(parts)
+        parts.files.delete(_sha256(parts, document_id))
+
+        for _ in range(MAX_ATTEMPTS - 1):
+            with pytest.raises(NotFound):
+                ingest_document(document_id, ingest)
+        assert ingest_document(document_id, ingest) is Outcome.FAILED
+        assert "upload it again" in (view(parts, document_id).error or "")
+
+    def test_a_document_that_kills_its_worker_fails_in_the_end(self, parts: Parts, ingest: IngestParts):
+        document_id = stored(parts)
+        for i in range(MAX_ATTEMPTS):
+            assert Lease.take(parts.database, document_id, f"worker {i}")  # takes it and is seen no more
+            _lapse(parts, document_id)
+
+        assert ingest_document(document_id, ingest) is Outcome.FAILED
+        assert "died 3 times" in (view(parts, document_id).error or "")
+
+    def test_what_another_worker_holds_is_left_alone(self, parts: Parts, ingest: IngestParts):
+        document_id = stored(parts)
+        Lease.take(parts.database, document_id, "another")
+
+        assert ingest_document(document_id, ingest) is Outcome.SKIPPED
+
+    @pytest.mark.parametrize("stage", ["parse", "embed", "prefill"])
+    def test_stopping_anywhere_costs_nothing(self, parts: Parts, ingest: IngestParts, stage: str):
+        document_id = stored(parts)
+
+        def stop(at: str, done: int, total: int) -> None:
+            if at == stage:
+                raise Interrupted
+
+        with pytest.raises(Interrupted):
+            ingest_document(document_id, ingest, stop)
+        assert _row(parts, document_id).attempts == 0
+        assert ingest_document(document_id, ingest) is Outcome.READY
+
+    def test_documents_with_equal_chunks_share_their_kv(self, parts: Parts, ingest: IngestParts):
+        one, two = stored(parts), stored(parts, ADA + b"\n\n")
+        ingest_document(one, ingest)
+        before = kv_files(parts)
+        ingest_document(two, ingest)
+
+        assert one != two
+        assert kv_files(parts) == before
+
+    def test_other_chunk_sizes_have_documents_read_again(self, parts: Parts, ingest: IngestParts, settings: Settings):
+        document_id = stored(parts, LONG)
+        ingest_document(document_id, ingest)
+        before = view(parts, document_id).chunks
+
+        other = Parts(msgspec.structs.replace(settings, chunk_tokens=128))
+        assert other.source.indexed_documents(parts.scope.tenant_id, parts.scope.collection_id) == {}
+        assert refresh_outdated(other) == 1
+        assert ingest_document(document_id, IngestParts(other)) is Outcome.READY
+        assert view(other, document_id).chunks < before
+        assert refresh_outdated(other) == 0
+        other.close()
+
+    def test_other_instructions_have_only_the_kv_made_again(self, parts: Parts, ingest: IngestParts, settings: Settings):
+        document_id = stored(parts)
+        ingest_document(document_id, ingest)
+
+        other = Parts(msgspec.structs.replace(settings, instructions="Answer in one word."))
+        assert refresh_outdated(other) == 1
+        assert view(parts, document_id).status is Status.SEARCHABLE
+        stages: list[str] = []
+        ingest_document(document_id, IngestParts(other), lambda stage, *_: stages.append(stage))
+        assert set(stages) == {"prefill"}
+        other.close()
+
+
+class TestDeleting:
+    def test_nothing_of_a_document_stays(self, parts: Parts, ingest: IngestParts):
+        document_id = stored(parts)
+        ingest_document(document_id, ingest)
+        delete_document(document_id, parts, parts.scope)
+
+        assert kv_files(parts) == set()
+        assert not [path for path in parts.settings.files_dir.rglob("*") if path.is_file()]
+        with parts.database.reading() as session:
+            for table in (DocumentRow, ChunkRow, KVEntryRow):
+                assert session.scalar(select(func.count()).select_from(table)) == 0
+        with pytest.raises(NotFound):
+            delete_document(document_id, parts, parts.scope)
+
+    def test_kv_that_another_document_uses_stays(self, parts: Parts, ingest: IngestParts):
+        one, two = stored(parts), stored(parts, ADA + b"\n\n")
+        ingest_document(one, ingest)
+        ingest_document(two, ingest)
+        delete_document(one, parts, parts.scope)
+        assert kv_files(parts)
+
+        delete_document(two, parts, parts.scope)
+        assert not kv_files(parts)
+
+    @pytest.mark.parametrize("stage", ["parse", "embed", "prefill"])
+    def test_deleting_while_a_worker_reads_stops_it_and_leaves_nothing(
+        self, parts: Parts, ingest: IngestParts, stage: str
+    ):
+        document_id = stored(parts)
+
+        def delete(at: str, done: int, total: int) -> None:
+            if at == stage and done == total:
+                delete_document(document_id, parts, parts.scope)
+
+        assert ingest_document(document_id, ingest, delete) is Outcome.SKIPPED
+        assert kv_files(parts) == set()
+
+    def test_a_strangers_document_is_not_found(self, parts: Parts):
+        document_id = stored(parts)
+        stranger = replace(parts.scope, tenant_id="stranger")
+
+        with pytest.raises(NotFound):
+            document_view(document_id, parts.database, stranger)
+        with pytest.raises(NotFound):
+            delete_document(document_id, parts, stranger)
+
+
+class TestWorkerProcess:
+    @pytest.fixture
+    def worker(self, parts: Parts, redis_server: EmbeddedRedis) -> Iterator[WorkerProcess]:
+        settings = parts.settings
+        given = {
+            "RAGKV_DATA_DIR": str(settings.data_dir),
+            "RAGKV_MODEL": settings.model,
+            "RAGKV_CHUNK_TOKENS": str(settings.chunk_tokens),
+        }
+        worker = WorkerProcess(os.environ | given)
+        worker.start()
+        yield worker
+        worker.stop()
+
+    def test_documents_become_ready_though_the_worker_is_killed_and_messages_are_lost(
+        self, parts: Parts, worker: WorkerProcess
+    ):
+        """One is accepted through the queue, one only in the database, as if the message had been lost."""
+        queued = accept_document("a.md", io.BytesIO(ADA), parts, parts.scope).document_id
+        dropped = stored(parts, LONG, "engines.md")
+        first = worker.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+
+        _wait(lambda: {view(parts, d).status for d in (queued, dropped)} == {Status.READY}, seconds=120)
+        assert worker.pid != first
+
+    def test_it_stops_when_told(self, worker: WorkerProcess):
+        """The fixture stops it once more, which does no harm."""
+        time.sleep(0.5)
+        worker.stop()
+
+        with pytest.raises(ProcessLookupError):
+            os.kill(worker.pid or 0, 0)
+
+
+def _wait(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.2)
+
+
+def _row(parts: Parts, document_id: str) -> DocumentRow:
+    with parts.database.reading() as session:
+        return session.get_one(DocumentRow, document_id)
+
+
+def _sha256(parts: Parts, document_id: str) -> str:
+    return _row(parts, document_id).sha256
+
+
+def _lapse(parts: Parts, document_id: str) -> None:
+    with parts.database.writing() as session:
+        session.execute(update(DocumentRow).where(DocumentRow.id == document_id).values(lease_until=None))

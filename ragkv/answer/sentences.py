@@ -7,8 +7,12 @@ MAX_CHARACTERS = 400
 """Text without sentence ends (lists, tables) is cut at line breaks when it runs longer."""
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
+_LINE_END = re.compile(r"\n")
 _SENTENCE_END = re.compile(r"""[.!?…]["'”’)\]]*(?=\s+["'“‘(\[]*[^\sa-z])|[。！？]""")
-_ABBREVIATION = re.compile(r"(?:^|[\s(.])(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Col|Lt|Capt|Rev|Hon|Mt|No|vs|ca?|cf|al)\.$")
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(.])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Col|Lt|Capt|Rev|Hon|Mt|vs|ca|cf|al|fl"
+    r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.$"
+)
 
 Place = tuple[int, int]
 
@@ -33,7 +37,7 @@ def _shorten(text: str, place: Place) -> Iterator[Place]:
     if place[1] - place[0] <= MAX_CHARACTERS:
         yield place
     else:
-        yield from _split(text, place, re.compile(r"\n"))
+        yield from _split(text, place, _LINE_END)
 
 
 def _split(text: str, place: Place, at: re.Pattern[str]) -> Iterator[Place]:

@@ -7,7 +7,7 @@ from sqlalchemy import Delete, Select, Update, bindparam, delete, select, update
 from sqlalchemy.orm import defer, load_only
 
 from ragkv.chunk import Chunk
-from ragkv.db.tables import ChunkRow, DocumentRow
+from ragkv.db.tables import ChunkRow, DocumentRow, Status
 from ragkv.retrieve.vectors import Point, Vectors
 
 _IDS = np.dtype("<u4")
@@ -86,6 +86,14 @@ def titles_of(tenant_id: str, collection_id: str, recipe: str) -> Select[str, st
         )
         .order_by(DocumentRow.created_at, ChunkRow.document_id, ChunkRow.ordinal)
     )
+
+
+def ready_chunks(tenant_id: str, collection_id: str, recipe: str) -> Select[ChunkRow]:
+    """A collection's chunks that have KV and fit the present models, in document order, without their vectors."""
+    mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
+    ready = (DocumentRow.status == Status.READY, DocumentRow.recipe == recipe)
+    of_ready = _chunks().join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine, *ready)
+    return of_ready.order_by(DocumentRow.name, ChunkRow.ordinal)
 
 
 def forget_chunks_of(document_id: str) -> Delete:

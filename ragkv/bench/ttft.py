@@ -1,0 +1,179 @@
+"""Time to first token: full prefill, vLLM's prefix cache (the floor), and stitching at several recompute ratios.
+
+Runs are interleaved (one of each method, then again), so that a machine that slows down slows all of them; medians are
+compared, and ratios between methods of one measurement are what the figures are for.
+"""
+
+import platform
+import statistics
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ragkv.answer.planner import Planner
+from ragkv.answer.prompt import Prompt, PromptBuilder
+from ragkv.answer.recipe import Recipe
+from ragkv.chunk import Chunk, Passage
+from ragkv.engine.protocol import Engine, Generate
+from ragkv.errors import Rejected
+from ragkv.kv.key import KeyMaker
+from ragkv.settings import Policy
+
+SIZES = (1024, 2048, 4096, 6144)
+RATIOS = (0.0, 0.05, 0.10, 0.15)
+QUESTION = "Which two of the people named in these passages worked together, and on what?"
+_ANSWER_TOKENS = 2  # the first is timed, the report comes with the second
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One method at one size. `ttft_s` is the median of `runs` runs; `ratio` is null but for stitched rows."""
+
+    context_tokens: int
+    question_tokens: int
+    method: str
+    ratio: float | None
+    policy: str | None
+    ttft_s: float
+    runs: int
+
+
+class TtftReport(msgspec.Struct, frozen=True):
+    """What `ragkv bench ttft --json` writes."""
+
+    model: str
+    machine: str
+    rows: list[Row]
+
+    def ttft(self, context_tokens: int, method: str, ratio: float | None = None) -> float:
+        """The median of one row, in seconds."""
+        return next(
+            row.ttft_s
+            for row in self.rows
+            if (row.context_tokens, row.method, row.ratio) == (context_tokens, method, ratio)
+        )
+
+    @property
+    def sizes(self) -> list[int]:
+        return sorted({row.context_tokens for row in self.rows})
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What is measured with: an engine that has started, and chunks whose KV is in the store."""
+
+    engine: Engine
+    prompts: PromptBuilder
+    planner: Planner
+    keys: KeyMaker
+    policy: Policy
+    block_size: int
+
+    def check(self, chunks: Sequence[Chunk], sizes: Sequence[int]) -> None:
+        """Raises Rejected if the chunks hold too little text for one of the sizes. Needs no engine."""
+        for size in sizes:
+            _passages(chunks, size)
+
+    async def measure(
+        self, chunks: Sequence[Chunk], sizes: Sequence[int], runs: int, progress: Callable[[str], None]
+    ) -> AsyncIterator[Row]:
+        """Rows size by size. `progress` is told after every request what it was. Raises like `check`."""
+        for size in sizes:
+            passages = _passages(chunks, size)
+            prompt = self.prompts.build([p.chunk for p in passages], QUESTION, _ANSWER_TOKENS)
+            times = await self._interleaved(prompt, passages, runs, progress)
+            for (method, ratio), seconds in times.items():
+                yield Row(
+                    context_tokens=prompt.question.start,
+                    question_tokens=prompt.question.num_tokens,
+                    method=method,
+                    ratio=ratio,
+                    policy=self.policy if method == "stitched" else None,
+                    ttft_s=statistics.median(seconds),
+                    runs=len(seconds),
+                )
+
+    async def _interleaved(
+        self, prompt: Prompt, passages: Sequence[Passage], runs: int, progress: Callable[[str], None]
+    ) -> dict[tuple[str, float | None], list[float]]:
+        """One warm-up round that is not counted, then `runs` rounds of every method."""
+        floor_salt = uuid.uuid4().hex
+        methods = [("full", None), ("floor", None), *(("stitched", ratio) for ratio in RATIOS)]
+        times: dict[tuple[str, float | None], list[float]] = {method: [] for method in methods}
+        for run in range(runs + 1):
+            for method, ratio in methods:
+                seconds = await self._ttft(self._request(prompt, passages, method, ratio, floor_salt))
+                progress(f"{prompt.question.start} tokens, {method}{'' if ratio is None else f' {ratio:.2f}'}")
+                if run:
+                    times[method, ratio].append(seconds)
+        return times
+
+    def _request(
+        self, prompt: Prompt, passages: Sequence[Passage], method: str, ratio: float | None, floor_salt: str
+    ) -> Generate:
+        """A salt of its own keeps a run from finding what an earlier one left; the floor is there to find it."""
+        plan = None
+        if ratio is not None:
+            recipe = Recipe(self.policy, ratio, 0, self.block_size)
+            plan = self.planner.plan(prompt, passages, self.keys, recipe, None)
+            if plan.num_missing:
+                raise Rejected(f"{plan.num_missing} of the chunks have no KV: run `ragkv ingest` again, then measure")
+        salt = floor_salt if method == "floor" else uuid.uuid4().hex
+        return Generate(prompt.token_ids, salt, plan, max_tokens=_ANSWER_TOKENS, ignore_eos=True)
+
+    async def _ttft(self, request: Generate) -> float:
+        began, first = time.perf_counter(), None
+        async for _ in self.engine.generate(request):
+            first = first or time.perf_counter() - began
+        assert first is not None, "an engine always gives a piece"
+        return first
+
+
+def num_requests(sizes: Sequence[int], runs: int) -> int:
+    """How often `measure` calls its progress."""
+    return len(sizes) * (runs + 1) * (2 + len(RATIOS))
+
+
+def machine() -> str:
+    """A line that says what was measured on."""
+    return f"{platform.machine()}, {_cpu_model()}, Python {platform.python_version()}"
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo") as lines:  # noqa: PTH123 - not a file of ours
+            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown processor"
+
+
+def _passages(chunks: Sequence[Chunk], size: int) -> list[Passage]:
+    """The first chunks that make about `size` tokens together. Later ones score higher: best last."""
+    taken: list[Passage] = []
+    tokens = 0
+    for chunk in chunks:
+        if tokens + chunk.num_tokens > size:
+            break
+        taken.append(Passage(chunk, score=float(len(taken)), hop=1))
+        tokens += chunk.num_tokens
+    else:
+        raise Rejected(f"there are {tokens} tokens of text, {size} are needed: ingest more documents first")
+    return taken
+
+
+def describe(report: TtftReport) -> list[dict[str, Any]]:
+    """A table of ratios, one row a size."""
+    table = []
+    for size in report.sizes:
+        full, floor = report.ttft(size, "full"), report.ttft(size, "floor")
+        row: dict[str, Any] = {"context": size, "full s": full, "floor s": floor}
+        for ratio in RATIOS:
+            row[f"stitched {ratio:.2f} s"] = report.ttft(size, "stitched", ratio)
+        stitched = report.ttft(size, "stitched", 0.0)
+        row |= {"full/stitched": full / stitched, "stitched/floor": stitched / floor}
+        row["full/stitched 0.10"] = full / report.ttft(size, "stitched", 0.10)
+        table.append(row)
+    return table

@@ -1,0 +1,104 @@
+"""`ragkv ask`: one question, answered in this process."""
+
+import asyncio
+import os
+from typing import get_args
+
+import click
+import msgspec
+from rich.console import Console
+
+from ragkv.answer.ask import Ask, Citation, Done
+from ragkv.cli.running import running_engine
+from ragkv.parts import Parts
+from ragkv.settings import Mode, Policy, Settings
+
+
+@click.command()
+@click.argument("question")
+@click.option("--stream", is_flag=True, help="Print the answer as it comes.")
+@click.option("--mode", type=click.Choice(get_args(Mode)), default="stitched", help="full: compute the whole prompt.")
+@click.option("--policy", type=click.Choice(get_args(Policy)), help="What to recompute.")
+@click.option("--recompute-ratio", type=click.FloatRange(0, 1), help="Share of the context to recompute.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def ask(
+    question: str, stream: bool, mode: Mode, policy: Policy | None, recompute_ratio: float | None, as_json: bool
+) -> None:
+    """Answer QUESTION from the documents that were ingested."""
+    parts = Parts(Settings.from_env(os.environ))
+    try:
+        asyncio.run(_ask(parts, question, stream and not as_json, mode, policy, recompute_ratio, as_json))
+    finally:
+        parts.close()
+
+
+async def _ask(
+    parts: Parts,
+    question: str,
+    stream: bool,
+    mode: Mode,
+    policy: Policy | None,
+    recompute_ratio: float | None,
+    as_json: bool,
+) -> None:
+    console = Console(stderr=True)
+    parts.prepare()
+    scope = parts.scope
+    asked = Ask(scope.tenant_id, scope.collection_id, question, mode, policy, recompute_ratio)
+    await parts.answerer.check(asked)  # a question that cannot be answered must not wait for the engine
+    async with running_engine(parts, console):
+        async for event in parts.answerer.stream(asked):
+            if isinstance(event, Done):
+                _finish(event, stream, as_json, console)
+            elif stream:
+                click.echo(event.text, nl=False)
+
+
+def _finish(done: Done, stream: bool, as_json: bool, console: Console) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode(as_builtins(done)).decode())
+        return
+    click.echo("" if stream else done.answer)
+    for citation in done.citations:
+        console.print(f"  {_place(citation)}: {_shortened(citation.quote)}", highlight=False, markup=False)
+    console.print(summary(done), highlight=False)
+
+
+def as_builtins(done: Done) -> dict[str, object]:
+    """The answer in JSON's types. Passages go without their token ids."""
+    passages = [
+        {
+            "chunk_id": passage.chunk.id,
+            "document_id": passage.chunk.document_id,
+            "title": passage.chunk.title,
+            "page": passage.chunk.page,
+            "start": passage.chunk.start,
+            "end": passage.chunk.end,
+            "score": passage.score,
+            "hop": passage.hop,
+            "text": passage.chunk.text,
+        }
+        for passage in done.passages
+    ]
+    return {**msgspec.to_builtins(done), "passages": passages}
+
+
+def summary(done: Done) -> str:
+    """What the cache did for this answer, in a line."""
+    usage, timings = done.usage, done.timings
+    cached = f"{usage.cached} cached, " if usage.cached else ""
+    return (
+        f"{usage.prompt} prompt tokens: {cached}{usage.stitched} stitched, {usage.recomputed} recomputed, "
+        f"{usage.computed} computed; first token after {timings.ttft_ms:.0f} ms "
+        f"({timings.retrieve_ms:.0f} retrieval, {timings.engine_ttft_ms:.0f} engine)"
+    )
+
+
+def _place(citation: Citation) -> str:
+    page = f", page {citation.page}" if citation.page else ""
+    return f"{citation.title}{page} [{citation.start}-{citation.end}]"
+
+
+def _shortened(text: str, width: int = 140) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 1] + "…"

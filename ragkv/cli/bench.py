@@ -1,0 +1,82 @@
+"""`ragkv bench`: measurements on this machine, with this model and these documents."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ragkv.bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
+from ragkv.cli.running import running_engine
+from ragkv.db.chunks import ready_chunks, to_chunk
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+
+
+@click.group()
+def bench() -> None:
+    """Measure on this machine, with the documents that were ingested."""
+
+
+@bench.command()
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Write rows.")
+@click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Counted runs of each method.")
+@click.option("--size", "sizes", type=click.IntRange(min=64), multiple=True, help="Context tokens; may be repeated.")
+def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
+    """Time to first token: full prefill, the prefix cache's floor, and stitching."""
+    parts = Parts(Settings.from_env(os.environ))
+    try:
+        report = asyncio.run(_measure(parts, sizes or SIZES, runs))
+    finally:
+        parts.close()
+    _print(report)
+    if json_file is not None:
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+
+
+async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftReport:
+    console = Console(stderr=True)
+    parts.prepare()
+    with parts.database.reading() as session:
+        rows = session.scalars(ready_chunks(parts.scope.tenant_id, parts.scope.collection_id, parts.recipe))
+        chunks = [to_chunk(row) for row in rows]
+    measuring = Bench(
+        engine=parts.engine,
+        prompts=parts.prompts,
+        planner=parts.planner,
+        keys=parts.keys(parts.scope.secret),
+        policy=parts.settings.recompute_policy,
+        block_size=parts.settings.block_size,
+    )
+    measuring.check(chunks, sizes)
+    async with running_engine(parts, console):
+        with _progress(console) as progress:
+            task = progress.add_task("measuring", total=num_requests(sizes, runs))
+            done = measuring.measure(chunks, sizes, runs, lambda line: progress.update(task, advance=1, description=line))
+            rows = [row async for row in done]
+    return TtftReport(Path(parts.model_folder).name, machine(), rows)
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console)
+
+
+def _print(report: TtftReport) -> None:
+    table = Table(title=f"{report.model} on {report.machine}: seconds to first token, medians")
+    rows = describe(report)
+    for name in rows[0]:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*(_number(name, value) for name, value in row.items()))
+    Console().print(table)
+
+
+def _number(name: str, value: float) -> str:
+    if name == "context":
+        return f"{value:,}"
+    return f"{value:.3f}" if name.endswith(" s") else f"{value:.2f}x"

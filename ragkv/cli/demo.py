@@ -1,0 +1,165 @@
+"""`ragkv demo`: documents read, questions asked stitched and in full, the two held side by side."""
+
+import asyncio
+import os
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ragkv.answer.ask import Ask, Done
+from ragkv.cli.running import running_engine
+from ragkv.errors import Rejected
+from ragkv.parts import Parts
+from ragkv.settings import Mode, Settings
+
+_MODES: tuple[Mode, ...] = ("full", "stitched")
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A line of questions.jsonl. The answers are the data set's, shown beside the model's."""
+
+    question: str
+    answers: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One question's two answers from the same passages."""
+
+    asked: Question
+    full: Done
+    stitched: Done
+
+    @property
+    def speedup(self) -> float:
+        return self.full.timings.engine_ttft_ms / self.stitched.timings.engine_ttft_ms
+
+    def check(self) -> None:
+        """Raises Rejected if an answer did not come back or its figures cannot be."""
+        for done in (self.full, self.stitched):
+            usage = done.usage
+            counted = usage.cached + usage.stitched + usage.recomputed + usage.computed
+            if not done.answer or counted != usage.prompt or done.timings.engine_ttft_ms <= 0:
+                raise Rejected(f"no real answer to {self.asked.question!r}: {done}")
+        if not self.stitched.usage.stitched + self.stitched.usage.cached:
+            raise Rejected(f"nothing was stitched for {self.asked.question!r}")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.pass_context
+def demo(context: click.Context, folder: Path) -> None:
+    """Read FOLDER/documents, ask FOLDER/questions.jsonl, and compare stitched with full prefill."""
+    questions = read_questions(folder / "questions.jsonl")
+    _ingest(context, folder / "documents")
+    parts = Parts(Settings.from_env(os.environ))
+    try:
+        compared = asyncio.run(_compare(parts, questions))
+    finally:
+        parts.close()
+    Console().print(_table(compared))
+
+
+def read_questions(path: Path) -> list[Question]:
+    """Raises Rejected, naming the line, for a file that is not JSON lines of questions."""
+    try:
+        lines = [line for line in path.read_bytes().splitlines() if line.strip()]
+    except OSError as error:
+        raise Rejected(f"{path}: {error}") from None
+    questions = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            questions.append(msgspec.json.decode(line, type=Question))
+        except msgspec.DecodeError as error:
+            raise Rejected(f"{path}, line {number}: {error}") from None
+    return questions
+
+
+def _ingest(context: click.Context, documents: Path) -> None:
+    """What `ragkv ingest` does. The command is looked up: this package imports none of those above it."""
+    group = context.find_root().command
+    assert isinstance(group, click.Group)
+    command = group.get_command(context, "ingest")
+    assert command is not None
+    context.invoke(command, paths=(documents,))
+
+
+async def _compare(parts: Parts, questions: list[Question]) -> list[Compared]:
+    console = Console()
+    async with running_engine(parts, Console(stderr=True)):
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task("asking", total=len(questions) + 1)
+            await _answer(parts, questions[0].question, "full")  # the first prompt a process computes is slow
+            progress.advance(task)
+            compared = []
+            for asked in questions:
+                done = [await _answer(parts, asked.question, mode) for mode in _MODES]
+                compared.append(Compared(asked, *done))
+                compared[-1].check()
+                _show(compared[-1], progress.console)
+                progress.advance(task)
+    return compared
+
+
+async def _answer(parts: Parts, question: str, mode: Mode) -> Done:
+    scope = parts.scope
+    asked = Ask(scope.tenant_id, scope.collection_id, question, mode)
+    return [event async for event in parts.answerer.stream(asked) if isinstance(event, Done)][-1]
+
+
+def _show(compared: Compared, console: Console) -> None:
+    usage, timings = compared.stitched.usage, compared.stitched.timings
+    plain = {"highlight": False, "markup": False}
+    console.print(f"\n{compared.asked.question}", style="bold", **plain)
+    console.print(f"  stitched : {_line(compared.stitched.answer)}", **plain)
+    console.print(f"  full     : {_line(compared.full.answer)}", **plain)
+    console.print(f"  expected : {' / '.join(compared.asked.answers)}", style="dim", **plain)
+    for citation in compared.stitched.citations:
+        page = f", page {citation.page}" if citation.page else ""
+        console.print(f"  cites {citation.title}{page} [{citation.start}-{citation.end}]", style="dim", **plain)
+    console.print(
+        f"  {usage.stitched + usage.cached} tokens stitched, {usage.recomputed} recomputed, {usage.computed} computed; "
+        f"first token after {timings.engine_ttft_ms:.0f} ms, "
+        f"full prefill {compared.full.timings.engine_ttft_ms:.0f} ms: {compared.speedup:.1f}x",
+        **plain,
+    )
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _table(compared: list[Compared]) -> Table:
+    table = Table(title=f"Time to first token, {len(compared)} questions")
+    table.add_column("question", max_width=52)
+    for name in ("stitched", "recomputed", "computed", "TTFT ms", "full ms", "ratio"):
+        table.add_column(name, justify="right")
+    rows = [_figures(one) for one in compared]
+    for one, figures in zip(compared, rows, strict=True):
+        table.add_row(one.asked.question, *_cells(figures))
+    table.add_section()
+    table.add_row("median", *_cells([statistics.median(column) for column in zip(*rows, strict=True)]))
+    return table
+
+
+def _figures(compared: Compared) -> list[float]:
+    usage, timings = compared.stitched.usage, compared.stitched.timings
+    return [
+        usage.stitched + usage.cached,
+        usage.recomputed,
+        usage.computed,
+        timings.engine_ttft_ms,
+        compared.full.timings.engine_ttft_ms,
+        compared.speedup,
+    ]
+
+
+def _cells(figures: list[float]) -> list[str]:
+    return [f"{figure:,.0f}" for figure in figures[:-1]] + [f"{figures[-1]:.1f}x"]

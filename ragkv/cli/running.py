@@ -1,0 +1,31 @@
+"""An engine that runs for the length of one command."""
+
+import logging
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from rich.console import Console
+
+from ragkv.parts import Parts
+
+
+@asynccontextmanager
+async def running_engine(parts: Parts, console: Console) -> AsyncIterator[None]:
+    """Prepare what is missing, start the engine with a word about it, stop it at the end."""
+    _quieten()
+    with console.status("preparing the models"):
+        parts.prepare()
+    with console.status("starting vLLM (about 40 seconds on a CPU)"):
+        await parts.engine.start()
+    try:
+        yield
+    finally:
+        await parts.engine.stop()
+
+
+def _quieten() -> None:
+    """A command prints its answer. The libraries' own chatter stays in the service's logs."""
+    warnings.simplefilter("ignore")
+    for name in ("vllm", "transformers", "sentence_transformers", "torch"):
+        logging.getLogger(name).setLevel(logging.ERROR)

@@ -1,0 +1,48 @@
+"""Real engines, each started once and shared by every test that needs it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ragkv.engine.local import LocalEngine
+from ragkv.models import model_folder
+from ragkv.settings import Settings
+from tests.engine.world import Model, World
+
+ROOT = Path(__file__).parents[2]
+NUM_CHUNKS = 24
+
+
+@pytest.fixture(scope="session")
+def embedded_folder() -> Path:
+    """The embedded language model, prepared once for all sessions."""
+    return model_folder(Settings(data_dir=ROOT / ".cache"))
+
+
+def started(settings: Settings, num_chunks: int, **overrides: object) -> World:
+    model = Model.prepare(settings, num_chunks)
+    engine = LocalEngine(settings, Path(settings.model), model.layout, {"max_logprobs": -1} | overrides)
+    return World(model, engine).start()
+
+
+def embedded_settings(folder: Path, data_dir: Path, dtype: str) -> Settings:
+    return Settings(data_dir=data_dir, model=str(folder), dtype=dtype, chunk_tokens=96, kv_cache_gib=1.0)
+
+
+@pytest.fixture(scope="session")
+def exact(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The embedded model in float32: what differs here is wrong, not rounded."""
+    settings = embedded_settings(embedded_folder, tmp_path_factory.mktemp("float32"), "float32")
+    world = started(settings, NUM_CHUNKS, worker_extension_cls="tests.engine.peek.Peek")
+    yield world
+    world.stop()
+
+
+@pytest.fixture(scope="session")
+def served(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The embedded model in bfloat16, as it is served."""
+    settings = embedded_settings(embedded_folder, tmp_path_factory.mktemp("bfloat16"), "bfloat16")
+    world = started(settings, NUM_CHUNKS)
+    yield world
+    world.stop()

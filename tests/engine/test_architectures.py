@@ -1,0 +1,104 @@
+"""Other architectures, tiny and with random weights: what is stitched must not depend on one model's code."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, PretrainedConfig, Qwen3Config
+
+from ragkv.settings import Settings
+from tests.engine.conftest import started
+from tests.engine.world import World, kl, request, whole_context
+
+TINY = {
+    "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 4096, "vocab_size": 49152,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2, "tie_word_embeddings": True, "initializer_range": 0.3,
+}  # fmt: skip
+SCALED_ROPE = {
+    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 1024,
+}  # fmt: skip
+CONFIGS = {
+    "llama": LlamaConfig(**TINY, rope_parameters=SCALED_ROPE),
+    "qwen3": Qwen3Config(**TINY),
+}
+# A small cache and small steps: requests are preempted, and questions are prefilled in several steps.
+CACHE_GIB, STEP_TOKENS = 0.006, 128
+
+
+def save_tiny(config: PretrainedConfig, embedded: Path, folder: Path) -> Path:
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).to(torch.float32)
+    for name, weight in model.named_parameters():
+        if "norm" in name:  # norms of ones would hide a norm that is left out
+            weight.data.uniform_(0.5, 1.5)
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(embedded).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def tiny(request: pytest.FixtureRequest, embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    home = tmp_path_factory.mktemp(request.param)
+    settings = Settings(
+        data_dir=home / "data", model=str(save_tiny(CONFIGS[request.param], embedded_folder, home / "model")),
+        dtype="float32", chunk_tokens=96, max_model_len=2048, max_batched_tokens=STEP_TOKENS, kv_cache_gib=CACHE_GIB,
+    )  # fmt: skip
+    world = started(settings, 12)
+    yield world
+    world.stop()
+
+
+def test_recomputing_everything_is_full_prefill(tiny: World) -> None:
+    """Over more tokens than one step may hold."""
+    for start in range(4):
+        chunks = tiny.model.chunks[start : start + 4]
+        prompt = tiny.model.prompt(chunks)
+        full = tiny.ask(prompt, logprobs=-1, max_tokens=8)
+        recomputed = tiny.ask(prompt, tiny.model.plan(chunks, [whole_context(prompt)]), logprobs=-1, max_tokens=8)
+        assert kl(full.logprobs[0], recomputed.logprobs[0]) <= 0.005
+        assert recomputed.token_ids == full.token_ids
+
+
+def test_a_single_chunk_stitched_behind_its_prefix_is_full_prefill(tiny: World) -> None:
+    """Ingestion and engine agree on every layer: nothing is recomputed here."""
+    for chunk in tiny.model.chunks[:4]:
+        prompt = tiny.model.prompt([chunk])
+        full = tiny.ask(prompt, logprobs=-1, max_tokens=8)
+        stitched = tiny.ask(prompt, tiny.model.plan([chunk]), logprobs=-1, max_tokens=8)
+        assert stitched.report.stitched == prompt.question.start
+        assert kl(full.logprobs[0], stitched.logprobs[0]) <= 0.005
+        assert stitched.token_ids == full.token_ids
+
+
+def test_a_chunk_far_from_where_it_was_prefilled_is_turned_to_its_position(tiny: World) -> None:
+    """Chunks never saw each other, but the last of many, stitched, is nearer to full prefill than left un-turned."""
+    chunks = tiny.model.chunks[:3]
+    prompt = tiny.model.prompt(chunks)
+    full = tiny.ask(prompt, logprobs=-1)
+    recomputed = tiny.ask(prompt, tiny.model.plan(chunks, prompt.chunks[1:]), logprobs=-1)
+    # The first chunk is exact where it stands; with the others recomputed nothing approximate is left.
+    assert kl(full.logprobs[0], recomputed.logprobs[0]) <= 0.005
+
+
+def test_a_question_longer_than_a_step_is_prefilled_in_several(tiny: World) -> None:
+    """The stitched region is promised once; what follows comes in chunks of the step's size."""
+    chunks = tiny.model.chunks[:2]
+    prompt = tiny.model.prompts.build(chunks, "and then " * 150 + "?", answer_tokens=8)
+    assert prompt.question.num_tokens > 2 * STEP_TOKENS
+    full = tiny.ask(prompt, max_tokens=8)
+    plan = tiny.model.plan(chunks, [whole_context(prompt)])
+    assert tiny.ask(prompt, plan, max_tokens=8).token_ids == full.token_ids
+
+
+def test_preempted_requests_are_stitched_again_and_answer_the_same(tiny: World) -> None:
+    """More requests than the cache holds: some are preempted, lose their blocks, and start over."""
+    model = tiny.model
+    sets = [model.chunks[start : start + 5] for start in range(7)]
+    plans = [model.plan(chunks, model.prompt(chunks).chunks[-2:]) for chunks in sets]
+    asked = [request(model.prompt(c), p, max_tokens=200) for c, p in zip(sets, plans, strict=True)]
+    alone = [tiny.ask_all([one])[0] for one in asked]
+    together = tiny.ask_all(asked)
+    assert [a.token_ids for a in together] == [a.token_ids for a in alone]

@@ -1,0 +1,80 @@
+"""The oracle: recomputing everything is full prefill. It runs first and is never loosened."""
+
+import random
+
+import pytest
+import torch
+
+from ragkv.kv.file import ChunkKV
+from tests.engine.world import World, kl, whole_context
+
+NUM_PROMPTS = 20
+CHUNKS_A_PROMPT = 3
+
+
+def prompts_of(world: World) -> list[list[int]]:
+    """Which chunks stand in which prompt: every one in many places, none in its document's order."""
+    draw = random.Random(7)
+    return [draw.sample(range(len(world.model.chunks)), CHUNKS_A_PROMPT) for _ in range(NUM_PROMPTS)]
+
+
+@pytest.mark.parametrize(("fixture", "tolerance"), [("exact", 0.005), ("served", 0.02)])
+def test_recomputing_everything_gives_full_prefills_next_token_distribution(
+    fixture: str, tolerance: float, request: pytest.FixtureRequest
+) -> None:
+    """KL over the whole vocabulary, 20 prompts."""
+    world: World = request.getfixturevalue(fixture)
+    divergences = []
+    for chosen in prompts_of(world):
+        chunks = [world.model.chunks[index] for index in chosen]
+        prompt = world.model.prompt(chunks)
+        full = world.ask(prompt, logprobs=-1)
+        recomputed = world.ask(prompt, world.model.plan(chunks, [whole_context(prompt)]), logprobs=-1)
+        assert recomputed.report.recomputed == whole_context(prompt).num_tokens
+        divergences.append(kl(full.logprobs[0], recomputed.logprobs[0]))
+    print(f"\n{fixture}: KL max {max(divergences):.2e}, mean {sum(divergences) / len(divergences):.2e}")
+    assert max(divergences) <= tolerance
+
+
+def test_recomputing_everything_gives_full_prefills_greedy_answer(exact: World) -> None:
+    """In float32, token by token."""
+    for chosen in prompts_of(exact):
+        chunks = [exact.model.chunks[index] for index in chosen]
+        prompt = exact.model.prompt(chunks)
+        full = exact.ask(prompt, max_tokens=16)
+        recomputed = exact.ask(prompt, exact.model.plan(chunks, [whole_context(prompt)]), max_tokens=16)
+        assert recomputed.token_ids == full.token_ids
+
+
+def test_a_chunk_at_its_original_position_holds_the_engines_own_kv(exact: World) -> None:
+    """Right behind the prefix, where it was prefilled, stitched KV is what the engine computes itself."""
+    model, rpc = exact.model, exact.engine._llm.collective_rpc
+    chunk = model.chunks[3]
+    [own] = exact.loop.run(rpc("own_kv", args=([*model.keys.prefix_ids, *chunk.token_ids],)))
+    stored = model.store.get(model.keys.chunk(chunk.token_ids), model.layout)
+    start = len(model.keys.prefix_ids)
+    for layer, (key, value) in enumerate(own):
+        [stitched] = exact.loop.run(rpc("rotated", args=(stored.keys[layer], start)))
+        assert_same(stitched, key[start:], f"keys of layer {layer}")
+        assert_same(stored.values[layer], value[start:], f"values of layer {layer}")
+
+
+def assert_same(stitched: torch.Tensor, own: torch.Tensor, what: str) -> None:
+    torch.testing.assert_close(stitched, own.view(stitched.shape), atol=2e-3, rtol=2e-3, msg=lambda m: f"{what}: {m}")
+
+
+def test_stitching_without_recompute_is_not_full_prefill(exact: World) -> None:
+    """The oracle can fail: chunks that never saw each other give another distribution."""
+    chunks = exact.model.chunks[:6]
+    prompt = exact.model.prompt(chunks)
+    full = exact.ask(prompt, logprobs=-1)
+    stitched = exact.ask(prompt, exact.model.plan(chunks), logprobs=-1)
+    assert kl(full.logprobs[0], stitched.logprobs[0]) > 0.005
+
+
+def test_kv_files_are_whole(exact: World) -> None:
+    """What was written is what is read, in the layout's shape."""
+    model = exact.model
+    kv = model.store.get(model.keys.chunk(model.chunks[0].token_ids), model.layout)
+    assert isinstance(kv, ChunkKV)
+    assert kv.num_tokens == model.chunks[0].num_tokens

@@ -1,0 +1,138 @@
+"""The same plans through a real `vllm serve` on a port of this machine."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ragkv.engine.launch import serve_command
+from ragkv.engine.remote import RemoteEngine
+from ragkv.errors import Rejected, Unavailable
+from tests.engine.conftest import embedded_settings
+from tests.engine.test_recompute import query_vectors
+from tests.engine.world import Model, World, request
+
+START_SECONDS = 300
+
+
+@pytest.fixture(scope="module")
+def remote(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    settings = embedded_settings(embedded_folder, tmp_path_factory.mktemp("remote"), "bfloat16")
+    model = Model.prepare(settings, 8)
+    port = free_port()
+    command = serve_command(settings, Path(settings.model), model.layout, "127.0.0.1", port)
+    command = [str(Path(sys.executable).with_name("vllm")), *command[1:]]
+    log = (settings.data_dir / "vllm.log").open("wb")
+    server = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"HF_HUB_OFFLINE": "1"})
+    url = f"http://127.0.0.1:{port}"
+    world = World(model, RemoteEngine(url, None, settings.max_model_len))
+    try:
+        wait_until_up(world, server, Path(log.name))
+        yield world.start()
+        world.stop()
+    finally:
+        server.terminate()
+        server.wait(timeout=60)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until_up(world: World, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not world.loop.run(world.engine.ready()):
+        assert server.poll() is None, log.read_text()[-3000:]
+        assert time.monotonic() < deadline, log.read_text()[-3000:]
+        time.sleep(1)
+
+
+def test_a_remote_engine_stitches_and_reports_like_one_in_this_process(remote: World, served: World) -> None:
+    """Same plan, same tokens, same counts."""
+    chunks = remote.model.chunks[:6]
+    prompt = remote.model.prompt(chunks)
+    plan = remote.model.plan(chunks, prompt.chunks[-2:])
+    there = remote.ask(prompt, plan, max_tokens=12, logprobs=3)
+    here = served.ask(prompt, plan_of(served, chunks, prompt.chunks[-2:]), max_tokens=12, logprobs=3)
+    assert there.token_ids == here.token_ids
+    assert (there.report.stitched, there.report.recomputed) == (here.report.stitched, here.report.recomputed)
+    assert there.report.computed == here.report.computed
+    assert there.report.kv_load_ms > 0
+    assert there.report.recompute_ms > 0
+    assert there.logprobs[0].keys() == here.logprobs[0].keys()
+
+
+def plan_of(world: World, chunks: "list[object]", recompute: "tuple[object, ...]") -> "object":
+    return world.model.plan(chunks, recompute)
+
+
+def test_query_vectors_come_back_over_http(remote: World) -> None:
+    """The question's vectors ride in the report."""
+    query_vectors(remote)
+
+
+def test_full_prefill_needs_no_plan(remote: World) -> None:
+    prompt = remote.model.prompt(remote.model.chunks[:2])
+    report = remote.ask(prompt).report
+    assert report.computed == len(prompt.token_ids)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"ragkv": "nonsense"},
+        {"ragkv": {"placed": [["../../etc/passwd", 0, 8]]}},
+        {"ragkv": {"placed": [[None, 4, 8]]}},
+        {"ragkv": {"placed": [[None, 0, 10**9]]}},
+        {"ragkv": {"placed": [[None, 0, 8]], "recompute": [[5, 2]]}},
+        {"ragkv": {"placed": [[None, 0, 8]], "late": ["no such policy", 0.5, 16]}},
+        {"ragkv": {"placed": [[None, 0, 8]], "capture": [0, 10**9]}},
+        {"ragkv": {"placed": [[None, 0, 8]], "unknown": 1}},
+        {"ragkv": {"report_of": "nobody"}},
+    ],
+)
+def test_malformed_plans_never_harm_the_engine(remote: World, params: dict[str, object]) -> None:
+    """Whatever a client sends: the prompt is answered, and the next one too."""
+    url = str(remote.engine._http.base_url)
+    body = {"prompt": list(range(100, 120)), "max_tokens": 2, "kv_transfer_params": params, "temperature": 0}
+    answer = httpx.post(f"{url}/v1/completions", json=body, timeout=60)
+    assert answer.status_code == 200
+    plain = httpx.post(f"{url}/v1/completions", json=body | {"kv_transfer_params": None}, timeout=60)
+    assert plain.json()["choices"][0]["text"] == answer.json()["choices"][0]["text"]
+
+
+def test_an_engine_that_is_away_is_unavailable() -> None:
+    """With what to do about it."""
+    engine = RemoteEngine(f"http://127.0.0.1:{free_port()}", None, 2048)
+    with pytest.raises(Unavailable, match="RAGKV_ENGINE_URL"):
+        asyncio.run(engine.start())
+
+
+def test_a_request_the_server_refuses_is_rejected_with_its_reason(remote: World) -> None:
+    prompt = remote.model.prompt(remote.model.chunks[:1])
+    with pytest.raises(Rejected, match="refused"):
+        remote.ask(prompt, temperature=-1.0)
+
+
+def test_closing_the_stream_early_stops_the_generation(remote: World) -> None:
+    """The server takes the next request at once."""
+
+    async def first_piece() -> None:
+        stream = remote.engine.generate(request(remote.model.prompt(remote.model.chunks[:1]), max_tokens=4000))
+        async for _ in stream:
+            break
+        await stream.aclose()
+
+    remote.loop.run(first_piece())
+    began = time.monotonic()
+    remote.ask(remote.model.prompt(remote.model.chunks[:1]))
+    assert time.monotonic() - began < 20

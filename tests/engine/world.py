@@ -1,0 +1,163 @@
+"""A served model with real chunks whose KV lies in a store, and an engine that runs in a thread of its own."""
+
+import asyncio
+import itertools
+import math
+import threading
+import uuid
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ingest.parse import parse
+from ingest.precompute import precompute
+from ingest.prefill import Prefiller
+from ingest.split import split
+from ragkv.answer.planner import Planner
+from ragkv.answer.prompt import Prompt, PromptBuilder
+from ragkv.chunk import Chunk, Passage
+from ragkv.engine.protocol import Engine, Generate, Report
+from ragkv.kv.key import KeyMaker
+from ragkv.kv.layout import Layout, fingerprint, layout_of, read_config
+from ragkv.kv.store import KVStore
+from ragkv.settings import Settings
+from ragkv.span import Span
+from ragkv.stitch.plan import Placed, StitchPlan
+from ragkv.tokens import Tokenizer
+
+SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A finished generation: per-step log probabilities of the tokens the engine reported."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[dict[int, float], ...]
+    report: Report
+
+
+class Loop:
+    """An event loop in a thread, so that one engine serves every test of a session."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=600)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+@dataclass
+class Model:
+    """One model folder and the chunks of the sample corpus, prefilled into a store."""
+
+    settings: Settings
+    chunks: list[Chunk]
+    layout: Layout
+    prompts: PromptBuilder
+    keys: KeyMaker
+    store: KVStore
+    prefiller: Prefiller
+
+    @classmethod
+    def prepare(cls, settings: Settings, num_chunks: int) -> "Model":
+        folder = Path(settings.model)
+        layout = layout_of(read_config(folder), settings.dtype)
+        tokenizer = Tokenizer.load(folder)
+        prompts = PromptBuilder(tokenizer, settings.instructions, settings.max_model_len)
+        keys = KeyMaker(b"a secret of 32 bytes, more or less", fingerprint(folder), str(layout.dtype), prompts.prefix_ids)
+        model = cls(settings, [], layout, prompts, keys, KVStore(settings.kv_dir), Prefiller.load(folder, layout))
+        model.chunks = list(itertools.islice(sample_chunks(tokenizer, settings.chunk_tokens), num_chunks))
+        model.ingest(model.chunks)
+        return model
+
+    def ingest(self, chunks: Sequence[Chunk]) -> None:
+        precompute(chunks, self.keys, lambda: self.prefiller, self.store, batch_tokens=2048)
+
+    def prompt(self, chunks: Sequence[Chunk], question: str = "Who directed the film, and where were they born?") -> Prompt:
+        return self.prompts.build(chunks, question, answer_tokens=32)
+
+    def placed(self, chunks: Sequence[Chunk], prompt: Prompt) -> tuple[Placed, ...]:
+        pieces = [Placed(self.keys.prefix(), prompt.prefix)]
+        pieces += [Placed(self.keys.chunk(c.token_ids), span) for c, span in zip(chunks, prompt.chunks, strict=True)]
+        return tuple(pieces)
+
+    def plan(self, chunks: Sequence[Chunk], recompute: Sequence[Span] = ()) -> StitchPlan:
+        return StitchPlan(self.placed(chunks, self.prompt(chunks)), tuple(recompute))
+
+    @property
+    def planner(self) -> Planner:
+        return Planner(self.store, self.layout)
+
+
+def sample_chunks(tokenizer: Tokenizer, chunk_tokens: int) -> "itertools.chain[Chunk]":
+    """Real text: the corpus the repo carries."""
+    paths = sorted(p for p in SAMPLE.iterdir() if p.suffix in {".md", ".html", ".txt"})
+    return itertools.chain.from_iterable(
+        split(path.stem, parse(path.name, path.read_bytes()), tokenizer, chunk_tokens) for path in paths
+    )
+
+
+@dataclass
+class World:
+    """A model and the engine that serves it."""
+
+    model: Model
+    engine: Engine
+    loop: Loop = field(default_factory=Loop)
+
+    def start(self) -> "World":
+        self.loop.run(self.engine.start())
+        return self
+
+    def stop(self) -> None:
+        self.loop.run(self.engine.stop())
+        self.loop.close()
+
+    def ask(self, prompt: Prompt, plan: StitchPlan | None = None, **options: Any) -> Answered:
+        return self.loop.run(self.answer(request(prompt, plan, **options)))
+
+    def ask_all(self, requests: Sequence[Generate]) -> list[Answered]:
+        """All at once, in as few steps as the engine likes."""
+
+        async def gather() -> list[Answered]:
+            return await asyncio.gather(*map(self.answer, requests))
+
+        return self.loop.run(gather())
+
+    async def answer(self, asked: Generate) -> Answered:
+        pieces = [piece async for piece in self.engine.generate(asked)]
+        report = pieces[-1].report
+        assert report is not None
+        return Answered(
+            token_ids=tuple(token for piece in pieces for token in piece.token_ids),
+            logprobs=tuple(step for piece in pieces for step in piece.logprobs),
+            report=report,
+        )
+
+
+def request(prompt: Prompt, plan: StitchPlan | None = None, **options: Any) -> Generate:
+    """A request under a salt of its own, unless one is given."""
+    defaults = {"salt": uuid.uuid4().hex, "max_tokens": 2, "ignore_eos": True}
+    return Generate(prompt.token_ids, plan=plan, **(defaults | options))
+
+
+def whole_context(prompt: Prompt) -> Span:
+    return Span(prompt.prefix.end, prompt.question.start)
+
+
+def kl(reference: dict[int, float], other: dict[int, float]) -> float:
+    """KL divergence in nats of two distributions over the whole vocabulary."""
+    assert reference.keys() == other.keys()
+    return sum(math.exp(p) * (p - other[token]) for token, p in reference.items() if p > -math.inf)
+
+
+def passages(chunks: Sequence[Chunk]) -> list[Passage]:
+    """Chunks as passages, the last the best."""
+    return [Passage(chunk, score=float(rank), hop=1) for rank, chunk in enumerate(chunks)]

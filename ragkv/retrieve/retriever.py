@@ -1,13 +1,15 @@
 """From a question to passages, in one or more hops.
 
 Hop 1 is a hybrid search for the question. Each further hop adds two kinds of evidence, on the scale of reciprocal rank
-fusion (about 1 for the best, 1/2 for the second, and so on), so that scores simply add up:
+fusion (1 for what both searches put first, less the further down), so that they simply add up:
 
 - links: a chunk whose title the question or one of the best passages so far names. The answer to "When did the mother of
   X die?" lies in the passage about the mother, whom the question does not name and the passage about X does;
-- an enriched search: the question together with the start of the best passage that was not used for this yet.
+- an enriched search: the question together with the start of the best passage that was not used for this yet. It finds
+  what no title leads to.
 
-Measured in docs/BENCHMARKS.md ("Retrieval"), where each kind alone is worse than both.
+docs/BENCHMARKS.md has the figures, and what did not work. Mixing the first passages' vectors into the question's is much
+worse than either.
 """
 
 import threading
@@ -30,6 +32,8 @@ SOURCES = 5
 """Best passages whose text is searched for links."""
 ENRICH_CHARACTERS = 200
 """How much of a passage joins the question in an enriched search."""
+ENRICHED_WEIGHT = 0.7
+"""What a hit of an enriched search counts beside one of the question itself."""
 CACHED_COLLECTIONS = 64
 
 Scores = dict[str, float]
@@ -120,7 +124,7 @@ class _Walk:
 
     def first_hop(self, top_k: int) -> list[str]:
         """The best of a search for the question."""
-        self._add_search(self._vectors, max(DEPTH, top_k))
+        self._add_search(self._vectors, max(DEPTH, top_k), weight=1.0)
         self.scores = dict(self._searched)
         return self.best(top_k)
 
@@ -130,7 +134,8 @@ class _Walk:
         fresh = next((chunk for chunk in sources if chunk.id not in self._enriched_with), None)
         if fresh is not None:
             self._enriched_with.add(fresh.id)
-            self._add_search(embed_question(self._encoder, enriched(self._question, fresh)), DEPTH)
+            query = embed_question(self._encoder, enriched(self._question, fresh))
+            self._add_search(query, DEPTH, weight=ENRICHED_WEIGHT)
         linked = self._linked(list(linked_groups(links, self._question, sources)))
         self.scores = {i: self._searched.get(i, 0.0) + linked.get(i, 0.0) for i in self._searched | linked}
         return self.best(top_k)
@@ -144,9 +149,9 @@ class _Walk:
             self._read |= {chunk.id: chunk for chunk in self._chunks.chunks(self._scope.tenant_id, unread)}
         return [self._read[i] for i in chunk_ids if i in self._read]
 
-    def _add_search(self, vectors: Vectors, limit: int) -> None:
+    def _add_search(self, vectors: Vectors, limit: int, weight: float) -> None:
         for hit in self._index.search(self._scope.tenant_id, self._scope.collection_id, vectors, limit):
-            self._searched[hit.chunk_id] += hit.score
+            self._searched[hit.chunk_id] += weight * hit.score
 
     def _linked(self, groups: Sequence[LinkedGroup]) -> Scores:
         """The strongest link to each chunk; of several chunks under one title, the nth nearest to the question by 1/n."""

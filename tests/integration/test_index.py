@@ -1,0 +1,272 @@
+"""The index, in memory and on a Qdrant server where RAGKV_TEST_QDRANT_URL names one."""
+
+import http.server
+import os
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from ragkv.errors import Rejected, Unavailable
+from ragkv.retrieve import sparse
+from ragkv.retrieve.index import Index
+from ragkv.retrieve.vectors import Point, Vectors
+
+QDRANT_URL = os.environ.get("RAGKV_TEST_QDRANT_URL")
+DIM = 4
+
+
+@pytest.fixture(params=["memory", pytest.param("server", marks=pytest.mark.skipif(not QDRANT_URL, reason="no server"))])
+def index(request):
+    index = Index.in_memory() if request.param == "memory" else Index.connect(QDRANT_URL)
+    index.ensure(DIM)
+    yield index
+    index.close()
+
+
+@pytest.fixture
+def tenant():
+    """A tenant of its own for each test: a server keeps what earlier tests wrote."""
+    return f"tenant-{uuid.uuid4().hex}"
+
+
+def dense(*values: float) -> np.ndarray:
+    vector = np.array([*values, *[0.0] * (DIM - len(values))], np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+def point(chunk_id: str, text: str, vector: np.ndarray, document_id: str = "d") -> Point:
+    return Point(chunk_id, document_id, "title", Vectors(vector, *sparse.document_vector(text)))
+
+
+def query(text: str, vector: np.ndarray) -> Vectors:
+    return Vectors(vector, *sparse.query_vector(text))
+
+
+def ids(hits) -> list[str]:
+    return [hit.chunk_id for hit in hits]
+
+
+THREE = [
+    point("bank", "the river bank", dense(1)),
+    point("ship", "a ship on the river", dense(1, 1), "e"),
+    point("tax", "income tax law", dense(0, 1), "e"),
+]
+
+
+def test_dense_search_orders_by_cosine(index, tenant):
+    index.upsert(tenant, "c", THREE)
+    assert ids(index.search(tenant, "c", query("", dense(1, 0.1)), 3, "dense")) == ["bank", "ship", "tax"]
+
+
+def test_sparse_search_finds_only_shared_terms(index, tenant):
+    index.upsert(tenant, "c", THREE)
+    assert ids(index.search(tenant, "c", query("Ships", dense(1)), 3, "sparse")) == ["ship"]
+
+
+def test_a_rare_term_outweighs_a_common_one(index, tenant):
+    """Modifier.IDF is at work: both texts share one term with the question."""
+    common = [point(f"r{i}", "river", dense(1)) for i in range(8)]
+    index.upsert(tenant, "c", [*common, point("rare", "glacier", dense(1))])
+    assert ids(index.search(tenant, "c", query("river glacier", dense(1)), 1, "sparse")) == ["rare"]
+
+
+def test_a_term_rare_for_one_tenant_stays_rare_whatever_others_store(index, tenant):
+    """In-memory and on servers since Qdrant 1.19, IDF is counted over the collection searched."""
+    index.upsert(tenant, "c", [*[point(f"r{i}", "river", dense(1)) for i in range(8)], point("g", "glacier", dense(1))])
+    before = index.search(tenant, "c", query("river glacier", dense(1)), 9, "sparse")
+    index.upsert(f"{tenant}-other", "c", [point(f"g{i}", "glacier", dense(1)) for i in range(50)])
+    assert index.search(tenant, "c", query("river glacier", dense(1)), 9, "sparse")[0] == before[0]
+
+
+def test_hybrid_search_puts_first_what_both_searches_like(index, tenant):
+    index.upsert(tenant, "c", THREE)
+    hits = index.search(tenant, "c", query("river ship", dense(1, 1)), 3)
+    assert ids(hits)[0] == "ship"
+    assert hits[0].score == pytest.approx(1.0), "reciprocal rank fusion: 1/2 for each first place"
+    assert hits[0].document_id == "e"
+
+
+def test_a_question_without_terms_is_searched_by_its_dense_vector(index, tenant):
+    index.upsert(tenant, "c", THREE)
+    assert ids(index.search(tenant, "c", query("of the", dense(0, 1)), 1)) == ["tax"]
+
+
+def test_a_chunk_without_terms_is_found_by_its_dense_vector(index, tenant):
+    index.upsert(tenant, "c", [point("sign", "...", dense(0, 0, 1)), *THREE])
+    assert ids(index.search(tenant, "c", query("river", dense(0, 0, 1)), 1, "dense")) == ["sign"]
+
+
+def test_upserting_twice_changes_nothing(index, tenant):
+    index.upsert(tenant, "c", THREE)
+    before = index.search(tenant, "c", query("river", dense(1)), 9)
+    index.upsert(tenant, "c", THREE)
+    assert index.search(tenant, "c", query("river", dense(1)), 9) == before
+
+
+def test_more_points_than_one_batch_all_arrive(index, tenant):
+    index.upsert(tenant, "c", [point(str(i), f"word{i}", dense(1, i)) for i in range(600)])
+    assert len(index.search(tenant, "c", query("", dense(1)), 1000, "dense")) == 600
+
+
+def test_tenants_and_collections_never_see_each_other(index, tenant):
+    """The same chunk id may exist in each of them."""
+    other = f"{tenant}-other"
+    index.upsert(tenant, "c", [point("x", "river", dense(1))])
+    index.upsert(other, "c", [point("x", "river", dense(1)), point("y", "river", dense(1))])
+    index.upsert(tenant, "c2", [point("z", "river", dense(1))])
+    assert ids(index.search(tenant, "c", query("river", dense(1)), 9)) == ["x"]
+    assert set(ids(index.search(other, "c", query("river", dense(1)), 9))) == {"x", "y"}
+    assert index.dense_of(tenant, "c", ["y", "z"]) == {}
+
+
+def test_deleting_a_document_leaves_the_others(index, tenant):
+    index.upsert(tenant, "c", THREE)
+    index.upsert(f"{tenant}-other", "c", THREE)
+    index.delete_document(tenant, "e")
+    assert ids(index.search(tenant, "c", query("river", dense(1)), 9)) == ["bank"]
+    assert len(index.search(f"{tenant}-other", "c", query("river", dense(1)), 9)) == 3
+
+
+def test_deleting_a_collection_leaves_the_others(index, tenant):
+    index.upsert(tenant, "c", THREE)
+    index.upsert(tenant, "kept", THREE)
+    index.delete_collection(tenant, "c")
+    assert index.search(tenant, "c", query("river", dense(1)), 9) == []
+    assert len(index.search(tenant, "kept", query("river", dense(1)), 9, "dense")) == 3
+
+
+def test_a_collection_that_does_not_exist_has_no_hits(index, tenant):
+    assert index.search(tenant, "nowhere", query("river", dense(1)), 9) == []
+    index.delete_document(tenant, "nothing")
+    index.delete_collection(tenant, "nowhere")
+
+
+def test_dense_vectors_come_back_as_stored(index, tenant):
+    index.upsert(tenant, "c", THREE)
+    got = index.dense_of(tenant, "c", ["ship", "unknown"])
+    assert list(got) == ["ship"]
+    np.testing.assert_allclose(got["ship"], dense(1, 1), atol=1e-6)
+
+
+def test_many_searches_give_what_one_at_a_time_gives(index, tenant):
+    index.upsert(tenant, "c", THREE)
+    queries = [query("river", dense(1)), query("tax", dense(0, 1))]
+    assert index.search_many(tenant, "c", queries, 3) == [index.search(tenant, "c", q, 3) for q in queries]
+
+
+def test_threads_may_write_and_search_at_once(index, tenant):
+    def work(number: int) -> None:
+        for i in range(20):
+            index.upsert(tenant, "c", [point(f"{number}-{i}", "river", dense(1, i))])
+            index.search(tenant, "c", query("river", dense(1)), 5)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
+    assert len(index.search(tenant, "c", query("", dense(1)), 1000, "dense")) == 600
+
+
+def test_tenants_and_collections_never_see_each_other(index, tenant):
+    """The same chunk id may exist in each of them."""
+    other = f"{tenant}-other"
+    index.upsert(tenant, "c", [point("x", "river", dense(1))])
+    index.upsert(other, "c", [point("x", "river", dense(1)), point("y", "river", dense(1))])
+    index.upsert(tenant, "c2", [point("z", "river", dense(1))])
+    assert ids(index.search(tenant, "c", query("river", dense(1)), 9)) == ["x"]
+    assert set(ids(index.search(other, "c", query("river", dense(1)), 9))) == {"x", "y"}
+    assert index.dense_of(tenant, "c", ["y", "z"]) == {}
+
+
+def test_deleting_a_document_leaves_the_others(index, tenant):
+    index.upsert(tenant, "c", THREE)
+    index.upsert(f"{tenant}-other", "c", THREE)
+    index.delete_document(tenant, "e")
+    assert ids(index.search(tenant, "c", query("river", dense(1)), 9)) == ["bank"]
+    assert len(index.search(f"{tenant}-other", "c", query("river", dense(1)), 9)) == 3
+
+
+def test_deleting_a_collection_leaves_the_others(index, tenant):
+    index.upsert(tenant, "c", THREE)
+    index.upsert(tenant, "kept", THREE)
+    index.delete_collection(tenant, "c")
+    assert index.search(tenant, "c", query("river", dense(1)), 9) == []
+    assert len(index.search(tenant, "kept", query("river", dense(1)), 9, "dense")) == 3
+
+
+def test_a_collection_that_does_not_exist_has_no_hits(index, tenant):
+    assert index.search(tenant, "nowhere", query("river", dense(1)), 9) == []
+    index.delete_document(tenant, "nothing")
+    index.delete_collection(tenant, "nowhere")
+
+
+def test_dense_vectors_come_back_as_stored(index, tenant):
+    index.upsert(tenant, "c", THREE)
+    got = index.dense_of(tenant, "c", ["ship", "unknown"])
+    assert list(got) == ["ship"]
+    np.testing.assert_allclose(got["ship"], dense(1, 1), atol=1e-6)
+
+
+def test_many_searches_give_what_one_at_a_time_gives(index, tenant):
+    index.upsert(tenant, "c", THREE)
+    queries = [query("river", dense(1)), query("tax", dense(0, 1))]
+    assert index.search_many(tenant, "c", queries, 3) == [index.search(tenant, "c", q, 3) for q in queries]
+
+
+def test_threads_may_write_and_search_at_once(index, tenant):
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for i in range(20):
+                index.upsert(tenant, "c", [point(f"{number}-{i}", "river", dense(1, i))])
+                index.search(tenant, "c", query("river", dense(1)), 5)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert len(index.search(tenant, "c", query("", dense(1)), 100, "dense")) == 80
+
+
+def test_a_server_that_is_away_is_unavailable():
+    index = Index.connect("http://127.0.0.1:9")
+    for call in (
+        lambda: index.ensure(DIM),
+        lambda: index.search("t", "c", query("river", dense(1)), 1),
+        lambda: index.delete_document("t", "d"),
+    ):
+        with pytest.raises(Unavailable, match=r"the Qdrant server at http://127\.0\.0\.1:9 does not answer"):
+            call()
+    assert not index.ready()
+
+
+class _Refuses(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(401)
+        self.end_headers()
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+def test_a_refused_key_is_named_in_the_error():
+    with http.server.HTTPServer(("127.0.0.1", 0), _Refuses) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        index = Index.connect(f"http://127.0.0.1:{server.server_port}", "wrong")
+        with pytest.raises(Unavailable, match="RAGKV_QDRANT_API_KEY"):
+            index.ensure(DIM)
+        server.shutdown()
+
+
+@pytest.mark.skipif(not QDRANT_URL, reason="no server")
+def test_another_vector_length_is_rejected():
+    index = Index.connect(QDRANT_URL)
+    index.ensure(DIM)
+    with pytest.raises(Rejected, match="RAGKV_ENCODER"):
+        index.ensure(DIM + 1)

@@ -1,0 +1,176 @@
+"""Citations, on passages from 2WikiMultihopQA (Apache-2.0) and HotpotQA (CC BY-SA 4.0)."""
+
+import pytest
+
+from ragkv.answer.cite import MAX_PER_STATEMENT, cite
+from ragkv.answer.sentences import MAX_CHARACTERS, sentences
+from ragkv.chunk import Chunk, Passage
+
+START = 1000  # the chunks below begin at this character of their documents
+
+LOTHAIR = (
+    "Lothair II",
+    ("Lothair II (835 –) was the king of Lotharingia from 855 until his death. He was the second son of Emperor Lothair I "
+    "and Ermengarde of Tours. He was married to Teutberga (died 875), daughter of Boso the Elder."),
+)
+ERMENGARDE = (
+    "Ermengarde of Tours",
+    ("Ermengarde of Tours (d. 20 March 851) was the daughter of Hugh of Tours, a member of the Etichonen family. In "
+    "October 821 in Thionville, she married the Carolingian Emperor Lothair I of the Franks (795–855)."),
+)
+THEODRED = (
+    "Theodred II (Bishop of Elmham)",
+    ("Theodred II was a medieval Bishop of Elmham. The date of Theodred's consecration unknown, but the date of his death "
+    "was sometime between 995 and 997."),
+)
+BLOOD_STREET = (
+    "Blood Street",
+    ("Blood Street is a 1988 film co-directed by Leo Fong. It stars Fong in a reprised role as private detective Joe Wong "
+    "who has been hired to find a woman's husband who has gone missing."),
+)
+LEO_FONG = (
+    "Leo Fong",
+    ("Leo Fong (born November 23, 1928) is a Chinese American actor, martial artist, boxer, and former Methodist minister. "
+    "His latest film role is in \"Challenge of Five Gauntlets\" which was released in 2018."),
+)
+SLING = (
+    "Singapore Sling",
+    ("The Singapore Sling is a gin-based cocktail from Singapore. This long drink was developed sometime before 1915 by "
+    "Ngiam Tong Boon, a Hainanese bartender working at the Long Bar in Raffles Hotel, Singapore."),
+)
+PUNCH = (
+    "Fish House Punch",
+    ("Fish House Punch is a strong, rum-based punch containing rum, cognac, and peach brandy. The drink is typically "
+    "served over an ice block in a punch bowl and garnished with lemon slices."),
+)
+PHOOLWARI = (
+    "Phoolwari",
+    "Phoolwari( The Bower) is a 1946 Indian Bollywood film. It was the third highest grossing Indian film of 1946.",
+)
+PANCHHI = (
+    "Aas Ka Panchhi",
+    "Aas Ka Panchhi is a 1961 Hindi movie produced by J. Om Prakash. It is written by Mohan Kumar and Rajinder Singh Bedi.",
+)
+
+
+def passages(*texts: tuple[str, str]) -> list[Passage]:
+    return [
+        Passage(Chunk(title, f"doc {title}", 0, title, text, START, START + len(text), 3, ()), 1 / (rank + 1), 1)
+        for rank, (title, text) in enumerate(texts)
+    ]
+
+
+def cited(citations) -> list[str]:
+    return [citation.title for citation in citations]
+
+
+MOTHER = "When did Lothair II's mother die?"
+
+
+def test_a_short_answer_is_cited_where_it_is_said():
+    found = cite("20 March 851", MOTHER, passages(THEODRED, LOTHAIR, ERMENGARDE))
+    assert found[0].title == "Ermengarde of Tours"
+    assert "20 March 851" in found[0].quote
+
+
+def test_the_passage_that_leads_to_the_answer_is_cited_too():
+    """The question asks about Lothair; only his passage says that Ermengarde was his mother."""
+    found = cite("20 March 851", MOTHER, passages(THEODRED, LOTHAIR, ERMENGARDE))
+    assert cited(found) == ["Ermengarde of Tours", "Lothair II"]
+    assert "Ermengarde of Tours" in found[1].quote
+
+
+def test_a_single_word_answer_is_cited_with_its_bridge():
+    found = cite("Chinese", "What nationality is the director of film Blood Street?", passages(BLOOD_STREET, LEO_FONG))
+    assert cited(found) == ["Leo Fong", "Blood Street"]
+
+
+def test_a_quote_is_the_documents_own_characters():
+    given = passages(LOTHAIR, ERMENGARDE)
+    for citation in cite("20 March 851", MOTHER, given):
+        text = next(p.chunk.text for p in given if p.chunk.id == citation.chunk_id)
+        assert citation.quote == text[citation.start - START : citation.end - START]
+        assert (citation.document_id, citation.page) == (f"doc {citation.title}", 3)
+
+
+def test_each_statement_has_citations_of_its_own():
+    answer = "His mother was Ermengarde of Tours, who died on 20 March 851. Theodred II was a Bishop of Elmham."
+    found = cite(answer, "Tell me about Lothair's mother and a bishop.", passages(THEODRED, LOTHAIR, ERMENGARDE))
+    spans = {answer[c.answer_start : c.answer_end] for c in found}
+    assert spans == {answer[: answer.index(" Theodred")], "Theodred II was a Bishop of Elmham."}
+    by_span = [(c.title, c.answer_start > 0) for c in found]
+    assert ("Ermengarde of Tours", False) in by_span
+    assert ("Theodred II (Bishop of Elmham)", True) in by_span
+
+
+def test_yes_and_no_are_cited_by_what_the_question_names():
+    found = cite("yes", "Do Singapore Sling and Fish House Punch both contain alcohol?", passages(SLING, THEODRED, PUNCH))
+    assert set(cited(found)) == {"Singapore Sling", "Fish House Punch"}
+
+
+def test_a_choice_between_two_is_cited_by_both():
+    found = cite("Phoolwari", "Which film was released first, Aas Ka Panchhi or Phoolwari?", passages(PANCHHI, PHOOLWARI))
+    assert set(cited(found)) == {"Phoolwari", "Aas Ka Panchhi"}
+
+
+@pytest.mark.parametrize("answer", ["1952", "Napoleon Bonaparte", "The passages do not say.", "I don't know.", "", "..."])
+def test_what_no_passage_supports_has_no_citation(answer):
+    assert cite(answer, MOTHER, passages(THEODRED, LOTHAIR, ERMENGARDE)) == ()
+
+
+def test_part_of_a_date_is_not_the_date():
+    assert cite("20 May 1987", MOTHER, passages(ERMENGARDE)) == ()
+
+
+def test_no_passages_no_citations():
+    assert cite("Paris", "Where?", []) == ()
+
+
+def test_numbers_match_with_and_without_separators():
+    town = ("Springfield", "Springfield is a town. Its population was 12545 at the census.")
+    assert cited(cite("12,545", "What is the population of Springfield?", passages(town))) == ["Springfield"]
+
+
+def test_accents_and_case_do_not_matter():
+    player = ("FC Barcelona", "The club signed Cesc Fàbregas in 2011.")
+    assert cited(cite("cesc fabregas", "Whom did the club sign?", passages(player))) == ["FC Barcelona"]
+
+
+def test_a_statement_has_at_most_three_citations():
+    copies = [(f"Report {i}", f"Report {i} says that Ada Lovelace wrote it, by source number {i}.") for i in range(9)]
+    question = "Who wrote it, says report 1, report 2, report 3, report 4, report 5?"
+    assert len(cite("Ada Lovelace", question, passages(*copies))) <= MAX_PER_STATEMENT
+
+
+def test_the_same_arguments_give_the_same_citations():
+    given = passages(THEODRED, LOTHAIR, ERMENGARDE)
+    assert cite("20 March 851", MOTHER, given) == cite("20 March 851", MOTHER, given)
+
+
+def texts(text: str) -> list[str]:
+    return [text[start:end] for start, end in sentences(text)]
+
+
+def test_abbreviations_and_initials_end_no_sentence():
+    assert texts("Dr. J. Om Prakash (b. 1926) lived in St. Louis. He wrote.") == [
+        "Dr. J. Om Prakash (b. 1926) lived in St. Louis.",
+        "He wrote.",
+    ]
+
+
+def test_a_wrapped_line_ends_no_sentence_but_a_blank_one_does():
+    assert texts("A title\n\nThe first\nsentence. The second.") == ["A title", "The first\nsentence.", "The second."]
+
+
+def test_closing_quotes_belong_to_their_sentence():
+    assert texts('He said "yes." Then he left.') == ['He said "yes."', "Then he left."]
+
+
+def test_a_long_list_is_cut_at_its_lines():
+    lines = [f"item {i} " + "x" * 80 for i in range(10)]
+    assert texts("\n".join(lines)) == lines
+    assert len("\n".join(lines)) > MAX_CHARACTERS
+
+
+def test_empty_text_has_no_sentences():
+    assert texts(" \n\n ") == []

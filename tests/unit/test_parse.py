@@ -1,0 +1,84 @@
+"""What a file is taken for, and what is said about those that cannot be read."""
+
+import io
+import zipfile
+
+import pytest
+
+from ingest.parse import parse
+from ragkv.errors import Rejected, Unsupported
+
+
+def archive(**parts: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "media_type"),
+    [
+        ("a.txt", b"plain words", "text/plain"),
+        ("a.csv", b"a,b\n1,2", "text/plain"),
+        ("README", b"plain words", "text/plain"),
+        ("a.md", b"# Words", "text/markdown"),
+        ("a.html", b"<p>words</p>", "text/html"),
+        ("a.txt", b"<!DOCTYPE html><p>words</p>", "text/html"),
+        ("a.md", b"\xef\xbb\xbf\n<HTML><p>words</p>", "text/html"),
+    ],
+)
+def test_content_decides_the_format_before_the_name_does(name: str, body: bytes, media_type: str) -> None:
+    assert parse(name, body).media_type == media_type
+
+
+@pytest.mark.parametrize("body", [b"", b" \n\t ", "\ufeff".encode(), b"--- *** ---", "\u200b\u200b".encode()])
+def test_a_file_without_words_is_rejected(body: bytes) -> None:
+    with pytest.raises(Rejected, match=r"a\.txt: (the file is empty|it contains no text)"):
+        parse("a.txt", body)
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "says"),
+    [
+        ("a.png", b"\x89PNG\r\n\x1a\n\0\0", "recognise its text first"),
+        ("a.txt", b"\xff\xd8\xff\xe0\0\x10JFIF", "recognise its text first"),
+        ("a.gz", b"\x1f\x8b\x08\0", "unpack it"),
+        ("a.rtf", b"{\\rtf1 words}", "save it as DOCX"),
+        ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "save it as DOCX or PDF"),
+        ("a.exe", b"MZ" + bytes(range(256)) * 8, "binary file"),
+        ("a.xlsx", archive(**{"xl/workbook.xml": b"<x/>", "[Content_Types].xml": b"<x/>"}), "CSV"),
+        ("a.pptx", archive(**{"ppt/presentation.xml": b"<x/>"}), "PDF"),
+        ("a.odt", archive(**{"mimetype": b"odt", "content.xml": b"<x/>"}), "DOCX"),
+        ("a.zip", archive(**{"a.txt": b"words"}), "unpack it"),
+    ],
+)
+def test_other_formats_are_unsupported_with_what_to_do(name: str, body: bytes, says: str) -> None:
+    with pytest.raises(Unsupported, match=says):
+        parse(name, body)
+
+
+@pytest.mark.parametrize("name", ["a.pdf", "a.docx", "A.PDF"])
+def test_words_under_a_binary_name_are_not_taken_for_a_document(name: str) -> None:
+    with pytest.raises(Rejected, match="save it again"):
+        parse(name, b"this was once something else")
+
+
+def test_an_encrypted_office_file_asks_for_its_password_to_be_removed() -> None:
+    body = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(64) + "EncryptedPackage".encode("utf-16-le")
+    with pytest.raises(Rejected, match="remove the password"):
+        parse("a.docx", body)
+
+
+def test_a_refusal_names_the_file_and_keeps_its_kind() -> None:
+    with pytest.raises(Unsupported, match=r"^holiday photo\.png: it is an image"):
+        parse("holiday photo.png", b"\x89PNG\r\n\x1a\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("annual_report.txt", "annual report"), ("../../etc/x.txt", "x"), ("C:\\files\\y.txt", "y"), ("\x00.txt", "Untitled")],
+)
+def test_a_document_without_a_title_of_its_own_is_called_like_its_file(name: str, title: str) -> None:
+    assert parse(name, b"words").title == title

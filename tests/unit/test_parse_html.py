@@ -1,0 +1,91 @@
+"""HTML: what is kept, what is dropped, and what cannot hurt."""
+
+import time
+
+import pytest
+
+from ingest.parse import Parsed, parse
+from ragkv.errors import Rejected
+
+
+def page(body: str, head: str = "") -> Parsed:
+    return parse("page.html", f"<!DOCTYPE html><html><head>{head}</head><body>{body}</body></html>".encode())
+
+
+def test_headings_become_sections_at_their_place_in_the_text() -> None:
+    parsed = page("<h1>Duck</h1><p>Intro.</p><h2>Food <i>and</i> drink</h2><p>Grass.</p>")
+    assert parsed.text == "Duck\n\nIntro.\n\nFood and drink\n\nGrass."
+    assert [(s.title, s.level, parsed.text[s.start : s.body]) for s in parsed.sections] == [
+        ("Duck", 1, "Duck"),
+        ("Food and drink", 2, "Food and drink"),
+    ]
+
+
+def test_the_title_leaves_out_the_name_of_the_site() -> None:
+    assert page("<h1>Duck</h1>x", "<title>Duck - Some Encyclopedia</title>").title == "Duck"
+    assert page("<h1>Menu</h1>x", "<title>Duck</title>").title == "Duck"
+    assert page("<h1>Duck</h1>x").title == "Duck"
+
+
+def test_scripts_styles_navigation_and_hidden_parts_are_dropped() -> None:
+    parsed = page(
+        "<nav>menu</nav><script>run()</script><style>p{}</style><template>t</template><p hidden>h</p>"
+        "<p>seen<span style='color:red; display: none'>not</span></p><div role=navigation>menu</div>"
+    )
+    assert parsed.text == "seen"
+
+
+def test_a_table_row_is_a_line_with_its_cells_apart() -> None:
+    parsed = page("<table><tr><th>Name</th><th>Year</th></tr><tr><td><p>Ed<br>Wood</p></td><td>1994</td></tr></table>")
+    assert parsed.text == "Name | Year\nEd Wood | 1994"
+
+
+def test_cells_of_a_layout_table_follow_one_another() -> None:
+    parsed = page("<table><tr><td><h2>Left</h2><p>one</p></td><td><table><tr><td>a</td><td>b</td></tr></table></td></tr></table>")
+    assert parsed.text.split("\n\n") == ["Left", "one", "a | b"]
+    assert [s.title for s in parsed.sections] == ["Left"]
+
+
+def test_lists_show_their_nesting_and_preformatted_text_its_lines() -> None:
+    assert page("<ul><li>a<ol><li>b</li></ol></li></ul>").text == "* a\n     1. b"
+    assert "x = 1\n  y" in page("<pre>x = 1\n  y</pre>").text
+
+
+def test_character_references_are_resolved_once() -> None:
+    assert page("<p>a &amp;lt;b&amp;gt; &lt;i&gt; &amp;amp;</p>").text == "a &lt;b&gt; <i> &amp;"
+
+
+def test_references_cannot_bring_back_unwanted_characters_or_forge_a_heading() -> None:
+    parsed = page("<p>a&#xFDD1;b&#xFDDF;&#8203;c</p>")
+    assert parsed.text == "abc"
+    assert parsed.sections == ()
+
+
+def test_external_entities_are_not_resolved() -> None:
+    source = b'<!DOCTYPE html [<!ENTITY x SYSTEM "file:///etc/passwd">]><p>words &x;</p>'
+    assert "root:" not in parse("a.html", source).text
+
+
+def test_the_declared_encoding_is_used() -> None:
+    source = '<html><meta charset="iso-8859-1"><p>Café Zoë Ærø</p>'
+    assert parse("a.html", source.encode("latin-1")).text == "Café Zoë Ærø"
+
+
+@pytest.mark.parametrize("element", ["<div>", "<ul><li>", "<table><tr><td>", "<blockquote>", "<font>", "<unknown>"])
+def test_deep_nesting_keeps_every_word(element: str) -> None:
+    depth = 400
+    words = [f"word{n}" for n in range(depth)]
+    text = page("".join(f"{element}{word} " for word in words)).text
+    assert text.split() and all(word in text for word in words)
+
+
+def test_nesting_without_end_is_refused_not_cut() -> None:
+    with pytest.raises(Rejected, match="nested too deeply"):
+        page("<div>" * 100_000 + "words")
+
+
+@pytest.mark.parametrize("body", ["<b>x</b> " * 50_000, "".join(f"<x{n}>a</x{n}>" for n in range(20_000)), "<td>a" * 20_000])
+def test_storms_of_elements_are_read_in_bounded_time(body: str) -> None:
+    started = time.monotonic()
+    page(body)
+    assert time.monotonic() - started < 8

@@ -27,7 +27,7 @@ _MARK_RUN = re.compile(f"([{_MARKS}]{{30}})[{_MARKS}]+")
 
 
 def scrub(text: str) -> str:
-    """Text without unwanted characters, with \\n line ends and ordinary spaces. Keeps blank lines and indentation."""
+    """Text without unwanted characters, line feeds for line ends and ordinary spaces. Keeps blank lines and indentation."""
     text = _C1.sub(lambda found: found[0].encode("latin-1").decode("cp1252", errors="ignore"), text)
     return _SPACE.sub(" ", _UNWANTED.sub("", _NEWLINE.sub("\n", text)))
 

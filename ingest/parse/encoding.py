@@ -21,13 +21,17 @@ def decode(body: bytes, declared: str | None = None) -> str:
 
     Raises Rejected when the encoding cannot be told: a wrong guess would fill the index with garbage in silence.
     """
-    encoding = _marked(body) or _unmarked_utf16(body)
-    if encoding is not None:
+    if encoding := sure_encoding(body):
         return body.decode(encoding, errors="replace")
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError:
         return _decode_declared(body, declared) or _damaged_utf8(body) or _western(body)
+
+
+def sure_encoding(body: bytes) -> str | None:
+    """The encoding that a mark or the pattern of its zeros shows; None for all others."""
+    return _marked(body) or _unmarked_utf16(body)
 
 
 def _marked(body: bytes) -> str | None:
@@ -37,7 +41,7 @@ def _marked(body: bytes) -> str | None:
 def _unmarked_utf16(body: bytes) -> str | None:
     """Latin text in UTF-16 has a zero in every other byte."""
     sample = body[:_SAMPLE_BYTES]
-    if len(sample) < 4 or sample.count(0) < len(sample) // 4:
+    if not sample or sample.count(0) * 4 < len(sample):
         return None
     even, odd = sample[0::2].count(0), sample[1::2].count(0)
     if even > 10 * odd:
@@ -59,7 +63,7 @@ def _damaged_utf8(body: bytes) -> str | None:
     text = body.decode("utf-8", errors="replace")
     broken = text.count("\ufffd")
     wide = sum(1 for c in text[:_SAMPLE_BYTES] if c > "\x7f" and c != "\ufffd")
-    return text if broken * 10 <= wide or broken == 1 and wide else None
+    return text if broken * 10 <= wide or (broken == 1 and wide) else None
 
 
 def _western(body: bytes) -> str:

@@ -126,7 +126,7 @@ def _safe(text: str | None) -> str | None:
 
 
 def _render(tree: etree._Element) -> str:
-    return Inscriptis(tree, ParserConfig(css=_PROFILE)).get_text()
+    return str(Inscriptis(tree, ParserConfig(css=_PROFILE)).get_text())
 
 
 def _profile() -> dict[str, HtmlElement]:

@@ -57,4 +57,6 @@ def _section(opening: Token, content: Token, starts: list[int], inline: Markdown
 def _plain_title(source: str, inline: MarkdownIt) -> str:
     """A heading's words without its markup."""
     children = inline.parseInline(source)[0].children or []
-    return one_line("".join(" " if c.type.endswith("break") else c.content for c in children if c.type != "html_inline"))
+    return one_line(
+        "".join(" " if c.type.endswith("break") else c.content for c in children if c.type != "html_inline")
+    )

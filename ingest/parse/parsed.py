@@ -29,7 +29,7 @@ class Section:
 class Parsed:
     """A document as text. Offsets of `pages` and `sections` are characters of `text`, both in ascending order.
 
-    `text` is NFC with \\n line ends and holds no control, invisible or unassigned characters. `pages` is empty where
+    `text` is NFC, has line feeds for line ends and holds no control, invisible or unassigned characters. `pages` is empty where
     the format has none, `sections` where there are no headings.
     """
 

@@ -21,7 +21,9 @@ _PDFIUM = threading.Lock()  # the library keeps global state: one thread at a ti
 _LINE_END_HYPHEN = re.compile("[\ufffe\x02]\\s*(.?)")
 _PRESENTATION_FORMS = re.compile("[\ufb00-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc]+")
 _TOOL_PREFIX = re.compile(r"^(Microsoft (Word|PowerPoint|Excel) - |untitled\b|Document\d*$)", re.IGNORECASE)
-_NO_TEXT = "it has no text layer: if it is a scan, recognise its text first (for example with ocrmypdf), else export it again"
+_NO_TEXT = (
+    "it has no text layer: if it is a scan, recognise its text first (for example with ocrmypdf), else export it again"
+)
 _PAGE_GAP = "\n\n"
 
 

@@ -21,6 +21,4 @@ def read_plain(body: bytes, fallback_title: str) -> Parsed:
 def _sections(text: str) -> tuple[Section, ...]:
     ranks: dict[str, int] = {}
     headings = [h for h in _UNDERLINED.finditer(text) if len(h[3]) + 1 >= len(h[1])]
-    return tuple(
-        Section(h.start(), h.end(), one_line(h[1]), ranks.setdefault(h[2], len(ranks) + 1)) for h in headings
-    )
+    return tuple(Section(h.start(), h.end(), one_line(h[1]), ranks.setdefault(h[2], len(ranks) + 1)) for h in headings)

@@ -5,6 +5,7 @@ import zipfile
 from enum import Enum
 from pathlib import PurePosixPath
 
+from ingest.parse.encoding import sure_encoding
 from ragkv.errors import Rejected, Unsupported
 
 
@@ -32,7 +33,6 @@ _SIGNATURES = (
     (b"\x89PNG", _IMAGE),
     (b"\xff\xd8\xff", _IMAGE),
     (b"GIF8", _IMAGE),
-    (b"RIFF", "an image, audio or video file: upload its text instead"),
     (b"II*\0", _IMAGE),
     (b"MM\0*", _IMAGE),
     (b"\x1f\x8b", _ARCHIVE),
@@ -45,6 +45,8 @@ _SIGNATURES = (
     (b"%!PS", "a PostScript file: convert it to PDF"),
 )
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_CONTROLS = bytes(range(9)) + bytes(range(14, 27))
+_SAMPLE_BYTES = 64 * 1024
 _MAX_ZIP_ENTRIES = 10_000
 _ZIP_CONTENTS = (
     ("xl/workbook.xml", "an Excel workbook: save its sheets as CSV or HTML"),
@@ -56,7 +58,8 @@ _ZIP_CONTENTS = (
 
 def sniff(name: str, body: bytes) -> Format:
     """The format of a file. Raises Rejected for one that is damaged or encrypted, Unsupported for other formats."""
-    if b"%PDF-" in body[:1024]:
+    suffix = PurePosixPath(name.lower()).suffix
+    if _is_pdf(suffix, body):
         return Format.PDF
     if body.startswith(b"PK\x03\x04"):
         return _format_of_zip(body)
@@ -65,7 +68,12 @@ def sniff(name: str, body: bytes) -> Format:
     for signature, meaning in _SIGNATURES:
         if body.startswith(signature):
             raise Unsupported(f"it is {meaning}" if ":" in meaning else f"it is {meaning}: {SUPPORTED}")
-    return _format_of_text(PurePosixPath(name.lower()).suffix, body)
+    return _format_of_text(suffix, body)
+
+
+def _is_pdf(suffix: str, body: bytes) -> bool:
+    """Readers take a signature anywhere in the first kilobyte; a text may mention it, too."""
+    return body.lstrip().startswith(b"%PDF-") or (suffix == ".pdf" and b"%PDF-" in body[:1024])
 
 
 def _format_of_zip(body: bytes) -> Format:
@@ -102,14 +110,11 @@ def _format_of_text(suffix: str, body: bytes) -> Format:
 
 def _is_binary(body: bytes) -> bool:
     """Zeros in a file that is not UTF-16 or UTF-32, or many control characters."""
-    sample = body[: 64 * 1024]
-    if sample.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")):
+    if sure_encoding(body):
         return False
-    zeros_even, zeros_odd = sample[0::2].count(0), sample[1::2].count(0)
-    if (zeros_even + zeros_odd) * 4 > len(sample) and min(zeros_even, zeros_odd) * 10 < max(zeros_even, zeros_odd):
-        return False
-    controls = len(sample) - len(sample.translate(None, bytes(range(9)) + bytes(range(14, 27))))
-    return zeros_even + zeros_odd > len(sample) // 1000 or controls * 20 > len(sample)
+    sample = body[:_SAMPLE_BYTES]
+    controls = len(sample) - len(sample.translate(None, _CONTROLS))
+    return sample.count(0) * 1000 > len(sample) or controls * 20 > len(sample)
 
 
 def _looks_like_html(body: bytes) -> bool:

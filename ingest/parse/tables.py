@@ -65,4 +65,3 @@ def _cell_text(cell: _Element) -> str:
         elif element is not cell:
             words.append(element.tail or "")
     return " ".join("".join(words).split())
-

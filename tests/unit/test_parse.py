@@ -23,6 +23,7 @@ def archive(**parts: bytes) -> bytes:
         ("a.txt", b"plain words", "text/plain"),
         ("a.csv", b"a,b\n1,2", "text/plain"),
         ("README", b"plain words", "text/plain"),
+        ("a.txt", b"A PDF begins with %PDF-1.7, an image with GIF89a.", "text/plain"),
         ("a.md", b"# Words", "text/markdown"),
         ("a.html", b"<p>words</p>", "text/html"),
         ("a.txt", b"<!DOCTYPE html><p>words</p>", "text/html"),
@@ -78,7 +79,12 @@ def test_a_refusal_names_the_file_and_keeps_its_kind() -> None:
 
 @pytest.mark.parametrize(
     ("name", "title"),
-    [("annual_report.txt", "annual report"), ("../../etc/x.txt", "x"), ("C:\\files\\y.txt", "y"), ("\x00.txt", "Untitled")],
+    [
+        ("annual_report.txt", "annual report"),
+        ("../../etc/x.txt", "x"),
+        ("C:\\files\\y.txt", "y"),
+        ("\x00.txt", "Untitled"),
+    ],
 )
 def test_a_document_without_a_title_of_its_own_is_called_like_its_file(name: str, title: str) -> None:
     assert parse(name, b"words").title == title

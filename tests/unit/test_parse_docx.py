@@ -41,7 +41,9 @@ def docx(body: str, prolog: str = "", **more: bytes) -> bytes:
 
 
 def test_styles_give_the_title_and_the_sections() -> None:
-    body = paragraph("Royal houses", "Title") + paragraph("Anna", "H1") + paragraph("A queen.") + paragraph("Youth", "H2")
+    body = (
+        paragraph("Royal houses", "Title") + paragraph("Anna", "H1") + paragraph("A queen.") + paragraph("Youth", "H2")
+    )
     parsed = parse("a.docx", docx(body + paragraph("Born.")))
     assert parsed.title == "Royal houses"
     assert [(s.title, s.level) for s in parsed.sections] == [("Royal houses", 1), ("Anna", 1), ("Youth", 2)]
@@ -56,7 +58,9 @@ def test_the_title_may_come_from_the_properties() -> None:
 def test_tables_are_lines_with_their_cells_apart() -> None:
     cell = "<w:tc>{}</w:tc>".format
     row = "<w:tr>{}</w:tr>".format
-    table = row(cell(paragraph("Name")) + cell(paragraph("Year"))) + row(cell(paragraph("Anna")) + cell(paragraph("1702")))
+    table = row(cell(paragraph("Name")) + cell(paragraph("Year"))) + row(
+        cell(paragraph("Anna")) + cell(paragraph("1702"))
+    )
     assert parse("a.docx", docx(f"<w:tbl>{table}</w:tbl>")).text == "Name | Year\nAnna | 1702"
 
 

@@ -41,7 +41,9 @@ def test_a_table_row_is_a_line_with_its_cells_apart() -> None:
 
 
 def test_cells_of_a_layout_table_follow_one_another() -> None:
-    parsed = page("<table><tr><td><h2>Left</h2><p>one</p></td><td><table><tr><td>a</td><td>b</td></tr></table></td></tr></table>")
+    parsed = page(
+        "<table><tr><td><h2>Left</h2><p>one</p></td><td><table><tr><td>a</td><td>b</td></tr></table></td></tr></table>"
+    )
     assert parsed.text.split("\n\n") == ["Left", "one", "a | b"]
     assert [s.title for s in parsed.sections] == ["Left"]
 
@@ -84,7 +86,9 @@ def test_nesting_without_end_is_refused_not_cut() -> None:
         page("<div>" * 100_000 + "words")
 
 
-@pytest.mark.parametrize("body", ["<b>x</b> " * 50_000, "".join(f"<x{n}>a</x{n}>" for n in range(20_000)), "<td>a" * 20_000])
+@pytest.mark.parametrize(
+    "body", ["<b>x</b> " * 50_000, "".join(f"<x{n}>a</x{n}>" for n in range(20_000)), "<td>a" * 20_000]
+)
 def test_storms_of_elements_are_read_in_bounded_time(body: str) -> None:
     started = time.monotonic()
     page(body)

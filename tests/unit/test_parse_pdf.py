@@ -60,7 +60,10 @@ def test_each_page_is_a_range_of_the_text() -> None:
 def test_bookmarks_become_sections_where_their_title_stands() -> None:
     pages = [["Contents", "Ducks 1"], ["1 Ducks", "They swim.", "Geese", "They fly."]]
     parsed = parse("a.pdf", pdf(pages, [("Ducks", 1), ("Geese", 1), ("Swans", 1)]))
-    assert [(s.title, parsed.text[s.start : s.body]) for s in parsed.sections] == [("Ducks", "1 Ducks"), ("Geese", "Geese")]
+    assert [(s.title, parsed.text[s.start : s.body]) for s in parsed.sections] == [
+        ("Ducks", "1 Ducks"),
+        ("Geese", "Geese"),
+    ]
 
 
 def test_the_title_comes_from_the_properties_unless_a_program_wrote_it() -> None:

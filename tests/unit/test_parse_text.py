@@ -44,7 +44,9 @@ def test_text_is_composed_before_offsets_are_taken() -> None:
     assert parse("a.txt", "Cafe\u0301".encode()).text == "Café"
 
 
-@pytest.mark.parametrize("body", ["a" + "\u0300\u0316" * 300_000, "a" + " " * 1_000_000 + "b", "a" + " \n" * 500_000 + "b"])
+@pytest.mark.parametrize(
+    "body", ["a" + "\u0300\u0316" * 300_000, "a" + " " * 1_000_000 + "b", "a" + " \n" * 500_000 + "b"]
+)
 def test_runs_of_one_kind_of_character_take_no_more_than_linear_time(body: str) -> None:
     started = time.monotonic()
     parse("a.txt", body.encode())

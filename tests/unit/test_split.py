@@ -1,0 +1,197 @@
+"""Chunks: what they hold, how long they are, and where the cuts fall."""
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer as RawTokenizer
+from tokenizers import decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from ingest.parse import Page, Parsed, Section, parse
+from ingest.split import MIN_CHUNK_TOKENS, split
+from ragkv.chunk import Chunk, prompt_text
+from ragkv.errors import Rejected
+from ragkv.tokens import Tokenizer
+
+SAMPLE = Path(__file__).parents[2] / "docs" / "sample"
+ALPHABETS = ["abcdefghij", "äöüßéñ", "абвгд", "你好世界天地", "مرحبا", "😀🎉👩‍👧", "-_/.:", "0123456789"]
+SEPARATORS = [" ", " ", " ", " ", ". ", "! ", "\n", "\n\n", "\t", "。", "...", "? "]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """Byte-level, as the models' own, trained on the sample in a moment."""
+    raw = RawTokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=3000, initial_alphabet=alphabet, special_tokens=["<end>"], show_progress=False
+    )
+    raw.train_from_iterator([path.read_text() for path in sorted(SAMPLE.rglob("*.md"))], trainer)
+    return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<end>"))
+
+
+def plain(text: str, title: str = "Title", sections: tuple[Section, ...] = ()) -> Parsed:
+    return Parsed(title, text, pages=(), media_type="text/plain", sections=sections)
+
+
+def markdown(source: str) -> Parsed:
+    return parse("a.md", source.encode())
+
+
+def check(parsed: Parsed, chunks: list[Chunk], tokenizer: Tokenizer, chunk_tokens: int) -> None:
+    """What holds for every split."""
+    position = 0
+    left_out: list[str] = []
+    for ordinal, chunk in enumerate(chunks):
+        assert (chunk.id, chunk.ordinal, chunk.document_id) == (f"doc:{ordinal}", ordinal, "doc")
+        assert parsed.text[chunk.start : chunk.end] == chunk.text == chunk.text.strip() != ""
+        assert list(chunk.token_ids) == tokenizer.encode(prompt_text(chunk.title, chunk.text))
+        assert chunk.num_tokens <= chunk_tokens
+        assert chunk.start >= position
+        left_out.append(parsed.text[position : chunk.start])
+        position = chunk.end
+    left_out.append(parsed.text[position:])
+    headings = {line.strip() for s in parsed.sections for line in parsed.text[s.start : s.body].split("\n")}
+    assert {line.strip() for gap in left_out for line in gap.split("\n")} <= headings | {""}
+
+
+def sentences(count: int, words: int = 9, seed: int = 0) -> list[str]:
+    rng = random.Random(seed)
+    names = ["river", "castle", "duke", "film", "village", "music", "born", "north", "company", "award"]
+    return [" ".join(rng.choices(names, k=words)).capitalize() + "." for _ in range(count)]
+
+
+@pytest.mark.parametrize("chunk_tokens", [MIN_CHUNK_TOKENS, 50, 256])
+@pytest.mark.parametrize("seed", range(20))
+def test_any_text_is_covered_exactly_and_fits(seed: int, chunk_tokens: int, tokenizer: Tokenizer) -> None:
+    rng = random.Random(seed)
+    pieces = []
+    for _ in range(rng.randrange(1, 400)):
+        length = 400 if rng.random() < 0.01 else rng.randrange(1, 12)
+        pieces += ["".join(rng.choices(rng.choice(ALPHABETS), k=length)), rng.choice(SEPARATORS)]
+    text = "".join(pieces).strip() or "a"
+    places = sorted(rng.sample(range(len(text)), min(5, len(text))))
+    sections = tuple(
+        Section(p, p, "".join(rng.choices("abc ", k=rng.randrange(1, 300))), rng.randrange(1, 4)) for p in places
+    )
+    parsed = plain(text, sections=sections)
+    chunks = split("doc", parsed, tokenizer, chunk_tokens)
+    assert "".join("".join(c.text.split()) for c in chunks) == "".join(text.split())
+    check(parsed, chunks, tokenizer, chunk_tokens)
+
+
+@pytest.mark.parametrize("path", sorted((SAMPLE).rglob("*.*")), ids=lambda path: path.name)
+def test_the_sample_is_covered_but_for_its_headings(path: Path, tokenizer: Tokenizer) -> None:
+    parsed = parse(path.name, path.read_bytes())
+    check(parsed, split("doc", parsed, tokenizer, 256), tokenizer, 256)
+
+
+def test_the_same_text_gives_the_same_chunks(tokenizer: Tokenizer) -> None:
+    parsed = plain(" ".join(sentences(80)))
+    assert split("doc", parsed, tokenizer, 64) == split("doc", parsed, tokenizer, 64)
+
+
+def test_a_short_text_is_one_chunk_and_no_text_none(tokenizer: Tokenizer) -> None:
+    assert [c.text for c in split("doc", plain("One short sentence."), tokenizer, 64)] == ["One short sentence."]
+    assert split("doc", plain(""), tokenizer, 64) == []
+
+
+def test_cuts_fall_between_paragraphs_where_they_can(tokenizer: Tokenizer) -> None:
+    paragraphs = [" ".join(sentences(2, seed=n)) for n in range(30)]
+    chunks = split("doc", plain("\n\n".join(paragraphs)), tokenizer, 128)
+    assert all(paragraph in paragraphs for chunk in chunks for paragraph in chunk.text.split("\n\n"))
+
+
+def test_cuts_fall_between_sentences_where_paragraphs_are_long(tokenizer: Tokenizer) -> None:
+    text = " ".join(f"{s} Dr. Smith of the U.S. agreed.[12]" for s in sentences(60))
+    chunks = split("doc", plain(text), tokenizer, 100)
+    assert len(chunks) > 5
+    assert all(chunk.text.endswith((".", "]")) and not chunk.text.endswith("Dr.") for chunk in chunks)
+
+
+def test_words_are_cut_only_where_one_alone_is_too_long(tokenizer: Tokenizer) -> None:
+    words = ["word"] * 100 + ["x1" * 300] + ["word"] * 100
+    chunks = split("doc", plain(" ".join(words)), tokenizer, 64)
+    pieces = [piece for chunk in chunks for piece in chunk.text.split()]
+    assert [p for p in pieces if p != "word"] == [p for p in pieces if set(p) <= {"x", "1"}]
+    assert "".join(p for p in pieces if p != "word") == "x1" * 300
+
+
+def test_chunks_are_filled_and_leave_no_small_rest(tokenizer: Tokenizer) -> None:
+    chunks = split("doc", plain(" ".join(sentences(101))), tokenizer, 128)
+    assert min(chunk.num_tokens for chunk in chunks) > 64
+    assert sum(chunk.num_tokens for chunk in chunks) / len(chunks) > 0.85 * 128
+
+
+def test_articles_do_not_share_a_chunk(tokenizer: Tokenizer) -> None:
+    bodies = [" ".join(sentences(5, seed=n)) for n in range(6)]
+    source = "# Films\n\n" + "\n\n".join(f"## Film {n}\n\n{body}" for n, body in enumerate(bodies))
+    chunks = split("doc", markdown(source), tokenizer, 256)
+    assert [chunk.title for chunk in chunks] == [f"Films: Film {n}" for n in range(6)]
+    assert [chunk.text for chunk in chunks] == bodies
+
+
+def test_small_sections_share_a_chunk_and_keep_their_headings_in_it(tokenizer: Tokenizer) -> None:
+    source = "# Questions\n\n" + "\n\n".join(f"## Why {n}?\n\nBecause." for n in range(6))
+    (chunk,) = split("doc", markdown(source), tokenizer, 256)
+    assert chunk.title == "Questions"
+    assert all(f"## Why {n}?" in chunk.text for n in range(6))
+
+
+def test_a_title_is_the_path_of_headings(tokenizer: Tokenizer) -> None:
+    body = " ".join(sentences(8))
+    chunks = split(
+        "doc", markdown(f"# Duck\n\n## Behaviour\n\n### Feeding\n\n{body}\n\n## Uses\n\n{body}"), tokenizer, 256
+    )
+    assert [chunk.title for chunk in chunks] == ["Duck: Behaviour: Feeding", "Duck: Uses"]
+
+
+def test_a_heading_with_nothing_under_it_is_not_lost(tokenizer: Tokenizer) -> None:
+    body = " ".join(sentences(8))
+    chunks = split("doc", markdown(f"# Duck\n\n## Feeding\n\n{body}\n\n## References"), tokenizer, 256)
+    assert "References" in " ".join(chunk.text for chunk in chunks)
+
+
+def test_a_long_title_is_cut_and_its_heading_stays_in_the_text(tokenizer: Tokenizer) -> None:
+    heading = "A very long heading " * 20
+    (first, *_) = split("doc", markdown(f"# Duck\n\n## {heading}\n\n" + " ".join(sentences(8))), tokenizer, 64)
+    assert first.title.endswith("…")
+    assert first.text.startswith("## A very long heading")
+
+
+def test_the_page_is_that_of_the_first_character(tokenizer: Tokenizer) -> None:
+    texts = [" ".join(sentences(8, seed=n)) for n in range(4)]
+    text = "\n\n".join(texts)
+    starts = [text.index(t) for t in texts]
+    pages = tuple(
+        Page(n, start, start + len(t)) for n, (start, t) in enumerate(zip(starts, texts, strict=True), start=1)
+    )
+    chunks = split("doc", Parsed("Title", text, pages, "application/pdf"), tokenizer, 128)
+    for chunk in chunks:
+        assert chunk.page is not None
+        assert pages[chunk.page - 1].start <= chunk.start < pages[chunk.page - 1].end
+
+
+def test_special_tokens_in_a_document_are_spelled_out(tokenizer: Tokenizer) -> None:
+    chunks = split("doc", plain("before <end> after", title="<end>"), tokenizer, 64)
+    assert not tokenizer.special_ids & set(chunks[0].token_ids)
+
+
+def test_too_small_a_chunk_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(Rejected, match="RAGKV_CHUNK_TOKENS"):
+        split("doc", plain("words"), tokenizer, MIN_CHUNK_TOKENS - 1)
+
+
+def test_time_grows_with_the_length_of_the_text(tokenizer: Tokenizer) -> None:
+    def seconds(count: int) -> float:
+        parsed = plain(" ".join(sentences(count)))
+        started = time.process_time()
+        split("doc", parsed, tokenizer, 256)
+        return time.process_time() - started
+
+    seconds(100)
+    assert seconds(8000) < 8 * 3 * max(seconds(1000), 0.02)

@@ -33,11 +33,15 @@ QCACHE_VIEW = 16  # tokens at a chunk's start and end whose mean query is its in
 
 @dataclass(slots=True)
 class Taken:
-    """What one forward showed, a tensor a layer: [batch, heads, tokens, head_dim], un-rotated."""
+    """What one forward showed, a tensor a layer: [batch, heads, tokens, head_dim], un-rotated.
+
+    `turning` holds queries and keys between their rotation and the attention that follows it.
+    """
 
     queries: list[torch.Tensor] = field(default_factory=list)
     keys: list[torch.Tensor] = field(default_factory=list)
     values: list[torch.Tensor] = field(default_factory=list)
+    turning: tuple[torch.Tensor, torch.Tensor] | None = None
 
 
 class Prefiller:
@@ -111,12 +115,21 @@ class Prefiller:
             for module, original in originals.items():
                 setattr(module, _ROTATE, original)
 
+    def _take(self, taken: Taken, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Note one layer. A layer that did not rotate is left out, and missed when layers are counted."""
+        if taken.turning is None:
+            return
+        queries, keys = taken.turning
+        taken.turning = None
+        if len(taken.keys) in self.layout.q_layers:
+            taken.queries.append(_unturned(queries, query))
+        taken.keys.append(_unturned(keys, key))
+        taken.values.append(value)
+
     def _seeing(self, rotate: Callable[..., Any]) -> Callable[..., Any]:
-        def seen(queries: torch.Tensor, keys: torch.Tensor, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - theirs
+        def seen(queries: torch.Tensor, keys: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             if self._taken is not None:
-                if len(self._taken.keys) in self.layout.q_layers:
-                    self._taken.queries.append(queries)
-                self._taken.keys.append(keys)
+                self._taken.turning = queries, keys
             return rotate(queries, keys, *args, **kwargs)
 
         return seen
@@ -127,12 +140,18 @@ class Prefiller:
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        *args: Any,  # noqa: ANN401 - Transformers' own attention interface
-        **kwargs: Any,  # noqa: ANN401 - likewise
+        *args: Any,
+        **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
         if self._taken is not None:
-            self._taken.values.append(value)
-        return sdpa_attention_forward(module, query, key, value, *args, **kwargs)
+            self._take(self._taken, query, key, value)
+        attended: tuple[torch.Tensor, None] = sdpa_attention_forward(module, query, key, value, *args, **kwargs)
+        return attended
+
+
+def _unturned(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+    """Un-rotated heads: some models turn only the first dimensions, and show only those to the rotation."""
+    return torch.cat((part, whole[..., part.shape[-1] :]), dim=-1)
 
 
 def _modules_with_rotation(model: PreTrainedModel) -> list[ModuleType]:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from jinja2 import TemplateError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ragkv.errors import Rejected
@@ -25,15 +26,18 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids of untrusted text: what looks like a special token is spelled out in ordinary ones."""
-        return self._tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+        return list(
+            self._tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+        )
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """`encode` of each text, in one call: the tokenizer runs many short texts on all cores."""
         if not texts:
             return []
-        return self._tokenizer(
+        encoded = self._tokenizer(
             texts, add_special_tokens=False, split_special_tokens=True, return_attention_mask=False, verbose=False
-        )["input_ids"]
+        )
+        return list(encoded["input_ids"])
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Like `encode`, and the characters [start, end) of the text that each id stands for."""
@@ -44,16 +48,28 @@ class Tokenizer:
 
     def encode_template(self, text: str) -> list[int]:
         """Ids of our own template text, special tokens meant as such."""
-        return self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        return list(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def decode(self, token_ids: list[int]) -> str:
-        return self._tokenizer.decode(token_ids, skip_special_tokens=True)
+        return str(self._tokenizer.decode(token_ids, skip_special_tokens=True))
 
-    def render_chat(self, messages: list[dict[str, str]]) -> str:
-        """The model's own chat template as text, ready for the answer. Models without one get a plain form."""
+    def render_chat(self, instructions: str, content: str) -> str:
+        """The model's own chat template as text, ready for the answer.
+
+        Templates without a system role get the instructions at the head of the user's message; models without a
+        template a plain form.
+        """
         if self._tokenizer.chat_template is None:
-            return "\n\n".join(m["content"] for m in messages) + "\n\nAnswer:"
-        return self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            return f"{self._tokenizer.bos_token or ''}{instructions}\n\n{content}\n\nAnswer:"
+        user = {"role": "user", "content": content}
+        try:
+            return self._rendered([{"role": "system", "content": instructions}, user])
+        except TemplateError:
+            return self._rendered([user | {"content": f"{instructions}\n\n{content}"}])
+
+    def _rendered(self, messages: list[dict[str, str]]) -> str:
+        text: str = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return text
 
     @property
     def special_ids(self) -> frozenset[int]:

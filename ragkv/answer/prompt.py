@@ -70,7 +70,7 @@ class PromptBuilder:
 def _split_template(tokenizer: Tokenizer, instructions: str) -> tuple[str, str, str]:
     """The chat template's text before the chunks, between chunks and question, and after the question."""
     content = f"Passages:\n\n{_CONTEXT}Question: {_QUESTION}"
-    text = tokenizer.render_chat([{"role": "system", "content": instructions}, {"role": "user", "content": content}])
+    text = tokenizer.render_chat(instructions, content)
     head, _, rest = text.partition(_CONTEXT)
     before, _, tail = rest.partition(_QUESTION)
     assert head and tail, "the chat template dropped the user's message"

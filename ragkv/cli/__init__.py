@@ -27,7 +27,7 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, _first_line(self.get_command(context, name))) for name in _entry_points()])
 
-    def invoke(self, context: click.Context) -> Any:  # noqa: ANN401 - click's own signature
+    def invoke(self, context: click.Context) -> Any:
         """What went wrong in one line, and exit code 1."""
         try:
             return super().invoke(context)

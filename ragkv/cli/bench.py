@@ -42,13 +42,13 @@ async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftRepor
     console = Console(stderr=True)
     parts.prepare()
     with parts.database.reading() as session:
-        rows = session.scalars(ready_chunks(parts.scope.tenant_id, parts.scope.collection_id, parts.recipe))
-        chunks = [to_chunk(row) for row in rows]
+        ready = session.scalars(ready_chunks(parts.scope.tenant_id, parts.scope.collection_id, parts.recipe))
+        chunks = [to_chunk(row) for row in ready]
     measuring = Bench(
         engine=parts.engine,
         prompts=parts.prompts,
         planner=parts.planner,
-        keys=parts.keys(parts.scope.secret),
+        keys=parts.keys_of(parts.scope.tenant_id),
         policy=parts.settings.recompute_policy,
         block_size=parts.settings.block_size,
     )
@@ -56,7 +56,9 @@ async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftRepor
     async with running_engine(parts, console):
         with _progress(console) as progress:
             task = progress.add_task("measuring", total=num_requests(sizes, runs))
-            done = measuring.measure(chunks, sizes, runs, lambda line: progress.update(task, advance=1, description=line))
+            done = measuring.measure(
+                chunks, sizes, runs, lambda line: progress.update(task, advance=1, description=line)
+            )
             rows = [row async for row in done]
     return TtftReport(Path(parts.model_folder).name, machine(), rows)
 

@@ -116,19 +116,21 @@ async def _answer(parts: Parts, question: str, mode: Mode) -> Done:
 
 def _show(compared: Compared, console: Console) -> None:
     usage, timings = compared.stitched.usage, compared.stitched.timings
-    plain = {"highlight": False, "markup": False}
-    console.print(f"\n{compared.asked.question}", style="bold", **plain)
-    console.print(f"  stitched : {_line(compared.stitched.answer)}", **plain)
-    console.print(f"  full     : {_line(compared.full.answer)}", **plain)
-    console.print(f"  expected : {' / '.join(compared.asked.answers)}", style="dim", **plain)
+
+    def line(text: str, style: str = "") -> None:
+        console.print(text, style=style, highlight=False, markup=False)
+
+    line(f"\n{compared.asked.question}", "bold")
+    line(f"  stitched : {_line(compared.stitched.answer)}")
+    line(f"  full     : {_line(compared.full.answer)}")
+    line(f"  expected : {' / '.join(compared.asked.answers)}", "dim")
     for citation in compared.stitched.citations:
         page = f", page {citation.page}" if citation.page else ""
-        console.print(f"  cites {citation.title}{page} [{citation.start}-{citation.end}]", style="dim", **plain)
-    console.print(
+        line(f"  cites {citation.title}{page} [{citation.start}-{citation.end}]", "dim")
+    line(
         f"  {usage.stitched + usage.cached} tokens stitched, {usage.recomputed} recomputed, {usage.computed} computed; "
         f"first token after {timings.engine_ttft_ms:.0f} ms, "
-        f"full prefill {compared.full.timings.engine_ttft_ms:.0f} ms: {compared.speedup:.1f}x",
-        **plain,
+        f"full prefill {compared.full.timings.engine_ttft_ms:.0f} ms: {compared.speedup:.1f}x"
     )
 
 

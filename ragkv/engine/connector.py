@@ -21,7 +21,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from ragkv.engine.internals import ModelInternals
 from ragkv.engine.load import Load, Loads, Reports
 from ragkv.engine.stitcher import Stitcher
-from ragkv.engine.wire import PARAM, WirePlan, WireReport, plan_of, wire_of
+from ragkv.engine.wire import PARAM, WireReport, capture_of, plan_of, wire_of
 from ragkv.errors import Rejected
 from ragkv.kv.layout import Layout, layout_of
 from ragkv.kv.store import KVStore
@@ -69,7 +69,7 @@ class StitchConnector(KVConnectorBase_V1):
             return
         found = self._plan_of(request)
         assert found is not None, "tokens were promised for a request without a plan"
-        plan, wire = found
+        plan, capture = found
         end = min(plan.end, request.num_prompt_tokens - 1)
         self._promised.append(
             Load(
@@ -79,7 +79,7 @@ class StitchConnector(KVConnectorBase_V1):
                 end=end,
                 block_ids=list(blocks.get_block_ids()[0]),
                 token_ids=list(request.prompt_token_ids),
-                capture=Span(*wire.capture) if wire.capture else None,
+                capture=capture,
             )
         )
 
@@ -114,28 +114,28 @@ class StitchConnector(KVConnectorBase_V1):
         while len(self._kept) > _KEPT_REPORTS:
             self._kept.popitem(last=False)
 
-    def _plan_of(self, request: "Request") -> tuple[StitchPlan, WirePlan] | None:
-        """The request's plan; a malformed one is logged and its prompt computed in full."""
+    def _plan_of(self, request: "Request") -> tuple[StitchPlan, Span | None] | None:
+        """The request's plan and what to capture; a malformed one is logged and its prompt computed in full."""
         try:
             wire = wire_of(request.kv_transfer_params)
             if wire is None:
                 return None
-            plan = plan_of(wire)
+            plan, capture = plan_of(wire), capture_of(wire)
         except Rejected as error:
             log.warning("request %s: %s; its prompt is computed in full", request.request_id, error)
             return None
         if not 0 < plan.end <= request.num_prompt_tokens:
             log.warning("request %s: the plan does not fit its prompt, which is computed in full", request.request_id)
             return None
-        return plan, wire
+        return plan, capture
 
     # The worker's half: keep the promise.
 
-    def attach(self, runner: Any) -> None:  # noqa: ANN401 - the V1 and V2 runners share no base class
+    def attach(self, runner: Any) -> None:
         """Called by the worker once its model is loaded and its cache allocated."""
         self._stitcher = Stitcher(ModelInternals(runner), self._store, self._layout)
 
-    def start_load_kv(self, forward_context: "ForwardContext", **kwargs: Any) -> None:  # noqa: ANN401 - vLLM's own
+    def start_load_kv(self, forward_context: "ForwardContext", **kwargs: Any) -> None:
         meta = self._get_connector_metadata()
         assert isinstance(meta, Loads)
         for load in meta.loads:
@@ -149,7 +149,7 @@ class StitchConnector(KVConnectorBase_V1):
     def wait_for_layer_load(self, layer_name: str) -> None:
         """Nothing to wait for: all is in place when the step begins."""
 
-    def save_kv_layer(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - vLLM's own signature
+    def save_kv_layer(self, *args: Any, **kwargs: Any) -> None:
         """Nothing is saved from the engine: ingestion makes KV."""
 
     def wait_for_save(self) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LAYER = 1  # the first layer whose keys depend on the context
 
 
-class _Seen(Exception):  # noqa: N818 - not an error: ends a forward that has shown what it was run for
+class _Seen(Exception):
     pass
 
 

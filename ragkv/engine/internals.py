@@ -31,7 +31,7 @@ class InPlaceBatch:
 class ModelInternals:
     """The loaded model of one vLLM worker: its attention layers, its rotary embedding, its paged cache."""
 
-    def __init__(self, runner: Any) -> None:  # noqa: ANN401 - the V1 and V2 runners share no base class
+    def __init__(self, runner: Any) -> None:
         self._config: VllmConfig = runner.vllm_config
         self._model: torch.nn.Module = runner.model
         self.device: torch.device = runner.device
@@ -79,7 +79,7 @@ class ModelInternals:
         pairs = torch.cat(back, -1) if self._rotary.is_neox_style else torch.stack(back, -1).flatten(-2)
         return torch.cat((pairs, rest), -1)
 
-    def write(self, layer: Any, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:  # noqa: ANN401
+    def write(self, layer: Any, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
         """Put rotated keys and values [tokens, kv_heads, head_dim] of one layer into the paged cache.
 
         Through the backend's own kernel: backends pack the cache in layouts of their own.
@@ -135,7 +135,7 @@ class ModelInternals:
         )
 
     @contextmanager
-    def watching(self, see: Any) -> Iterator[None]:  # noqa: ANN401 - see below
+    def watching(self, see: Any) -> Iterator[None]:
         """Call `see(layer, query, key, value)` with what enters each attention layer (rotated) while the block runs."""
         handles = [
             layer.register_forward_pre_hook(lambda _, inputs, index=index: see(index, *inputs[:3]))

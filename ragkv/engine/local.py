@@ -113,5 +113,5 @@ def _piece(output: "RequestOutput") -> Piece:
     )
 
 
-def _logprobs(steps: Any) -> tuple[dict[int, float], ...]:  # noqa: ANN401 - vLLM has several containers for these
+def _logprobs(steps: Any) -> tuple[dict[int, float], ...]:
     return tuple({token: entry.logprob for token, entry in step.items()} for step in steps or ())

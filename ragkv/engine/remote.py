@@ -49,7 +49,8 @@ class RemoteEngine:
         """See Engine.generate."""
         request.check_fits(self._window)
         tag = uuid.uuid4().hex
-        waiting, usage = None, {}
+        waiting: Piece | None = None
+        usage: dict[str, Any] = {}
         async with self._stream(_body(request, tag)) as lines:
             async for event in lines:
                 usage = event.get("usage") or usage
@@ -110,7 +111,7 @@ async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
     """The JSON of each server-sent event. Raises Unavailable for an error in mid-stream."""
     async for line in response.aiter_lines():
         data = line.removeprefix("data: ")
-        if data == line or data == "[DONE]":
+        if data in {line, "[DONE]"}:
             continue
         event = msgspec.json.decode(data)
         if "error" in event:

@@ -15,6 +15,7 @@ from ragkv.engine.protocol import Generate, Report
 from ragkv.errors import Rejected
 from ragkv.span import Span
 from ragkv.stitch.plan import LateSelection, Placed, StitchPlan
+from ragkv.stitch.select import LATE_POLICIES
 
 PARAM = "ragkv"
 
@@ -60,24 +61,45 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
 
 def wire_of(params: Mapping[str, Any] | None) -> WirePlan | None:
     """The plan in a request's `kv_transfer_params`, None if there is none. Raises Rejected if it is malformed."""
-    if not params or PARAM not in params or "placed" not in params[PARAM]:
+    sent = (params or {}).get(PARAM)
+    if sent is None or (isinstance(sent, dict) and "report_of" in sent):
         return None
     try:
-        return msgspec.convert(params[PARAM], WirePlan)
+        return msgspec.convert(sent, WirePlan)
     except msgspec.ValidationError as error:
         raise Rejected(f"kv_transfer_params.{PARAM}: {error}") from None
 
 
 def plan_of(wire: WirePlan) -> StitchPlan:
-    """The plan. Raises Rejected if its spans make no sense."""
-    try:
-        return StitchPlan(
-            placed=tuple(Placed(key, Span(start, end)) for key, start, end in wire.placed),
-            recompute=tuple(Span(start, end) for start, end in wire.recompute),
-            late=LateSelection(*wire.late) if wire.late else None,
-        )
-    except AssertionError as error:
-        raise Rejected(f"kv_transfer_params.{PARAM}: {error}") from None
+    """The plan. Raises Rejected if its spans or its late selection make no sense."""
+    placed = tuple(Placed(key, _span(start, end)) for key, start, end in wire.placed)
+    starts = [0, *(piece.span.end for piece in placed)]
+    if not placed or any(piece.span.start != start for piece, start in zip(placed, starts, strict=False)):
+        raise Rejected("the placed pieces leave gaps")
+    recompute = tuple(_span(start, end) for start, end in wire.recompute)
+    if any(span.end > placed[-1].span.end for span in recompute):
+        raise Rejected("what is to be recomputed lies beyond the placed pieces")
+    return StitchPlan(placed, recompute, _late(wire.late))
+
+
+def capture_of(wire: WirePlan) -> Span | None:
+    """The positions whose queries are wanted. Raises Rejected like `plan_of`."""
+    return _span(*wire.capture) if wire.capture else None
+
+
+def _span(start: int, end: int) -> Span:
+    if not 0 <= start <= end:
+        raise Rejected(f"[{start}, {end}) is not a span")
+    return Span(start, end)
+
+
+def _late(late: tuple[str, float, int] | None) -> LateSelection | None:
+    if late is None:
+        return None
+    policy, ratio, block_size = late
+    if policy not in LATE_POLICIES or not 0 <= ratio <= 1 or block_size < 1:
+        raise Rejected(f"the engine cannot select by {late}")
+    return LateSelection(policy, ratio, block_size)
 
 
 def pack_queries(report: WireReport, queries: torch.Tensor) -> None:

@@ -17,7 +17,7 @@ else:
 class StitchWorker(PlatformWorker):
     """Attaches the StitchConnector to the loaded model."""
 
-    def compile_or_warm_up_model(self) -> Any:  # noqa: ANN401 - vLLM's own return type differs by version
+    def compile_or_warm_up_model(self) -> Any:
         result = super().compile_or_warm_up_model()
         get_kv_transfer_group().attach(self.model_runner)
         return result

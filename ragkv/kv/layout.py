@@ -84,12 +84,15 @@ _REASONS = (
     (lambda c: bool(_layer_kinds(c) & {"linear_attention", "mamba", "recurrent", "conv"}), "it has linear attention"),
     (lambda c: hasattr(c, "ssm_cfg") or hasattr(c, "state_size"), "it is a state-space model"),
     (
-        lambda c: any("sliding" in kind or "chunked" in kind for kind in _layer_kinds(c))
-        or (not _layer_kinds(c) and getattr(c, "sliding_window", None) and getattr(c, "use_sliding_window", True)),
+        lambda c: (
+            any("sliding" in kind or "chunked" in kind for kind in _layer_kinds(c))
+            or (not _layer_kinds(c) and getattr(c, "sliding_window", None) and getattr(c, "use_sliding_window", True))
+        ),
         "it attends through a sliding window",
     ),
     (lambda c: not hasattr(c, "num_attention_heads"), "it is not a decoder with standard attention"),
     (lambda c: not _rope(c), "it has no rotary position embedding (RoPE)"),
+    (lambda c: not all(getattr(c, "no_rope_layers", None) or [1]), "some layers do not rotate their keys"),
     (lambda c: any(isinstance(v, dict) for v in _rope(c).values()), "its layers use different rotary embeddings"),
     (lambda c: _rope(c).get("rope_type") in _ROPE_BY_LENGTH, "its rotary embedding changes with the prompt's length"),
     (lambda c: _MULTIMODAL_ROPE in _rope(c), "its rotary embedding is multimodal"),
@@ -102,7 +105,7 @@ def fingerprint(folder: Path) -> str:
     Reads every byte of the weights once, at the speed of the disk (xxh3, 128 bits: an accident-proof checksum).
     """
     digest = xxhash.xxh3_128()
-    for path in sorted(folder.glob("*.safetensors")) + [folder / "config.json"]:
+    for path in [*sorted(folder.glob("*.safetensors")), folder / "config.json"]:
         digest.update(path.name.encode())
         with path.open("rb") as file:
             while block := file.read(1 << 24):

@@ -68,7 +68,10 @@ EXACT = "exact"  # the recipe of a prompt computed in full
 
 
 def plan_stitch(
-    placed: Sequence[Placed], missing: frozenset[str], selected: Sequence[Span], late: LateSelection | None = None
+    placed: Sequence[Placed],
+    missing: frozenset[str | None],
+    selected: Sequence[Span],
+    late: LateSelection | None = None,
 ) -> StitchPlan:
     """Place every piece; recompute what was selected and, whole, every piece whose KV is missing."""
     lost = [piece.span for piece in placed if piece.key is None or piece.key in missing]

@@ -59,7 +59,7 @@ def select_random(evidence: Evidence, budget: int) -> tuple[Span, ...]:
 
 
 def select_head(evidence: Evidence, budget: int) -> tuple[Span, ...]:
-    """The first tokens of every chunk, the same number each (EPIC, arXiv 2410.15332, section 4: AttnLink-k)."""
+    """The first tokens of every chunk, the same number each (EPIC, arXiv 2410.15332)."""
     waiting = [chunk.span for chunk in evidence.chunks]
     heads: list[Span] = []
     for position, span in enumerate(sorted(waiting, key=lambda s: s.num_tokens)):
@@ -83,7 +83,7 @@ def select_initial(evidence: Evidence, budget: int) -> tuple[Span, ...]:
 def select_contextual(evidence: Evidence, budget: int) -> tuple[Span, ...]:
     """Like `initial`, the question's vectors enriched for each chunk by what the others say.
 
-    q_i = q + 1/(D-1) * sum over j != i of |cos(q, local_j)| * local_j  (SamKV, arXiv 2508.11661, section 3.2).
+    q_i = q + 1/(D-1) * sum over j != i of |cos(q, local_j)| * local_j  (SamKV, arXiv 2508.11661).
     """
     assert evidence.question is not None, "`contextual` needs the question's vectors"
     return _by_attention(evidence, enriched_queries(evidence.question, evidence.chunks), budget)
@@ -112,7 +112,8 @@ def enriched_queries(question: torch.Tensor, chunks: Sequence[ChunkEvidence]) ->
 def _weighted_view(question: torch.Tensor, local: torch.Tensor | None) -> torch.Tensor:
     if local is None:
         return torch.zeros_like(question)
-    return torch.cosine_similarity(question, local, dim=-1).abs().unsqueeze(-1) * local
+    likeness: torch.Tensor = torch.cosine_similarity(question, local, dim=-1)
+    return likeness.abs().unsqueeze(-1) * local
 
 
 def _by_attention(evidence: Evidence, queries: Sequence[torch.Tensor], budget: int) -> tuple[Span, ...]:
@@ -138,7 +139,7 @@ def block_logits(query: torch.Tensor, mean_keys: torch.Tensor) -> torch.Tensor:
     layers, q_heads, head_dim = query.shape
     kv_heads = mean_keys.shape[2]
     grouped = query.view(layers, kv_heads, q_heads // kv_heads, head_dim)
-    logits = torch.einsum("lkgd,blkd->lkgb", grouped, mean_keys) * head_dim**-0.5
+    logits: torch.Tensor = torch.einsum("lkgd,blkd->lkgb", grouped, mean_keys) * head_dim**-0.5
     return logits.reshape(layers, q_heads, -1)
 
 
@@ -154,7 +155,8 @@ def regroup(mean_keys: torch.Tensor, num_tokens: int, block_size: int) -> torch.
     weights = torch.zeros(int(wanted[-1]) + 1, mean_keys.shape[0])
     weights.index_put_((wanted, stored), torch.ones(num_tokens), accumulate=True)
     weights /= weights.sum(1, keepdim=True)
-    return torch.tensordot(weights, mean_keys, dims=1)
+    regrouped: torch.Tensor = torch.tensordot(weights, mean_keys, dims=1)
+    return regrouped
 
 
 def _blocks(span: Span, size: int) -> list[Span]:

@@ -40,7 +40,9 @@ def save_tiny(config: PretrainedConfig, embedded: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
-def tiny(request: pytest.FixtureRequest, embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def tiny(
+    request: pytest.FixtureRequest, embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
     home = tmp_path_factory.mktemp(request.param)
     settings = Settings(
         data_dir=home / "data", model=str(save_tiny(CONFIGS[request.param], embedded_folder, home / "model")),

@@ -120,9 +120,7 @@ def test_prompts_of_one_step_do_not_touch_each_other(served: World) -> None:
     plans = [None if index == 1 else model.plan(chunks) for index, chunks in enumerate(sets)]
     plans[2] = model.plan(sets[2], model.prompt(sets[2]).chunks[1:2])
     alone = [served.ask(model.prompt(c), p, max_tokens=8) for c, p in zip(sets, plans, strict=True)]
-    together = served.ask_all(
-        [request(model.prompt(c), p, max_tokens=8) for c, p in zip(sets, plans, strict=True)]
-    )
+    together = served.ask_all([request(model.prompt(c), p, max_tokens=8) for c, p in zip(sets, plans, strict=True)])
     assert [a.token_ids for a in together] == [a.token_ids for a in alone]
     assert [a.report.recomputed for a in together] == [a.report.recomputed for a in alone]
 

@@ -71,7 +71,9 @@ class Model:
         layout = layout_of(read_config(folder), settings.dtype)
         tokenizer = Tokenizer.load(folder)
         prompts = PromptBuilder(tokenizer, settings.instructions, settings.max_model_len)
-        keys = KeyMaker(b"a secret of 32 bytes, more or less", fingerprint(folder), str(layout.dtype), prompts.prefix_ids)
+        keys = KeyMaker(
+            b"a secret of 32 bytes, more or less", fingerprint(folder), str(layout.dtype), prompts.prefix_ids
+        )
         model = cls(settings, [], layout, prompts, keys, KVStore(settings.kv_dir), Prefiller.load(folder, layout))
         model.chunks = list(itertools.islice(sample_chunks(tokenizer, settings.chunk_tokens), num_chunks))
         model.ingest(model.chunks)
@@ -80,7 +82,9 @@ class Model:
     def ingest(self, chunks: Sequence[Chunk]) -> None:
         precompute(chunks, self.keys, lambda: self.prefiller, self.store, batch_tokens=2048)
 
-    def prompt(self, chunks: Sequence[Chunk], question: str = "Who directed the film, and where were they born?") -> Prompt:
+    def prompt(
+        self, chunks: Sequence[Chunk], question: str = "Who directed the film, and where were they born?"
+    ) -> Prompt:
         return self.prompts.build(chunks, question, answer_tokens=32)
 
     def placed(self, chunks: Sequence[Chunk], prompt: Prompt) -> tuple[Placed, ...]:

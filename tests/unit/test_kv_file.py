@@ -1,0 +1,120 @@
+"""KV files: whole, checked, and named so that nobody can guess them."""
+
+import stat
+
+import pytest
+import torch
+
+from ragkv.errors import Corrupt
+from ragkv.kv.file import ChunkKV, read_kv, write_kv
+from ragkv.kv.key import KeyMaker
+from ragkv.kv.layout import Layout
+from ragkv.kv.store import KVStore, Lookup
+
+LAYOUT = Layout(layers=6, q_heads=4, kv_heads=2, head_dim=8, dtype=torch.bfloat16)
+KEY = "ab" * 32
+
+
+def some_kv(tokens=20, dtype=torch.bfloat16):
+    q = len(LAYOUT.q_layers)
+    return ChunkKV(
+        keys=torch.randn(6, tokens, 2, 8).to(dtype),
+        values=torch.randn(6, tokens, 2, 8).to(dtype),
+        initial=torch.randn(q, 4, 8),
+        local=torch.randn(q, 4, 8),
+        mean_keys=torch.randn(2, q, 2, 8),
+    )
+
+
+def test_what_was_written_is_what_is_read(tmp_path):
+    kv = some_kv()
+    size = write_kv(tmp_path / "x.safetensors", kv)
+    read = read_kv(tmp_path / "x.safetensors", LAYOUT)
+    assert size == (tmp_path / "x.safetensors").stat().st_size
+    for name in ("keys", "values", "initial", "local", "mean_keys"):
+        assert torch.equal(getattr(kv, name), getattr(read, name))
+
+
+def test_a_kv_file_is_for_its_owner_alone_and_leaves_no_partial_behind(tmp_path):
+    write_kv(tmp_path / "x.safetensors", some_kv())
+    assert stat.S_IMODE((tmp_path / "x.safetensors").stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors"]
+
+
+@pytest.mark.parametrize("position", [0, 7, 100, 0.5, -1])
+def test_one_flipped_bit_anywhere_is_corrupt(tmp_path, position):
+    path = tmp_path / "x.safetensors"
+    write_kv(path, some_kv())
+    data = bytearray(path.read_bytes())
+    data[int(position * len(data)) if isinstance(position, float) else position] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Corrupt):
+        read_kv(path, LAYOUT)
+
+
+def test_every_truncation_is_corrupt(tmp_path):
+    path = tmp_path / "x.safetensors"
+    write_kv(path, some_kv())
+    data = path.read_bytes()
+    for length in (0, 1, 8, 100, len(data) // 2, len(data) - 1):
+        path.write_bytes(data[:length])
+        with pytest.raises(Corrupt):
+            read_kv(path, LAYOUT)
+
+
+def test_kv_of_another_layout_is_corrupt(tmp_path):
+    path = tmp_path / "x.safetensors"
+    write_kv(path, some_kv(dtype=torch.float32))
+    with pytest.raises(Corrupt, match="float32"):
+        read_kv(path, LAYOUT)
+
+
+def test_a_corrupt_file_is_removed_so_that_it_is_made_again(tmp_path):
+    store = KVStore(tmp_path)
+    store.put(KEY, some_kv())
+    store.path(KEY).write_bytes(b"nonsense")
+    with pytest.raises(Corrupt):
+        store.get(KEY, LAYOUT)
+    assert store.lookup(KEY) is Lookup.MISS
+
+
+@pytest.mark.parametrize("key", ["../../etc/passwd", "", "ab" * 31, "AB" * 32, KEY + "/x", KEY + "\n"])
+def test_nothing_but_a_key_becomes_a_path(tmp_path, key):
+    with pytest.raises(Corrupt):
+        KVStore(tmp_path).path(key)
+
+
+def test_the_store_lists_what_it_holds(tmp_path):
+    store = KVStore(tmp_path)
+    size = store.put(KEY, some_kv())
+    assert list(store.keys()) == [KEY]
+    assert store.bytes_of(KEY) == size
+    store.delete([KEY, "cd" * 32])
+    assert list(store.keys()) == []
+    assert store.bytes_of(KEY) == 0
+
+
+def keys(**changes):
+    given = {"secret": b"s" * 32, "model": "m", "dtype": "bf16", "prefix_ids": (1, 2)}
+    return KeyMaker(**(given | changes))
+
+
+def test_a_key_depends_on_everything_the_kv_depends_on():
+    made = [
+        keys().chunk((3, 4)),
+        keys().chunk((3, 5)),
+        keys().chunk((4, 3)),
+        keys(secret=b"t" * 32).chunk((3, 4)),
+        keys(model="n").chunk((3, 4)),
+        keys(dtype="f32").chunk((3, 4)),
+        keys(prefix_ids=(1, 3)).chunk((3, 4)),
+        keys(prefix_ids=(1, 2, 3)).chunk((4,)),
+        keys().prefix(),
+    ]
+    assert len(set(made)) == len(made)
+    assert keys().chunk((3, 4)) == made[0]
+
+
+def test_tenants_never_share_a_salt():
+    assert keys().salt("exact") != keys(secret=b"t" * 32).salt("exact")
+    assert keys().salt("exact") != keys().salt("stitched")

@@ -1,0 +1,74 @@
+"""Prefill takes out exactly what the model computes, for architectures that agree on little."""
+
+import pytest
+import torch
+from transformers import AutoModel, GemmaConfig, GPTNeoXConfig, LlamaConfig, PhiConfig, Qwen2Config, Qwen3Config
+
+from ingest.prefill import QCACHE_VIEW, Prefiller
+from ragkv.kv.file import QCACHE_BLOCK
+from ragkv.kv.layout import layout_of
+
+TINY = {
+    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 512,
+}  # fmt: skip
+CONFIGS = [
+    LlamaConfig(**TINY),
+    Qwen2Config(**TINY),
+    Qwen3Config(**TINY, head_dim=16),
+    GemmaConfig(**TINY, head_dim=16),
+    PhiConfig(**TINY),
+    GPTNeoXConfig(**{name: value for name, value in TINY.items() if name != "num_key_value_heads"}),
+]
+PREFIX = list(range(5, 12))
+CHUNKS = [list(range(20, 60)), list(range(60, 65)), list(range(30, 53))]
+
+
+@pytest.fixture(params=CONFIGS, ids=lambda config: config.model_type)
+def prefiller(request):
+    torch.manual_seed(0)
+    model = AutoModel.from_config(request.param).to(torch.float32).eval()
+    return Prefiller(model, layout_of(request.param, "float32"))
+
+
+def test_keys_turned_back_to_their_positions_are_those_the_model_attends_to(prefiller):
+    """The model's own cache holds rotated keys; ours, rotated by its own function, are the same."""
+    ids = torch.tensor([PREFIX + CHUNKS[0]])
+    cache = prefiller._model(ids, use_cache=True).past_key_values
+    [_, kv] = prefiller.prefill(PREFIX, CHUNKS[:1])
+    for index in range(prefiller.layout.layers):
+        own_keys, own_values = cache.layers[index].keys[0], cache.layers[index].values[0]
+        torch.testing.assert_close(kv.values[index].transpose(0, 1), own_values[:, len(PREFIX) :])
+        # Rotation keeps lengths, pair by pair: enough to see that nothing but the rotation differs.
+        lengths = own_keys[:, len(PREFIX) :].norm(dim=-1)
+        torch.testing.assert_close(kv.keys[index].transpose(0, 1).norm(dim=-1), lengths, atol=1e-4, rtol=1e-4)
+    first_token = cache.layers[0].keys[0][:, 0]
+    torch.testing.assert_close(prefiller.prefill(PREFIX, [])[0].keys[0, 0], first_token)  # position 0 is not turned
+
+
+def test_a_batch_gives_what_each_chunk_gives_alone(prefiller):
+    """Padding on the right is never seen."""
+    together = prefiller.prefill(PREFIX, CHUNKS)[1:]
+    for chunk, kv in zip(CHUNKS, together, strict=True):
+        [_, alone] = prefiller.prefill(PREFIX, [chunk])
+        assert kv.num_tokens == len(chunk)
+        for name in ("keys", "values", "initial", "local", "mean_keys"):
+            torch.testing.assert_close(getattr(kv, name), getattr(alone, name), atol=1e-4, rtol=1e-4)
+
+
+def test_the_q_cache_has_the_layouts_shape(prefiller):
+    layout = prefiller.layout
+    [_, kv] = prefiller.prefill(PREFIX, CHUNKS[:1])
+    assert kv.initial.shape == kv.local.shape == (len(layout.q_layers), layout.q_heads, layout.head_dim)
+    assert kv.mean_keys.shape == (3, len(layout.q_layers), layout.kv_heads, layout.head_dim)
+    chosen = kv.keys[layout.q_layers.start : layout.q_layers.stop, :QCACHE_BLOCK]
+    torch.testing.assert_close(kv.mean_keys[0], chosen.mean(1))
+    assert len(CHUNKS[0]) > QCACHE_VIEW
+
+
+def test_the_model_is_left_as_it_was(prefiller):
+    """What wraps the model's rotation is gone after every forward."""
+    module = prefiller._rotary_modules[0]
+    before = module.apply_rotary_pos_emb
+    prefiller.prefill(PREFIX, CHUNKS[:1])
+    assert module.apply_rotary_pos_emb is before

@@ -1,0 +1,51 @@
+"""The plan: a value, whole or not at all."""
+
+import pytest
+
+from ragkv.span import Span, merge, total_tokens
+from ragkv.stitch.plan import LateSelection, Placed, StitchPlan, plan_stitch
+
+PLACED = (Placed("p", Span(0, 10)), Placed("a", Span(10, 30)), Placed("b", Span(30, 50)))
+
+
+def test_merging_joins_what_touches_and_drops_what_is_empty():
+    merged = merge([Span(5, 9), Span(0, 3), Span(3, 4), Span(7, 12), Span(20, 20)])
+    assert merged == (Span(0, 4), Span(5, 12))
+    assert total_tokens(merged) == 11
+
+
+def test_a_missing_chunk_is_recomputed_whole():
+    plan = plan_stitch(PLACED, frozenset({"b"}), [Span(12, 14)])
+    assert plan.recompute == (Span(12, 14), Span(30, 50))
+    assert plan.num_missing == 1
+
+
+def test_a_piece_without_a_key_is_recomputed_whole():
+    plan = plan_stitch([Placed("p", Span(0, 10)), Placed(None, Span(10, 12))], frozenset(), [])
+    assert plan.recompute == (Span(10, 12),)
+
+
+def test_pieces_must_tile_the_prompt():
+    with pytest.raises(AssertionError):
+        StitchPlan((Placed("p", Span(0, 10)), Placed("a", Span(11, 30))))
+
+
+def test_recompute_stays_inside_what_is_placed():
+    with pytest.raises(AssertionError):
+        StitchPlan(PLACED, (Span(40, 60),))
+
+
+def test_plans_that_recompute_differently_never_share_a_recipe():
+    """The recipe becomes the cache salt: approximate KV of one kind never meets another's."""
+    plans = [
+        StitchPlan(PLACED),
+        StitchPlan(PLACED, (Span(10, 12),)),
+        StitchPlan(PLACED, (Span(10, 13),)),
+        StitchPlan(PLACED, (), LateSelection("deviation", 0.1, 16)),
+        StitchPlan(PLACED, (), LateSelection("deviation", 0.2, 16)),
+    ]
+    assert len({plan.recipe for plan in plans}) == len(plans)
+
+
+def test_the_same_plan_has_the_same_recipe():
+    assert StitchPlan(PLACED, (Span(1, 2),)).recipe == StitchPlan(PLACED, (Span(1, 2),)).recipe

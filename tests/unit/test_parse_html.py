@@ -90,6 +90,6 @@ def test_nesting_without_end_is_refused_not_cut() -> None:
     "body", ["<b>x</b> " * 50_000, "".join(f"<x{n}>a</x{n}>" for n in range(20_000)), "<td>a" * 20_000]
 )
 def test_storms_of_elements_are_read_in_bounded_time(body: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     page(body)
-    assert time.monotonic() - started < 8
+    assert time.process_time() - started < 8

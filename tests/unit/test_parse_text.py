@@ -48,9 +48,9 @@ def test_text_is_composed_before_offsets_are_taken() -> None:
     "body", ["a" + "\u0300\u0316" * 300_000, "a" + " " * 1_000_000 + "b", "a" + " \n" * 500_000 + "b"]
 )
 def test_runs_of_one_kind_of_character_take_no_more_than_linear_time(body: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     parse("a.txt", body.encode())
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_underlined_lines_of_plain_text_are_headings() -> None:
@@ -85,6 +85,6 @@ def test_front_matter_gives_the_title_and_no_heading() -> None:
 
 @pytest.mark.parametrize("source", ["[" * 50_000 + "a", ">" * 50_000 + "a", "- " * 20_000 + "a", "# " + "[a](" * 5_000])
 def test_nested_markdown_is_read_in_bounded_time(source: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     parse("a.md", source.encode())
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5

@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import MediaType, Request, Response, post
 from litestar.di import NamedDependency
 from litestar.response import ServerSentEvent, ServerSentEventMessage
+from msgspec import Meta
 
 from api.disconnect import unless_disconnected
 from api.errors import problem_of
@@ -30,11 +31,11 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     stream: bool = False
     mode: Mode = "stitched"
     policy: Policy | None = None
-    recompute_ratio: float | None = None
-    block_size: int | None = None
-    top_k: int | None = None
-    hops: int | None = None
-    max_tokens: int | None = None
+    recompute_ratio: Annotated[float, Meta(ge=0, le=1)] | None = None
+    block_size: Annotated[int, Meta(ge=2, le=64)] | None = None
+    top_k: Annotated[int, Meta(ge=1, le=200)] | None = None
+    hops: Annotated[int, Meta(ge=1, le=8)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
 
     def to_ask(self, scope: Scope) -> Ask:
         options = {name: getattr(self, name) for name in self.__struct_fields__ if name != "stream"}

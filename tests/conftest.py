@@ -9,6 +9,7 @@ import pgserver
 import pytest
 from sqlalchemy import text
 
+from ingest.parts import IngestParts
 from ragkv.db.database import open_engine
 from ragkv.models import model_folder
 from ragkv.parts import Parts
@@ -77,13 +78,40 @@ def redis_server(settings: Settings) -> Iterator[EmbeddedRedis]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def loaded(language_model: Path) -> IngestParts:
+    """Models loaded once for all tests of a session."""
+    return IngestParts(Parts(Settings(data_dir=CACHE, model=str(language_model))))
+
+
 @pytest.fixture
-def parts(settings: Settings) -> Iterator[Parts]:
+def engine(settings: Settings) -> EchoEngine:
+    return EchoEngine(settings.max_model_len)
+
+
+@pytest.fixture
+def parts(settings: Settings, engine: EchoEngine, loaded: IngestParts) -> Iterator[Parts]:
     """Prepared parts with an engine that echoes."""
-    parts = Parts(settings, EchoEngine(settings.max_model_len))
+    parts = Parts(settings, engine)
+    lend_models(parts, loaded)
     parts.prepare()
     yield parts
     parts.close()
+
+
+@pytest.fixture
+def ingest(parts: Parts, loaded: IngestParts) -> IngestParts:
+    """Ingestion over `parts`."""
+    ingest = IngestParts(parts)
+    ingest.prefiller = loaded.prefiller
+    return ingest
+
+
+def lend_models(parts: Parts, loaded: IngestParts) -> None:
+    """Spare `parts` the seconds of loading."""
+    parts.encoder = loaded.parts.encoder
+    parts.tokenizer = loaded.parts.tokenizer
+    parts.model_fingerprint = loaded.parts.model_fingerprint
 
 
 def _administer(url: str, statement: str) -> None:

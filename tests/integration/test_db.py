@@ -35,7 +35,12 @@ def database(database_url: str) -> Iterator[Database]:
 def add_document(database: Database, name: str = "a.txt") -> str:
     scope = find_scope(database)
     row = DocumentRow(
-        id=new_id(), tenant_id=scope.tenant_id, collection_id=scope.collection_id, sha256=new_id(), name=name, num_bytes=1
+        id=new_id(),
+        tenant_id=scope.tenant_id,
+        collection_id=scope.collection_id,
+        sha256=new_id(),
+        name=name,
+        num_bytes=1,
     )
     with database.writing() as session:
         session.add(row)
@@ -243,9 +248,7 @@ class TestSource:
             strict=True,
         ):
             np.testing.assert_array_equal(got, given)
-        assert source.titles(scope.tenant_id, scope.collection_id) == {
-            "Ada": [f"{document_id}:0", f"{document_id}:1"]
-        }
+        assert source.titles(scope.tenant_id, scope.collection_id) == {"Ada": [f"{document_id}:0", f"{document_id}:1"]}
 
     def test_other_tenants_see_nothing(self, database: Database):
         document_id = add_document(database)

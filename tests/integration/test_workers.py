@@ -30,9 +30,12 @@ from ragkv.errors import NotFound, Rejected, TooLarge
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
+from tests.conftest import lend_models
 
 ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
-LONG = b"# Engines\n\n" + b"".join(b"Engine number %d stood in hall %d of the works.\n\n" % (i, i % 7) for i in range(60))
+LONG = b"# Engines\n\n" + b"".join(
+    b"Engine number %d stood in hall %d of the works.\n\n" % (i, i % 7) for i in range(60)
+)
 
 
 def stored(parts: Parts, body: bytes = ADA, name: str = "ada.md") -> str:
@@ -46,11 +49,6 @@ def view(parts: Parts, document_id: str) -> DocumentView:
 def kv_files(parts: Parts) -> set[str]:
     """The chunks' KV; the prefix's own is not counted."""
     return set(parts.kv_store.keys()) - {parts.keys_of(parts.scope.tenant_id).prefix()}
-
-
-@pytest.fixture
-def ingest(parts: Parts) -> IngestParts:
-    return IngestParts(parts)
 
 
 class TestAccepting:
@@ -104,7 +102,9 @@ class TestIngesting:
         shown = view(parts, document_id)
         assert (shown.status, shown.title, shown.error) == (Status.READY, "Engines", None)
         assert shown.chunks == len(kv_files(parts)) > 3
-        assert [stage for stage, *_ in stages] == sorted((s for s, *_ in stages), key=["parse", "embed", "prefill"].index)
+        assert [stage for stage, *_ in stages] == sorted(
+            (s for s, *_ in stages), key=["parse", "embed", "prefill"].index
+        )
         found = parts.retriever.search(parts.scope.tenant_id, parts.scope.collection_id, "hall of engine 41", 3, 1)
         assert any("Engine number 41 " in passage.chunk.text for passage in found)
 
@@ -181,22 +181,26 @@ class TestIngesting:
         before = view(parts, document_id).chunks
 
         other = Parts(msgspec.structs.replace(settings, chunk_tokens=128))
+        lend_models(other, ingest)
         assert other.source.indexed_documents(parts.scope.tenant_id, parts.scope.collection_id) == {}
         assert refresh_outdated(other) == 1
-        assert ingest_document(document_id, IngestParts(other)) is Outcome.READY
+        assert ingest_document(document_id, _over(other, ingest)) is Outcome.READY
         assert view(other, document_id).chunks < before
         assert refresh_outdated(other) == 0
         other.close()
 
-    def test_other_instructions_have_only_the_kv_made_again(self, parts: Parts, ingest: IngestParts, settings: Settings):
+    def test_other_instructions_have_only_the_kv_made_again(
+        self, parts: Parts, ingest: IngestParts, settings: Settings
+    ):
         document_id = stored(parts)
         ingest_document(document_id, ingest)
 
         other = Parts(msgspec.structs.replace(settings, instructions="Answer in one word."))
+        lend_models(other, ingest)
         assert refresh_outdated(other) == 1
         assert view(parts, document_id).status is Status.SEARCHABLE
         stages: list[str] = []
-        ingest_document(document_id, IngestParts(other), lambda stage, *_: stages.append(stage))
+        ingest_document(document_id, _over(other, ingest), lambda stage, *_: stages.append(stage))
         assert set(stages) == {"prefill"}
         other.close()
 
@@ -282,6 +286,12 @@ class TestWorkerProcess:
 
         with pytest.raises(ProcessLookupError):
             os.kill(worker.pid or 0, 0)
+
+
+def _over(parts: Parts, loaded: IngestParts) -> IngestParts:
+    ingest = IngestParts(parts)
+    ingest.prefiller = loaded.prefiller
+    return ingest
 
 
 def _wait(condition: Callable[[], bool], seconds: float) -> None:

@@ -1,0 +1,235 @@
+"""The service over HTTP, with real parts around an engine that echoes."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import uvicorn
+from litestar import Litestar
+from litestar.testing import TestClient
+from sqlalchemy import select
+
+from api.app import create_app
+from api.command import listen
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.db.tables import QuestionRow
+from ragkv.errors import Rejected
+from ragkv.parts import Parts
+from ragkv.redis_door import EmbeddedRedis
+from ragkv.settings import Settings
+from tests.echo_engine import EchoEngine
+
+ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
+
+Client = TestClient[Litestar]
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return msgspec.structs.replace(settings, max_upload_bytes=100_000)
+
+
+@pytest.fixture
+def client(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[Client]:
+    with TestClient(create_app(parts)) as client:
+        _wait_until_ready(client)
+        yield client
+
+
+def upload(client: httpx.Client, body: bytes = ADA, name: str = "ada.md") -> httpx.Response:
+    return client.post("/v1/documents", files={"file": (name, body)})
+
+
+@pytest.fixture
+def answerable(client: Client, ingest: IngestParts) -> str:
+    """A document that is ready."""
+    document_id = str(upload(client).json()["id"])
+    ingest_document(document_id, ingest)
+    return document_id
+
+
+def assert_problem(response: httpx.Response, status: int, detail: str = "") -> None:
+    """RFC 9457."""
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert problem["status"] == status
+    assert detail in json.dumps(problem)
+
+
+class TestDocuments:
+    def test_an_upload_is_accepted_and_the_same_bytes_again_are_the_same_document(self, client: Client):
+        first, second = upload(client), upload(client, name="other.md")
+
+        assert (first.status_code, second.status_code) == (202, 200)
+        assert first.json()["id"] == second.json()["id"]
+        assert first.json()["status"] == "accepted"
+        shown = client.get(first.headers["location"])
+        assert (shown.status_code, shown.json()["name"], shown.json()["bytes"]) == (200, "ada.md", len(ADA))
+
+    def test_a_document_that_is_ready_says_so(self, client: Client, answerable: str):
+        shown = client.get(f"/v1/documents/{answerable}").json()
+
+        assert (shown["status"], shown["title"], shown["error"]) == ("ready", "Ada Lovelace", None)
+        assert shown["chunks"] > 0
+
+    def test_deleting_removes_it(self, client: Client, answerable: str):
+        assert client.delete(f"/v1/documents/{answerable}").status_code == 204
+        assert_problem(client.get(f"/v1/documents/{answerable}"), 404)
+        assert_problem(client.delete(f"/v1/documents/{answerable}"), 404)
+
+    def test_bad_uploads_are_refused_with_the_reason(self, client: Client):
+        assert_problem(upload(client, b""), 422, "empty")
+        assert_problem(client.post("/v1/documents", files={"nope": ("a.md", ADA)}), 400, "file")
+        assert_problem(client.post("/v1/documents", json={}), 400)
+
+    def test_too_large_a_file_is_refused(self, client: Client, settings: Settings):
+        assert_problem(upload(client, b"x" * (settings.max_upload_bytes + 1)), 413, "RAGKV_MAX_UPLOAD_BYTES")
+        assert_problem(upload(client, b"x" * 1_000_000), 413)
+
+
+class TestAsking:
+    def test_an_answer_comes_with_its_sources_and_numbers(self, client: Client, answerable: str, parts: Parts):
+        answer = client.post("/v1/ask", json={"question": "Who wrote the first program?"}).json()
+
+        assert answer["answer"] == "Ada Lovelace wrote it."
+        assert answer["passages"][0]["document_id"] == answerable
+        assert answer["usage"]["prompt"] == answer["usage"]["computed"] > 0
+        assert answer["timings"]["ttft_ms"] > 0
+        with parts.database.reading() as session:
+            kept = session.scalars(select(QuestionRow)).one()
+            assert (kept.text, kept.prompt_tokens) == ("Who wrote the first program?", answer["usage"]["prompt"])
+
+    @pytest.mark.parametrize("way", ["body", "header"])
+    def test_a_stream_gives_the_same_answer_piece_by_piece(self, client: Client, answerable: str, way: str):
+        body: dict[str, Any] = {"question": "Who?", "stream": True} if way == "body" else {"question": "Who?"}
+        response = client.post("/v1/ask", json=body, headers={"accept": "text/event-stream"} if way == "header" else {})
+
+        assert response.headers["content-type"].startswith("text/event-stream")
+        names, values = zip(*_events(response.text), strict=True)
+        assert names == ("delta", "delta", "delta", "delta", "done")
+        assert "".join(value["text"] for value in values[:-1]) == values[-1]["answer"] == "Ada Lovelace wrote it."
+
+    def test_bad_questions_are_refused_with_the_reason(self, client: Client, answerable: str):
+        def ask(**body: object) -> httpx.Response:
+            return client.post("/v1/ask", json=body)
+
+        assert_problem(ask(question="Who?", typo=1), 400, "typo")
+        assert_problem(ask(), 400, "question")
+        assert_problem(ask(question="Who?", mode="fast"), 400, "mode")
+        assert_problem(ask(question=" "), 422, "empty")
+        assert_problem(ask(question="Who? " * 20_000), 413, "window")
+        assert_problem(ask(question="x" * 2_000_000), 413)
+        assert_problem(client.post("/v1/ask", json={"question": "Who? " * 20_000, "stream": True}), 413, "window")
+
+    @pytest.mark.parametrize("field", ["top_k", "hops", "max_tokens"])
+    @pytest.mark.parametrize("value", [0, -1, 10**9])
+    def test_numbers_out_of_range_are_refused(self, client: Client, answerable: str, field: str, value: int):
+        response = client.post("/v1/ask", json={"question": "Who?", field: value})
+
+        assert_problem(response, 400, field)
+
+    def test_an_empty_collection_says_what_to_do(self, client: Client):
+        assert_problem(client.post("/v1/ask", json={"question": "Who?"}), 404, "upload")
+
+    def test_an_engine_that_is_away_is_503_and_worth_another_try(
+        self, client: Client, answerable: str, engine: EchoEngine
+    ):
+        engine.started = False
+        response = client.post("/v1/ask", json={"question": "Who?"})
+
+        assert_problem(response, 503)
+        assert int(response.headers["retry-after"]) > 0
+
+    def test_an_engine_that_fails_half_way_ends_the_stream_with_an_error(
+        self, client: Client, answerable: str, engine: EchoEngine
+    ):
+        engine.fail_after = 2
+        events = list(_events(client.post("/v1/ask", json={"question": "Who?", "stream": True}).text))
+
+        assert [name for name, _ in events] == ["delta", "delta", "error"]
+        assert events[-1][1]["status"] == 503
+
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_closing_the_request_stops_the_generation(
+        self, parts: Parts, engine: EchoEngine, redis_server: EmbeddedRedis, ingest: IngestParts, stream: bool
+    ):
+        """Over a real connection."""
+        engine.piece_s = 1.0
+        with serving(parts) as client:
+            ingest_document(str(upload(client).json()["id"]), ingest)
+            body = {"question": "Who wrote the first program?", "stream": stream}
+            with pytest.raises(httpx.ReadTimeout), client.stream("POST", "/v1/ask", json=body, timeout=0.5) as response:
+                response.read()
+            _wait(lambda: engine.closed == 1 and engine.running == 0)
+
+
+class TestService:
+    def test_healthz_answers_and_readyz_names_what_is_away(self, client: Client, engine: EchoEngine):
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/readyz").json() == {"ready": True, "engine": "ok", "database": "ok", "redis": "ok"}
+        engine.started = False
+
+        response = client.get("/readyz")
+        assert response.status_code == 503
+        assert response.json()["engine"] != "ok"
+
+    def test_readyz_sees_a_redis_that_stopped(self, client: Client, redis_server: EmbeddedRedis):
+        redis_server.stop()
+
+        response = client.get("/readyz")
+        assert (response.status_code, response.json()["database"]) == (503, "ok")
+        assert response.json()["redis"] != "ok"
+
+    def test_the_schema_names_every_way_in(self, client: Client):
+        paths = client.get("/schema/openapi.json").json()["paths"]
+
+        assert {"/v1/documents", "/v1/documents/{document_id}", "/v1/ask", "/healthz", "/readyz"} <= set(paths)
+
+    def test_ways_that_lead_nowhere_are_problems(self, client: Client):
+        assert_problem(client.get("/nowhere"), 404)
+        assert_problem(client.put("/v1/ask"), 405)
+
+    def test_a_port_in_use_is_refused(self):
+        with closing(listen("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            with pytest.raises(Rejected, match=f"127.0.0.1:{port}.*choose another"):
+                listen("127.0.0.1", port)
+
+
+@contextmanager
+def serving(parts: Parts) -> Iterator[httpx.Client]:
+    """The app under uvicorn, and a client of it."""
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(create_app(parts), log_config=None, lifespan="on"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
+        _wait_until_ready(client)
+        yield client
+    server.should_exit = True
+    thread.join()
+
+
+def _events(text: str) -> Iterator[tuple[str, Any]]:
+    for block in text.replace("\r\n", "\n").strip().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines())
+        yield fields["event"], json.loads(fields["data"])
+
+
+def _wait_until_ready(client: httpx.Client) -> None:
+    _wait(lambda: client.get("/readyz").status_code == 200)
+
+
+def _wait(condition: Any, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.05)

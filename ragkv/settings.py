@@ -12,6 +12,7 @@ from ragkv.errors import Rejected
 
 PREFIX = "RAGKV_"
 SETTINGS_FILE = "RAGKV_SETTINGS"
+MIN_CHUNK_TOKENS = 32
 
 Policy = Literal["none", "random", "head", "deviation", "initial", "contextual", "passages"]
 Mode = Literal["stitched", "full"]
@@ -48,7 +49,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     )
     chunk_tokens: int = 256
     prefill_batch_tokens: int = 4096
-    top_k: int = 10
+    top_k: int = 16
     hops: int = 2
     max_answer_tokens: int = 128
 
@@ -142,6 +143,8 @@ def _check_ranges(settings: Settings) -> None:
             raise Rejected(f"{PREFIX}{name.upper()} must be above 0")
     if settings.recompute_ratio is not None and not 0 <= settings.recompute_ratio <= 1:
         raise Rejected(f"{PREFIX}RECOMPUTE_RATIO must lie in [0, 1]")
+    if settings.chunk_tokens < MIN_CHUNK_TOKENS:
+        raise Rejected(f"{PREFIX}CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
     if not 2 <= settings.block_size <= 64:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [2, 64]")
     if settings.recompute_passages < 0:

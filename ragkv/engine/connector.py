@@ -164,6 +164,7 @@ def _added(before: WireReport | None, now: WireReport) -> WireReport:
     if before is None:
         return now
     return WireReport(
+        loads=before.loads + now.loads,
         stitched=now.stitched,
         recomputed=now.recomputed,
         kv_load_ms=before.kv_load_ms + now.kv_load_ms,

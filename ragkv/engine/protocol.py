@@ -47,13 +47,15 @@ class Report:
 
     cached: found in the engine's own prefix cache; stitched: placed from KV files and not recomputed; recomputed: run
     through the model in place; computed: the rest, run by the ordinary step. `failed_keys`: KV that was missing or
-    corrupt when the engine looked, each recomputed whole.
+    corrupt when the engine looked, each recomputed whole. `loads`: how often the region was filled, more than once after
+    a preemption.
     """
 
     cached: int = 0
     stitched: int = 0
     recomputed: int = 0
     computed: int = 0
+    loads: int = 0
     kv_load_ms: float = 0.0
     recompute_ms: float = 0.0
     failed_keys: tuple[str, ...] = ()

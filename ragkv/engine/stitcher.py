@@ -49,7 +49,7 @@ class Stitcher:
     @torch.inference_mode()
     def carry_out(self, load: Load) -> WireReport:
         """Fill the load's region. A file that is missing or corrupt becomes a recompute of its span."""
-        report = WireReport()
+        report = WireReport(loads=1)
         block_ids = torch.tensor(load.block_ids, device=self._model.device)
         with _timed(report, "kv_load_ms"):
             fetched = self._fetch(load)

@@ -35,6 +35,7 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class WireReport(msgspec.Struct):
     """A report in JSON's types; `queries` is base64 of float32 with its shape."""
 
+    loads: int = 0
     stitched: int = 0
     recomputed: int = 0
     kv_load_ms: float = 0.0
@@ -117,6 +118,7 @@ def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_token
         stitched=wire.stitched,
         recomputed=wire.recomputed,
         computed=prompt_tokens - cached_tokens,
+        loads=wire.loads,
         kv_load_ms=wire.kv_load_ms,
         recompute_ms=wire.recompute_ms,
         failed_keys=tuple(wire.failed_keys),

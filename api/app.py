@@ -62,7 +62,7 @@ async def _start(parts: Parts) -> None:
         await parts.engine.start()
         log.info("the engine is ready")
     except RagKVError as error:
-        log.error("the engine did not start: %s", error)
+        log.error("the engine did not start: %s", error)  # noqa: TRY400 - the message says what to do, a trace does not
 
 
 def _build(parts: Parts) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from litestar import MediaType, Request, Response, post
 from litestar.di import NamedDependency
+from litestar.params import JSONBody
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 from msgspec import Meta
 
@@ -82,7 +83,7 @@ class AnswerView(msgspec.Struct, frozen=True):
 
 @post("/v1/ask", status_code=200, tags=["questions"], request_max_body_size=BODY_BYTES)
 async def ask(
-    data: AskBody, request: Request[Any, Any, Any], parts: NamedDependency[Parts]
+    data: JSONBody[AskBody], request: Request[Any, Any, Any], parts: NamedDependency[Parts]
 ) -> Response[AnswerView] | ServerSentEvent:
     """Answer a question. With `stream` or `Accept: text/event-stream`: events `delta`, then `done` or `error`."""
     events = parts.answerer.stream(data.to_ask(parts.scope))

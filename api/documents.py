@@ -3,13 +3,11 @@
 import asyncio
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated
 
 from litestar import Response, Router, delete, get, post
 from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
-from litestar.enums import RequestEncodingType
-from litestar.params import Body
+from litestar.params import FromPath, MultipartBody
 
 from ragkv.documents import DocumentView, accept_document, delete_document, document_view
 from ragkv.parts import Parts
@@ -26,11 +24,8 @@ class Upload:
     file: UploadFile
 
 
-Form = Annotated[Upload, Body(media_type=RequestEncodingType.MULTI_PART)]
-
-
 @post("/")
-async def upload(data: Form, parts: NamedDependency[Parts]) -> Response[DocumentView]:
+async def upload(data: MultipartBody[Upload], parts: NamedDependency[Parts]) -> Response[DocumentView]:
     """Accept a file and queue it: 202. The same bytes again: 200 and the same id."""
     view, created = await asyncio.to_thread(_accept, data.file, parts)
     status = HTTPStatus.ACCEPTED if created else HTTPStatus.OK
@@ -38,13 +33,13 @@ async def upload(data: Form, parts: NamedDependency[Parts]) -> Response[Document
 
 
 @get("/{document_id:str}")
-async def show(document_id: str, parts: NamedDependency[Parts]) -> DocumentView:
+async def show(document_id: FromPath[str], parts: NamedDependency[Parts]) -> DocumentView:
     """A document and how far its ingestion has come."""
     return await asyncio.to_thread(document_view, document_id, parts.database, parts.scope)
 
 
 @delete("/{document_id:str}")
-async def remove(document_id: str, parts: NamedDependency[Parts]) -> None:
+async def remove(document_id: FromPath[str], parts: NamedDependency[Parts]) -> None:
     """Remove a document with all that was made from it, whatever its state."""
     await asyncio.to_thread(delete_document, document_id, parts, parts.scope)
 

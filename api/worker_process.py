@@ -67,4 +67,6 @@ class WorkerProcess:
 
     def _launch(self) -> subprocess.Popen[bytes]:
         # A session of its own: Ctrl-C in a terminal is for the service, which then stops the worker itself.
-        return subprocess.Popen(self._command, env=self._environ, stdin=subprocess.DEVNULL, start_new_session=True)
+        return subprocess.Popen(  # noqa: S603 - the command is ours
+            self._command, env=self._environ, stdin=subprocess.DEVNULL, start_new_session=True
+        )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -101,7 +102,7 @@ class _Bars:
         self._stage: TaskID = self._bars.add_task("", total=None)
         self._begun = 0
 
-    def __enter__(self) -> "_Bars":
+    def __enter__(self) -> Self:
         self._bars.start()
         return self
 

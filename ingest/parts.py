@@ -17,5 +17,5 @@ class IngestParts:
 
     @cached_property
     def prefiller(self) -> Prefiller:
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        logging.disable_progress_bar()
         return Prefiller.load(self.parts.model_folder, self.parts.layout)

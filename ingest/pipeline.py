@@ -55,8 +55,7 @@ def ingest_document(document_id: str, ingest: IngestParts, progress: Progress = 
 def _attempt(lease: Lease, ingest: IngestParts, progress: Progress) -> Outcome:
     try:
         document = lease.document()
-        if document.attempts > MAX_ATTEMPTS:
-            raise Rejected(f"the worker died {MAX_ATTEMPTS} times while reading this document: {document.error or ''}")
+        _refuse_fatal(document)
         _carry_on(lease, document, ingest, Reporter(lease, progress))
     except Conflict as lost:
         log.info("stopped: %s", lost)
@@ -67,6 +66,12 @@ def _attempt(lease: Lease, ingest: IngestParts, progress: Progress) -> Outcome:
     except Exception as error:
         return _record_failure(lease, error)
     return Outcome.READY
+
+
+def _refuse_fatal(document: DocumentRow) -> None:
+    """A document whose attempts all ended without a word kills its workers."""
+    if document.attempts > MAX_ATTEMPTS:
+        raise Rejected(f"the worker died {MAX_ATTEMPTS} times while reading this document")
 
 
 def _record_failure(lease: Lease, error: Exception) -> Outcome:

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
-from sqlalchemy.orm import Session
 
 from ragkv.db.base import new_id, utc_now
 from ragkv.db.database import Database, hold
@@ -26,6 +26,9 @@ from ragkv.errors import NotFound, Unavailable
 from ragkv.files import Readable, Received
 from ragkv.parts import Parts
 from ragkv.scope import Scope
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +134,7 @@ def stuck_ids(database: Database) -> Sequence[str]:
         return session.scalars(stuck_documents(utc_now())).all()
 
 
-def _insert(session: Session, name: str, received: Received, scope: Scope) -> str:
+def _insert(session: "Session", name: str, received: Received, scope: Scope) -> str:
     document = DocumentRow(
         id=new_id(),
         tenant_id=scope.tenant_id,
@@ -146,7 +149,7 @@ def _insert(session: Session, name: str, received: Received, scope: Scope) -> st
     return document.id
 
 
-def _revive(session: Session, document: DocumentRow, recipe: str) -> None:
+def _revive(session: "Session", document: DocumentRow, recipe: str) -> None:
     """A document that failed, or that other models read, gets another chance when it is uploaded again."""
     outdated = document.num_chunks > 0 and document.recipe != recipe
     if document.status is Status.FAILED or outdated:
@@ -182,7 +185,7 @@ def _delete_rows(document_id: str, parts: Parts, scope: Scope) -> list[str]:
         return keys
 
 
-def _find(session: Session, document_id: str, scope: Scope) -> DocumentRow:
+def _find(session: "Session", document_id: str, scope: Scope) -> DocumentRow:
     document = session.scalars(document_by_id(scope.tenant_id, document_id)).one_or_none()
     if document is None:
         raise NotFound(f"there is no document {document_id[:80]!r}")

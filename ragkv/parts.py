@@ -27,6 +27,7 @@ from ragkv.settings import Settings
 if TYPE_CHECKING:
     import redis
 
+    from ragkv.answer.planner import Planner
     from ragkv.answer.prompt import PromptBuilder
     from ragkv.answer.service import Answerer
     from ragkv.engine.protocol import Engine
@@ -134,7 +135,7 @@ class Parts:
 
         from ragkv.retrieve.encoder import Encoder
 
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        logging.disable_progress_bar()
         return Encoder.load(encoder_folder(self.settings))
 
     @cached_property
@@ -194,13 +195,17 @@ class Parts:
         return LocalEngine(self.settings, self.model_folder, self.layout)
 
     @cached_property
-    def answerer(self) -> "Answerer":
+    def planner(self) -> "Planner":
         from ragkv.answer.planner import Planner
+
+        return Planner(self.kv_store, self.layout)
+
+    @cached_property
+    def answerer(self) -> "Answerer":
         from ragkv.answer.service import Answerer
 
-        planner = Planner(self.kv_store, self.layout)
         journal = partial(record_question, self.database)
-        return Answerer(self.settings, self.retriever, self.prompts, self.engine, planner, self.keys_of, journal)
+        return Answerer(self.settings, self.retriever, self.prompts, self.engine, self.planner, self.keys_of, journal)
 
 
 def _digest(*values: object) -> str:

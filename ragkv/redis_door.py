@@ -106,7 +106,7 @@ class EmbeddedRedis:
         self.socket.unlink(missing_ok=True)  # left by a server that was killed
         log = self.folder / "redis.log"
         with log.open("wb") as output:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603 - the binary and its options are ours
                 [str(server_binary()), *self._options()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -7,7 +7,6 @@ import torch
 
 from ragkv.engine.protocol import Generate, Piece, Report
 from ragkv.errors import Unavailable
-from ragkv.span import total_tokens
 
 QUERIES = (30, 9, 64)
 """Layers, query heads and head size that `capture` reports: SmolLM2-135M's."""

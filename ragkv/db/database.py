@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, TimeoutError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from ragkv.errors import Rejected, Unavailable
@@ -16,7 +17,7 @@ from ragkv.errors import Rejected, Unavailable
 BUSY_TIMEOUT_S = 30
 _WRITES = "ragkv_writes"
 _POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
-_AWAY = (OperationalError, InterfaceError, TimeoutError)
+_AWAY = (OperationalError, InterfaceError, PoolTimeout)
 
 
 class Database:

@@ -135,7 +135,7 @@ class TestAccess:
 
     def test_an_exception_rolls_the_transaction_back(self, database: Database):
         document_id = add_document(database, "before.txt")
-        with pytest.raises(ZeroDivisionError), database.writing() as session:
+        with pytest.raises(ZeroDivisionError), database.writing() as session:  # noqa: PT012 - both belong to it
             session.execute(update(DocumentRow).values(name="after.txt"))
             raise ZeroDivisionError
 
@@ -179,7 +179,7 @@ class TestLease:
                 return list(session.scalars(stuck_documents(utc_now())))
 
         assert stuck() == [document_id]
-        lease = take(database, document_id)
+        take(database, document_id)
         assert stuck() == []
         lapse(database, document_id)
         assert stuck() == [document_id]

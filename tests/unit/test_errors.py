@@ -25,7 +25,9 @@ def test_every_error_has_a_status_or_never_leaves_the_service():
 def test_the_docstring_draws_the_tree_with_the_statuses_that_http_shows():
     drawn = {name: status for name, status, *_ in map(str.split, (errors.__doc__ or "").splitlines()[3:]) if status}
 
-    assert drawn == {kind.__name__: str(int(STATUS[kind])) for kind in STATUS} | {kind.__name__: "-" for kind in INTERNAL}
+    assert drawn == {kind.__name__: str(int(STATUS[kind])) for kind in STATUS} | {
+        kind.__name__: "-" for kind in INTERNAL
+    }
 
 
 @pytest.mark.parametrize("kind", list(STATUS), ids=lambda kind: kind.__name__)

@@ -18,7 +18,12 @@ def test_names_without_the_prefix_are_not_ours():
 
 def test_values_take_their_type():
     settings = Settings.from_env(
-        {"RAGKV_DATA_DIR": "/srv/ragkv", "RAGKV_PORT": "81", "RAGKV_ENFORCE_EAGER": "false", "RAGKV_KV_CACHE_GIB": "1.5"}
+        {
+            "RAGKV_DATA_DIR": "/srv/ragkv",
+            "RAGKV_PORT": "81",
+            "RAGKV_ENFORCE_EAGER": "false",
+            "RAGKV_KV_CACHE_GIB": "1.5",
+        }
     )
 
     assert settings.data_dir == Path("/srv/ragkv")

@@ -28,7 +28,8 @@ GRACE_S = 5
 @click.command()
 @click.option("--host", help="Address to listen on.  [default: RAGKV_HOST, 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on.  [default: RAGKV_PORT, 8000]")
-def serve(host: str | None, port: int | None) -> None:
+@click.option("--worker/--no-worker", default=True, help="Whether to run a worker too; other machines may.")
+def serve(host: str | None, port: int | None, worker: bool) -> None:
     """Run the service: HTTP API, ingestion worker and engine.
 
     All it keeps lies under RAGKV_DATA_DIR. Ctrl-C stops it cleanly; what was uploaded is not lost.
@@ -38,7 +39,7 @@ def serve(host: str | None, port: int | None) -> None:
     settings = msgspec.structs.replace(Settings.from_env(os.environ), **given)
     signal.signal(signal.SIGTERM, _exit)
     with ExitStack() as stack:
-        _serve(settings, stack)
+        _serve(settings, worker, stack)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -55,7 +56,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _serve(settings: Settings, stack: ExitStack) -> None:
+def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     """Start everything in order; the stack stops it in reverse."""
     listener = stack.enter_context(closing(listen(settings.host, settings.port)))
     if settings.host not in LOOPBACK:
@@ -68,9 +69,10 @@ def _serve(settings: Settings, stack: ExitStack) -> None:
         redis.start()
     if outdated := refresh_outdated(parts):
         log.info("%d documents were read with other models or settings and are read again", outdated)
-    worker = WorkerProcess(os.environ)
-    worker.start()
-    stack.callback(worker.stop)
+    if with_worker:
+        worker = WorkerProcess(os.environ)
+        worker.start()
+        stack.callback(worker.stop)
     _run(parts, listener)
 
 

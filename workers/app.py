@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 from celery.platforms import SecurityWarning
-from celery.signals import worker_ready, worker_shutting_down
+from celery.signals import worker_init, worker_ready, worker_shutting_down
 
 from ragkv.parts import Parts
 from ragkv.queue import make_celery
@@ -28,6 +28,11 @@ app = make_celery(redis_url(settings))
 parts = Parts(settings)
 stopping = register_ingest(app, parts)
 sweeper = Sweeper(parts)
+
+
+@worker_init.connect(weak=False)
+def prepare(**signal: Any) -> None:
+    parts.prepare(logging.getLogger("ragkv").info)
 
 
 @worker_ready.connect(weak=False)

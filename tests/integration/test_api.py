@@ -117,7 +117,7 @@ class TestAsking:
         assert names == ("delta", "delta", "delta", "delta", "done")
         assert "".join(value["text"] for value in values[:-1]) == values[-1]["answer"] == "Ada Lovelace wrote it."
 
-    def test_bad_questions_are_refused_with_the_reason(self, client: Client, answerable: str):
+    def test_bad_questions_are_refused_with_the_reason(self, client: Client):
         def ask(**body: object) -> httpx.Response:
             return client.post("/v1/ask", json=body)
 
@@ -131,7 +131,7 @@ class TestAsking:
 
     @pytest.mark.parametrize("field", ["top_k", "hops", "max_tokens"])
     @pytest.mark.parametrize("value", [0, -1, 10**9])
-    def test_numbers_out_of_range_are_refused(self, client: Client, answerable: str, field: str, value: int):
+    def test_numbers_out_of_range_are_refused(self, client: Client, field: str, value: int):
         response = client.post("/v1/ask", json={"question": "Who?", field: value})
 
         assert_problem(response, 400, field)

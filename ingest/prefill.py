@@ -98,7 +98,7 @@ class Prefiller:
             values=_stack(taken.values, row, start, end).to(self.layout.dtype),
             initial=queries[:, :QCACHE_VIEW].mean(1),
             local=queries[:, -QCACHE_VIEW:].mean(1),
-            mean_keys=torch.stack([block.float().mean(1) for block in chosen.split(QCACHE_BLOCK, dim=1)]),
+            mean_keys=torch.stack([block.float().mean(1) for block in torch.split(chosen, QCACHE_BLOCK, dim=1)]),
         )
 
     @contextmanager

@@ -13,6 +13,7 @@ from ragkv.errors import Rejected
 PREFIX = "RAGKV_"
 SETTINGS_FILE = "RAGKV_SETTINGS"
 MIN_CHUNK_TOKENS = 32
+BLOCK_SIZES = range(2, 65)
 
 Policy = Literal["none", "random", "head", "deviation", "initial", "contextual", "passages"]
 Mode = Literal["stitched", "full"]
@@ -112,7 +113,7 @@ def _convert(kind: type[Any], value: Any) -> Any:
     if kind is not Path:
         raise NotImplementedError
     if not isinstance(value, str | Path):
-        raise ValueError("Expected a path")
+        raise ValueError("Expected a path")  # noqa: TRY004 - msgspec turns this one into its own error
     return Path(value)
 
 
@@ -145,7 +146,7 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}RECOMPUTE_RATIO must lie in [0, 1]")
     if settings.chunk_tokens < MIN_CHUNK_TOKENS:
         raise Rejected(f"{PREFIX}CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
-    if not 2 <= settings.block_size <= 64:
-        raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [2, 64]")
+    if settings.block_size not in BLOCK_SIZES:
+        raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
     if settings.recompute_passages < 0:
         raise Rejected(f"{PREFIX}RECOMPUTE_PASSAGES must be 0 or more")

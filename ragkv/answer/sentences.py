@@ -19,7 +19,9 @@ Place = tuple[int, int]
 
 def sentences(text: str) -> list[Place]:
     """[start, end) of each sentence in order, without the white space around it; none is empty."""
-    places = (part for paragraph in _split(text, (0, len(text)), _PARAGRAPH_END) for part in _sentences(text, paragraph))
+    places = (
+        part for paragraph in _split(text, (0, len(text)), _PARAGRAPH_END) for part in _sentences(text, paragraph)
+    )
     trimmed = (_trim(text, part) for place in places for part in _shorten(text, place))
     return [(start, end) for start, end in trimmed if start < end]
 

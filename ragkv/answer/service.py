@@ -18,7 +18,7 @@ from ragkv.engine.protocol import Engine, Generate, Report
 from ragkv.errors import NotFound, Rejected
 from ragkv.kv.key import KeyMaker
 from ragkv.retrieve.retriever import Retriever
-from ragkv.settings import Settings
+from ragkv.settings import BLOCK_SIZES, Settings
 from ragkv.stitch.plan import EXACT, StitchPlan
 from ragkv.stitch.select import NEEDS_QUESTION
 
@@ -159,8 +159,8 @@ def _check(ask: Ask) -> None:
         raise Rejected("the question is empty: ask something")
     if ask.recompute_ratio is not None and not 0 <= ask.recompute_ratio <= 1:
         raise Rejected("recompute_ratio must lie in [0, 1]")
-    if ask.block_size is not None and not 2 <= ask.block_size <= 64:  # noqa: PLR2004 - said in the message
-        raise Rejected("block_size must lie in [2, 64]")
+    if ask.block_size is not None and ask.block_size not in BLOCK_SIZES:
+        raise Rejected(f"block_size must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
 
 
 def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first: float) -> Timings:

@@ -60,7 +60,7 @@ def _finish(done: Done, stream: bool, as_json: bool, console: Console) -> None:
         return
     click.echo("" if stream else done.answer)
     for citation in done.citations:
-        console.print(f"  {_place(citation)}: {_shortened(citation.quote)}", highlight=False, markup=False)
+        console.print(f"  {place(citation)}: {_shortened(citation.quote)}", highlight=False, markup=False)
     console.print(summary(done), highlight=False)
 
 
@@ -94,7 +94,8 @@ def summary(done: Done) -> str:
     )
 
 
-def _place(citation: Citation) -> str:
+def place(citation: Citation) -> str:
+    """Where a citation points: title, page, characters."""
     page = f", page {citation.page}" if citation.page else ""
     return f"{citation.title}{page} [{citation.start}-{citation.end}]"
 

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ragkv.answer.ask import Ask, Done
+from ragkv.cli.ask import place
 from ragkv.cli.running import running_engine
 from ragkv.errors import Rejected
 from ragkv.parts import Parts
@@ -95,9 +96,7 @@ async def _compare(parts: Parts, questions: list[Question]) -> list[Compared]:
     async with running_engine(parts, Console(stderr=True)):
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task("asking", total=len(questions) + 1)
-            await _answer(parts, questions[0].question, "full")  # the first prompt a process computes is slow
-            progress.advance(task)
+            task = progress.add_task("asking", total=len(questions))
             compared = []
             for asked in questions:
                 done = [await _answer(parts, asked.question, mode) for mode in _MODES]
@@ -124,9 +123,8 @@ def _show(compared: Compared, console: Console) -> None:
     line(f"  stitched : {_line(compared.stitched.answer)}")
     line(f"  full     : {_line(compared.full.answer)}")
     line(f"  expected : {' / '.join(compared.asked.answers)}", "dim")
-    for citation in compared.stitched.citations:
-        page = f", page {citation.page}" if citation.page else ""
-        line(f"  cites {citation.title}{page} [{citation.start}-{citation.end}]", "dim")
+    for cited in dict.fromkeys(map(place, compared.stitched.citations)):
+        line(f"  cites {cited}", "dim")
     line(
         f"  {usage.stitched + usage.cached} tokens stitched, {usage.recomputed} recomputed, {usage.computed} computed; "
         f"first token after {timings.engine_ttft_ms:.0f} ms, "
@@ -139,10 +137,10 @@ def _line(text: str) -> str:
 
 
 def _table(compared: list[Compared]) -> Table:
-    table = Table(title=f"Time to first token, {len(compared)} questions")
-    table.add_column("question", max_width=52)
+    table = Table(title=f"Time to first token, {len(compared)} questions", expand=True)
+    table.add_column("question", no_wrap=True, ratio=1)
     for name in ("stitched", "recomputed", "computed", "TTFT ms", "full ms", "ratio"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     rows = [_figures(one) for one in compared]
     for one, figures in zip(compared, rows, strict=True):
         table.add_row(one.asked.question, *_cells(figures))

@@ -1,5 +1,6 @@
 """The engine in this process: vLLM's AsyncLLM, its core in a process of its own."""
 
+import asyncio
 import logging
 import uuid
 from collections.abc import AsyncIterator, Mapping
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
 
 log = logging.getLogger(__name__)
+
+_WARM_UP_TOKENS = 1024
 
 
 class LocalEngine:
@@ -49,9 +52,17 @@ class LocalEngine:
             disable_log_stats=True,
         )
         try:
-            self._llm = AsyncLLM.from_engine_args(arguments)
+            # In a thread: the event loop goes on answering while the model loads.
+            self._llm = await asyncio.to_thread(AsyncLLM.from_engine_args, arguments)
         except (RuntimeError, ValueError) as error:
             raise Unavailable(f"vLLM did not start: {error}") from error
+        await self._warm_up()
+
+    async def _warm_up(self) -> None:
+        """Run one prompt: kernels are chosen and memory is touched before the first question, not by it."""
+        length = min(_WARM_UP_TOKENS, self._settings.max_model_len - 2)
+        async for _ in self.generate(Generate((0,) * length, salt="warm-up", max_tokens=2, ignore_eos=True)):
+            pass
 
     async def stop(self) -> None:
         if self._llm is not None:

@@ -1,5 +1,6 @@
 """The shape of one model's KV, and which models have one that can be stitched."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def _layer_kinds(config: PretrainedConfig) -> set[str]:
     return set(getattr(config, "layer_types", None) or ())
 
 
-_REASONS = (
+_REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
     (lambda c: c.is_encoder_decoder, "it is an encoder-decoder model"),
     (lambda c: hasattr(c, "kv_lora_rank"), "it uses multi-head latent attention (MLA)"),
     (lambda c: bool(_layer_kinds(c) & {"linear_attention", "mamba", "recurrent", "conv"}), "it has linear attention"),

@@ -7,7 +7,9 @@ from ragkv.retrieve.encoder import Encoder, Progress
 from ragkv.retrieve.vectors import Vectors
 
 
-def embed_chunks(encoder: Encoder, chunks: Sequence[tuple[str, str]], progress: Progress | None = None) -> list[Vectors]:
+def embed_chunks(
+    encoder: Encoder, chunks: Sequence[tuple[str, str]], progress: Progress | None = None
+) -> list[Vectors]:
     """Vectors of (title, text) pairs, as they are searched for."""
     texts = [search_text(title, text) for title, text in chunks]
     dense = encoder.encode(texts, progress)

@@ -27,7 +27,9 @@ class Encoder:
     def load(cls, folder: Path) -> "Encoder":
         """The encoder in `folder`, on the CPU, without touching the network. Raises Rejected if there is none."""
         if not (folder / "config.json").is_file():
-            raise Rejected(f"{folder} holds no sentence encoder (no config.json): set RAGKV_ENCODER to a folder that does")
+            raise Rejected(
+                f"{folder} holds no sentence encoder (no config.json): set RAGKV_ENCODER to a folder that does"
+            )
         try:
             model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
         except (OSError, ValueError, KeyError) as error:

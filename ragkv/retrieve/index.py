@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Literal
 
 import numpy as np
@@ -152,7 +153,7 @@ class Index:
             try:
                 responses = self._client.query_batch_points(name, requests)
             except UnexpectedResponse as error:
-                if error.status_code == 404:
+                if error.status_code == HTTPStatus.NOT_FOUND:
                     return [[] for _ in queries]
                 raise
         return [[_hit(point) for point in response.points] for response in responses]
@@ -171,7 +172,7 @@ class Index:
         try:
             self._create(COLLECTION, dim)
         except UnexpectedResponse as error:
-            if error.status_code != 409:  # another process was first
+            if error.status_code != HTTPStatus.CONFLICT:  # another process was first
                 raise
         for field in ("tenant_id", "collection_id", "document_id"):
             schema = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=field == "tenant_id")

@@ -7,7 +7,7 @@ from collections import Counter
 from functools import lru_cache
 
 import numpy as np
-import snowballstemmer  # type: ignore[import-untyped]  # it has no stubs
+import snowballstemmer
 import xxhash
 from numpy.typing import NDArray
 

@@ -10,38 +10,52 @@ START = 1000  # the chunks below begin at this character of their documents
 
 LOTHAIR = (
     "Lothair II",
-    ("Lothair II (835 –) was the king of Lotharingia from 855 until his death. He was the second son of Emperor Lothair I "
-    "and Ermengarde of Tours. He was married to Teutberga (died 875), daughter of Boso the Elder."),
+    (
+        "Lothair II (835 –) was the king of Lotharingia from 855 until his death. He was the second son of Emperor Lothair I "
+        "and Ermengarde of Tours. He was married to Teutberga (died 875), daughter of Boso the Elder."
+    ),
 )
 ERMENGARDE = (
     "Ermengarde of Tours",
-    ("Ermengarde of Tours (d. 20 March 851) was the daughter of Hugh of Tours, a member of the Etichonen family. In "
-    "October 821 in Thionville, she married the Carolingian Emperor Lothair I of the Franks (795–855)."),
+    (
+        "Ermengarde of Tours (d. 20 March 851) was the daughter of Hugh of Tours, a member of the Etichonen family. In "
+        "October 821 in Thionville, she married the Carolingian Emperor Lothair I of the Franks (795–855)."
+    ),
 )
 THEODRED = (
     "Theodred II (Bishop of Elmham)",
-    ("Theodred II was a medieval Bishop of Elmham. The date of Theodred's consecration unknown, but the date of his death "
-    "was sometime between 995 and 997."),
+    (
+        "Theodred II was a medieval Bishop of Elmham. The date of Theodred's consecration unknown, but the date of his death "
+        "was sometime between 995 and 997."
+    ),
 )
 BLOOD_STREET = (
     "Blood Street",
-    ("Blood Street is a 1988 film co-directed by Leo Fong. It stars Fong in a reprised role as private detective Joe Wong "
-    "who has been hired to find a woman's husband who has gone missing."),
+    (
+        "Blood Street is a 1988 film co-directed by Leo Fong. It stars Fong in a reprised role as private detective Joe Wong "
+        "who has been hired to find a woman's husband who has gone missing."
+    ),
 )
 LEO_FONG = (
     "Leo Fong",
-    ("Leo Fong (born November 23, 1928) is a Chinese American actor, martial artist, boxer, and former Methodist minister. "
-    "His latest film role is in \"Challenge of Five Gauntlets\" which was released in 2018."),
+    (
+        "Leo Fong (born November 23, 1928) is a Chinese American actor, martial artist, boxer, and former Methodist minister. "
+        'His latest film role is in "Challenge of Five Gauntlets" which was released in 2018.'
+    ),
 )
 SLING = (
     "Singapore Sling",
-    ("The Singapore Sling is a gin-based cocktail from Singapore. This long drink was developed sometime before 1915 by "
-    "Ngiam Tong Boon, a Hainanese bartender working at the Long Bar in Raffles Hotel, Singapore."),
+    (
+        "The Singapore Sling is a gin-based cocktail from Singapore. This long drink was developed sometime before 1915 by "
+        "Ngiam Tong Boon, a Hainanese bartender working at the Long Bar in Raffles Hotel, Singapore."
+    ),
 )
 PUNCH = (
     "Fish House Punch",
-    ("Fish House Punch is a strong, rum-based punch containing rum, cognac, and peach brandy. The drink is typically "
-    "served over an ice block in a punch bowl and garnished with lemon slices."),
+    (
+        "Fish House Punch is a strong, rum-based punch containing rum, cognac, and peach brandy. The drink is typically "
+        "served over an ice block in a punch bowl and garnished with lemon slices."
+    ),
 )
 PHOOLWARI = (
     "Phoolwari",
@@ -104,16 +118,22 @@ def test_each_statement_has_citations_of_its_own():
 
 
 def test_yes_and_no_are_cited_by_what_the_question_names():
-    found = cite("yes", "Do Singapore Sling and Fish House Punch both contain alcohol?", passages(SLING, THEODRED, PUNCH))
+    found = cite(
+        "yes", "Do Singapore Sling and Fish House Punch both contain alcohol?", passages(SLING, THEODRED, PUNCH)
+    )
     assert set(cited(found)) == {"Singapore Sling", "Fish House Punch"}
 
 
 def test_a_choice_between_two_is_cited_by_both():
-    found = cite("Phoolwari", "Which film was released first, Aas Ka Panchhi or Phoolwari?", passages(PANCHHI, PHOOLWARI))
+    found = cite(
+        "Phoolwari", "Which film was released first, Aas Ka Panchhi or Phoolwari?", passages(PANCHHI, PHOOLWARI)
+    )
     assert set(cited(found)) == {"Phoolwari", "Aas Ka Panchhi"}
 
 
-@pytest.mark.parametrize("answer", ["1952", "Napoleon Bonaparte", "The passages do not say.", "I don't know.", "", "..."])
+@pytest.mark.parametrize(
+    "answer", ["1952", "Napoleon Bonaparte", "The passages do not say.", "I don't know.", "", "..."]
+)
 def test_what_no_passage_supports_has_no_citation(answer):
     assert cite(answer, MOTHER, passages(THEODRED, LOTHAIR, ERMENGARDE)) == ()
 

@@ -3,8 +3,17 @@
 import pytest
 import torch
 from transformers import (
-    DeepseekV3Config, Gemma3TextConfig, GPT2Config, LlamaConfig, MambaConfig, MistralConfig, Qwen2Config, Qwen3Config,
-    Qwen3NextConfig, SmolLM3Config, T5Config,
+    DeepseekV3Config,
+    Gemma3TextConfig,
+    GPT2Config,
+    LlamaConfig,
+    MambaConfig,
+    MistralConfig,
+    Qwen2Config,
+    Qwen3Config,
+    Qwen3NextConfig,
+    SmolLM3Config,
+    T5Config,
 )  # fmt: skip
 
 from ragkv.errors import Rejected, Unsupported

@@ -25,7 +25,7 @@ def test_a_title_in_the_text_is_found(links):
 
 
 def test_the_longest_title_at_a_place_wins(links):
-    """"Tours" is inside "Ermengarde of Tours"."""
+    """ "Tours" is inside "Ermengarde of Tours"."""
     assert ("tours",) not in links.mentioned("Ermengarde of Tours was a queen.")
     assert ("tours",) in links.mentioned("She lived in Tours.")
 

@@ -9,7 +9,13 @@ import torch
 from ragkv.kv.file import QCACHE_BLOCK
 from ragkv.span import Span, total_tokens
 from ragkv.stitch.select import (
-    SELECTORS, ChunkEvidence, Evidence, block_logits, enriched_queries, regroup, take_blocks,
+    SELECTORS,
+    ChunkEvidence,
+    Evidence,
+    block_logits,
+    enriched_queries,
+    regroup,
+    take_blocks,
 )  # fmt: skip
 
 LAYERS, Q_HEADS, KV_HEADS, HEAD_DIM = 3, 4, 2, 8

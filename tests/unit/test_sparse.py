@@ -24,7 +24,9 @@ def test_an_id_is_the_same_in_every_process():
 
 
 def test_a_second_mention_weighs_less_than_the_first():
-    once, twice = (dict(zip(*sparse.document_vector(t), strict=True)) for t in ("river bank water", "river river water"))
+    once, twice = (
+        dict(zip(*sparse.document_vector(t), strict=True)) for t in ("river bank water", "river river water")
+    )
     river = sparse.term_id("river")
     assert once[river] < twice[river] < 2 * once[river]
 

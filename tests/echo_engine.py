@@ -1,7 +1,7 @@
 """An engine without a model: it gives the prompt's own tokens back. For tests of everything around the engine."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import torch
 
@@ -33,7 +33,7 @@ class EchoEngine:
     async def ready(self) -> bool:
         return self.started
 
-    async def generate(self, request: Generate) -> AsyncIterator[Piece]:
+    async def generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
         """The fixed words, one piece each, at most `max_tokens` of them."""
         if not self.started:
             raise Unavailable("the engine has not started yet: try again in a minute")

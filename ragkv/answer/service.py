@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import torch
@@ -57,7 +58,7 @@ class Answerer:
         self._journal = journal
         self._question_vectors = QuestionVectors(engine, prompts)
 
-    async def stream(self, ask: Ask) -> AsyncIterator[Delta | Done]:
+    async def stream(self, ask: Ask) -> AsyncGenerator[Delta | Done, None]:
         """Text as it comes, then one Done. Closing the iterator early stops the generation.
 
         Raises NotFound for a collection with nothing to search, TooLarge for a question beyond the model's window,
@@ -67,11 +68,12 @@ class Answerer:
         prepared = await self.prepare(ask)
         handed_over = time.perf_counter()
         text, tokens, first, last = "", 0, None, None
-        async for piece in self._engine.generate(self._request(ask, prepared)):
-            first = first or time.perf_counter()
-            text, tokens, last = text + piece.text, tokens + len(piece.token_ids), piece
-            if piece.text:
-                yield Delta(piece.text)
+        async with aclosing(self._engine.generate(self._request(ask, prepared))) as pieces:
+            async for piece in pieces:
+                first = first or time.perf_counter()
+                text, tokens, last = text + piece.text, tokens + len(piece.token_ids), piece
+                if piece.text:
+                    yield Delta(piece.text)
         assert first and last and last.finish_reason, "an engine's answer ends with a reason"
         report = last.report or Report()
         done = Done(

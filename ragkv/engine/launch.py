@@ -1,6 +1,7 @@
 """How a vLLM that stitches is started: the same arguments in-process and for `vllm serve`."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from ragkv.settings import Settings
 
 WORKER = "ragkv.engine.worker.StitchWorker"
 CONNECTOR = "StitchConnector"
+_VLLM = "vllm.entrypoints.cli.main"
 CONNECTOR_MODULE = "ragkv.engine.connector"
 
 
@@ -39,7 +41,7 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
 def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, port: int) -> list[str]:
     """The `vllm serve` command line of an engine for `RAGKV_ENGINE_URL`."""
     arguments = engine_arguments(settings, folder, layout)
-    command = ["vllm", "serve", arguments.pop("model"), "--host", host, "--port", str(port)]
+    command = [sys.executable, "-m", _VLLM, "serve", arguments.pop("model"), "--host", host, "--port", str(port)]
     for name, value in arguments.items():
         option = "--" + name.replace("_", "-")
         if value is True:

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ class LocalEngine:
     async def ready(self) -> bool:
         return self._llm is not None and not self._llm.errored
 
-    async def generate(self, request: Generate) -> AsyncIterator[Piece]:
+    async def generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
         """See Engine.generate."""
         llm = self._llm
         if llm is None:
@@ -81,8 +82,9 @@ class LocalEngine:
         prompt = {"prompt_token_ids": list(request.token_ids), "cache_salt": request.salt}
         outputs = llm.generate(prompt, _sampling(request), request_id=uuid.uuid4().hex)
         try:
-            async for output in outputs:
-                yield _piece(output)
+            async with aclosing(outputs):  # closing ours closes vLLM's, which stops the request at once
+                async for output in outputs:
+                    yield _piece(output)
         except _engine_errors() as error:
             raise Unavailable(f"the engine failed: {error}") from error
 

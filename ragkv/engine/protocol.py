@@ -1,6 +1,6 @@
 """What an engine does for the rest of the service, whatever process it runs in."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -86,4 +86,4 @@ class Engine(Protocol):
 
     async def ready(self) -> bool: ...
 
-    def generate(self, request: Generate) -> AsyncIterator[Piece]: ...
+    def generate(self, request: Generate) -> AsyncGenerator[Piece, None]: ...

@@ -5,7 +5,7 @@ the server reads the same folder (a shared file system or a tmpfs on one machine
 """
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -45,7 +45,7 @@ class RemoteEngine:
         except httpx.HTTPError:
             return False
 
-    async def generate(self, request: Generate) -> AsyncIterator[Piece]:
+    async def generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
         """See Engine.generate."""
         request.check_fits(self._window)
         tag = uuid.uuid4().hex

@@ -4,7 +4,6 @@ import asyncio
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +27,6 @@ def remote(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     model = Model.prepare(settings, 8)
     port = free_port()
     command = serve_command(settings, Path(settings.model), model.layout, "127.0.0.1", port)
-    command = [str(Path(sys.executable).with_name("vllm")), *command[1:]]
     log = (settings.data_dir / "vllm.log").open("wb")
     server = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"HF_HUB_OFFLINE": "1"})
     url = f"http://127.0.0.1:{port}"

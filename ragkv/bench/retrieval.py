@@ -1,0 +1,271 @@
+"""How much of what a question needs is found: four ways to search, over a corpus of passages and questions with answers.
+
+Each line of the corpus is one passage, `{"id", "title", "text"}`, and is searched as one chunk, however long. Each line
+of the data is one question, `{"id", "question", "gold_ids"}`; all of `gold_ids` are needed to answer it. Other fields
+are ignored. Every question is asked of every method before the next one, so that a machine that slows down slows all
+of them.
+"""
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+import numpy as np
+
+from ragkv.chunk import Chunk
+from ragkv.errors import Rejected
+from ragkv.retrieve import sparse
+from ragkv.retrieve.embed import embed_chunks, embed_question
+from ragkv.retrieve.encoder import Encoder
+from ragkv.retrieve.encoder import Progress as CountProgress
+from ragkv.retrieve.index import BATCH, Index
+from ragkv.retrieve.retriever import Retriever
+from ragkv.retrieve.vectors import Point, Vectors
+
+CUTOFFS = (2, 5, 10)
+TOP_K = max(CUTOFFS)
+HOPS = 2
+METHODS = ("dense", "bm25", "hybrid", "hybrid + hops")
+_TENANT = _COLLECTION = _DOCUMENT = "corpus"
+
+Progress = Callable[[str, int, int], None]
+"""Told (what is being done, how many done, how many in all)."""
+Find = Callable[[str], list[str]]
+"""A question's passages by id, best first, `TOP_K` at most."""
+Line = TypeVar("Line")
+
+
+class _Passage(msgspec.Struct, frozen=True):
+    id: int | str
+    text: str
+    title: str = ""
+
+
+class _Question(msgspec.Struct, frozen=True):
+    question: Annotated[str, msgspec.Meta(min_length=1)]
+    gold_ids: Annotated[list[int | str], msgspec.Meta(min_length=1)]
+    id: int | str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question and the ids of all passages that its answer needs."""
+
+    text: str
+    gold: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one method found for one question: passage ids, best first, `TOP_K` at most."""
+
+    found: Sequence[str]
+    gold: frozenset[str]
+    seconds: float
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One method over all questions, in percent; `ms_per_query` is the median, the question's embedding included.
+
+    recall: share of a question's gold passages among the first k, averaged over questions. all_gold: share of questions
+    with every gold passage among the first k. mrr: 1 / rank of the first gold passage among the first 10, else 0.
+    """
+
+    method: str
+    recall_at_2: float
+    recall_at_5: float
+    recall_at_10: float
+    all_gold_at_2: float
+    all_gold_at_5: float
+    all_gold_at_10: float
+    mrr: float
+    ms_per_query: float
+
+
+class RetrievalReport(msgspec.Struct, frozen=True):
+    """What `ragkv eval retrieval --json` writes. `n` questions were asked of a corpus of `passages`."""
+
+    corpus: str
+    data: str
+    n: int
+    passages: int
+    rows: list[Row]
+
+
+class Corpus:
+    """Passages in memory, as one document's chunks: what the database is to retrieval."""
+
+    def __init__(self, chunks: Mapping[str, Chunk]) -> None:
+        self._chunks = chunks
+
+    @classmethod
+    def read(cls, path: Path) -> "Corpus":
+        """Raises Rejected, naming file and line, for what is no passage and an id that was there before."""
+        chunks: dict[str, Chunk] = {}
+        for number, line in _lines(path, _Passage):
+            chunk_id = str(line.id)
+            if chunk_id in chunks:
+                raise Rejected(f"{path}, line {number}: a second passage with id {chunk_id}")
+            chunks[chunk_id] = Chunk(
+                chunk_id, _DOCUMENT, len(chunks), line.title, line.text, 0, len(line.text), page=None, token_ids=()
+            )
+        if not chunks:
+            raise Rejected(f"{path}: no passages in it")
+        return cls(chunks)
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def __contains__(self, chunk_id: str) -> bool:
+        return chunk_id in self._chunks
+
+    def indexed_documents(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
+        return {_DOCUMENT: 1}
+
+    def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
+        return [self._chunks[i] for i in chunk_ids if i in self._chunks]
+
+    def titles(self, tenant_id: str, collection_id: str) -> Mapping[str, Sequence[str]]:
+        titles: dict[str, list[str]] = defaultdict(list)
+        for chunk in self._chunks.values():
+            titles[chunk.title].append(chunk.id)
+        return titles
+
+    def points(self, encoder: Encoder, progress: CountProgress | None = None) -> list[Point]:
+        """A point for each passage. Takes minutes for ten thousand of them."""
+        chunks = list(self._chunks.values())
+        vectors = embed_chunks(encoder, [(chunk.title, chunk.text) for chunk in chunks], progress)
+        return [Point(c.id, c.document_id, c.title, v) for c, v in zip(chunks, vectors, strict=True)]
+
+
+def read_questions(path: Path, corpus: Corpus, limit: int | None = None) -> list[Question]:
+    """The first `limit` questions, or all. Raises Rejected, naming file and line, for what cannot be measured.
+
+    That is a line that is no question, and a gold passage that the corpus does not hold: it could never be found.
+    """
+    questions: list[Question] = []
+    for number, line in _lines(path, _Question):
+        if len(questions) == limit:
+            break
+        gold = dict.fromkeys(map(str, line.gold_ids))
+        if unknown := [i for i in gold if i not in corpus]:
+            raise Rejected(f"{path}, line {number}: no passage with id {', '.join(unknown)} in the corpus")
+        questions.append(Question(line.question, frozenset(gold)))
+    if not questions:
+        raise Rejected(f"{path}: no questions in it")
+    return questions
+
+
+def _lines(path: Path, kind: type[Line]) -> Iterator[tuple[int, Line]]:
+    """Lines that are not blank, with their numbers from 1."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise Rejected(f"{path}: {error.strerror}") from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield number, msgspec.json.decode(line, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Rejected(f"{path}, line {number}: {error}") from None
+
+
+def evaluate(corpus: Corpus, questions: Sequence[Question], encoder: Encoder, progress: Progress) -> list[Row]:
+    """A row for each of `METHODS`. The corpus is encoded once for all of them."""
+    index = Index.in_memory()
+    try:
+        index.ensure(encoder.dim)
+        _fill(index, corpus.points(encoder, partial(progress, "encoding passages")), progress)
+        outcomes = _ask_all(_methods(encoder, index, corpus), questions, progress)
+    finally:
+        index.close()
+    return [summarise(method, found) for method, found in outcomes.items()]
+
+
+def _fill(index: Index, points: Sequence[Point], progress: Progress) -> None:
+    for start in range(0, len(points), BATCH):
+        batch = points[start : start + BATCH]
+        index.upsert(_TENANT, _COLLECTION, batch)
+        progress("indexing passages", start + len(batch), len(points))
+
+
+def _methods(encoder: Encoder, index: Index, corpus: Corpus) -> dict[str, Find]:
+    retriever = Retriever(encoder, index, corpus)
+    finders: tuple[Find, ...] = (
+        partial(_find_dense, encoder, index),
+        partial(_find_terms, encoder.dim, index),
+        partial(_find_hybrid, retriever, 1),
+        partial(_find_hybrid, retriever, HOPS),
+    )
+    return dict(zip(METHODS, finders, strict=True))
+
+
+def _find_dense(encoder: Encoder, index: Index, question: str) -> list[str]:
+    hits = index.search(_TENANT, _COLLECTION, embed_question(encoder, question), TOP_K, "dense")
+    return [hit.chunk_id for hit in hits]
+
+
+def _find_terms(dim: int, index: Index, question: str) -> list[str]:
+    """BM25 needs no encoder: its time is without one. A question of stop words alone finds nothing."""
+    vectors = Vectors(np.zeros(dim, np.float32), *sparse.query_vector(question))
+    if not vectors.indices.size:
+        return []
+    return [hit.chunk_id for hit in index.search(_TENANT, _COLLECTION, vectors, TOP_K, "sparse")]
+
+
+def _find_hybrid(retriever: Retriever, hops: int, question: str) -> list[str]:
+    return [passage.chunk.id for passage in retriever.search(_TENANT, _COLLECTION, question, TOP_K, hops)]
+
+
+def _ask_all(
+    methods: Mapping[str, Find], questions: Sequence[Question], progress: Progress
+) -> dict[str, list[Outcome]]:
+    outcomes: dict[str, list[Outcome]] = {method: [] for method in methods}
+    for number, question in enumerate(questions, start=1):
+        for method, find in methods.items():
+            outcomes[method].append(_ask(find, question))
+        progress("asking questions", number, len(questions))
+    return outcomes
+
+
+def _ask(find: Find, question: Question) -> Outcome:
+    began = time.perf_counter()
+    found = find(question.text)
+    return Outcome(found, question.gold, time.perf_counter() - began)
+
+
+def summarise(method: str, outcomes: Sequence[Outcome]) -> Row:
+    """The means, in percent, over at least one question."""
+    return Row(
+        method,
+        **{f"recall_at_{k}": _percent(recall(o.found, o.gold, k) for o in outcomes) for k in CUTOFFS},
+        **{f"all_gold_at_{k}": _percent(has_all(o.found, o.gold, k) for o in outcomes) for k in CUTOFFS},
+        mrr=_percent(reciprocal_rank(o.found, o.gold) for o in outcomes),
+        ms_per_query=statistics.median(o.seconds for o in outcomes) * 1000,
+    )
+
+
+def recall(found: Sequence[str], gold: Collection[str], k: int) -> float:
+    """The share of the gold passages that are among the first k found."""
+    return len(set(found[:k]) & set(gold)) / len(gold)
+
+
+def has_all(found: Sequence[str], gold: Collection[str], k: int) -> bool:
+    """Whether every gold passage is among the first k found. Never, where there are more than k of them."""
+    return set(gold) <= set(found[:k])
+
+
+def reciprocal_rank(found: Sequence[str], gold: Collection[str]) -> float:
+    """1 / rank of the first gold passage found, 0 if there is none."""
+    return next((1 / rank for rank, chunk_id in enumerate(found, start=1) if chunk_id in gold), 0.0)
+
+
+def _percent(values: Iterator[float]) -> float:
+    return 100 * statistics.fmean(values)

@@ -69,9 +69,9 @@ def _progress(console: Console) -> Progress:
 
 def _table(report: RetrievalReport) -> Table:
     name = Path(report.data).name
-    table = Table(title=f"{name}, in percent (questions: {report.n:,}, passages: {report.passages:,})")
-    table.add_column("method")
-    for column in (*(f"R@{k}" for k in CUTOFFS), *(f"all@{k}" for k in CUTOFFS), f"MRR@{CUTOFFS[-1]}", "ms/query"):
+    table = Table(title=f"{name}: percent, median ms (questions: {report.n:,}, passages: {report.passages:,})")
+    table.add_column("method", no_wrap=True)
+    for column in (*(f"R@{k}" for k in CUTOFFS), *(f"all@{k}" for k in CUTOFFS), f"MRR@{CUTOFFS[-1]}", "ms"):
         table.add_column(column, justify="right")
     for row in report.rows:
         table.add_row(row.method, *(f"{value:.1f}" for value in _figures(row)))

@@ -248,7 +248,7 @@ def summarise(method: str, outcomes: Sequence[Outcome]) -> Row:
         **{f"recall_at_{k}": _percent(recall(o.found, o.gold, k) for o in outcomes) for k in CUTOFFS},
         **{f"all_gold_at_{k}": _percent(has_all(o.found, o.gold, k) for o in outcomes) for k in CUTOFFS},
         mrr=_percent(reciprocal_rank(o.found, o.gold) for o in outcomes),
-        ms_per_query=statistics.median(o.seconds for o in outcomes) * 1000,
+        ms_per_query=round(statistics.median(o.seconds for o in outcomes) * 1000, 3),
     )
 
 
@@ -268,4 +268,4 @@ def reciprocal_rank(found: Sequence[str], gold: Collection[str]) -> float:
 
 
 def _percent(values: Iterator[float]) -> float:
-    return 100 * statistics.fmean(values)
+    return round(100 * statistics.fmean(values), 3)

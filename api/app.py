@@ -67,4 +67,4 @@ async def _start(parts: Parts) -> None:
 
 def _build(parts: Parts) -> None:
     """What takes seconds to import and load, before the first question needs it."""
-    assert parts.engine and parts.answerer and parts.scope
+    assert parts.engine and parts.answerer and parts.keys_of(parts.scope.tenant_id)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
+from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.types import ExceptionHandlersMap
 
 from ragkv.errors import Conflict, Corrupt, NotFound, RagKVError, Rejected, TooLarge, Unavailable, Unsupported
@@ -26,6 +27,7 @@ INTERNAL = frozenset({Corrupt})
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
+TOO_LARGE = "the request is too large: shorten the question; split the file, or raise RAGKV_MAX_UPLOAD_BYTES"
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,7 +52,8 @@ def problem_of(error: Exception) -> Problem:
 
 def _problem_of_http(error: HTTPException) -> Problem:
     extra = error.extra if isinstance(error.extra, list) else []
-    return Problem(HTTPStatus(error.status_code).phrase, error.status_code, error.detail, errors=extra)
+    detail = TOO_LARGE if isinstance(error, RequestEntityTooLarge) else error.detail
+    return Problem(HTTPStatus(error.status_code).phrase, error.status_code, detail, errors=extra)
 
 
 def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:

@@ -47,6 +47,8 @@ def precompute(
     total = sum(chunk.num_tokens for chunk in named.values())
     done = reused = total - sum(chunk.num_tokens for chunk in todo.values())
     progress(done, total)
+    if not todo and store.lookup(keys.prefix()) is Lookup.MISS:
+        _compute([], keys, prefiller(), store)
     for batch in _batches(todo, len(keys.prefix_ids), batch_tokens):
         _compute(batch, keys, prefiller(), store)
         done += sum(chunk.num_tokens for _, chunk in batch)

@@ -198,7 +198,7 @@ class Parts:
     def planner(self) -> "Planner":
         from ragkv.answer.planner import Planner
 
-        return Planner(self.kv_store, self.layout)
+        return Planner(self.kv_store)
 
     @cached_property
     def answerer(self) -> "Answerer":

@@ -7,10 +7,7 @@ import torch
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.recipe import Recipe
 from ragkv.chunk import Passage
-from ragkv.errors import Corrupt
-from ragkv.kv.file import ChunkKV
 from ragkv.kv.key import KeyMaker
-from ragkv.kv.layout import Layout
 from ragkv.kv.store import KVStore, Lookup
 from ragkv.stitch.plan import LateSelection, Placed, StitchPlan, plan_stitch
 from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, ChunkEvidence, Evidence
@@ -19,9 +16,8 @@ from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, ChunkE
 class Planner:
     """Looks up what KV there is and lets the policy choose. Reads files, computes nothing."""
 
-    def __init__(self, store: KVStore, layout: Layout) -> None:
+    def __init__(self, store: KVStore) -> None:
         self._store = store
-        self._layout = layout
 
     def plan(
         self, prompt: Prompt, passages: Sequence[Passage], keys: KeyMaker, recipe: Recipe, question: torch.Tensor | None
@@ -49,19 +45,10 @@ class Planner:
         wanted = recipe.policy in NEEDS_QUESTION
         chunks = []
         for piece, passage in zip(placed, passages, strict=True):
-            kv = self._read(piece.key) if wanted else None
-            chunks.append(
-                ChunkEvidence(piece.span, passage.score, kv.local if kv else None, kv.mean_keys if kv else None)
-            )
+            kept = self._store.qcache(piece.key) if wanted and piece.key else None
+            views = (kept.local, kept.mean_keys) if kept else (None, None)
+            chunks.append(ChunkEvidence(piece.span, passage.score, *views))
         return Evidence(tuple(chunks), question, recipe.block_size)
-
-    def _read(self, key: str | None) -> ChunkKV | None:
-        if key is None:
-            return None
-        try:
-            return self._store.get(key, self._layout)
-        except (FileNotFoundError, Corrupt):
-            return None
 
 
 def _budget(passages: Sequence[Passage], recipe: Recipe) -> int:

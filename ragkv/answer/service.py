@@ -1,6 +1,7 @@
 """Ask -> retrieve -> prompt -> plan -> generate -> cite: the second straight line."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -16,12 +17,14 @@ from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recipe import recipe_of
 from ragkv.chunk import Passage
 from ragkv.engine.protocol import Engine, Generate, Report
-from ragkv.errors import NotFound, Rejected
+from ragkv.errors import NotFound, RagKVError, Rejected
 from ragkv.kv.key import KeyMaker
 from ragkv.retrieve.retriever import Retriever
 from ragkv.settings import BLOCK_SIZES, Settings
 from ragkv.stitch.plan import EXACT, StitchPlan
 from ragkv.stitch.select import NEEDS_QUESTION
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +87,15 @@ class Answerer:
             timings=_timings(prepared, report, began, handed_over, first),
             usage=_usage(prepared, report, tokens),
         )
-        await asyncio.to_thread(self._journal, ask, done)
+        await self._keep_record(ask, done)
         yield done
+
+    async def _keep_record(self, ask: Ask, done: Done) -> None:
+        """Whoever asked gets the answer, whether or not it can be recorded."""
+        try:
+            await asyncio.to_thread(self._journal, ask, done)
+        except RagKVError as error:
+            log.warning("an answer was not recorded: %s", error)
 
     async def check(self, ask: Ask) -> None:
         """Raise what `stream` would for a question that cannot be answered whatever the engine says."""

@@ -21,12 +21,11 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from ragkv.engine.internals import ModelInternals
 from ragkv.engine.load import Load, Loads, Reports
 from ragkv.engine.stitcher import Stitcher
-from ragkv.engine.wire import PARAM, WireReport, capture_of, plan_of, wire_of
+from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for
 from ragkv.errors import Rejected
 from ragkv.kv.layout import Layout, layout_of
 from ragkv.kv.store import KVStore
-from ragkv.span import Span
-from ragkv.stitch.plan import StitchPlan
+from ragkv.span import Span, merge, total_tokens
 
 if TYPE_CHECKING:
     from vllm.forward_context import ForwardContext
@@ -48,86 +47,95 @@ class StitchConnector(KVConnectorBase_V1):
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
         self._store = KVStore(Path(vllm_config.kv_transfer_config.kv_connector_extra_config["kv_dir"]))
         self._layout = _layout(vllm_config)
+        self._max_work: int = vllm_config.scheduler_config.max_num_batched_tokens
+        self._planned: dict[str, Planned] = {}
         self._promised: list[Load] = []
+        self._promised_work = 0
         self._reports: dict[str, WireReport] = {}
         self._kept: OrderedDict[str, WireReport] = OrderedDict()
         self._stitcher: Stitcher | None = None
         self._done: dict[str, WireReport] = {}
 
+    @property
+    def requires_kv_delivery(self) -> bool:
+        """Nothing is handed on: a request that is preempted keeps what it has said."""
+        return False
+
     # The scheduler's half: promise.
 
-    def get_num_new_matched_tokens(self, request: "Request", num_computed_tokens: int) -> tuple[int, bool]:
-        """All of the stitched region that vLLM does not hold itself. Asked again after a preemption."""
-        found = self._plan_of(request)
-        if found is None:
+    def on_new_request(self, request: "Request") -> None:
+        """Read the request's plan, once."""
+        planned = _planned(request)
+        if planned is not None:
+            self._planned[request.request_id] = planned
+
+    def get_num_new_matched_tokens(self, request: "Request", num_computed_tokens: int) -> tuple[int | None, bool]:
+        """All of the stitched region that vLLM does not hold itself. Asked again after a preemption.
+
+        None, "ask again in the next step", when this step's promises recompute as much as a step may: the scheduler
+        does not count those tokens, and all streams wait for them.
+        """
+        planned = self._planned.get(request.request_id)
+        if planned is None:
             return 0, False
-        end = min(found[0].end, request.num_prompt_tokens - 1)
-        return max(end - num_computed_tokens, 0), False
+        end = min(planned.plan.end, request.num_prompt_tokens - 1)
+        if end <= num_computed_tokens:
+            return 0, False
+        work = planned.plan.work(Span(num_computed_tokens, end))
+        if self._promised_work and self._promised_work + work > self._max_work:
+            return None, False
+        return end - num_computed_tokens, False
 
     def update_state_after_alloc(self, request: "Request", blocks: "KVCacheBlocks", num_external_tokens: int) -> None:
         if not num_external_tokens:
             return
-        found = self._plan_of(request)
-        assert found is not None, "tokens were promised for a request without a plan"
-        plan, capture = found
-        end = min(plan.end, request.num_prompt_tokens - 1)
-        self._promised.append(
-            Load(
-                request_id=request.request_id,
-                plan=plan,
-                start=end - num_external_tokens,
-                end=end,
-                block_ids=list(blocks.get_block_ids()[0]),
-                token_ids=list(request.prompt_token_ids),
-                capture=capture,
-            )
+        planned = self._planned[request.request_id]
+        end = min(planned.plan.end, request.num_prompt_tokens - 1)
+        load = Load(
+            request_id=request.request_id,
+            plan=planned.plan,
+            start=end - num_external_tokens,
+            end=end,
+            block_ids=list(blocks.get_block_ids()[0]),
+            token_ids=list(request.prompt_token_ids),
+            capture=planned.capture,
         )
+        self._promised.append(load)
+        self._promised_work += planned.plan.work(load.region)
+        redo = total_tokens(merge(map(load.clip, planned.plan.recompute)))
+        expected = WireReport(loads=1, stitched=load.region.num_tokens - redo, recomputed=redo)
+        self._reports.setdefault(request.request_id, expected)
 
     def build_connector_meta(self, scheduler_output: "SchedulerOutput") -> KVConnectorMetadata:
-        loads, self._promised = self._promised, []
+        loads, self._promised, self._promised_work = self._promised, [], 0
         return Loads(loads)
 
     def update_connector_output(self, connector_output: "KVConnectorOutput") -> None:
-        """Remember what the worker did; a request that was preempted and loaded again adds up."""
+        """Remember what the worker did, for requests that have not finished meanwhile."""
         meta = connector_output.kv_connector_worker_meta
         if isinstance(meta, Reports):
             for request_id, report in meta.by_request.items():
-                self._reports[request_id] = _added(self._reports.get(request_id), report)
+                if request_id in self._reports:
+                    self._reports[request_id] = _added(self._reports[request_id], report)
 
     def request_finished(self, request: "Request", block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         """Hand the report to the caller.
 
-        vLLM asks before it passes on what the worker did in the very same step, so a request of one token has no
-        report yet: callers who want one ask for two tokens.
+        vLLM asks before it passes on what the worker did in the very same step, so a request of one token gets what
+        was planned, without times and queries: callers who want those ask for two tokens.
         """
+        planned = self._planned.pop(request.request_id, None)
         report = self._reports.pop(request.request_id, None)
-        params = (request.kv_transfer_params or {}).get(PARAM)
-        if isinstance(params, dict):
-            if isinstance(asked := params.get("report_of"), str):
-                report = self._kept.pop(asked, None)
-            elif report is not None and isinstance(tag := params.get("tag"), str):
-                self._keep(tag, report)
+        if asked := report_asked_for(request.kv_transfer_params):
+            report = self._kept.pop(asked, None)
+        elif planned is not None and planned.tag is not None and report is not None:
+            self._keep(planned.tag, report)
         return False, None if report is None else {PARAM: msgspec.to_builtins(report)}
 
     def _keep(self, tag: str, report: WireReport) -> None:
         self._kept[tag] = report
         while len(self._kept) > _KEPT_REPORTS:
             self._kept.popitem(last=False)
-
-    def _plan_of(self, request: "Request") -> tuple[StitchPlan, Span | None] | None:
-        """The request's plan and what to capture; a malformed one is logged and its prompt computed in full."""
-        try:
-            wire = wire_of(request.kv_transfer_params)
-            if wire is None:
-                return None
-            plan, capture = plan_of(wire), capture_of(wire)
-        except Rejected as error:
-            log.warning("request %s: %s; its prompt is computed in full", request.request_id, error)
-            return None
-        if not 0 < plan.end <= request.num_prompt_tokens:
-            log.warning("request %s: the plan does not fit its prompt, which is computed in full", request.request_id)
-            return None
-        return plan, capture
 
     # The worker's half: keep the promise.
 
@@ -160,13 +168,26 @@ def _layout(config: VllmConfig) -> Layout:
     return layout_of(config.model_config.hf_text_config, str(config.model_config.dtype).removeprefix("torch."))
 
 
-def _added(before: WireReport | None, now: WireReport) -> WireReport:
-    if before is None:
-        return now
+def _planned(request: "Request") -> Planned | None:
+    """The request's plan; a malformed one is logged and its prompt computed in full."""
+    try:
+        planned = planned_of(request.kv_transfer_params)
+    except Rejected as error:
+        log.warning("request %s: %s; its prompt is computed in full", request.request_id, error)
+        return None
+    if planned is not None and planned.plan.end > request.num_prompt_tokens:
+        log.warning("request %s: the plan is longer than its prompt, which is computed in full", request.request_id)
+        return None
+    return planned
+
+
+def _added(before: WireReport, now: WireReport) -> WireReport:
+    """What was promised and then done. After a preemption tokens are those of the first time, as vLLM counts them."""
+    first = before.kv_load_ms == 0
     return WireReport(
-        loads=before.loads + now.loads,
-        stitched=now.stitched,
-        recomputed=now.recomputed,
+        loads=now.loads if first else before.loads + now.loads,
+        stitched=now.stitched if first else before.stitched,
+        recomputed=now.recomputed if first else before.recomputed,
         kv_load_ms=before.kv_load_ms + now.kv_load_ms,
         recompute_ms=before.recompute_ms + now.recompute_ms,
         failed_keys=sorted({*before.failed_keys, *now.failed_keys}),

@@ -5,17 +5,13 @@ the tokens (here: blocks) with the highest deviation are recomputed in every lay
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 
 from ragkv.engine.internals import ModelInternals
-from ragkv.engine.load import Load
+from ragkv.engine.load import Load, Piece
 from ragkv.span import Span
 from ragkv.stitch.select import budget_of, take_blocks
-
-if TYPE_CHECKING:
-    from ragkv.engine.stitcher import Piece
 
 _LAYER = 1  # the first layer whose keys depend on the context
 
@@ -25,7 +21,7 @@ class _Seen(Exception):
 
 
 def select_by_deviation(
-    model: ModelInternals, load: Load, pieces: "Sequence[Piece]", block_ids: torch.Tensor, heads: slice
+    model: ModelInternals, load: Load, pieces: Sequence[Piece], block_ids: torch.Tensor
 ) -> tuple[Span, ...]:
     """The blocks of the stitched pieces with the highest key deviation, up to the plan's ratio."""
     late = load.plan.late
@@ -33,8 +29,10 @@ def select_by_deviation(
     assert late.policy == "deviation", f"the engine knows no policy {late.policy}"
     spans = [piece.span for piece in pieces]
     fresh = _fresh_keys(model, load, block_ids)
-    deviations = [_deviation(model, piece, fresh, load.start, heads) for piece in pieces]
-    return take_blocks(spans, torch.cat(deviations), late.block_size, budget_of(late.ratio, load.region.num_tokens))
+    deviations = [_deviation(model, piece, fresh, load.start) for piece in pieces]
+    return take_blocks(
+        spans, torch.cat(deviations).cpu(), late.block_size, budget_of(late.ratio, load.region.num_tokens)
+    )
 
 
 def _fresh_keys(model: ModelInternals, load: Load, block_ids: torch.Tensor) -> torch.Tensor:
@@ -60,12 +58,10 @@ def _fresh_keys(model: ModelInternals, load: Load, block_ids: torch.Tensor) -> t
     return torch.cat(keys)
 
 
-def _deviation(
-    model: ModelInternals, piece: "Piece", fresh: torch.Tensor, region_start: int, heads: slice
-) -> torch.Tensor:
+def _deviation(model: ModelInternals, piece: Piece, fresh: torch.Tensor, region_start: int) -> torch.Tensor:
     """Squared distance of each token's fresh key from its stitched one, over all heads. [tokens] float32."""
     span = piece.span
-    stored = piece.kv.keys[_LAYER, piece.offset : piece.offset + span.num_tokens, heads].contiguous().clone()
+    stored = piece.kv.keys[_LAYER, piece.offset : piece.offset + span.num_tokens].clone()
     positions = torch.arange(span.start, span.end, device=model.device)
     stitched = model.rotate(positions, stored.to(model.device))
     now = fresh[span.start - region_start : span.end - region_start].view(stitched.shape)

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from vllm.config import VllmConfig
-from vllm.distributed import get_tensor_model_parallel_rank, get_tensor_model_parallel_world_size
 from vllm.forward_context import set_forward_context
 from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbeddingBase
 from vllm.v1.attention.backend import AttentionMetadataBuilder, CommonAttentionMetadata
@@ -33,6 +32,7 @@ class ModelInternals:
 
     def __init__(self, runner: Any) -> None:
         self._config: VllmConfig = runner.vllm_config
+        _refuse_unsupported(self._config)
         self._model: torch.nn.Module = runner.model
         self.device: torch.device = runner.device
         groups = [group for of_cache in runner.attn_groups for group in of_cache]
@@ -43,6 +43,12 @@ class ModelInternals:
         self._rotary = _the_rotary_embedding(self._model)
         self.block_size: int = groups[0].kv_cache_spec.block_size
         self.max_tokens: int = self._config.scheduler_config.max_num_batched_tokens
+        self.max_sequences: int = self._config.scheduler_config.max_num_seqs
+
+    def synchronize(self) -> None:
+        """Wait for the device, so that what follows is not timed for what came before."""
+        if self.device.type != "cpu":
+            torch.accelerator.synchronize()
 
     @property
     def layers(self) -> list[Any]:
@@ -148,14 +154,21 @@ class ModelInternals:
                 handle.remove()
 
 
-def my_heads(kv_heads: int) -> slice:
-    """The KV heads this worker holds under tensor parallelism (vLLM replicates heads when there are too few)."""
-    rank, size = get_tensor_model_parallel_rank(), get_tensor_model_parallel_world_size()
-    if size >= kv_heads:
-        first = rank * kv_heads // size
-        return slice(first, first + 1)
-    mine = kv_heads // size
-    return slice(rank * mine, (rank + 1) * mine)
+def _refuse_unsupported(config: VllmConfig) -> None:
+    """Raises Unsupported for ways of running a model that would put KV in wrong places or let workers disagree."""
+    parallel = config.parallel_config
+    for name in (
+        "tensor_parallel_size",
+        "pipeline_parallel_size",
+        "decode_context_parallel_size",
+        "data_parallel_size",
+    ):
+        if getattr(parallel, name, 1) > 1:
+            raise Unsupported(f"stitching runs on one device for now: {name} must be 1; run one engine a GPU")
+    if config.speculative_config is not None:
+        raise Unsupported(
+            "stitching does not work with speculative decoding yet: its draft layers have KV of their own"
+        )
 
 
 def _own_builder(

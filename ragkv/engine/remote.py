@@ -4,6 +4,7 @@ Its completions endpoint takes token ids, `cache_salt` and `kv_transfer_params`;
 the server reads the same folder (a shared file system or a tmpfs on one machine).
 """
 
+import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,9 +17,11 @@ from ragkv.engine.protocol import Generate, Piece, Report
 from ragkv.engine.wire import PARAM, plan_to_wire, report_of
 from ragkv.errors import Rejected, Unavailable
 
+log = logging.getLogger(__name__)
+
 _CONNECT_SECONDS = 5.0
 _SILENCE_SECONDS = 300.0  # the longest a prompt may take before its first token
-_CLIENT_ERRORS = range(400, 500)
+_ABOUT_THE_REQUEST = {400, 413, 422}  # other errors are about the server: its key, its load, its address
 
 
 class RemoteEngine:
@@ -79,12 +82,14 @@ class RemoteEngine:
         if request.plan is None:
             return report_of(None, len(request.token_ids), cached)
         body = {"prompt": [request.token_ids[0]], "max_tokens": 1, "kv_transfer_params": {PARAM: {"report_of": tag}}}
+        params = None
         try:
             response = await self._http.post("/v1/completions", json=body)
             await _raise_for_status(response)
-        except httpx.HTTPError as error:
-            raise Unavailable(f"the engine at {self._url} went away: {error}") from error
-        return report_of(response.json().get("kv_transfer_params"), len(request.token_ids), cached)
+            params = response.json().get("kv_transfer_params")
+        except (httpx.HTTPError, Rejected, Unavailable) as error:
+            log.warning("the answer is whole, its report is lost: %s", error)
+        return report_of(params, len(request.token_ids), cached)
 
 
 def _body(request: Generate, tag: str) -> dict[str, Any]:
@@ -123,7 +128,7 @@ async def _raise_for_status(response: httpx.Response) -> None:
     if response.is_success:
         return
     text = (await response.aread()).decode(errors="replace")[:500]
-    if response.status_code in _CLIENT_ERRORS:
+    if response.status_code in _ABOUT_THE_REQUEST:
         raise Rejected(f"the engine refused the request ({response.status_code}): {text}")
     raise Unavailable(f"the engine failed ({response.status_code}): {text}")
 

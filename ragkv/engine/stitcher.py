@@ -8,24 +8,14 @@ from dataclasses import dataclass, field
 import torch
 
 from ragkv.engine.deviation import select_by_deviation
-from ragkv.engine.internals import ModelInternals, my_heads
-from ragkv.engine.load import Load
+from ragkv.engine.internals import ModelInternals
+from ragkv.engine.load import Load, Piece
 from ragkv.engine.queries import QueryCapture
 from ragkv.engine.wire import WireReport, pack_queries
-from ragkv.errors import Corrupt
 from ragkv.kv.file import ChunkKV
 from ragkv.kv.layout import Layout
 from ragkv.kv.store import KVStore
 from ragkv.span import Span, merge, total_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """The part of one chunk's KV that goes to [span): rows [offset, offset + span) of the file."""
-
-    span: Span
-    offset: int
-    kv: ChunkKV
 
 
 @dataclass(slots=True)
@@ -44,7 +34,7 @@ class Stitcher:
         self._model = model
         self._store = store
         self._layout = layout
-        self._heads = my_heads(layout.kv_heads)
+        assert len(model.layers) == layout.layers, "the engine runs another model than the one whose KV is kept"
 
     @torch.inference_mode()
     def carry_out(self, load: Load) -> WireReport:
@@ -54,9 +44,11 @@ class Stitcher:
         with _timed(report, "kv_load_ms"):
             fetched = self._fetch(load)
             self._write(fetched.pieces, block_ids)
+            self._model.synchronize()
         with _timed(report, "recompute_ms"):
             spans = merge([*map(load.clip, load.plan.recompute), *fetched.lost, *self._late(load, fetched, block_ids)])
             self._recompute(load, spans, block_ids, report)
+            self._model.synchronize()
         report.recomputed = total_tokens(spans)
         report.stitched = load.region.num_tokens - report.recomputed
         report.failed_keys = fetched.failed_keys
@@ -79,13 +71,8 @@ class Stitcher:
         return fetched
 
     def _open(self, key: str | None, num_tokens: int) -> ChunkKV | None:
-        if key is None:
-            return None
-        try:
-            kv = self._store.get(key, self._layout)
-        except (FileNotFoundError, Corrupt):
-            return None
-        return kv if kv.num_tokens == num_tokens else None
+        kv = None if key is None else self._store.get(key, self._layout)
+        return kv if kv is not None and kv.num_tokens == num_tokens else None
 
     def _write(self, pieces: Sequence[Piece], block_ids: torch.Tensor) -> None:
         if not pieces:
@@ -96,9 +83,8 @@ class Stitcher:
         keys, values = (torch.empty(shape, dtype=self._layout.dtype, device=self._model.device) for _ in "kv")
         for index, layer in enumerate(self._model.layers):
             self._gather(pieces, index, keys, values)
-            mine = keys[:, self._heads].contiguous()
-            rotated = self._model.rotate(batch.positions, mine)
-            self._model.write(layer, rotated, values[:, self._heads], batch.slots)
+            rotated = self._model.rotate(batch.positions, keys)
+            self._model.write(layer, rotated, values, batch.slots)
 
     def _gather(self, pieces: Sequence[Piece], layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         row = 0
@@ -113,12 +99,12 @@ class Stitcher:
         """Spans chosen by a policy that has to see the model's keys. Only pieces that were stitched take part."""
         if load.plan.late is None or not fetched.pieces:
             return ()
-        return select_by_deviation(self._model, load, fetched.pieces, block_ids, self._heads)
+        return select_by_deviation(self._model, load, fetched.pieces, block_ids)
 
     def _recompute(self, load: Load, spans: Sequence[Span], block_ids: torch.Tensor, report: WireReport) -> None:
         token_ids = torch.tensor(load.token_ids, device=self._model.device)
         capture = QueryCapture(self._model, self._layout, load.capture) if load.capture else None
-        for part in _passes(spans, self._model.max_tokens):
+        for part in _passes(spans, self._model.max_tokens, self._model.max_sequences):
             batch = self._model.batch(part, block_ids)
             if capture is None:
                 self._model.forward(token_ids[batch.positions], batch, block_ids)
@@ -133,8 +119,8 @@ def _covered(span: Span, by: Sequence[Span]) -> bool:
     return any(other.start <= span.start and span.end <= other.end for other in by)
 
 
-def _passes(spans: Sequence[Span], max_tokens: int) -> Iterator[list[Span]]:
-    """Ascending spans in groups of at most `max_tokens`: what the engine has memory for in one forward.
+def _passes(spans: Sequence[Span], max_tokens: int, max_spans: int) -> Iterator[list[Span]]:
+    """Ascending spans in groups of what the engine has room for in one forward: tokens, and sequences.
 
     Splitting changes nothing: a span attends only to what lies before its end, and that is done by then.
     """
@@ -146,7 +132,7 @@ def _passes(spans: Sequence[Span], max_tokens: int) -> Iterator[list[Span]]:
             part = Span(start, min(span.end, start + room))
             group.append(part)
             start, room = part.end, room - part.num_tokens
-            if room == 0:
+            if room == 0 or len(group) == max_spans:
                 yield group
                 group, room = [], max_tokens
     if group:

@@ -5,6 +5,7 @@ Both ends may be hostile or of another version: what does not parse is no plan, 
 
 import base64
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,8 +13,8 @@ import numpy as np
 import torch
 
 from ragkv.engine.protocol import Generate, Report
-from ragkv.errors import Rejected
-from ragkv.span import Span
+from ragkv.errors import Rejected, Unavailable
+from ragkv.span import Span, merge
 from ragkv.stitch.plan import LateSelection, Placed, StitchPlan
 from ragkv.stitch.select import LATE_POLICIES
 
@@ -60,32 +61,46 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
     return {PARAM: msgspec.to_builtins(wire)}
 
 
-def wire_of(params: Mapping[str, Any] | None) -> WirePlan | None:
-    """The plan in a request's `kv_transfer_params`, None if there is none. Raises Rejected if it is malformed."""
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a request asks of the engine: its plan, positions whose queries are wanted, a name for its report."""
+
+    plan: StitchPlan
+    capture: Span | None
+    tag: str | None
+
+
+def planned_of(params: Mapping[str, Any] | None) -> Planned | None:
+    """What a request's `kv_transfer_params` ask for, None if nothing.
+
+    Raises Rejected if they are malformed or make no sense.
+    """
     sent = (params or {}).get(PARAM)
-    if sent is None or (isinstance(sent, dict) and "report_of" in sent):
+    if sent is None or report_asked_for(params):
         return None
     try:
-        return msgspec.convert(sent, WirePlan)
+        wire = msgspec.convert(sent, WirePlan)
     except msgspec.ValidationError as error:
         raise Rejected(f"kv_transfer_params.{PARAM}: {error}") from None
+    return Planned(_plan(wire), _span(*wire.capture) if wire.capture else None, wire.tag)
 
 
-def plan_of(wire: WirePlan) -> StitchPlan:
-    """The plan. Raises Rejected if its spans or its late selection make no sense."""
+def report_asked_for(params: Mapping[str, Any] | None) -> str | None:
+    """The tag of an earlier request whose report this one fetches."""
+    sent = (params or {}).get(PARAM)
+    asked = sent.get("report_of") if isinstance(sent, dict) else None
+    return asked if isinstance(asked, str) else None
+
+
+def _plan(wire: WirePlan) -> StitchPlan:
     placed = tuple(Placed(key, _span(start, end)) for key, start, end in wire.placed)
     starts = [0, *(piece.span.end for piece in placed)]
     if not placed or any(piece.span.start != start for piece, start in zip(placed, starts, strict=False)):
         raise Rejected("the placed pieces leave gaps")
-    recompute = tuple(_span(start, end) for start, end in wire.recompute)
+    recompute = merge(_span(start, end) for start, end in wire.recompute)
     if any(span.end > placed[-1].span.end for span in recompute):
         raise Rejected("what is to be recomputed lies beyond the placed pieces")
     return StitchPlan(placed, recompute, _late(wire.late))
-
-
-def capture_of(wire: WirePlan) -> Span | None:
-    """The positions whose queries are wanted. Raises Rejected like `plan_of`."""
-    return _span(*wire.capture) if wire.capture else None
 
 
 def _span(start: int, end: int) -> Span:
@@ -112,7 +127,10 @@ def pack_queries(report: WireReport, queries: torch.Tensor) -> None:
 
 def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_tokens: int) -> Report:
     """The report in an output's `kv_transfer_params`; `cached_tokens` counts vLLM's own hits and ours together."""
-    wire = msgspec.convert((params or {}).get(PARAM) or {}, WireReport)
+    try:
+        wire = msgspec.convert((params or {}).get(PARAM) or {}, WireReport)
+    except msgspec.ValidationError as error:
+        raise Unavailable(f"the engine is of another version than the service: {error}") from None
     return Report(
         cached=max(cached_tokens - wire.stitched - wire.recomputed, 0),
         stitched=wire.stitched,

@@ -1,6 +1,8 @@
 """One KV file: the keys, values and Q-Cache of one chunk, with a checksum."""
 
 import os
+import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,12 +11,13 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from ragkv.errors import Corrupt
+from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.layout import LAYOUT_VERSION, Layout
 
 QCACHE_BLOCK = 16  # tokens per stored mean key; the last block of a chunk may be shorter
 
-_TENSORS = ("keys", "values", "initial", "local", "mean_keys")
+_QCACHE = ("initial", "local", "mean_keys")
+_TENSORS = ("keys", "values", *_QCACHE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +40,21 @@ class ChunkKV:
         return self.keys.shape[1]
 
 
+@dataclass(frozen=True, slots=True)
+class QCache:
+    """The small part of a ChunkKV that selectors look at."""
+
+    initial: torch.Tensor
+    local: torch.Tensor
+    mean_keys: torch.Tensor
+
+
 def write_kv(path: Path, kv: ChunkKV) -> int:
     """Write a KV file so that it is either whole or not there. Returns its size in bytes."""
     tensors = {name: getattr(kv, name).contiguous().cpu() for name in _TENSORS}
-    metadata = {"version": str(LAYOUT_VERSION), "checksum": _checksum(tensors)}
+    metadata = {"version": str(LAYOUT_VERSION)} | {name: _checksum(tensor) for name, tensor in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
     try:
         save_file(tensors, partial, metadata)
         _make_durable(partial)
@@ -56,21 +68,35 @@ def write_kv(path: Path, kv: ChunkKV) -> int:
 def read_kv(path: Path, layout: Layout) -> ChunkKV:
     """Map a KV file into memory and check it.
 
-    Raises FileNotFoundError, and Corrupt for a file that is truncated, damaged, or of another layout.
+    Raises Corrupt for a file that is truncated or damaged, Unsupported for one of another layout, and OSError (of which
+    FileNotFoundError is one) for a file that cannot be opened now: that says nothing about its content.
     """
-    if not path.exists():
-        raise FileNotFoundError(path)
+    kv = ChunkKV(**_read(path, _TENSORS))
+    _check_layout(path, kv, layout)
+    return kv
+
+
+def read_qcache(path: Path) -> QCache:
+    """The Q-Cache alone: a small part of the file is read and checked. Raises like `read_kv`."""
+    return QCache(**_read(path, _QCACHE))
+
+
+def _read(path: Path, names: Sequence[str]) -> dict[str, torch.Tensor]:
+    path.stat()  # a missing file is FileNotFoundError, whatever safetensors makes of it
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in _TENSORS}
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+            tensors = {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, ValueError) as error:
         raise Corrupt(f"{path.name}: {error}") from None
-    if metadata.get("version") != str(LAYOUT_VERSION) or metadata.get("checksum") != _checksum(tensors):
-        raise Corrupt(f"{path.name}: the checksum does not match")
-    kv = ChunkKV(**tensors)
-    _check_layout(path, kv, layout)
-    return kv
+    except RuntimeError as error:  # torch could not map it: no descriptors, no memory
+        raise OSError(str(error)) from None
+    if metadata.get("version") != str(LAYOUT_VERSION):
+        raise Unsupported(f"{path.name}: another version of ragkv wrote it")
+    for name, tensor in tensors.items():
+        if metadata.get(name) != _checksum(tensor):
+            raise Corrupt(f"{path.name}: the checksum of its {name} does not match")
+    return tensors
 
 
 def _check_layout(path: Path, kv: ChunkKV, layout: Layout) -> None:
@@ -79,15 +105,12 @@ def _check_layout(path: Path, kv: ChunkKV, layout: Layout) -> None:
     for name in ("keys", "values"):
         tensor = getattr(kv, name)
         if tuple(tensor.shape) != expected or tensor.dtype != layout.dtype:
-            raise Corrupt(f"{path.name}: {name} are {tuple(tensor.shape)} {tensor.dtype}, the model's are {expected}")
+            raise Unsupported(f"{path.name}: {name} are {tuple(tensor.shape)} {tensor.dtype}, not of the served model")
 
 
-def _checksum(tensors: dict[str, torch.Tensor]) -> str:
-    digest = xxhash.xxh3_128()
-    for name in _TENSORS:
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+def _checksum(tensor: torch.Tensor) -> str:
+    digest = xxhash.xxh3_128(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+    digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -3,14 +3,18 @@
 import enum
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
-from ragkv.errors import Corrupt
-from ragkv.kv.file import ChunkKV, read_kv, write_kv
+from ragkv.errors import Corrupt, Unsupported
+from ragkv.kv.file import ChunkKV, QCache, read_kv, read_qcache, write_kv
 from ragkv.kv.layout import Layout
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -41,15 +45,30 @@ class KVStore:
         """Keep the KV. Returns its size in bytes."""
         return write_kv(self.path(key), kv)
 
-    def get(self, key: str, layout: Layout) -> ChunkKV:
-        """The KV, mapped and checked. Raises FileNotFoundError or Corrupt; a corrupt file is removed."""
-        path = self.path(key)
+    def get(self, key: str, layout: Layout) -> ChunkKV | None:
+        """The KV, mapped and checked; None if there is none to use, for whatever reason.
+
+        A damaged file is removed, so that it is made again; one that merely cannot be opened now, or is of another
+        layout, is left alone.
+        """
+        return self._use(key, lambda path: read_kv(path, layout))
+
+    def qcache(self, key: str) -> QCache | None:
+        """The Q-Cache of a key, read without its KV; None like `get`."""
+        return self._use(key, read_qcache)
+
+    def _use(self, key: str, read: Callable[[Path], T]) -> T | None:
         try:
-            return read_kv(path, layout)
+            return read(self.path(key))
+        except FileNotFoundError:
+            return None
         except Corrupt as error:
             log.warning("KV file removed, its chunk will be recomputed: %s", error)
-            path.unlink(missing_ok=True)
-            raise
+            with suppress(OSError, Corrupt):
+                self.path(key).unlink(missing_ok=True)
+        except (OSError, Unsupported) as error:
+            log.warning("KV file not usable, its chunk will be recomputed: %s", error)
+        return None
 
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:

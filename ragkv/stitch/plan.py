@@ -48,19 +48,22 @@ class StitchPlan:
     def end(self) -> int:
         return self.placed[-1].span.end if self.placed else 0
 
-    @property
-    def recompute_tokens(self) -> int:
-        return total_tokens(self.recompute)
+    def work(self, region: Span) -> int:
+        """Tokens that run through the model, wholly or in part, when this region of the plan is filled."""
+        inside = [
+            Span(max(s.start, region.start), min(s.end, region.end)) for s in self.recompute if s.end > region.start
+        ]
+        return total_tokens(inside) + (region.num_tokens if self.late else 0)
 
     @property
     def recipe(self) -> str:
-        """Names how the KV under this plan comes about.
+        """Names how the KV under this plan comes about, for the cache salt.
 
-        KV at a position depends on the ids before it (which vLLM's block hashes cover) and on what is recomputed
-        before it, which this covers: equal salt and equal ids mean equal KV.
+        KV at a position depends on the ids before it, which vLLM's block hashes cover, and on what is recomputed before
+        it, which this covers; a late selection looks at every chunk, so all of them are named.
         """
         spans = ",".join(f"{span.start}-{span.end}" for span in self.recompute)
-        late = f"{self.late.policy}/{self.late.ratio}/{self.late.block_size}/{self.end}" if self.late else ""
+        late = f"{self.late}{[(piece.key, piece.span) for piece in self.placed]}" if self.late else ""
         return "stitched:" + hashlib.sha256(f"{spans}|{late}".encode()).hexdigest()
 
 

@@ -97,7 +97,7 @@ class Model:
 
     @property
     def planner(self) -> Planner:
-        return Planner(self.store, self.layout)
+        return Planner(self.store)
 
 
 def sample_chunks(tokenizer: Tokenizer, chunk_tokens: int) -> "itertools.chain[Chunk]":

@@ -1,11 +1,13 @@
 """KV files: whole, checked, and named so that nobody can guess them."""
 
+import resource
 import stat
+from pathlib import Path
 
 import pytest
 import torch
 
-from ragkv.errors import Corrupt
+from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.file import ChunkKV, read_kv, write_kv
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout
@@ -62,19 +64,45 @@ def test_every_truncation_is_corrupt(tmp_path):
             read_kv(path, LAYOUT)
 
 
-def test_kv_of_another_layout_is_corrupt(tmp_path):
-    path = tmp_path / "x.safetensors"
-    write_kv(path, some_kv(dtype=torch.float32))
-    with pytest.raises(Corrupt, match="float32"):
-        read_kv(path, LAYOUT)
+def test_kv_of_another_layout_is_not_used_and_not_removed(tmp_path):
+    """An engine on the wrong model must not destroy what the right one needs."""
+    store = KVStore(tmp_path)
+    store.put(KEY, some_kv(dtype=torch.float32))
+    with pytest.raises(Unsupported, match="float32"):
+        read_kv(store.path(KEY), LAYOUT)
+    assert store.get(KEY, LAYOUT) is None
+    assert store.lookup(KEY) is Lookup.HIT
+
+
+def test_a_file_that_cannot_be_opened_now_is_not_removed(tmp_path):
+    """Running out of descriptors says nothing about a file."""
+    store = KVStore(tmp_path)
+    store.put(KEY, some_kv())
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use - 1, limits[1]))
+    try:
+        found = store.get(KEY, LAYOUT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert found is None
+    assert store.get(KEY, LAYOUT) is not None
+
+
+def test_the_q_cache_is_read_without_the_kv(tmp_path):
+    store, kv = KVStore(tmp_path), some_kv()
+    store.put(KEY, kv)
+    kept = store.qcache(KEY)
+    for name in ("initial", "local", "mean_keys"):
+        assert torch.equal(getattr(kept, name), getattr(kv, name))
+    assert store.qcache("cd" * 32) is None
 
 
 def test_a_corrupt_file_is_removed_so_that_it_is_made_again(tmp_path):
     store = KVStore(tmp_path)
     store.put(KEY, some_kv())
     store.path(KEY).write_bytes(b"nonsense")
-    with pytest.raises(Corrupt):
-        store.get(KEY, LAYOUT)
+    assert store.get(KEY, LAYOUT) is None
     assert store.lookup(KEY) is Lookup.MISS
 
 

@@ -1,0 +1,76 @@
+"""Plans on the wire: whole, or refused with the reason. Needs no vLLM."""
+
+import pytest
+import torch
+
+from ragkv.engine.protocol import Generate
+from ragkv.engine.wire import (
+    PARAM,
+    WireReport,
+    pack_queries,
+    plan_to_wire,
+    planned_of,
+    report_asked_for,
+    report_of,
+)
+from ragkv.errors import Rejected, Unavailable
+from ragkv.span import Span
+from ragkv.stitch.plan import LateSelection, Placed, StitchPlan
+
+PLAN = StitchPlan(
+    (Placed("a", Span(0, 8)), Placed(None, Span(8, 12))), (Span(2, 4),), LateSelection("deviation", 0.1, 16)
+)
+
+
+def test_a_plan_comes_back_as_it_went():
+    request = Generate((1,) * 14, "salt", PLAN, capture=Span(8, 12))
+    planned = planned_of(plan_to_wire(request, tag="t"))
+    assert (planned.plan, planned.capture, planned.tag) == (PLAN, Span(8, 12), "t")
+
+
+def test_no_plan_is_no_plan():
+    assert plan_to_wire(Generate((1,), "salt")) is None
+    assert planned_of(None) is None
+    assert planned_of({"other": 1}) is None
+    assert planned_of({PARAM: {"report_of": "x"}}) is None
+    assert report_asked_for({PARAM: {"report_of": "x"}}) == "x"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "nonsense",
+        7,
+        [],
+        {},
+        {"placed": []},
+        {"placed": [["k", 4, 8]]},
+        {"placed": [["k", 8, 4]]},
+        {"placed": [["k", 0, 8], ["k", 9, 12]]},
+        {"placed": [["k", -1, 8]]},
+        {"placed": [["k", 0, 8]], "recompute": [[4, 9]]},
+        {"placed": [["k", 0, 8]], "recompute": [[4, 2]]},
+        {"placed": [["k", 0, 8]], "late": ["initial", 0.1, 16]},
+        {"placed": [["k", 0, 8]], "late": ["deviation", 1.5, 16]},
+        {"placed": [["k", 0, 8]], "late": ["deviation", 0.5, 0]},
+        {"placed": [["k", 0, 8]], "capture": [3, 1]},
+        {"placed": [["k", 0, 8]], "surprise": 1},
+    ],
+)
+def test_what_makes_no_sense_is_rejected(sent):
+    with pytest.raises(Rejected):
+        planned_of({PARAM: sent})
+
+
+def test_queries_survive_the_wire():
+    report, queries = WireReport(stitched=5), torch.randn(2, 3, 4)
+    pack_queries(report, queries)
+    params = {PARAM: {"stitched": 5, "queries": report.queries, "queries_shape": list(report.queries_shape)}}
+    back = report_of(params, prompt_tokens=9, cached_tokens=7)
+    torch.testing.assert_close(back.queries, queries)
+    assert (back.cached, back.stitched, back.computed) == (2, 5, 2)
+
+
+def test_a_report_of_another_version_says_so():
+    with pytest.raises(Unavailable, match="another version"):
+        report_of({PARAM: {"stitched": "many"}}, 9, 7)

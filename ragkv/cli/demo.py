@@ -70,11 +70,13 @@ def demo(context: click.Context, folder: Path) -> None:
 def read_questions(path: Path) -> list[Question]:
     """Raises Rejected, naming the line, for a file that is not JSON lines of questions."""
     try:
-        lines = [line for line in path.read_bytes().splitlines() if line.strip()]
+        lines = path.read_bytes().splitlines()
     except OSError as error:
         raise Rejected(f"{path}: {error}") from None
     questions = []
     for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
         try:
             questions.append(msgspec.json.decode(line, type=Question))
         except msgspec.DecodeError as error:

@@ -1,6 +1,7 @@
 """An engine that runs for the length of one command."""
 
 import logging
+import os
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,6 +9,8 @@ from contextlib import asynccontextmanager
 from rich.console import Console
 
 from ragkv.parts import Parts
+
+_QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore"}
 
 
 @asynccontextmanager
@@ -25,7 +28,9 @@ async def running_engine(parts: Parts, console: Console) -> AsyncIterator[None]:
 
 
 def _quieten() -> None:
-    """A command prints its answer. The libraries' own chatter stays in the service's logs."""
+    """A command prints its answer. The libraries' own chatter, and that of vLLM's processes, belongs in service logs."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
     warnings.simplefilter("ignore")
     for name in ("vllm", "transformers", "sentence_transformers", "torch"):
         logging.getLogger(name).setLevel(logging.ERROR)

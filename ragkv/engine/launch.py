@@ -35,6 +35,7 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         "kv_cache_memory_bytes": int(settings.kv_cache_gib * 2**30),
         "enable_prefix_caching": True,
         "enforce_eager": settings.enforce_eager,
+        "use_tqdm_on_load": False,
         "worker_cls": WORKER,
     }
 
@@ -47,7 +48,9 @@ def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, p
         option = "--" + name.replace("_", "-")
         if value is True:
             command.append(option)
-        elif value is not False:
+        elif value is False:
+            command.append(option.replace("--", "--no-", 1))
+        else:
             command += [option, str(value)]
     command += ["--enable-prompt-tokens-details", "--served-model-name", "ragkv"]
     return [*command, "--kv-transfer-config", json.dumps(transfer_config(settings.kv_dir))]

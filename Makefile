@@ -12,6 +12,7 @@ TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 SAMPLE := docs/sample
 
 export PYTHONUNBUFFERED := 1
+unexport PYTHONDONTWRITEBYTECODE
 export VLLM_LOGGING_LEVEL ?= ERROR
 
 .PHONY: help setup demo test test-fast serve check lint types imports format bench lock clean

@@ -17,7 +17,7 @@ from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recipe import recipe_of
 from ragkv.chunk import Passage
 from ragkv.engine.protocol import Engine, Generate, Report
-from ragkv.errors import NotFound, RagKVError, Rejected
+from ragkv.errors import NotFound, RagKVError, Rejected, TooLarge
 from ragkv.kv.key import KeyMaker
 from ragkv.retrieve.retriever import Retriever
 from ragkv.settings import BLOCK_SIZES, Settings
@@ -110,7 +110,7 @@ class Answerer:
         keys = await asyncio.to_thread(self._keys_of, ask.tenant_id)
         room = self._prompts.room_for_chunks(ask.question, self._answer_tokens(ask))
         found, vectors = await asyncio.gather(self._retrieve(ask), self._vectors(ask, keys))
-        passages = in_prompt_order(fitting(found, room))
+        passages = in_prompt_order(_some_fitting(found, room))
         retrieved = time.perf_counter()
         prompt = self._prompts.build([p.chunk for p in passages], ask.question, self._answer_tokens(ask))
         plan = await asyncio.to_thread(self._plan, ask, prompt, passages, keys, vectors)
@@ -158,6 +158,14 @@ def fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
         if passage.chunk.num_tokens <= room:
             kept.append(passage)
             room -= passage.chunk.num_tokens
+    return kept
+
+
+def _some_fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
+    """`fitting`. Raises TooLarge if there is room for none: an answer without passages would be made up."""
+    kept = fitting(passages, room)
+    if not kept:
+        raise TooLarge(f"the question and its answer leave room for {room} tokens, no passage fits: lower max_tokens")
     return kept
 
 

@@ -43,23 +43,26 @@ class LocalEngine:
 
     async def start(self) -> None:
         """Load the model. Raises Unavailable with vLLM's reason if it cannot."""
-        # vLLM takes seconds to import and forks its own logging: only the process that runs it pays.
+        self._settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            # In a thread: the event loop goes on answering while vLLM is imported and the model loads.
+            self._llm = await asyncio.to_thread(self._load)
+        except (RuntimeError, ValueError) as error:
+            raise Unavailable(f"vLLM did not start: {error}") from error
+        await self._warm_up()
+
+    def _load(self) -> "AsyncLLM":
+        # vLLM takes seconds to import and configures logging of its own: only the process that runs it pays.
         from vllm.config import KVTransferConfig  # noqa: PLC0415 - see above
         from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: PLC0415 - see above
         from vllm.v1.engine.async_llm import AsyncLLM  # noqa: PLC0415 - see above
 
-        self._settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         arguments = AsyncEngineArgs(
             **engine_arguments(self._settings, self._folder, self._layout) | self._overrides,
             kv_transfer_config=KVTransferConfig(**transfer_config(self._settings.kv_dir)),
             disable_log_stats=True,
         )
-        try:
-            # In a thread: the event loop goes on answering while the model loads.
-            self._llm = await asyncio.to_thread(AsyncLLM.from_engine_args, arguments)
-        except (RuntimeError, ValueError) as error:
-            raise Unavailable(f"vLLM did not start: {error}") from error
-        await self._warm_up()
+        return AsyncLLM.from_engine_args(arguments)
 
     async def _warm_up(self) -> None:
         """Run a prompt each way: kernels are chosen and memory is touched before the first question, not by it."""
@@ -94,14 +97,14 @@ class LocalEngine:
 
 
 def _engine_errors() -> tuple[type[Exception], ...]:
-    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError  # noqa: PLC0415 - see start
+    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError  # noqa: PLC0415 - see _load
 
     return EngineDeadError, EngineGenerateError
 
 
 def _sampling(request: Generate) -> "SamplingParams":
-    from vllm import SamplingParams  # noqa: PLC0415 - see start
-    from vllm.sampling_params import RequestOutputKind  # noqa: PLC0415 - see start
+    from vllm import SamplingParams  # noqa: PLC0415 - see _load
+    from vllm.sampling_params import RequestOutputKind  # noqa: PLC0415 - see _load
 
     params = plan_to_wire(request)
     return SamplingParams(

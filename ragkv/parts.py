@@ -51,11 +51,12 @@ class Parts:
     def prepare(self, progress: Progress = lambda line: None) -> None:
         """Make what must be there before anything else runs: folders, models, the newest schema, the default scope.
 
-        Any number of processes may do it at once. Raises Rejected for models that cannot be used, Unavailable if the
-        database is away.
+        Any number of processes may do it at once. Raises Rejected for models that cannot be used, with the reason,
+        and Unavailable if the database is away.
         """
         self.settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         model_folder(self.settings, progress)
+        self.layout  # noqa: B018 - a model that cannot be stitched is refused here, before anything is kept
         self.prepare_database()
 
     def prepare_database(self) -> None:

@@ -1,7 +1,9 @@
 """The engine in this process: vLLM's AsyncLLM, its core in a process of its own."""
 
 import asyncio
+import gc
 import logging
+import multiprocessing
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -40,6 +42,8 @@ class LocalEngine:
         self._folder = folder
         self._layout = layout
         self._llm: AsyncLLM | None = None
+        self._loading = False
+        self._stopped = False
 
     async def start(self) -> None:
         """Load the model. Raises Unavailable with vLLM's reason if it cannot."""
@@ -62,7 +66,13 @@ class LocalEngine:
             kv_transfer_config=KVTransferConfig(**transfer_config(self._settings.kv_dir)),
             disable_log_stats=True,
         )
-        return AsyncLLM.from_engine_args(arguments)
+        self._loading = True
+        try:
+            if self._stopped:
+                raise RuntimeError("it was stopped before it began")
+            return AsyncLLM.from_engine_args(arguments)
+        finally:
+            self._loading = False
 
     async def _warm_up(self) -> None:
         """Run a prompt each way: kernels are chosen and memory is touched before the first question, not by it."""
@@ -73,9 +83,17 @@ class LocalEngine:
                 pass
 
     async def stop(self) -> None:
-        if self._llm is not None:
-            self._llm.shutdown()
-            self._llm = None
+        """Stop vLLM, also while it loads: its processes are ended, and the loading thread gives up."""
+        self._stopped = True
+        if self._loading:
+            for process in multiprocessing.active_children():
+                process.terminate()
+        llm, self._llm = self._llm, None
+        if llm is not None:
+            llm.shutdown()
+            await asyncio.sleep(0)  # its output task, cancelled now, lets go of it
+            del llm
+            gc.collect()  # it is part of a cycle, and its finaliser fails once the interpreter exits
 
     async def ready(self) -> bool:
         return self._llm is not None and not self._llm.errored

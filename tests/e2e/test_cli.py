@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import DeepseekV3Config
 
 from tests.e2e.service import RAGKV, environment
 
@@ -80,6 +81,14 @@ class TestRefusals:
         finished = ragkv(environ | {"RAGKV_CHUNK_TOKEN": "512"}, *command)
 
         assert_one_line(finished, "RAGKV_CHUNK_TOKEN", "RAGKV_CHUNK_TOKENS")
+
+    def test_a_model_that_cannot_be_stitched_is_refused_with_the_reason(
+        self, environ: dict[str, str], tmp_path: Path, corpus: Path
+    ):
+        """Before anything is read or kept."""
+        DeepseekV3Config().save_pretrained(tmp_path / "mla")
+        refused = ragkv(environ | {"RAGKV_MODEL": str(tmp_path / "mla")}, "ingest", str(corpus))
+        assert_one_line(refused, "deepseek_v3", "latent attention", "another model")
 
 
 class TestIngestAndAsk:

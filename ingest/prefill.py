@@ -5,6 +5,7 @@ their own module, then call an attention function from a registry: both are wrap
 before the rotation and values as attention gets them.
 """
 
+import itertools
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ from ragkv.kv.layout import Layout
 log = logging.getLogger(__name__)
 
 _ATTENTION = "ragkv_capture"
+_NUMBERS = itertools.count()
 _ROTATE = "apply_rotary_pos_emb"
 QCACHE_VIEW = 16  # tokens at a chunk's start and end whose mean query is its initial and its local vector
 
@@ -52,9 +54,12 @@ class Prefiller:
         self._model = model
         self._rotary_modules = _modules_with_rotation(model)
         self._taken: Taken | None = None
-        ALL_ATTENTION_FUNCTIONS.register(_ATTENTION, self._attend)
-        ALL_MASK_ATTENTION_FUNCTIONS.register(_ATTENTION, sdpa_mask)
-        model.set_attn_implementation(_ATTENTION)
+        name = (
+            f"{_ATTENTION}_{next(_NUMBERS)}"  # the registry is the process's: models must not take each other's place
+        )
+        ALL_ATTENTION_FUNCTIONS.register(name, self._attend)
+        ALL_MASK_ATTENTION_FUNCTIONS.register(name, sdpa_mask)
+        model.set_attn_implementation(name)
 
     @classmethod
     def load(cls, folder: Path, layout: Layout) -> "Prefiller":

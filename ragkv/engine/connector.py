@@ -183,11 +183,12 @@ def _planned(request: "Request") -> Planned | None:
 
 def _added(before: WireReport, now: WireReport) -> WireReport:
     """What was promised and then done. After a preemption tokens are those of the first time, as vLLM counts them."""
-    first = before.kv_load_ms == 0
+    if before.kv_load_ms == 0:  # only promised so far
+        return now
     return WireReport(
-        loads=now.loads if first else before.loads + now.loads,
-        stitched=now.stitched if first else before.stitched,
-        recomputed=now.recomputed if first else before.recomputed,
+        loads=before.loads + now.loads,
+        stitched=before.stitched,
+        recomputed=before.recomputed,
         kv_load_ms=before.kv_load_ms + now.kv_load_ms,
         recompute_ms=before.recompute_ms + now.recompute_ms,
         failed_keys=sorted({*before.failed_keys, *now.failed_keys}),

@@ -1,5 +1,7 @@
 """Prefill takes out exactly what the model computes, for architectures that agree on little."""
 
+import copy
+
 import pytest
 import torch
 from transformers import AutoModel, GemmaConfig, GPTNeoXConfig, LlamaConfig, PhiConfig, Qwen2Config, Qwen3Config
@@ -72,3 +74,13 @@ def test_the_model_is_left_as_it_was(prefiller):
     before = module.apply_rotary_pos_emb
     prefiller.prefill(PREFIX, CHUNKS[:1])
     assert module.apply_rotary_pos_emb is before
+
+
+def test_two_models_in_one_process_do_not_take_each_others_place():
+    """Transformers' registry of attention functions is the process's."""
+    torch.manual_seed(0)
+    models = [AutoModel.from_config(copy.deepcopy(CONFIGS[0])).to(torch.float32).eval() for _ in range(2)]
+    first, second = (Prefiller(model, layout_of(CONFIGS[0], "float32")) for model in models)
+    before = second.prefill(PREFIX, CHUNKS[:1])
+    assert first.prefill(PREFIX, CHUNKS[:1])[1].num_tokens == len(CHUNKS[0])
+    torch.testing.assert_close(second.prefill(PREFIX, CHUNKS[:1])[1].values, before[1].values)

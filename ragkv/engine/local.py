@@ -1,7 +1,6 @@
 """The engine in this process: vLLM's AsyncLLM, its core in a process of its own."""
 
 import asyncio
-import gc
 import logging
 import multiprocessing
 import uuid
@@ -91,9 +90,7 @@ class LocalEngine:
         llm, self._llm = self._llm, None
         if llm is not None:
             llm.shutdown()
-            await asyncio.sleep(0)  # its output task, cancelled now, lets go of it
-            del llm
-            gc.collect()  # it is part of a cycle, and its finaliser fails once the interpreter exits
+            llm.shutdown = _nothing  # its finaliser calls it once more, which fails while the interpreter exits
 
     async def ready(self) -> bool:
         return self._llm is not None and not self._llm.errored
@@ -112,6 +109,10 @@ class LocalEngine:
                     yield _piece(output)
         except _engine_errors() as error:
             raise Unavailable(f"the engine failed: {error}") from error
+
+
+def _nothing() -> None:
+    """There is nothing left to shut down."""
 
 
 def _engine_errors() -> tuple[type[Exception], ...]:

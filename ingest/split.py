@@ -14,9 +14,9 @@ from ingest.parse import Page, Parsed
 from ingest.sections import Part, parts_of
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import Rejected
+from ragkv.settings import MIN_CHUNK_TOKENS
 from ragkv.tokens import Tokenizer
 
-MIN_CHUNK_TOKENS = 32
 _TITLE_SHARE = 4  # a title takes at most a fourth of its chunk
 _SMALL_SHARE = 8  # a section of less than an eighth of a chunk may share one with its neighbours
 _SEAM_TOKENS = 2  # tokens of the parts may be fewer than those of the whole by about this many

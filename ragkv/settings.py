@@ -68,10 +68,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.data_dir.absolute() / "redis.sock"
 
     @property
-    def redis(self) -> str:
-        return self.redis_url or f"unix://{self.redis_socket}"
-
-    @property
     def kv_dir(self) -> Path:
         return self.data_dir / "kv"
 

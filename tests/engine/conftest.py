@@ -6,18 +6,10 @@ from pathlib import Path
 import pytest
 
 from ragkv.engine.local import LocalEngine
-from ragkv.models import model_folder
 from ragkv.settings import Settings
 from tests.engine.world import Model, World
 
-ROOT = Path(__file__).parents[2]
 NUM_CHUNKS = 24
-
-
-@pytest.fixture(scope="session")
-def embedded_folder() -> Path:
-    """The embedded language model, prepared once for all sessions."""
-    return model_folder(Settings(data_dir=ROOT / ".cache"))
 
 
 def started(settings: Settings, num_chunks: int, **overrides: object) -> World:
@@ -31,18 +23,18 @@ def embedded_settings(folder: Path, data_dir: Path, dtype: str) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def exact(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def exact(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """The embedded model in float32: what differs here is wrong, not rounded."""
-    settings = embedded_settings(embedded_folder, tmp_path_factory.mktemp("float32"), "float32")
+    settings = embedded_settings(language_model, tmp_path_factory.mktemp("float32"), "float32")
     world = started(settings, NUM_CHUNKS, worker_extension_cls="tests.engine.peek.Peek")
     yield world
     world.stop()
 
 
 @pytest.fixture(scope="session")
-def served(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def served(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """The embedded model in bfloat16, as it is served."""
-    settings = embedded_settings(embedded_folder, tmp_path_factory.mktemp("bfloat16"), "bfloat16")
+    settings = embedded_settings(language_model, tmp_path_factory.mktemp("bfloat16"), "bfloat16")
     world = started(settings, NUM_CHUNKS)
     yield world
     world.stop()

@@ -41,11 +41,11 @@ def save_tiny(config: PretrainedConfig, embedded: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module", params=CONFIGS)
 def tiny(
-    request: pytest.FixtureRequest, embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, language_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
     home = tmp_path_factory.mktemp(request.param)
     settings = Settings(
-        data_dir=home / "data", model=str(save_tiny(CONFIGS[request.param], embedded_folder, home / "model")),
+        data_dir=home / "data", model=str(save_tiny(CONFIGS[request.param], language_model, home / "model")),
         dtype="float32", chunk_tokens=96, max_model_len=2048, max_batched_tokens=STEP_TOKENS, kv_cache_gib=CACHE_GIB,
     )  # fmt: skip
     world = started(settings, 12)

@@ -15,14 +15,14 @@ from ragkv.kv.store import KVStore
 PREFIX, CHUNK, BATCH, ROUNDS = 48, 256, 6, 5
 
 
-def test_prefill_with_kv_files_keeps_80_percent_of_a_bare_forwards_speed(embedded_folder: Path, tmp_path: Path) -> None:
+def test_prefill_with_kv_files_keeps_80_percent_of_a_bare_forwards_speed(language_model: Path, tmp_path: Path) -> None:
     """Same batches, interleaved, medians; capture, Q-Cache, checksum, fsync and all."""
-    layout = layout_of(read_config(embedded_folder))
+    layout = layout_of(read_config(language_model))
     torch.manual_seed(0)
     ids = torch.randint(3, 40_000, (BATCH, PREFIX + CHUNK))
     ids[:, :PREFIX] = ids[0, :PREFIX]
-    bare = AutoModel.from_pretrained(embedded_folder, dtype=layout.dtype, attn_implementation="sdpa").eval()
-    prefiller = Prefiller.load(embedded_folder, layout)
+    bare = AutoModel.from_pretrained(language_model, dtype=layout.dtype, attn_implementation="sdpa").eval()
+    prefiller = Prefiller.load(language_model, layout)
     store, keys = KVStore(tmp_path), KeyMaker(b"k" * 32, "m", "d", ())
 
     @torch.inference_mode()

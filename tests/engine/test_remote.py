@@ -2,10 +2,9 @@
 
 import asyncio
 import os
-import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -22,8 +21,10 @@ START_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
-def remote(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    settings = embedded_settings(embedded_folder, tmp_path_factory.mktemp("remote"), "bfloat16")
+def remote(
+    language_model: Path, tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
+) -> Iterator[World]:
+    settings = embedded_settings(language_model, tmp_path_factory.mktemp("remote"), "bfloat16")
     model = Model.prepare(settings, 8)
     port = free_port()
     command = serve_command(settings, Path(settings.model), model.layout, "127.0.0.1", port)
@@ -38,12 +39,6 @@ def remote(embedded_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     finally:
         server.terminate()
         server.wait(timeout=60)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until_up(world: World, server: "subprocess.Popen[bytes]", log: Path) -> None:
@@ -108,7 +103,7 @@ def test_malformed_plans_never_harm_the_engine(remote: World, params: dict[str, 
     assert plain.json()["choices"][0]["text"] == answer.json()["choices"][0]["text"]
 
 
-def test_an_engine_that_is_away_is_unavailable() -> None:
+def test_an_engine_that_is_away_is_unavailable(free_port: Callable[[], int]) -> None:
     """With what to do about it."""
     engine = RemoteEngine(f"http://127.0.0.1:{free_port()}", None, 2048)
     with pytest.raises(Unavailable, match="RAGKV_ENGINE_URL"):

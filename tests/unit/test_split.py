@@ -10,9 +10,10 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from ingest.parse import Page, Parsed, Section, parse
-from ingest.split import MIN_CHUNK_TOKENS, split
+from ingest.split import split
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import Rejected
+from ragkv.settings import MIN_CHUNK_TOKENS
 from ragkv.tokens import Tokenizer
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample"

@@ -7,9 +7,9 @@ from ragkv.span import Span
 
 
 class Peek:
-    """Added to vLLM's worker by `worker_extension_cls`."""
+    """Added to vLLM's worker by `worker_extension_cls`. Tensors pass through files: vLLM's RPC does not carry them."""
 
-    def own_kv(self, token_ids: list[int]) -> list[list[torch.Tensor]]:
+    def save_own_kv(self, token_ids: list[int], file: str) -> None:
         """Rotated keys and values that the engine computes for a prompt, [layer][key, value], in idle cache blocks."""
         model = get_kv_transfer_group()._stitcher._model
         blocks = torch.arange(1, 2 + len(token_ids) // model.block_size)
@@ -17,9 +17,11 @@ class Peek:
         seen: list[list[torch.Tensor]] = []
         with model.watching(lambda _layer, _query, key, value: seen.append([key.clone(), value.clone()])):
             model.forward(torch.tensor(token_ids), batch, blocks)
-        return seen
+        torch.save(seen, file)
 
-    def rotated(self, keys: torch.Tensor, start: int) -> torch.Tensor:
-        """Un-rotated keys [tokens, kv_heads, head_dim] as the engine would hold them from position `start` on."""
+    def rotate_file(self, file: str, start: int) -> None:
+        """Un-rotated keys [layers, tokens, kv_heads, head_dim] become what the engine would hold from `start` on."""
         model = get_kv_transfer_group()._stitcher._model
-        return model.rotate(torch.arange(start, start + len(keys)), keys.contiguous().clone())
+        keys = torch.load(file)
+        positions = torch.arange(start, start + keys.shape[1])
+        torch.save(torch.stack([model.rotate(positions, layer.clone()) for layer in keys]), file)

@@ -1,6 +1,7 @@
 """The oracle: recomputing everything is full prefill. It runs first and is never loosened."""
 
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -46,15 +47,17 @@ def test_recomputing_everything_gives_full_prefills_greedy_answer(exact: World) 
         assert recomputed.token_ids == full.token_ids
 
 
-def test_a_chunk_at_its_original_position_holds_the_engines_own_kv(exact: World) -> None:
+def test_a_chunk_at_its_original_position_holds_the_engines_own_kv(exact: World, tmp_path: Path) -> None:
     """Right behind the prefix, where it was prefilled, stitched KV is what the engine computes itself."""
     model, rpc = exact.model, exact.engine._llm.collective_rpc
     chunk = model.chunks[3]
-    [own] = exact.loop.run(rpc("own_kv", args=([*model.keys.prefix_ids, *chunk.token_ids],)))
+    own, rotated = tmp_path / "own.pt", tmp_path / "rotated.pt"
     stored = model.store.get(model.keys.chunk(chunk.token_ids), model.layout)
     start = len(model.keys.prefix_ids)
-    for layer, (key, value) in enumerate(own):
-        [stitched] = exact.loop.run(rpc("rotated", args=(stored.keys[layer], start)))
+    torch.save(stored.keys, rotated)
+    exact.loop.run(rpc("save_own_kv", args=([*model.keys.prefix_ids, *chunk.token_ids], str(own))))
+    exact.loop.run(rpc("rotate_file", args=(str(rotated), start)))
+    for layer, ((key, value), stitched) in enumerate(zip(torch.load(own), torch.load(rotated), strict=True)):
         assert_same(stitched, key[start:], f"keys of layer {layer}")
         assert_same(stored.values[layer], value[start:], f"values of layer {layer}")
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ragkv.kv.layout import Layout
     from ragkv.kv.store import KVStore
     from ragkv.retrieve.encoder import Encoder
-    from ragkv.retrieve.index import Index
+    from ragkv.retrieve.qdrant import QdrantIndex
     from ragkv.retrieve.retriever import Retriever
     from ragkv.tokens import Tokenizer
 
@@ -161,25 +161,25 @@ class Parts:
         return DatabaseSource(self.database, self.recipe)
 
     @cached_property
-    def server_index(self) -> "Index | None":
+    def server_index(self) -> "QdrantIndex | None":
         """The Qdrant server's index, if one is configured; otherwise searches mirror the database in memory."""
         if self.settings.qdrant_url is None:
             return None
-        from ragkv.retrieve.index import Index
+        from ragkv.retrieve.qdrant import QdrantIndex
 
-        index = Index.connect(self.settings.qdrant_url, self.settings.qdrant_api_key)
+        index = QdrantIndex.connect(self.settings.qdrant_url, self.settings.qdrant_api_key)
         index.ensure(self.encoder.dim)
         return index
 
     @cached_property
     def retriever(self) -> "Retriever":
-        from ragkv.retrieve.index import Index
+        from ragkv.retrieve.memory import MemoryIndex
         from ragkv.retrieve.mirror import Mirror
         from ragkv.retrieve.retriever import Retriever
 
         if self.server_index is not None:
             return Retriever(self.encoder, self.server_index, self.source)
-        index = Index.in_memory()
+        index = MemoryIndex()
         index.ensure(self.encoder.dim)
         return Retriever(self.encoder, index, self.source, Mirror(index, self.source))
 

@@ -24,7 +24,8 @@ from ragkv.retrieve import sparse
 from ragkv.retrieve.embed import embed_chunks, embed_question
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.encoder import Progress as CountProgress
-from ragkv.retrieve.index import BATCH, Index
+from ragkv.retrieve.index import Index
+from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.retriever import Retriever
 from ragkv.retrieve.vectors import Point, Vectors
 
@@ -179,21 +180,14 @@ def _lines(path: Path, kind: type[Line]) -> Iterator[tuple[int, Line]]:
 
 def evaluate(corpus: Corpus, questions: Sequence[Question], encoder: Encoder, progress: Progress) -> list[Row]:
     """A row for each of `METHODS`. The corpus is encoded once for all of them."""
-    index = Index.in_memory()
+    index = MemoryIndex()
     try:
         index.ensure(encoder.dim)
-        _fill(index, corpus.points(encoder, partial(progress, "encoding passages")), progress)
+        index.upsert(_TENANT, _COLLECTION, corpus.points(encoder, partial(progress, "encoding passages")))
         outcomes = _ask_all(_methods(encoder, index, corpus), questions, progress)
     finally:
         index.close()
     return [summarise(method, found) for method, found in outcomes.items()]
-
-
-def _fill(index: Index, points: Sequence[Point], progress: Progress) -> None:
-    for start in range(0, len(points), BATCH):
-        batch = points[start : start + BATCH]
-        index.upsert(_TENANT, _COLLECTION, batch)
-        progress("indexing passages", start + len(batch), len(points))
 
 
 def _methods(encoder: Encoder, index: Index, corpus: Corpus) -> dict[str, Find]:

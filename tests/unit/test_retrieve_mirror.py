@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ragkv.retrieve import sparse
-from ragkv.retrieve.index import Index
+from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.mirror import Mirror
 from ragkv.retrieve.vectors import Point, Vectors
 
@@ -47,12 +47,12 @@ def documents():
 
 @pytest.fixture
 def index():
-    index = Index.in_memory()
+    index = MemoryIndex()
     index.ensure(2)
     return index
 
 
-def found(index: Index) -> set[str]:
+def found(index: MemoryIndex) -> set[str]:
     return {hit.chunk_id for hit in index.search("t", "c", QUERY, 10, "dense")}
 
 

@@ -1,0 +1,226 @@
+"""The search index on a Qdrant server: the only door to Qdrant.
+
+One point per chunk holds a dense vector and BM25 term weights. The points of all tenants share one Qdrant collection,
+split by an indexed payload field, and every search is filtered.
+"""
+
+import uuid
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from qdrant_client import QdrantClient, models
+from qdrant_client.common.client_exceptions import QdrantException
+from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
+
+from ragkv.errors import Rejected, Unavailable
+from ragkv.retrieve.index import DEPTH, Hit, SearchMode
+from ragkv.retrieve.vectors import Point, Vectors
+
+COLLECTION = "ragkv_chunks"
+DENSE, TERMS = "dense", "terms"
+BATCH = 256
+TIMEOUT_S = 30
+POINT_NAMESPACE = uuid.UUID("6f0d1f63-5a0c-5d0e-9a55-1c1f1f0b7a11")
+_SCOPED_IDF_SINCE = (1, 19)
+
+
+class QdrantIndex:
+    """An `Index` on a Qdrant server, which every process of the service may share. Connects when first used.
+
+    Servers before Qdrant 1.19 can only count term rarity over all tenants: there the order of BM25 hits depends, weakly,
+    on how common a word is elsewhere, and hits stay filtered.
+    """
+
+    def __init__(self, client: QdrantClient, shown: str) -> None:
+        self._client = client
+        self._shown = shown
+        self._server_scopes_idf: bool | None = None
+
+    @classmethod
+    def connect(cls, url: str, api_key: str | None = None) -> "QdrantIndex":
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
+            client = QdrantClient(url=url, api_key=api_key, timeout=TIMEOUT_S, check_compatibility=False)
+        return cls(client, f"the Qdrant server at {url}")
+
+    def close(self) -> None:
+        self._client.close()
+
+    def ensure(self, dim: int) -> None:
+        with self._reporting():
+            if not self._client.collection_exists(COLLECTION):
+                self._create(dim)
+            found = _dense_size(self._client.get_collection(COLLECTION))
+        if found != dim:
+            raise Rejected(
+                f"{self._shown} holds vectors of {found} numbers and the encoder makes {dim}: "
+                f"set RAGKV_ENCODER back, or delete its collection {COLLECTION} and ingest again"
+            )
+
+    def ready(self) -> bool:
+        """Whether Qdrant answers."""
+        try:
+            with self._reporting():
+                self._client.get_collections()
+        except Unavailable:
+            return False
+        return True
+
+    def upsert(self, tenant_id: str, collection_id: str, points: Sequence[Point]) -> None:
+        with self._reporting():
+            for start in range(0, len(points), BATCH):
+                batch = [_to_qdrant(tenant_id, collection_id, p) for p in points[start : start + BATCH]]
+                self._client.upsert(COLLECTION, batch, wait=True)
+
+    def delete_document(self, tenant_id: str, document_id: str) -> None:
+        self._delete(_where(tenant_id=tenant_id, document_id=document_id))
+
+    def delete_collection(self, tenant_id: str, collection_id: str) -> None:
+        self._delete(_where(tenant_id=tenant_id, collection_id=collection_id))
+
+    def search(
+        self, tenant_id: str, collection_id: str, vectors: Vectors, limit: int, mode: SearchMode = "hybrid"
+    ) -> list[Hit]:
+        with self._reporting():
+            scope = _where(tenant_id=tenant_id, collection_id=collection_id)
+            request = _request(vectors, limit, mode, scope, self._idf_params(scope))
+            try:
+                (response,) = self._client.query_batch_points(COLLECTION, [request])
+            except UnexpectedResponse as error:
+                if error.status_code == HTTPStatus.NOT_FOUND:
+                    return []
+                raise
+        return [_hit(point) for point in response.points]
+
+    def dense_of(self, tenant_id: str, collection_id: str, chunk_ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        if not chunk_ids:
+            return {}
+        with self._reporting():
+            by_point = {_point_id(tenant_id, collection_id, chunk_id): chunk_id for chunk_id in chunk_ids}
+            found = self._client.retrieve(COLLECTION, list(by_point), with_payload=False, with_vectors=[DENSE])
+        return {by_point[str(record.id)]: _dense(record) for record in found}
+
+    def _create(self, dim: int) -> None:
+        try:
+            self._client.create_collection(
+                COLLECTION,
+                vectors_config={DENSE: models.VectorParams(size=dim, distance=models.Distance.COSINE)},
+                sparse_vectors_config={TERMS: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+            )
+        except UnexpectedResponse as error:
+            if error.status_code != HTTPStatus.CONFLICT:  # another process was first
+                raise
+        for field in ("tenant_id", "collection_id", "document_id"):
+            schema = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=field == "tenant_id")
+            self._client.create_payload_index(COLLECTION, field, schema, wait=True)
+
+    def _delete(self, condition: models.Filter) -> None:
+        with self._reporting():
+            if self._client.collection_exists(COLLECTION):
+                self._client.delete(COLLECTION, models.FilterSelector(filter=condition), wait=True)
+
+    def _idf_params(self, scope: models.Filter) -> models.SearchParams | None:
+        """Counts IDF over the scope alone, where the server can."""
+        if not self._scopes_idf():
+            return None
+        return models.SearchParams(idf=models.IdfCorpusParams(corpus=scope))
+
+    def _scopes_idf(self) -> bool:
+        if self._server_scopes_idf is None:
+            self._server_scopes_idf = _version(self._client.info().version) >= _SCOPED_IDF_SINCE
+        return self._server_scopes_idf
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except UnexpectedResponse as error:
+            hint = ": check RAGKV_QDRANT_API_KEY" if error.status_code in (401, 403) else ""
+            raise Unavailable(f"{self._shown} refused the request{hint} ({error.status_code}: {error})") from error
+        except (ApiException, QdrantException, OSError) as error:
+            raise Unavailable(f"{self._shown} does not answer ({error}): check that it runs") from error
+
+
+def _request(
+    vectors: Vectors, limit: int, mode: SearchMode, scope: models.Filter, params: models.SearchParams | None
+) -> models.QueryRequest:
+    dense = vectors.dense.tolist()
+    terms = _sparse(vectors)
+    if mode == "sparse":
+        return models.QueryRequest(
+            query=terms, using=TERMS, filter=scope, params=params, limit=limit, with_payload=_PAYLOAD
+        )
+    if mode == "dense" or not terms.indices:
+        return models.QueryRequest(query=dense, using=DENSE, filter=scope, limit=limit, with_payload=_PAYLOAD)
+    depth = max(DEPTH, limit)
+    return models.QueryRequest(
+        prefetch=[
+            models.Prefetch(query=dense, using=DENSE, filter=scope, limit=depth),
+            models.Prefetch(query=terms, using=TERMS, filter=scope, params=params, limit=depth),
+        ],
+        query=models.FusionQuery(fusion=models.Fusion.RRF),
+        filter=scope,
+        limit=limit,
+        with_payload=_PAYLOAD,
+    )
+
+
+_PAYLOAD = ["chunk_id", "document_id"]
+
+
+def _hit(point: models.ScoredPoint) -> Hit:
+    payload = point.payload or {}
+    return Hit(payload["chunk_id"], payload["document_id"], point.score)
+
+
+def _to_qdrant(tenant_id: str, collection_id: str, point: Point) -> models.PointStruct:
+    vector: dict[str, Any] = {DENSE: point.vectors.dense.tolist()}
+    if point.vectors.indices.size:
+        vector[TERMS] = _sparse(point.vectors)
+    payload = {
+        "tenant_id": tenant_id,
+        "collection_id": collection_id,
+        "document_id": point.document_id,
+        "chunk_id": point.chunk_id,
+        "title": point.title,
+    }
+    return models.PointStruct(
+        id=_point_id(tenant_id, collection_id, point.chunk_id),
+        vector=vector,
+        payload=payload,
+    )
+
+
+def _point_id(tenant_id: str, collection_id: str, chunk_id: str) -> str:
+    """Of the chunk in its collection: the same chunk in two collections is two points."""
+    return str(uuid.uuid5(POINT_NAMESPACE, f"{tenant_id}\x00{collection_id}\x00{chunk_id}"))
+
+
+def _sparse(vectors: Vectors) -> models.SparseVector:
+    return models.SparseVector(indices=vectors.indices.tolist(), values=vectors.values.tolist())
+
+
+def _dense(record: models.Record) -> NDArray[np.float32]:
+    assert isinstance(record.vector, dict), "vectors are named"
+    return np.asarray(record.vector[DENSE], dtype=np.float32)
+
+
+def _dense_size(info: models.CollectionInfo) -> int:
+    vectors = info.config.params.vectors
+    assert isinstance(vectors, dict), "vectors are named"
+    return vectors[DENSE].size
+
+
+def _where(**fields: str) -> models.Filter:
+    return models.Filter(
+        must=[models.FieldCondition(key=key, match=models.MatchValue(value=value)) for key, value in fields.items()]
+    )
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())

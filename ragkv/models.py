@@ -35,6 +35,11 @@ def encoder_folder(settings: Settings) -> Path:
     return _folder_of(settings.encoder, "RAGKV_ENCODER", "config.json")
 
 
+def reranker_folder(settings: Settings) -> Path | None:
+    """The folder of the cross-encoder, if one is set. Raises Rejected like `model_folder`."""
+    return None if settings.reranker is None else _folder_of(settings.reranker, "RAGKV_RERANKER", "config.json")
+
+
 def _package_folder(package: str) -> Path:
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:

@@ -18,7 +18,7 @@ from ragkv.db.questions import record_question
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tenants import ensure_default_scope, tenant_secret
 from ragkv.files import FileStore
-from ragkv.models import Progress, encoder_folder, model_folder
+from ragkv.models import Progress, encoder_folder, model_folder, reranker_folder
 from ragkv.queue import Queue, make_celery
 from ragkv.redis_door import connect, redis_url
 from ragkv.scope import Scope
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ragkv.kv.store import KVStore
     from ragkv.retrieve.encoder import Encoder
     from ragkv.retrieve.qdrant import QdrantIndex
+    from ragkv.retrieve.rerank import Reranker
     from ragkv.retrieve.retriever import Retriever
     from ragkv.tokens import Tokenizer
 
@@ -140,6 +141,18 @@ class Parts:
         return Encoder.load(encoder_folder(self.settings))
 
     @cached_property
+    def reranker(self) -> "Reranker | None":
+        folder = reranker_folder(self.settings)
+        if folder is None:
+            return None
+        from transformers.utils import logging
+
+        from ragkv.retrieve.rerank import Reranker
+
+        logging.disable_progress_bar()
+        return Reranker.load(folder)
+
+    @cached_property
     def prompts(self) -> "PromptBuilder":
         from ragkv.answer.prompt import PromptBuilder
 
@@ -178,10 +191,10 @@ class Parts:
         from ragkv.retrieve.retriever import Retriever
 
         if self.server_index is not None:
-            return Retriever(self.encoder, self.server_index, self.source)
+            return Retriever(self.encoder, self.server_index, self.source, reranker=self.reranker)
         index = MemoryIndex()
         index.ensure(self.encoder.dim)
-        return Retriever(self.encoder, index, self.source, Mirror(index, self.source))
+        return Retriever(self.encoder, index, self.source, Mirror(index, self.source), self.reranker)
 
     @cached_property
     def engine(self) -> "Engine":

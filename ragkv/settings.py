@@ -26,6 +26,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     model: str = "embedded"
     encoder: str = "embedded"
+    reranker: str | None = None
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
 
     engine_url: str | None = None

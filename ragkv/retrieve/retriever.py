@@ -10,6 +10,8 @@ fusion (1 for what both searches put first, less the further down), so that they
 
 docs/BENCHMARKS.md has the figures, and what did not work. Mixing the first passages' vectors into the question's is much
 worse than either.
+
+A re-ranker, where there is one, reads the best passages of all hops again and has half a say in their order.
 """
 
 import threading
@@ -26,6 +28,7 @@ from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.index import DEPTH, Index
 from ragkv.retrieve.links import TitleLinks
 from ragkv.retrieve.mirror import Mirror
+from ragkv.retrieve.rerank import CANDIDATES, Reranker
 from ragkv.retrieve.vectors import Vectors
 
 SOURCES = 5
@@ -73,32 +76,46 @@ class ChunkSource(Protocol):
 class Retriever:
     """Finds passages for questions. Safe to share between threads; every call blocks."""
 
-    def __init__(self, encoder: Encoder, index: Index, chunks: ChunkSource, mirror: Mirror | None = None) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        index: Index,
+        chunks: ChunkSource,
+        mirror: Mirror | None = None,
+        reranker: Reranker | None = None,
+    ) -> None:
         """`mirror`: brings an in-memory index up to date before each search; None for a Qdrant server."""
         self._encoder = encoder
         self._index = index
         self._chunks = chunks
         self._mirror = mirror
+        self._reranker = reranker
         self._links = _LinksCache(chunks)
 
     def search(self, tenant_id: str, collection_id: str, question: str, top_k: int, hops: int) -> list[Passage]:
         """The best `top_k` passages, best first; fewer when the collection holds fewer, none when it is empty.
 
-        A passage's `hop` is 1 when the first search alone would have returned it, else the hop whose evidence brought it
-        in. Raises Unavailable when the index is away.
+        A passage's `hop` is 1 when the first search alone would have returned it (or handed it to the re-ranker), else
+        the hop whose evidence brought it in. Raises Unavailable when the index is away.
         """
+        if self._reranker is None:
+            return self._retrieve(tenant_id, collection_id, question, top_k, hops)
+        candidates = self._retrieve(tenant_id, collection_id, question, max(top_k, CANDIDATES), hops)
+        return self._reranker.reordered(question, candidates)[:top_k]
+
+    def _retrieve(self, tenant_id: str, collection_id: str, question: str, limit: int, hops: int) -> list[Passage]:
         scope = Scope(tenant_id, collection_id)
         documents = self._documents(scope)
         if not documents:
             return []
         walk = _Walk(self._encoder, self._index, self._chunks, scope, question)
-        found_in = dict.fromkeys(walk.first_hop(top_k), 1)
+        found_in = dict.fromkeys(walk.first_hop(limit), 1)
         links = self._links.of(scope, documents) if hops > 1 else None
         for hop in range(2, hops + 1):
             assert links is not None, "made for the second hop"
-            for chunk_id in walk.next_hop(links, top_k):
+            for chunk_id in walk.next_hop(links, limit):
                 found_in.setdefault(chunk_id, hop)
-        best = walk.best(top_k)
+        best = walk.best(limit)
         return [Passage(chunk, walk.scores[chunk.id], found_in[chunk.id]) for chunk in walk.read(best)]
 
     def _documents(self, scope: Scope) -> Mapping[str, int]:

@@ -215,6 +215,7 @@ def test_the_command_prints_a_table_and_writes_the_same_figures(tmp_path, corpus
     report = json.loads(out.read_text())
     assert (report["corpus"], report["data"]) == (str(corpus_file), str(data_file))
     assert (report["n"], report["passages"]) == (1, 11)
+    assert (report["encoder"], report["reranker"]) == ("embedded", None)
     assert [row["method"] for row in report["rows"]] == list(METHODS)
     figures = {"recall_at_2", "recall_at_5", "recall_at_10", "all_gold_at_2", "all_gold_at_5", "all_gold_at_10", "mrr"}
     for row in report["rows"]:
@@ -222,6 +223,8 @@ def test_the_command_prints_a_table_and_writes_the_same_figures(tmp_path, corpus
         assert all(0 <= row[name] <= 100 and math.isfinite(row[name]) for name in figures)
         assert row["method"] in result.stdout
     assert "questions: 1, passages: 11" in result.stdout
+    assert "hybrid + hops against dense: all@5 +0.0 points" in result.stdout, "one question, and dense finds both"
+    assert "RAGKV_RERANKER" in result.stdout, "how to get the rows that are left out"
 
 
 def test_the_command_says_in_one_line_what_is_wrong(tmp_path, corpus_file):

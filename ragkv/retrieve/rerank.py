@@ -1,0 +1,89 @@
+"""Passages put in a new order by a cross-encoder, which reads question and passage together."""
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import CrossEncoder
+
+from ragkv.chunk import Passage
+from ragkv.errors import Rejected
+from ragkv.retrieve.embed import search_text
+
+CANDIDATES = 30
+"""Passages a question that are read again, the best by retrieval."""
+BATCH = 8
+WINDOW = 512
+"""Tokens of question and passage together that are read; the rest of a longer passage is not."""
+FUSION_CONSTANT = 2
+
+
+class Reranker:
+    """A sentence-transformers CrossEncoder with one score a pair, on the CPU. Safe to share between threads."""
+
+    def __init__(self, model: CrossEncoder) -> None:
+        self._model = model
+        self._lock = threading.Lock()  # a fast tokenizer keeps its padding state in itself: one thread at a time
+
+    @classmethod
+    def load(cls, folder: Path) -> "Reranker":
+        """The cross-encoder in `folder`, without touching the network. Raises Rejected for anything else there.
+
+        A plain encoder would load too, with a head of random numbers, so what the folder says of itself is read first.
+        """
+        if not _is_cross_encoder(folder):
+            raise Rejected(
+                f"{folder} holds no cross-encoder: RAGKV_RERANKER takes a sentence-transformers CrossEncoder, "
+                "such as cross-encoder/ms-marco-MiniLM-L6-v2"
+            )
+        try:
+            model = CrossEncoder(str(folder), device="cpu", local_files_only=True)
+        except (OSError, ValueError, KeyError) as error:
+            raise Rejected(f"{folder} holds no cross-encoder: {error}") from None
+        if model.num_labels != 1:
+            raise Rejected(f"{folder}: the cross-encoder gives {model.num_labels} scores a pair, and one is needed")
+        model.max_seq_length = min(model.max_seq_length or WINDOW, WINDOW)
+        return cls(model)
+
+    def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+        """How well each text answers the question, higher is better; the scale is the model's own."""
+        if not texts:
+            return []
+        with self._lock:
+            scores = self._model.predict(
+                [(question, text) for text in texts], batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True
+            )
+        return [float(score) for score in scores]
+
+    def reordered(self, question: str, passages: Sequence[Passage]) -> list[Passage]:
+        """The passages by both orders, the one they come in and the cross-encoder's, fused by reciprocal rank.
+
+        Not by the cross-encoder's alone: a passage that a further hop brought in answers the question through another
+        passage, which a reader of one pair does not see.
+        """
+        scores = self.scores(question, [search_text(p.chunk.title, p.chunk.text) for p in passages])
+        order = sorted(range(len(passages)), key=lambda i: -scores[i])
+        fused = [1 / (FUSION_CONSTANT + rank) for rank in range(len(passages))]
+        for rank, i in enumerate(order):
+            fused[i] += 1 / (FUSION_CONSTANT + rank)
+        best_first = sorted(range(len(passages)), key=lambda i: -fused[i])
+        return [replace(passages[i], score=fused[i]) for i in best_first]
+
+
+def _is_cross_encoder(folder: Path) -> bool:
+    """By the class that its weights were saved from, or by what sentence-transformers wrote beside them."""
+    if _read(folder / "config_sentence_transformers.json").get("model_type") == "CrossEncoder":
+        return True
+    architectures = _read(folder / "config.json").get("architectures") or []
+    return any(str(name).endswith("ForSequenceClassification") for name in architectures)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -13,19 +13,27 @@ GROUP = "ragkv.commands"
 
 
 class Commands(click.Group):
-    """Finds sub-commands when asked for. One that cannot be imported does not break the others."""
+    """Finds sub-commands when asked for. One that cannot be imported does not break the others.
+
+    They are those that were added, and those of the entry points `group`.
+    """
+
+    def __init__(self, *args: Any, group: str = GROUP, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._group = group
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return sorted(_entry_points())
+        return sorted({*self.commands, *_entry_points(self._group)})
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        entry = _entry_points().get(name)
-        return _load(entry) if entry else None
+        entry = _entry_points(self._group).get(name)
+        return _load(entry) if entry else super().get_command(context, name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in `ragkv --help`: names and first lines."""
+        names = self.list_commands(context)
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _first_line(self.get_command(context, name))) for name in _entry_points()])
+            formatter.write_dl([(name, _first_line(self.get_command(context, name))) for name in names])
 
     def invoke(self, context: click.Context) -> Any:
         """What went wrong in one line, and exit code 1."""
@@ -46,8 +54,8 @@ def main() -> None:
     os.umask(0o077)  # whatever is written is for this user alone
 
 
-def _entry_points() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+def _entry_points(group: str) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=group)}
 
 
 def _load(entry: EntryPoint) -> click.Command:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from ragkv.bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, Row, read_questions
 from ragkv.bench.retrieval import evaluate as evaluate_retrieval
+from ragkv.cli import Commands
 from ragkv.errors import Rejected
 from ragkv.models import encoder_folder, reranker_folder
 from ragkv.retrieve.encoder import Encoder
@@ -24,7 +25,7 @@ NO_RERANKER = (
 )
 
 
-@click.group("eval")
+@click.group("eval", cls=Commands, group="ragkv.commands.eval")
 def evaluate() -> None:
     """Measure quality on data with known answers."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragkv.engine.launch import engine_arguments, transfer_config
-from ragkv.engine.protocol import Generate, Piece
+from ragkv.engine.protocol import WHOLE_VOCABULARY, Generate, Piece
 from ragkv.engine.wire import plan_to_wire, report_of
 from ragkv.errors import Unavailable
 from ragkv.kv.layout import Layout
@@ -132,6 +132,8 @@ def _sampling(request: Generate) -> "SamplingParams":
         seed=request.seed,
         stop=list(request.stop),
         logprobs=request.logprobs,
+        flat_logprobs=request.logprobs == WHOLE_VOCABULARY,
+        detokenize=request.logprobs != WHOLE_VOCABULARY,
         ignore_eos=request.ignore_eos,
         output_kind=RequestOutputKind.DELTA,
         extra_args={"kv_transfer_params": params} if params else None,
@@ -153,4 +155,9 @@ def _piece(output: "RequestOutput") -> Piece:
 
 
 def _logprobs(steps: Any) -> tuple[dict[int, float], ...]:
+    from vllm.logprobs import FlatLogprobs  # noqa: PLC0415 - see _load
+
+    if isinstance(steps, FlatLogprobs):  # lists end to end: entry objects for a whole vocabulary would take longer
+        bounds = zip(steps.start_indices, steps.end_indices, strict=True)
+        return tuple(dict(zip(steps.token_ids[a:b], steps.logprobs[a:b], strict=True)) for a, b in bounds)
     return tuple({token: entry.logprob for token, entry in step.items()} for step in steps or ())

@@ -10,6 +10,8 @@ from ragkv.errors import TooLarge
 from ragkv.span import Span
 from ragkv.stitch.plan import StitchPlan
 
+WHOLE_VOCABULARY = -1
+
 
 @dataclass(frozen=True, slots=True)
 class Generate:
@@ -17,7 +19,8 @@ class Generate:
 
     `salt` keeps KV of different tenants and recipes apart in the engine's prefix cache: it is derived by the service
     and never taken from a client. Without a `plan` the prompt is computed in full. With `capture`, the queries of
-    those positions come back in the report (un-rotated mean per layer and head).
+    those positions come back in the report (un-rotated mean per layer and head). `logprobs`: how many of the likeliest
+    tokens come back with each step; WHOLE_VOCABULARY for all of them, without text and where the engine allows it.
     """
 
     token_ids: tuple[int, ...]

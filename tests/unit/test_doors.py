@@ -29,6 +29,7 @@ ENVIRONMENT = (
     "ragkv/cli/",
     "ragkv/settings.py",
     "ingest/command.py",
+    "ingest/fidelity_command.py",
     "api/command.py",
     "api/worker_process.py",
     "workers/app.py",

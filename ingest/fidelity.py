@@ -1,0 +1,144 @@
+"""What `ragkv eval fidelity` measures with: parts over a data folder of their own, and KV made as it is needed."""
+
+import asyncio
+import hashlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ingest.parts import IngestParts
+from ingest.precompute import precompute
+from ragkv.bench.fidelity.data import padded, read_questions
+from ragkv.bench.fidelity.measure import ENGINE_ARGUMENTS, Measure
+from ragkv.bench.fidelity.methods import NAMES, Kit, Method, methods_of
+from ragkv.bench.fidelity.ranking import Ranker
+from ragkv.bench.fidelity.records import Records, digest_of
+from ragkv.bench.fidelity.report import FidelityReport, Table
+from ragkv.bench.fidelity.run import Asked, Prefill, Run
+from ragkv.bench.ttft import machine
+from ragkv.chunk import Chunk
+from ragkv.cli.running import running_engine
+from ragkv.engine.local import LocalEngine
+from ragkv.errors import Rejected
+from ragkv.kv.layout import layout_of, read_config
+from ragkv.models import model_folder
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be measured. No `methods`: all. `json_file`: where the report will be, its records beside it."""
+
+    data: Path
+    limit: int | None
+    methods: tuple[str, ...] | None
+    ratios: tuple[float, ...]
+    passages: int | None
+    seed: int
+    json_file: Path | None
+
+
+def evaluate(wanted: Wanted, settings: Settings, console: Console) -> FidelityReport:
+    """Measures every question, or those that an earlier run with the same file did not get to.
+
+    Raises Rejected, before anything takes long, for what cannot be measured.
+    """
+    methods = methods_of(wanted.methods or NAMES, wanted.ratios, settings)
+    questions = read_questions(wanted.data)
+    with _workplace(settings) as parts:
+        asked = [
+            Asked.of(padded(question, questions, wanted.passages or 0, wanted.seed), parts.tokenizer)
+            for question in questions[: wanted.limit]
+        ]
+        run = run_of(parts, methods)
+        run.check(asked)
+        records = Records(_records_file(wanted), _digest(wanted, settings, methods, parts))
+        asyncio.run(_carry_out(run, asked, records, parts, console))
+    done = [records[one.question.line] for one in asked]
+    rows = Table(done, methods, wanted.seed).rows()
+    records.remove()
+    return FidelityReport(
+        Path(parts.model_folder).name, str(wanted.data), len(done), rows, machine(), wanted.seed, wanted.passages
+    )
+
+
+def run_of(parts: Parts, methods: Sequence[Method]) -> Run:
+    """A run over prepared parts, whose engine was made with ENGINE_ARGUMENTS."""
+    keys = parts.keys_of(parts.scope.tenant_id)
+    kit = Kit(parts.settings, parts.prompts, parts.planner, parts.kv_store, keys, alone=replace(keys, prefix_ids=()))
+    cache_tokens = int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token
+    ranker = Ranker(parts.encoder, parts.settings.hops)
+    return Run(kit, Measure(parts.engine, kit, cache_tokens), methods, ranker, _prefill(IngestParts(parts), kit))
+
+
+def _prefill(ingest: IngestParts, kit: Kit) -> Prefill:
+    def prefill(chunks: Sequence[Chunk]) -> None:
+        for keys in (kit.keys, kit.alone):
+            precompute(chunks, keys, lambda: ingest.prefiller, kit.store, kit.settings.prefill_batch_tokens)
+
+    return prefill
+
+
+@contextmanager
+def _workplace(settings: Settings) -> Iterator[Parts]:
+    """Prepared parts over a folder of this run's own: two runs at once do not see each other, and nothing is left."""
+    if settings.engine_url is not None:
+        raise Rejected("fidelity is measured with an engine in this process: unset RAGKV_ENGINE_URL")
+    folder = model_folder(settings)
+    layout = layout_of(read_config(folder), settings.dtype)
+    home = settings.data_dir / "eval"
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(prefix="fidelity-", dir=home) as place:
+        own = msgspec.structs.replace(
+            settings, data_dir=Path(place), model=str(folder), database_url=None, redis_url=None, qdrant_url=None
+        )
+        parts = Parts(own, LocalEngine(own, folder, layout, ENGINE_ARGUMENTS))
+        parts.prepare()
+        try:
+            yield parts
+        finally:
+            parts.close()
+
+
+async def _carry_out(run: Run, asked: Sequence[Asked], records: Records, parts: Parts, console: Console) -> None:
+    todo = [one for one in asked if one.question.line not in records]
+    if not todo:
+        return
+    async with running_engine(parts, console):
+        with _progress(console) as progress:
+            task = progress.add_task("measuring", total=len(asked), completed=len(asked) - len(todo))
+            share = 1 / len(run.methods)
+            await run.carry_out(
+                todo, records, lambda line: progress.update(task, advance=share, description=f"measuring {line}")
+            )
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console)
+
+
+def _records_file(wanted: Wanted) -> Path | None:
+    return wanted.json_file and wanted.json_file.with_name(wanted.json_file.name + ".partial.jsonl")
+
+
+def _digest(wanted: Wanted, settings: Settings, methods: Sequence[Method], parts: Parts) -> str:
+    return digest_of(
+        {
+            "version": version("ragkv"),
+            "model": parts.model_fingerprint,
+            "data": hashlib.sha256(wanted.data.read_bytes()).hexdigest(),
+            "settings": msgspec.to_builtins(msgspec.structs.replace(settings, data_dir=Path()), enc_hook=str),
+            "methods": [method.key for method in methods],
+            "passages": wanted.passages,
+            "seed": wanted.seed,
+        }
+    )

@@ -1,0 +1,77 @@
+"""`ragkv eval fidelity`: how near stitched answers come to full prefill's, on questions with known answers."""
+
+import os
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from ragkv.errors import Rejected
+from ragkv.settings import Settings
+
+_OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Questions: JSON lines of question, answers, passages (title, text).",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Ask only the first of the questions.")
+@click.option("--methods", help="Names with commas between; all of them if not given.")
+@click.option("--ratios", default="0.05,0.1,0.2", show_default=True, help="Shares of the context to recompute.")
+@click.option("--passages", type=click.IntRange(min=1), help="Pad contexts to so many with other questions' passages.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the padding and the intervals.")
+@click.option("--json", "json_file", type=_OUTPUT, help="Write rows; what is measured is kept beside it until then.")
+@click.option("--plot", "plot_file", type=_OUTPUT, help="Draw quality against time, as PNG.")
+def fidelity(
+    data: Path,
+    limit: int | None,
+    methods: str | None,
+    ratios: str,
+    passages: int | None,
+    seed: int,
+    json_file: Path | None,
+    plot_file: Path | None,
+) -> None:
+    """Answers, probabilities and times of stitching against full prefill.
+
+    Each question is asked with its own passages as context, through vLLM. A run that is broken off goes on where it was
+    when it is started again with the same --json.
+    """
+    for option, file in (("--json", json_file), ("--plot", plot_file)):
+        _check_folder(option, file)
+    # Torch takes seconds to import: `ragkv --help` must not wait for it.
+    from ingest.fidelity import Wanted, evaluate  # noqa: PLC0415 - see above
+    from ragkv.bench.fidelity.table import table_of  # noqa: PLC0415 - see above
+
+    wanted = Wanted(data, limit, _names(methods), _ratios(ratios), passages, seed, json_file)
+    report = evaluate(wanted, Settings.from_env(os.environ), Console(stderr=True))
+    if json_file is not None:
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    Console().print(table_of(report))
+
+
+def _check_folder(option: str, file: Path | None) -> None:
+    """Measuring takes long: a report that cannot be written is better known before."""
+    if file is not None and not file.parent.is_dir():
+        raise Rejected(f"{option} {file}: there is no folder {file.parent}")
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(name.strip() for name in text.split(","))
+
+
+def _ratios(text: str) -> tuple[float, ...]:
+    try:
+        ratios = tuple(dict.fromkeys(float(ratio) for ratio in text.split(",")))
+    except ValueError:
+        raise Rejected(f"--ratios {text}: give numbers with commas between, like 0.05,0.1") from None
+    if not all(0 < ratio <= 1 for ratio in ratios):
+        raise Rejected(
+            f"--ratios {text}: each must be above 0 and at most 1; nothing recomputed is the method `prefix`"
+        )
+    return ratios

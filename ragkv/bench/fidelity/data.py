@@ -1,0 +1,93 @@
+"""Questions with known answers and the passages that are their context.
+
+Each line of the file is one question, `{"question", "answers", "passages": [{"title", "text"}]}`. `answers` are ways to
+say the same, the first is the one whose probability is measured. Other fields are ignored, `id` is kept. A passage that
+a question has twice is read once.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from ragkv.errors import Rejected
+
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A passage as the file has it."""
+
+    text: _Text
+    title: str = ""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    question: _Text
+    answers: Annotated[list[_Text], msgspec.Meta(min_length=1)]
+    passages: Annotated[list[Source], msgspec.Meta(min_length=1)]
+    id: int | str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with its context in the file's order. `line` counts from 1 and names it: ids may repeat."""
+
+    line: int
+    id: str
+    text: str
+    answers: tuple[str, ...]
+    passages: tuple[Source, ...]
+
+
+def read_questions(path: Path) -> list[Question]:
+    """Every question of the file. Raises Rejected, naming file and line, for what is none."""
+    questions = [_question(number, line) for number, line in _lines(path)]
+    if not questions:
+        raise Rejected(f"{path}: no questions in it")
+    return questions
+
+
+def _question(number: int, line: _Line) -> Question:
+    unique = {passage.text: passage for passage in reversed(line.passages)}
+    passages = tuple(reversed(unique.values()))
+    return Question(number, str(line.id), line.question, tuple(line.answers), passages)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, _Line]]:
+    """Lines that are not blank, with their numbers from 1."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise Rejected(f"{path}: {error.strerror}: give a file of JSON lines with --data") from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield number, msgspec.json.decode(line, type=_Line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Rejected(f"{path}, line {number}: {error}") from None
+
+
+def padded(question: Question, questions: Sequence[Question], num_passages: int, seed: int) -> Question:
+    """The question with passages of the others, drawn with the seed, up to `num_passages` in all.
+
+    Its own passages keep their order; the drawn ones stand anywhere between them. The draw depends on the file, the seed
+    and the question's line alone. Raises Rejected if the file has too few other passages.
+    """
+    own = {passage.text for passage in question.passages}
+    others = {p.text: p for other in questions for p in other.passages if p.text not in own}
+    wanted = max(0, num_passages - len(question.passages))
+    if wanted > len(others):
+        raise Rejected(
+            f"there are {len(others)} passages of other questions, line {question.line} needs {wanted} more: "
+            f"--passages {len(question.passages) + len(others)} at most"
+        )
+    draw = random.Random(f"{seed}:{question.line}")  # noqa: S311 - an experiment's sample, not a secret
+    passages = list(question.passages)
+    for passage in draw.sample(list(others.values()), wanted):
+        passages.insert(draw.randint(0, len(passages)), passage)
+    return replace(question, passages=tuple(passages))

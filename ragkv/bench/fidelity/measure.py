@@ -1,0 +1,170 @@
+"""One question under every method, through the engine.
+
+First each method's prompt is run alone, one after the other, under a salt of its own: that gives times, and leaves the
+prompt's KV in vLLM's prefix cache. Then, under the same salts and all at once, come the greedy answers and, for each
+token of the known answer, the distribution over the whole vocabulary that the model gives it. These find the context in
+the cache and cost little. Methods are taken in groups small enough for the cache to hold.
+"""
+
+import asyncio
+import math
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ragkv.bench.fidelity.methods import ANSWER_TOKENS, Case, Kit, Method, Prepared, context_of
+from ragkv.bench.fidelity.metrics import best_f1, exact_match, mean_kl, mean_nll, normalised
+from ragkv.engine.protocol import WHOLE_VOCABULARY, Engine, Generate, Report
+from ragkv.errors import Unavailable
+
+BLOCK_TOKENS = 32
+"""vLLM's blocks while measuring. A prompt's last, partial block is not cached: with small blocks the question alone fills
+it, and what follows the first request finds the whole stitched context."""
+ENGINE_ARGUMENTS = {"max_logprobs": WHOLE_VOCABULARY, "block_size": BLOCK_TOKENS}
+_CACHE_SHARE = 0.8  # of the KV cache that one group of methods may fill
+_TIMED_TOKENS = 2  # the first is timed, the report comes with the second
+
+Progress = Callable[[str], None]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One method on one question. em and f1 in [0, 1]; nll and kl in nats a token of the known answer.
+
+    ttft_s: from the moment the passages are known, planning and the question's vectors included, retrieval not.
+    recomputed_tokens: of the context, run through the model after the question came; all of it under full prefill.
+    """
+
+    answer: str
+    em: float
+    f1: float
+    nll: float
+    kl: float
+    agree: bool
+    ttft_s: float
+    recomputed_tokens: int
+    context_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A method whose prompt has run once."""
+
+    prepared: Prepared
+    salt: str
+    ttft_s: float
+    report: Report
+
+    @property
+    def recomputed_tokens(self) -> int:
+        context = context_of(self.prepared.prompt).num_tokens
+        return context if self.prepared.plan is None else self.report.recomputed
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A method with its answer and, for each token of the known answer, log probabilities [tokens, vocabulary]."""
+
+    begun: _Begun
+    answer: str
+    log_probs: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Measures questions with an engine that was started with ENGINE_ARGUMENTS and holds `cache_tokens` of KV."""
+
+    engine: Engine
+    kit: Kit
+    cache_tokens: int
+
+    async def measure(self, case: Case, methods: Sequence[Method], progress: Progress) -> dict[str, Outcome]:
+        """An outcome for each method, by its key. `progress` is told each method as it begins.
+
+        Raises Unavailable if the engine did not do what was planned: then the figures would be of something else.
+        """
+        seen: dict[str, _Seen] = {}
+        for group in self._groups(case, methods):
+            begun = {}
+            for method in group:
+                progress(method.key)
+                begun[method.key] = await self._begin(case, method)
+            finished = await asyncio.gather(*(self._finish(case, one) for one in begun.values()))
+            seen |= dict(zip(begun, finished, strict=True))
+        return {method.key: _outcome(case, seen[method.key], seen[method.reference]) for method in methods}
+
+    def _groups(self, case: Case, methods: Sequence[Method]) -> Iterator[Sequence[Method]]:
+        """The methods in order, as many at a time as the cache holds; each question begins with another one."""
+        turn = case.question.line % len(methods)
+        turned = [*methods[turn:], *methods[:turn]]
+        prompt = methods[0].prepare(self.kit, case).prompt  # full prefill's: none is longer
+        tails = (len(case.answer_ids) + 1) * (prompt.question.num_tokens + ANSWER_TOKENS + 2 * BLOCK_TOKENS)
+        size = max(1, math.floor(_CACHE_SHARE * self.cache_tokens / (len(prompt.token_ids) + tails)))
+        return (turned[start : start + size] for start in range(0, len(turned), size))
+
+    async def _begin(self, case: Case, method: Method) -> _Begun:
+        """The first token, timed, with nothing else running."""
+        began = time.perf_counter()
+        prepared = method.prepare(self.kit, case)
+        salt = uuid.uuid4().hex
+        ids = prepared.prompt.token_ids
+        request = Generate(ids, salt, prepared.plan, max_tokens=_TIMED_TOKENS, ignore_eos=True)
+        first = report = None
+        async for piece in self.engine.generate(request):
+            first = first or time.perf_counter() - began
+            report = piece.report
+        assert first is not None and report is not None, "an engine's answer has a first piece and a last"
+        _check(method, prepared, report)
+        return _Begun(prepared, salt, first + case.vectors_s * method.needs_question, report)
+
+    async def _finish(self, case: Case, begun: _Begun) -> _Seen:
+        """The greedy answer and the distributions at the known one, of a prompt that is in the cache."""
+        known = case.answer_ids
+        rows = asyncio.gather(*(self._distribution(begun, known[:i]) for i in range(len(known))))
+        answer, distributions = await asyncio.gather(self._answer(begun), rows)
+        return _Seen(begun, answer, np.stack(distributions))
+
+    async def _answer(self, begun: _Begun) -> str:
+        prompt, plan = begun.prepared.prompt, begun.prepared.plan
+        request = Generate(prompt.token_ids, begun.salt, plan, max_tokens=ANSWER_TOKENS, stop=("\n",))
+        return "".join([piece.text async for piece in self.engine.generate(request)]).strip()
+
+    async def _distribution(self, begun: _Begun, said: Sequence[int]) -> NDArray[np.float32]:
+        """Log probabilities of the token after `said`, [vocabulary]."""
+        ids = (*begun.prepared.prompt.token_ids, *said)
+        request = Generate(ids, begun.salt, begun.prepared.plan, max_tokens=1, logprobs=WHOLE_VOCABULARY)
+        (step,) = [step async for piece in self.engine.generate(request) for step in piece.logprobs]
+        return _dense(step)
+
+
+def _dense(step: Mapping[int, float]) -> NDArray[np.float32]:
+    row = np.full(len(step), -np.inf, np.float32)
+    row[np.fromiter(step.keys(), np.int64, len(step))] = np.fromiter(step.values(), np.float32, len(step))
+    return row
+
+
+def _check(method: Method, prepared: Prepared, report: Report) -> None:
+    lost = len(report.failed_keys) + (prepared.plan.num_missing if prepared.plan else 0)
+    if lost:
+        raise Unavailable(f"{method.key}: the KV of {lost} chunks was gone when it was needed: run it again")
+    if report.cached:
+        raise Unavailable(f"{method.key}: {report.cached} tokens were cached already, so its time means nothing")
+
+
+def _outcome(case: Case, seen: _Seen, reference: _Seen) -> Outcome:
+    accepted = case.question.answers
+    return Outcome(
+        answer=seen.answer,
+        em=exact_match(seen.answer, accepted),
+        f1=best_f1(seen.answer, accepted),
+        nll=mean_nll(seen.log_probs, case.answer_ids),
+        kl=mean_kl(reference.log_probs, seen.log_probs),
+        agree=normalised(seen.answer) == normalised(reference.answer),
+        ttft_s=seen.begun.ttft_s,
+        recomputed_tokens=seen.begun.recomputed_tokens,
+        context_tokens=context_of(seen.begun.prepared.prompt).num_tokens,
+    )

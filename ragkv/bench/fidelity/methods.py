@@ -1,0 +1,223 @@
+"""The ways to answer that are held against each other: what each puts into the prompt and what it recomputes.
+
+All but those that say so have the passages in the file's order.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from ragkv.answer.ask import Ask
+from ragkv.answer.planner import Planner
+from ragkv.answer.prompt import Prompt, PromptBuilder
+from ragkv.answer.recipe import Recipe, recipe_of
+from ragkv.answer.service import in_prompt_order
+from ragkv.bench.fidelity.data import Question
+from ragkv.chunk import Chunk, Passage
+from ragkv.errors import Rejected
+from ragkv.kv.key import KeyMaker
+from ragkv.kv.store import KVStore
+from ragkv.settings import Settings
+from ragkv.span import Span
+from ragkv.stitch.plan import Placed, StitchPlan
+from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, block_logits
+
+ANSWER_TOKENS = 24
+KEPT_SHARE = 0.5  # of the passages, by `sparse`
+FULL, NONE, RANDOM, DEFAULT = "full", "none", "random", "default"
+FULL_DEFAULT_ORDER, FULL_RETRIEVAL_ORDER = "full, default order", "full, retrieval order"
+POLICIES = tuple(policy for policy in (*SELECTORS, *LATE_POLICIES) if policy != "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question ready to be measured.
+
+    in_file_order: its passages as the file has them, scored by retrieval; best_first: the same, ranked. `vectors` are
+    the question's initial vectors, [q_layers, q_heads, head_dim], and took `vectors_s` seconds; None if no method needs
+    them. `answer_ids` are the tokens of the first accepted answer.
+    """
+
+    question: Question
+    in_file_order: tuple[Passage, ...]
+    best_first: tuple[Passage, ...]
+    answer_ids: tuple[int, ...]
+    vectors: torch.Tensor | None
+    vectors_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A prompt, and the plan it is stitched by; None: it is computed in full."""
+
+    prompt: Prompt
+    plan: StitchPlan | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What prompts and plans are made with. `alone` names the KV of chunks that were prefilled behind nothing."""
+
+    settings: Settings
+    prompts: PromptBuilder
+    planner: Planner
+    store: KVStore
+    keys: KeyMaker
+    alone: KeyMaker
+
+    def prompt(self, passages: Sequence[Passage], case: Case) -> Prompt:
+        """Raises TooLarge if prompt and answer do not fit the model's window."""
+        room = max(ANSWER_TOKENS, len(case.answer_ids))
+        return self.prompts.build([p.chunk for p in passages], case.question.text, room)
+
+    def planned(self, passages: Sequence[Passage], recipe: Recipe, case: Case) -> Prepared:
+        prompt = self.prompt(passages, case)
+        return Prepared(prompt, self.planner.plan(prompt, passages, self.keys, recipe, case.vectors))
+
+    def recipe(self, policy: str, ratio: float) -> Recipe:
+        return Recipe(policy, ratio, passages=0, block_size=self.settings.block_size)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One row of the report.
+
+    reference: the method that is full prefill of the same passages in the same order; KL and agreement are to it.
+    gain_reference: the full prefill whose gain this one is to keep.
+    """
+
+    name: str
+    prepare: Callable[[Kit, Case], Prepared]
+    ratio: float | None = None
+    reference: str = FULL
+    gain_reference: str = FULL
+    needs_question: bool = False
+
+    @property
+    def key(self) -> str:
+        """Names the method and its ratio."""
+        return self.name if self.ratio is None else f"{self.name} @{self.ratio:g}"
+
+
+def full(kit: Kit, case: Case) -> Prepared:
+    """Full prefill, the passages in the file's order."""
+    return Prepared(kit.prompt(case.in_file_order, case), None)
+
+
+def full_default_order(kit: Kit, case: Case) -> Prepared:
+    """Full prefill, the passages in the order in which the service puts them into a prompt."""
+    return Prepared(kit.prompt(in_prompt_order(case.best_first), case), None)
+
+
+def full_retrieval_order(kit: Kit, case: Case) -> Prepared:
+    """Full prefill, the passages as retrieval ranks them, best first."""
+    return Prepared(kit.prompt(case.best_first, case), None)
+
+
+def none(kit: Kit, case: Case) -> Prepared:
+    """The question without any context: what the model knows by itself."""
+    return Prepared(kit.prompt((), case), None)
+
+
+def naive(kit: Kit, case: Case) -> Prepared:
+    """Chunks prefilled alone, with nothing before them, and rotated; only the prefix itself is as ever."""
+    prompt = kit.prompt(case.in_file_order, case)
+    placed = [Placed(kit.keys.prefix(), prompt.prefix)]
+    for passage, span in zip(case.in_file_order, prompt.chunks, strict=True):
+        placed.append(Placed(kit.alone.chunk(passage.chunk.token_ids), span))
+    return Prepared(prompt, StitchPlan(tuple(placed)))
+
+
+def prefix(kit: Kit, case: Case) -> Prepared:
+    """Chunks prefilled behind the shared prefix and rotated, nothing recomputed."""
+    return kit.planned(case.in_file_order, kit.recipe("none", 0.0), case)
+
+
+def by_policy(kit: Kit, case: Case, policy: str, ratio: float) -> Prepared:
+    """As `prefix`, with a share of the context recomputed by a policy."""
+    return kit.planned(case.in_file_order, kit.recipe(policy, ratio), case)
+
+
+def sparse(kit: Kit, case: Case, ratio: float) -> Prepared:
+    """Only the better half of the passages, by the question's initial attention, still in the file's order.
+
+    A share of what is kept is recomputed by the default policy. Its reference is full prefill of the *whole* context.
+    """
+    kept = better_half(case.in_file_order, [_attention(kit, case, p.chunk) for p in case.in_file_order])
+    return kit.planned(kept, kit.recipe(kit.settings.recompute_policy, ratio), case)
+
+
+def default(kit: Kit, case: Case) -> Prepared:
+    """What the service does when nothing is asked: its order, its policy, its ratio."""
+    recipe = recipe_of(Ask("", "", case.question.text), kit.settings)
+    return kit.planned(in_prompt_order(case.best_first), recipe, case)
+
+
+def better_half(passages: Sequence[Passage], logits: Sequence[torch.Tensor]) -> tuple[Passage, ...]:
+    """The passages whose blocks get most attention in the mean, rounded up, in the order given.
+
+    logits: for each passage [layers, q_heads, blocks]; attention is their softmax over the blocks of all passages, mean
+    over layers and heads.
+    """
+    weights = torch.cat(list(logits), dim=-1).softmax(-1).mean((0, 1))
+    means = [float(part.mean()) for part in torch.split(weights, [part.shape[-1] for part in logits])]
+    ranked = sorted(range(len(passages)), key=lambda i: (means[i], i), reverse=True)
+    kept = set(ranked[: math.ceil(len(passages) * KEPT_SHARE)])
+    return tuple(passage for i, passage in enumerate(passages) if i in kept)
+
+
+def _attention(kit: Kit, case: Case, chunk: Chunk) -> torch.Tensor:
+    kept = kit.store.qcache(kit.keys.chunk(chunk.token_ids))
+    assert kept is not None and case.vectors is not None, "prefilled and asked for before anything is measured"
+    return block_logits(case.vectors, kept.mean_keys)
+
+
+_WITHOUT_RATIO: dict[str, Callable[[Kit, Case], Prepared]] = {
+    FULL: full,
+    NONE: none,
+    "naive": naive,
+    "prefix": prefix,
+}
+_SPARSE = "sparse"
+NAMES = (*_WITHOUT_RATIO, *POLICIES, _SPARSE, DEFAULT)
+
+
+def methods_of(names: Sequence[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
+    """The methods of these names, at each ratio where they have one. Raises Rejected for a name there is not.
+
+    Full prefill and no context are always among them: the others are measured against them.
+    """
+    if unknown := [name for name in names if name not in NAMES]:
+        raise Rejected(f"no method {', '.join(unknown)}: choose from {', '.join(NAMES)}")
+    wanted = {FULL, NONE, *names}
+    methods = [Method(name, prepare) for name, prepare in _WITHOUT_RATIO.items() if name in wanted]
+    for policy in POLICIES:
+        if policy in wanted:
+            methods += [_policy(policy, ratio) for ratio in ratios]
+    if _SPARSE in wanted:
+        methods += [Method(_SPARSE, partial(sparse, ratio=r), r, needs_question=True) for r in ratios]
+    return methods + (_default(settings) if DEFAULT in wanted else [])
+
+
+def _policy(policy: str, ratio: float) -> Method:
+    prepare = partial(by_policy, policy=policy, ratio=ratio)
+    return Method(policy, prepare, ratio, needs_question=policy in NEEDS_QUESTION)
+
+
+def _default(settings: Settings) -> list[Method]:
+    """The default and the two full prefills it is held against."""
+    ranked = FULL_RETRIEVAL_ORDER
+    needs_question = recipe_of(Ask("", "", ""), settings).policy in NEEDS_QUESTION
+    return [
+        Method(DEFAULT, default, None, FULL_DEFAULT_ORDER, ranked, needs_question),
+        Method(FULL_DEFAULT_ORDER, full_default_order, None, FULL_DEFAULT_ORDER, ranked),
+        Method(FULL_RETRIEVAL_ORDER, full_retrieval_order, None, FULL_RETRIEVAL_ORDER, ranked),
+    ]
+
+
+def context_of(prompt: Prompt) -> Span:
+    """Where the passages lie."""
+    return Span(prompt.prefix.end, prompt.question.start)

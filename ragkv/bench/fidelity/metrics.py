@@ -1,0 +1,77 @@
+"""How good an answer is, how far one distribution is from another, and how sure a mean is. Pure functions."""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating]
+
+DRAWS = 2000
+_LOW, _HIGH = 2.5, 97.5
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalised(text: str) -> str:
+    """As SQuAD compares answers: lower case, no punctuation, no articles, single spaces."""
+    bare = text.lower().translate(_NO_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", bare).split())
+
+
+def exact_match(answer: str, accepted: Sequence[str]) -> float:
+    """1 if the answer is one of the accepted ones, else 0."""
+    return float(normalised(answer) in {normalised(text) for text in accepted})
+
+
+def best_f1(answer: str, accepted: Sequence[str]) -> float:
+    """F1 over the multisets of words, against the accepted answer it is nearest to. In [0, 1]."""
+    return max(_f1(normalised(answer).split(), normalised(text).split()) for text in accepted)
+
+
+def _f1(answer: Sequence[str], accepted: Sequence[str]) -> float:
+    if not answer or not accepted:
+        return float(answer == accepted)
+    shared = sum((Counter(answer) & Counter(accepted)).values())
+    return 2 * shared / (len(answer) + len(accepted))
+
+
+def mean_nll(log_probs: Floats, token_ids: Sequence[int]) -> float:
+    """Negative log-likelihood a token, in nats. log_probs: [tokens, vocabulary], row i before token i was seen."""
+    return -float(np.mean([row[token] for row, token in zip(log_probs, token_ids, strict=True)], dtype=np.float64))
+
+
+def mean_kl(reference: Floats, other: Floats) -> float:
+    """KL(reference || other) in nats, averaged over positions. Both: log probabilities [positions, vocabulary]."""
+    assert reference.shape == other.shape, "distributions over the same positions and vocabulary"
+    log_p, log_q = reference.astype(np.float64), other.astype(np.float64)
+    p = np.exp(log_p)
+    terms = np.where(p > 0, p * (log_p - log_q), 0.0)
+    return float(terms.sum(-1).mean())
+
+
+def gain_kept(without: Floats, method: Floats, full: Floats) -> Floats:
+    """How much of what the context gains a method keeps: 1 as much as full prefill, 0 as little as no context.
+
+    The arguments are mean NLLs. NaN where full prefill gains nothing, so that there is nothing to keep.
+    """
+    gained = without - full
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(gained > 0, (without - method) / gained, np.nan)
+
+
+def resamples(num_questions: int, seed: int) -> NDArray[np.intp]:
+    """Questions drawn with replacement, [DRAWS, num_questions]: the same draws for every method, so that they pair."""
+    return np.random.default_rng(seed).integers(num_questions, size=(DRAWS, num_questions))
+
+
+def interval(drawn: Floats) -> tuple[float, float] | None:
+    """The middle 95% of a statistic over resamples; None if it has no value in any of them."""
+    known = drawn[~np.isnan(drawn)]
+    if not known.size:
+        return None
+    low, high = np.percentile(known, [_LOW, _HIGH])
+    return float(low), float(high)

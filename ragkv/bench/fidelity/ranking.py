@@ -1,0 +1,33 @@
+"""A question's own passages, ranked as the service would find them."""
+
+from collections.abc import Sequence
+
+from ragkv.bench.retrieval import Corpus
+from ragkv.chunk import Chunk, Passage
+from ragkv.retrieve.encoder import Encoder
+from ragkv.retrieve.memory import MemoryIndex
+from ragkv.retrieve.retriever import Retriever
+
+_TENANT = _COLLECTION = "fidelity"
+
+
+class Ranker:
+    """Hybrid retrieval over a corpus of one question's passages, in memory."""
+
+    def __init__(self, encoder: Encoder, hops: int) -> None:
+        self._encoder = encoder
+        self._hops = hops
+
+    def rank(self, question: str, chunks: Sequence[Chunk]) -> tuple[Passage, ...]:
+        """All of the chunks, best first."""
+        corpus = Corpus({chunk.id: chunk for chunk in chunks})
+        index = MemoryIndex()
+        try:
+            index.ensure(self._encoder.dim)
+            index.upsert(_TENANT, _COLLECTION, corpus.points(self._encoder))
+            retriever = Retriever(self._encoder, index, corpus)
+            found = retriever.search(_TENANT, _COLLECTION, question, len(chunks), self._hops)
+        finally:
+            index.close()
+        assert len(found) == len(chunks), "a search for as many passages as there are finds them all"
+        return tuple(found)

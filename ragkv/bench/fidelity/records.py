@@ -1,0 +1,88 @@
+"""Outcomes on disk, question by question, so that a run that was broken off goes on where it was.
+
+A file of JSON lines. The first names what is measured by a digest, each other one holds a question's outcomes. A line is
+written whole or, when the process dies, in part: a last line without its end is dropped.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ragkv.bench.fidelity.measure import Outcome
+from ragkv.errors import Rejected
+
+Line = TypeVar("Line")
+
+
+class _Header(msgspec.Struct, frozen=True):
+    digest: str
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One question, by its line in the data and its id, with an outcome for each method's key."""
+
+    line: int
+    id: str
+    outcomes: dict[str, Outcome]
+
+
+def digest_of(measured: Mapping[str, Any]) -> str:
+    """Names what is measured: equal descriptions may share a file."""
+    return hashlib.sha256(msgspec.json.encode(measured, order="deterministic", enc_hook=str)).hexdigest()
+
+
+class Records:
+    """The records of one run. Without a file they are in memory alone."""
+
+    def __init__(self, path: Path | None, digest: str) -> None:
+        """Reads what is there. Raises Rejected, saying what to do, for records of another run and damaged ones."""
+        self._path = path
+        self._by_line: dict[int, Record] = {}
+        if path is not None and path.exists():
+            self._read(path, digest)
+        elif path is not None:
+            path.write_bytes(_line(_Header(digest)))
+
+    def _read(self, path: Path, digest: str) -> None:
+        whole = path.read_bytes()
+        whole = whole[: whole.rfind(b"\n") + 1]
+        header, *lines = whole.splitlines() or [b""]
+        if lines and _decoded(path, header, _Header).digest != digest:
+            raise Rejected(
+                f"{path} was left by a run with another model, data, settings or methods: "
+                "run that one again to finish it, or delete the file"
+            )
+        self._by_line = {record.line: record for record in (_decoded(path, line, Record) for line in lines)}
+        path.write_bytes(whole if lines else _line(_Header(digest)))
+
+    def __contains__(self, line: int) -> bool:
+        return line in self._by_line
+
+    def __getitem__(self, line: int) -> Record:
+        return self._by_line[line]
+
+    def add(self, record: Record) -> None:
+        """Keep a question's outcomes, on disk before it returns."""
+        self._by_line[record.line] = record
+        if self._path is not None:
+            with self._path.open("ab") as file:
+                file.write(_line(record))
+
+    def remove(self) -> None:
+        """The run is complete: its report has everything."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _line(value: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(value) + b"\n"
+
+
+def _decoded(path: Path, line: bytes, kind: type[Line]) -> Line:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except msgspec.DecodeError as error:
+        raise Rejected(f"{path} is damaged ({error}): delete it and run again") from None

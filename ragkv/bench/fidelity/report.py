@@ -1,0 +1,160 @@
+"""From the outcomes of all questions to a row a method."""
+
+import statistics
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ragkv.bench.fidelity.methods import NONE, RANDOM, Method
+from ragkv.bench.fidelity.metrics import Floats, gain_kept, interval, resamples
+from ragkv.bench.fidelity.records import Record
+
+_DIGITS = 4
+Interval = tuple[float, float]
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A mean over the questions with its 95% interval, which is null where no resample has a value."""
+
+    mean: float
+    interval: Interval | None
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The row less another one, question by question, in the rows' units."""
+
+    other: str
+    f1: Estimate
+    nll: Estimate
+    kl: Estimate
+
+
+class Intervals(msgspec.Struct, frozen=True):
+    """95% intervals of a row's figures, over DRAWS resamples of the questions."""
+
+    f1: Interval | None
+    em: Interval | None
+    nll: Interval | None
+    gain_kept: Interval | None
+    kl: Interval | None
+    agree: Interval | None
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One method at one ratio over `n` questions: means, but for `ttft_s` and `ttft_speedup`, which are medians.
+
+    f1, em, agree: percent; agree is how often the greedy answer is the reference's. nll, kl: nats a token of the known
+    answer; kl is to `reference`, full prefill of the same passages in the same order (for `none` and `sparse`: of the
+    file's). gain_kept: the share of `gain_reference`'s gain over no context that is left, null where it gains nothing.
+    ttft_speedup: `gain_reference`'s time over this one's, question by question. `to_random` is to the control at the same
+    ratio, null where it was not measured.
+    """
+
+    method: str
+    ratio: float | None
+    n: int
+    f1: float
+    em: float
+    nll: float
+    gain_kept: float | None
+    kl: float
+    agree: float
+    ttft_s: float
+    recomputed_tokens: float
+    context_tokens: float
+    ttft_speedup: float
+    reference: str
+    gain_reference: str
+    intervals: Intervals
+    to_full: Difference
+    to_random: Difference | None
+
+
+class FidelityReport(msgspec.Struct, frozen=True):
+    """What `ragkv eval fidelity --json` writes. `n` questions were asked; `passages` is what contexts were padded to."""
+
+    model: str
+    data: str
+    n: int
+    rows: list[Row]
+    machine: str
+    seed: int
+    passages: int | None
+
+
+class Table:
+    """The outcomes as arrays over questions, with one set of resamples for all."""
+
+    def __init__(self, records: Sequence[Record], methods: Sequence[Method], seed: int) -> None:
+        """Every record has every method."""
+        self._outcomes = {m.key: [record.outcomes[m.key] for record in records] for m in methods}
+        self._draws: NDArray[np.intp] = resamples(len(records), seed)
+        self._methods = methods
+
+    def rows(self) -> list[Row]:
+        return [self._row(method) for method in self._methods]
+
+    def _row(self, method: Method) -> Row:
+        key, full_key = method.key, method.gain_reference
+        outcomes, full = self._outcomes[key], self._outcomes[full_key]
+        f1, em, nll, kl, agree = (
+            self._estimate(self._values(key, name)) for name in ("f1", "em", "nll", "kl", "agree")
+        )
+        kept, kept_interval = self._gain_kept(method)
+        return Row(
+            method=method.name,
+            ratio=method.ratio,
+            n=len(outcomes),
+            f1=f1.mean,
+            em=em.mean,
+            nll=nll.mean,
+            gain_kept=kept,
+            kl=kl.mean,
+            agree=agree.mean,
+            ttft_s=_rounded(statistics.median(o.ttft_s for o in outcomes)),
+            recomputed_tokens=_rounded(statistics.fmean(o.recomputed_tokens for o in outcomes)),
+            context_tokens=_rounded(statistics.fmean(o.context_tokens for o in outcomes)),
+            ttft_speedup=_rounded(statistics.median(f.ttft_s / o.ttft_s for f, o in zip(full, outcomes, strict=True))),
+            reference=method.reference,
+            gain_reference=method.gain_reference,
+            intervals=Intervals(f1.interval, em.interval, nll.interval, kept_interval, kl.interval, agree.interval),
+            to_full=self._difference(key, full_key),
+            to_random=self._to_random(method),
+        )
+
+    def _estimate(self, values: Floats) -> Estimate:
+        return Estimate(_rounded(values.mean()), _rounded_interval(values[self._draws].mean(1)))
+
+    def _values(self, key: str, name: str) -> Floats:
+        """One figure of one method, [questions], in the row's unit."""
+        values = np.array([float(getattr(outcome, name)) for outcome in self._outcomes[key]])
+        return values * (100 if name in {"f1", "em", "agree"} else 1)
+
+    def _gain_kept(self, method: Method) -> tuple[float | None, Interval | None]:
+        nlls = [self._values(key, "nll") for key in (NONE, method.key, method.gain_reference)]
+        kept = float(gain_kept(*(nll.mean() for nll in nlls)))
+        drawn = gain_kept(*(nll[self._draws].mean(1) for nll in nlls))
+        return (None if np.isnan(kept) else _rounded(kept)), _rounded_interval(drawn)
+
+    def _to_random(self, method: Method) -> Difference | None:
+        control = Method(RANDOM, method.prepare, method.ratio).key
+        if method.ratio is None or control not in self._outcomes:
+            return None
+        return self._difference(method.key, control)
+
+    def _difference(self, key: str, other: str) -> Difference:
+        f1, nll, kl = (
+            self._estimate(self._values(key, name) - self._values(other, name)) for name in ("f1", "nll", "kl")
+        )
+        return Difference(other, f1, nll, kl)
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), _DIGITS)
+
+
+def _rounded_interval(drawn: Floats) -> Interval | None:
+    around = interval(drawn)
+    return None if around is None else (_rounded(around[0]), _rounded(around[1]))

@@ -1,0 +1,93 @@
+"""The whole run: every question, prepared, measured and recorded, one after the other."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ragkv.answer.question_vectors import QuestionVectors
+from ragkv.bench.fidelity.data import Question
+from ragkv.bench.fidelity.measure import Measure, Progress
+from ragkv.bench.fidelity.methods import ANSWER_TOKENS, Case, Kit, Method
+from ragkv.bench.fidelity.ranking import Ranker
+from ragkv.bench.fidelity.records import Record, Records
+from ragkv.chunk import Chunk, prompt_text
+from ragkv.errors import TooLarge
+from ragkv.tokens import Tokenizer
+
+Prefill = Callable[[Sequence[Chunk]], None]
+"""Makes the KV of chunks, behind the prefix under Kit.keys and alone under Kit.alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question with its passages and its first answer as tokens."""
+
+    question: Question
+    chunks: tuple[Chunk, ...]
+    answer_ids: tuple[int, ...]
+
+    @classmethod
+    def of(cls, question: Question, tokenizer: Tokenizer) -> "Asked":
+        """Each passage is one chunk, its prompt text that of a small document with the passage's title."""
+        texts = [prompt_text(passage.title, passage.text) for passage in question.passages]
+        chunks = [
+            Chunk(f"{question.line}:{i}", str(question.line), i, p.title, p.text, 0, len(p.text), None, tuple(ids))
+            for i, (p, ids) in enumerate(zip(question.passages, tokenizer.encode_batch(texts), strict=True))
+        ]
+        return cls(question, tuple(chunks), tuple(tokenizer.encode(question.answers[0])))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run is made with. `ranker` is called for, and only then loads the encoder, by methods that rank."""
+
+    kit: Kit
+    measure: Measure
+    methods: Sequence[Method]
+    ranker: Ranker
+    prefill: Prefill
+
+    def check(self, asked: Sequence[Asked]) -> None:
+        """Raises TooLarge, naming the line, if a prompt does not fit the model's window. Needs no engine."""
+        for one in asked:
+            answer_tokens = max(ANSWER_TOKENS, len(one.answer_ids))
+            try:
+                self.kit.prompts.build(one.chunks, one.question.text, answer_tokens)
+            except TooLarge as error:
+                raise TooLarge(
+                    f"line {one.question.line} with {len(one.chunks)} passages: {error}. Give fewer --passages, or "
+                    "raise RAGKV_MAX_MODEL_LEN if the model allows it"
+                ) from None
+
+    async def carry_out(self, asked: Sequence[Asked], records: Records, progress: Progress) -> None:
+        """Measures what has no record yet. `progress` is told each method of each question as it begins."""
+        vectors = QuestionVectors(self.measure.engine, self.kit.prompts)
+        for one in asked:
+            if one.question.line in records:
+                continue
+            await asyncio.to_thread(self.prefill, one.chunks)
+            case = await self._case(one, vectors)
+            outcomes = await self.measure.measure(case, self.methods, progress)
+            records.add(Record(one.question.line, one.question.id, outcomes))
+            self._forget(one.chunks)
+
+    async def _case(self, asked: Asked, question_vectors: QuestionVectors) -> Case:
+        question = asked.question
+        ranked = await asyncio.to_thread(self.ranker.rank, question.text, asked.chunks)
+        in_file_order = tuple(sorted(ranked, key=lambda passage: passage.chunk.ordinal))
+        vectors, seconds = await self._vectors(question.text, question_vectors)
+        return Case(question, in_file_order, ranked, asked.answer_ids, vectors, seconds)
+
+    async def _vectors(self, question: str, question_vectors: QuestionVectors) -> tuple[torch.Tensor | None, float]:
+        if not any(method.needs_question for method in self.methods):
+            return None, 0.0
+        began = time.perf_counter()
+        return await question_vectors.of(question, self.kit.keys), time.perf_counter() - began
+
+    def _forget(self, chunks: Sequence[Chunk]) -> None:
+        """KV of thousands of passages would fill a disk, and making it again is quick."""
+        for keys in (self.kit.keys, self.kit.alone):
+            self.kit.store.delete(keys.chunk(chunk.token_ids) for chunk in chunks)

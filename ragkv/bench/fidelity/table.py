@@ -1,0 +1,42 @@
+"""The report as a table for a terminal."""
+
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from ragkv.bench.fidelity.report import FidelityReport, Row
+
+_COLUMNS = ("ratio", "F1", "EM", "NLL", "gain", "KL", "same", "TTFT", "x", "redone")
+_CAPTION = (
+    "F1, EM, same (the greedy answer as full prefill's): percent. NLL of the known answer, KL to full prefill: nats a "
+    "token. gain: share of what full prefill gains over no context. TTFT: median seconds, without retrieval; x: times "
+    "sooner than full prefill. redone: tokens recomputed."
+)
+
+
+def table_of(report: FidelityReport) -> Table:
+    """A line a row; it fits 80 columns."""
+    title = f"{report.model}, {Path(report.data).name}: {report.n} questions"
+    table = Table(title=title, caption=_CAPTION, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    for column in _COLUMNS:
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in report.rows:
+        table.add_row(row.method, *_cells(row))
+    return table
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        "" if row.ratio is None else f"{row.ratio:g}",
+        f"{row.f1:.1f}",
+        f"{row.em:.0f}",
+        f"{row.nll:.3f}",
+        "-" if row.gain_kept is None else f"{row.gain_kept:.2f}",
+        f"{row.kl:.3f}",
+        f"{row.agree:.0f}",
+        f"{row.ttft_s:.2f}",
+        f"{row.ttft_speedup:.1f}",
+        f"{row.recomputed_tokens:.0f}",
+    )

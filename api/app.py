@@ -12,9 +12,11 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
 
 from api.ask import BODY_BYTES, ask
+from api.auth import authentication, caller_of
 from api.documents import documents_router
 from api.errors import HANDLERS
 from api.health import healthz, readyz
+from api.keys import keys_router
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 
@@ -24,11 +26,15 @@ log = logging.getLogger(__name__)
 def create_app(parts: Parts) -> Litestar:
     """The service over HTTP. It starts the parts' engine in the background and stops it when it ends.
 
-    `parts` must have been prepared. /healthz answers at once, /readyz says when the engine is there.
+    `parts` must have been prepared. Whether requests need an API key is `parts.gate`'s to say. /healthz answers at once, /readyz says when the engine is there.
     """
     return Litestar(
-        route_handlers=[documents_router(parts.settings), ask, healthz, readyz],
-        dependencies={"parts": Provide(lambda: parts, sync_to_thread=False)},
+        route_handlers=[documents_router(parts.settings), ask, keys_router(), healthz, readyz],
+        middleware=[authentication(parts.gate)],
+        dependencies={
+            "parts": Provide(lambda: parts, sync_to_thread=False),
+            "caller": Provide(caller_of, sync_to_thread=False),
+        },
         exception_handlers=HANDLERS,
         lifespan=[_running_engine(parts)],
         openapi_config=_openapi(),

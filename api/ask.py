@@ -1,5 +1,6 @@
 """/v1/ask: a question in, an answer out, whole or as it comes."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated, Any
@@ -11,10 +12,13 @@ from litestar.params import JSONBody
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 from msgspec import Meta
 
+from api.auth import reading
 from api.disconnect import unless_disconnected
 from api.errors import problem_of
 from ragkv.answer.ask import Ask, Citation, Delta, Done, Timings, Usage
+from ragkv.caller import Caller
 from ragkv.chunk import Passage
+from ragkv.db.tenants import scope_of
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 from ragkv.settings import Mode, Policy
@@ -81,12 +85,16 @@ class AnswerView(msgspec.Struct, frozen=True):
         return cls(done.answer, done.finish_reason, done.citations, passages, done.timings, done.usage)
 
 
-@post("/v1/ask", status_code=200, tags=["questions"], request_max_body_size=BODY_BYTES)
+@post("/v1/ask", status_code=200, tags=["questions"], guards=[reading], request_max_body_size=BODY_BYTES)
 async def ask(
-    data: JSONBody[AskBody], request: Request[Any, Any, Any], parts: NamedDependency[Parts]
+    data: JSONBody[AskBody],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
 ) -> Response[AnswerView] | ServerSentEvent:
     """Answer a question. With `stream` or `Accept: text/event-stream`: events `delta`, then `done` or `error`."""
-    events = parts.answerer.stream(data.to_ask(parts.scope))
+    scope = await asyncio.to_thread(scope_of, parts.database, caller.tenant_id)
+    events = parts.answerer.stream(data.to_ask(scope))
     if data.stream or EVENT_STREAM in request.headers.get("accept", ""):
         return await _streamed(events, request)
     done = await unless_disconnected(request, _last(events))

@@ -15,13 +15,13 @@ from api.app import create_app
 from api.worker_process import WorkerProcess
 from ragkv.documents import refresh_outdated
 from ragkv.errors import Rejected
+from ragkv.keys import any_key
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 
 log = logging.getLogger("ragkv")
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GRACE_S = 5
 
 
@@ -59,9 +59,9 @@ def listen(host: str, port: int) -> socket.socket:
 def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     """Start everything in order; the stack stops it in reverse."""
     listener = stack.enter_context(closing(listen(settings.host, settings.port)))
-    if settings.host not in LOOPBACK:
-        log.warning("%s is not a loopback address: anyone who reaches it can read and upload documents", settings.host)
     parts = stack.enter_context(closing(Parts(settings)))
+    parts.prepare_database()
+    _check_keys(parts)
     parts.prepare(log.info)
     if settings.redis_url is None:
         redis = EmbeddedRedis(settings)
@@ -74,6 +74,17 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
         worker.start()
         stack.callback(worker.stop)
     _run(parts, listener)
+
+
+def _check_keys(parts: Parts) -> None:
+    """Raises Rejected for an address that others can reach while no API key keeps them out."""
+    if parts.gate.is_open():
+        log.info("no API keys: whoever is on this machine may do everything; `ragkv keys create` ends that")
+    elif not any_key(parts.database):
+        raise Rejected(
+            f"{parts.settings.host} can be reached from other machines and there is no API key yet; make one first: "
+            "ragkv keys create --name first --scope admin"
+        )
 
 
 def _run(parts: Parts, listener: socket.socket) -> None:

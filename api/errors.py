@@ -1,6 +1,7 @@
 """Errors as HTTP: RFC 9457 problem details. The only place that knows status codes of errors."""
 
 import logging
+import math
 from http import HTTPStatus
 from typing import Any
 
@@ -10,16 +11,31 @@ from litestar.exceptions import HTTPException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.types import ExceptionHandlersMap
 
-from ragkv.errors import Conflict, Corrupt, NotFound, RagKVError, Rejected, TooLarge, Unavailable, Unsupported
+from ragkv.errors import (
+    Conflict,
+    Corrupt,
+    Forbidden,
+    NotFound,
+    RagKVError,
+    Rejected,
+    Throttled,
+    TooLarge,
+    Unauthorised,
+    Unavailable,
+    Unsupported,
+)
 
 log = logging.getLogger(__name__)
 
 STATUS: dict[type[RagKVError], HTTPStatus] = {
+    Unauthorised: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
     Rejected: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     Unsupported: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    Throttled: HTTPStatus.TOO_MANY_REQUESTS,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 INTERNAL = frozenset({Corrupt})
@@ -58,10 +74,20 @@ def _problem_of_http(error: HTTPException) -> Problem:
 
 def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
     problem = problem_of(error)
-    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
-        headers["Retry-After"] = str(RETRY_AFTER_S)
-    return Response(problem, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
+    return Response(problem, status_code=problem.status, media_type=MEDIA_TYPE, headers=_headers_of(error))
+
+
+def _headers_of(error: Exception) -> dict[str, str]:
+    match error:
+        case Unauthorised():
+            return {"WWW-Authenticate": "Bearer"}
+        case Throttled():
+            return {"Retry-After": str(math.ceil(error.retry_after_s))}
+        case Unavailable():
+            return {"Retry-After": str(RETRY_AFTER_S)}
+        case HTTPException():
+            return dict(error.headers or {})
+    return {}
 
 
 HANDLERS: ExceptionHandlersMap = {RagKVError: _respond, HTTPException: _respond, Exception: _respond}

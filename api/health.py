@@ -7,6 +7,7 @@ import msgspec
 from litestar import Response, get
 from litestar.di import NamedDependency
 
+from api.auth import PUBLIC
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 from ragkv.redis_door import ping
@@ -21,13 +22,13 @@ class Readiness(msgspec.Struct, frozen=True):
     redis: str
 
 
-@get("/healthz", tags=["health"])
+@get("/healthz", tags=["health"], opt={PUBLIC: True})
 async def healthz() -> dict[str, str]:
     """The process is up."""
     return {"status": "ok"}
 
 
-@get("/readyz", tags=["health"], raises=[])
+@get("/readyz", tags=["health"], raises=[], opt={PUBLIC: True})
 async def readyz(parts: NamedDependency[Parts]) -> Response[Readiness]:
     """200 if engine, database and Redis answer, else 503 with the one that does not."""
     readiness = await check(parts)

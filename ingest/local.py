@@ -63,9 +63,9 @@ def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally
     parts = ingest.parts
     with file.open("rb") as body:
         document_id = store_document(file.name, body, parts, parts.scope).document_id
-    before = document_view(document_id, parts.database, parts.scope)
+    before = document_view(document_id, parts.database, parts.scope.tenant_id)
     outcome = _until_done(document_id, ingest, watch)
-    after = document_view(document_id, parts.database, parts.scope)
+    after = document_view(document_id, parts.database, parts.scope.tenant_id)
     if outcome is Outcome.FAILED:
         raise Rejected(after.error or "it failed")
     if outcome is Outcome.READY:

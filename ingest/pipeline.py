@@ -97,7 +97,7 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
 def _make_searchable(lease: Lease, document: DocumentRow, parts: Parts, reporter: Reporter) -> None:
     lease.enter(Status.PARSING)
     reporter.stage("parse")(0, 0)
-    parsed = parse(document.name, parts.files.read(document.sha256))
+    parsed = parse(document.name, parts.files.read(document.tenant_id, document.sha256))
     chunks = split(document.id, parsed, parts.tokenizer, parts.settings.chunk_tokens)
     lease.enter(Status.INDEXING, title=parsed.title, media_type=parsed.media_type)
     vectors = _embed(chunks, parts, reporter)

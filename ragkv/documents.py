@@ -11,6 +11,7 @@ import msgspec
 from ragkv.db.base import new_id, utc_now
 from ragkv.db.database import Database, hold
 from ragkv.db.documents import (
+    bytes_of_tenant,
     document_by_hash,
     document_by_id,
     documents_of_file,
@@ -22,8 +23,9 @@ from ragkv.db.documents import (
 from ragkv.db.jobs import INGEST
 from ragkv.db.kv_entries import forget_entries, unshared_keys
 from ragkv.db.tables import DocumentRow, JobRow, Status
-from ragkv.errors import NotFound, Unavailable
+from ragkv.errors import NotFound, TooLarge, Unavailable
 from ragkv.files import Readable, Received
+from ragkv.names import is_id
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 
@@ -66,7 +68,7 @@ def accept_document(name: str, body: Readable, parts: Parts, scope: Scope) -> Ac
     """Store the bytes, insert the document, commit; then queue it.
 
     Once this returns nothing is lost: if the queue is away, the sweep queues the document later. Raises Rejected for
-    an empty file and TooLarge for more than the settings allow.
+    an empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
     """
     accepted = store_document(name, body, parts, scope)
     if accepted.created or _is_waiting(accepted.document_id, parts.database):
@@ -78,32 +80,33 @@ def store_document(name: str, body: Readable, parts: Parts, scope: Scope) -> Acc
     """`accept_document` without the queue, for callers that ingest the document themselves."""
     with parts.files.receive(body, parts.settings.max_upload_bytes) as received:
         with parts.database.writing() as session:
-            hold(session, received.sha256)
+            hold(session, _uploads_of(scope.tenant_id))
             found = session.scalars(document_by_hash(scope.collection_id, received.sha256)).one_or_none()
             if found is None:
+                _check_quota(session, received, scope, parts.settings.max_tenant_bytes)
                 found_id = _insert(session, name, received, scope)
             else:
                 found_id = found.id
                 _revive(session, found, parts.recipe)
-            parts.files.keep(received)
+            parts.files.keep(received, scope.tenant_id)
         return Accepted(found_id, created=found is None)
 
 
-def document_view(document_id: str, database: Database, scope: Scope) -> DocumentView:
+def document_view(document_id: str, database: Database, tenant_id: str) -> DocumentView:
     """Raises NotFound."""
     with database.reading() as session:
-        return _view(_find(session, document_id, scope))
+        return _view(_find(session, document_id, tenant_id))
 
 
-def delete_document(document_id: str, parts: Parts, scope: Scope) -> None:
+def delete_document(document_id: str, parts: Parts, tenant_id: str) -> None:
     """Remove vectors, rows, the file and the KV that no other document uses. Works in any state.
 
     Raises NotFound. When the index is away it raises Unavailable and the document stays: delete it again.
     """
-    document_view(document_id, parts.database, scope)
+    document_view(document_id, parts.database, tenant_id)
     if parts.server_index is not None:
-        parts.server_index.delete_document(scope.tenant_id, document_id)
-    keys = _delete_rows(document_id, parts, scope)
+        parts.server_index.delete_document(tenant_id, document_id)
+    keys = _delete_rows(document_id, parts, tenant_id)
     parts.kv_store.delete(keys)
 
 
@@ -132,6 +135,21 @@ def stuck_ids(database: Database) -> Sequence[str]:
     """Documents that are unfinished and held by nobody, oldest first."""
     with database.reading() as session:
         return session.scalars(stuck_documents(utc_now())).all()
+
+
+def _uploads_of(tenant_id: str) -> str:
+    """The name of the lock under which a tenant's files come and go, so that sums over them stay true."""
+    return f"uploads of {tenant_id}"
+
+
+def _check_quota(session: "Session", received: Received, scope: Scope, max_bytes: int) -> None:
+    """Raises TooLarge if the tenant's documents would take more than `max_bytes` together; 0 is no limit."""
+    kept = int(session.scalar(bytes_of_tenant(scope.tenant_id)) or 0)
+    if max_bytes and kept + received.num_bytes > max_bytes:
+        raise TooLarge(
+            f"the file has {received.num_bytes:,} bytes, and {max(max_bytes - kept, 0):,} of the tenant's {max_bytes:,} "
+            "are left: delete documents, or raise RAGKV_MAX_TENANT_BYTES"
+        )
 
 
 def _insert(session: "Session", name: str, received: Received, scope: Scope) -> str:
@@ -170,23 +188,24 @@ def _is_waiting(document_id: str, database: Database) -> bool:
         return document is not None and document.status is Status.ACCEPTED
 
 
-def _delete_rows(document_id: str, parts: Parts, scope: Scope) -> list[str]:
+def _delete_rows(document_id: str, parts: Parts, tenant_id: str) -> list[str]:
     """Returns the KV keys that nobody uses any longer."""
     with parts.database.writing() as session:
-        document = _find(session, document_id, scope)
-        hold(session, document.sha256)
+        document = _find(session, document_id, tenant_id)
+        hold(session, _uploads_of(tenant_id))
         keys = [key for key in session.scalars(unshared_keys(document_id)) if key]
         session.delete(document)
         session.flush()
         for start in range(0, len(keys), 500):
             session.execute(forget_entries(keys[start : start + 500]))
-        if not session.scalar(documents_of_file(document.sha256)):
-            parts.files.delete(document.sha256)
+        if not session.scalar(documents_of_file(tenant_id, document.sha256)):
+            parts.files.delete(tenant_id, document.sha256)
         return keys
 
 
-def _find(session: "Session", document_id: str, scope: Scope) -> DocumentRow:
-    document = session.scalars(document_by_id(scope.tenant_id, document_id)).one_or_none()
+def _find(session: "Session", document_id: str, tenant_id: str) -> DocumentRow:
+    found = document_by_id(tenant_id, document_id) if is_id(document_id) else None
+    document = None if found is None else session.scalars(found).one_or_none()
     if document is None:
         raise NotFound(f"there is no document {document_id[:80]!r}")
     return document

@@ -1,11 +1,14 @@
 """Everything that can go wrong, as a tree by what the caller can do about it.
 
 RagKVError
+  Unauthorised    401   no API key, or one that is wrong, expired or revoked: send another
+  Forbidden       403   the API key does not allow this: ask for one that does
   NotFound        404   no such document, collection or passage
   Conflict        409   the state does not allow it now
   Rejected        422   the input will never do: say what to change
     TooLarge      413   too many bytes
     Unsupported   415   a file type or a model that is not supported, with the reason
+  Throttled       429   too many requests with one key: wait
   Unavailable     503   engine, index, broker or database is away: retry
   Corrupt         -     a stored block is not what its key says: recompute, never leaves the service
 """
@@ -13,6 +16,14 @@ RagKVError
 
 class RagKVError(Exception):
     """Base of the tree. The message is shown to users: it says what to do."""
+
+
+class Unauthorised(RagKVError):
+    """It is not known who asks."""
+
+
+class Forbidden(RagKVError):
+    """It is known who asks, and they may not."""
 
 
 class NotFound(RagKVError):
@@ -33,6 +44,14 @@ class TooLarge(Rejected):
 
 class Unsupported(Rejected):
     """A file type or a model that ragkv does not support."""
+
+
+class Throttled(RagKVError):
+    """One key asked too often. The same call succeeds in `retry_after_s` seconds."""
+
+    def __init__(self, message: str, retry_after_s: float = 60.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class Unavailable(RagKVError):

@@ -1,4 +1,4 @@
-"""Uploaded files, kept by content hash: equal bytes are one file."""
+"""Uploaded files, kept by tenant and content hash: a tenant's equal bytes are one file."""
 
 import hashlib
 import os
@@ -35,13 +35,13 @@ class FileStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def path(self, sha256: str) -> Path:
-        return self.folder / sha256[:2] / sha256
+    def path(self, tenant_id: str, sha256: str) -> Path:
+        return self.folder / tenant_id / sha256[:2] / sha256
 
-    def read(self, sha256: str) -> bytes:
+    def read(self, tenant_id: str, sha256: str) -> bytes:
         """Raises NotFound if the file is gone."""
         try:
-            return self.path(sha256).read_bytes()
+            return self.path(tenant_id, sha256).read_bytes()
         except FileNotFoundError:
             raise NotFound("the uploaded file is no longer there: upload it again") from None
 
@@ -61,15 +61,15 @@ class FileStore:
         finally:
             path.unlink(missing_ok=True)
 
-    def keep(self, received: Received) -> None:
+    def keep(self, received: Received, tenant_id: str) -> None:
         """Give it its name. Whole or not at all, whenever the machine stops."""
-        path = self.path(received.sha256)
+        path = self.path(tenant_id, received.sha256)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         received.path.rename(path)
         _sync_folder(path.parent)
 
-    def delete(self, sha256: str) -> None:
-        self.path(sha256).unlink(missing_ok=True)
+    def delete(self, tenant_id: str, sha256: str) -> None:
+        self.path(tenant_id, sha256).unlink(missing_ok=True)
 
 
 def _copy(body: Readable, file: BinaryIO, path: Path, max_bytes: int) -> Received:

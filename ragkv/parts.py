@@ -16,10 +16,12 @@ from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
 from ragkv.db.questions import record_question
 from ragkv.db.sources import DatabaseSource
-from ragkv.db.tenants import ensure_default_scope, tenant_secret
+from ragkv.db.tenants import ensure_scope, tenant_secret
 from ragkv.files import FileStore
+from ragkv.gate import Gate
 from ragkv.models import Progress, encoder_folder, model_folder, reranker_folder
 from ragkv.queue import Queue, make_celery
+from ragkv.rate import RateLimit
 from ragkv.redis_door import connect, redis_url
 from ragkv.scope import Scope
 from ragkv.settings import Settings
@@ -63,7 +65,7 @@ class Parts:
     def prepare_database(self) -> None:
         """The newest schema and the default scope."""
         migrate(self.settings.database)
-        ensure_default_scope(self.database)
+        ensure_scope(self.database)
 
     def close(self) -> None:
         for name in ("database", "redis", "server_index"):
@@ -74,7 +76,7 @@ class Parts:
     @cached_property
     def scope(self) -> Scope:
         """The default tenant's default collection."""
-        return ensure_default_scope(self.database)
+        return ensure_scope(self.database)
 
     @cached_property
     def recipe(self) -> str:
@@ -94,6 +96,15 @@ class Parts:
     @cached_property
     def redis(self) -> "redis.Redis":
         return connect(self.settings)
+
+    @cached_property
+    def rate_limit(self) -> RateLimit:
+        """An embedded Redis that stops is no reason to refuse the one machine it serves."""
+        return RateLimit(self.redis, self.settings.requests_per_minute, fails_open=self.settings.redis_url is None)
+
+    @cached_property
+    def gate(self) -> Gate:
+        return Gate(self.database, self.rate_limit, self.scope.tenant_id, open_without_keys=self.settings.on_loopback)
 
     @cached_property
     def queue(self) -> Queue:

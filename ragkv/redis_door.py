@@ -8,6 +8,7 @@ import os
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -42,12 +43,19 @@ def connect(settings: Settings) -> redis.Redis:
     return redis.Redis.from_url(redis_url(settings), socket_connect_timeout=5, socket_timeout=30)
 
 
-def ping(client: redis.Redis) -> None:
-    """Raises Unavailable unless Redis answers."""
+@contextlib.contextmanager
+def reporting() -> Iterator[None]:
+    """What goes wrong with Redis inside is raised as Unavailable."""
     try:
-        client.ping()
+        yield
     except RedisError as error:
         raise Unavailable(f"Redis does not answer: {error}") from error
+
+
+def ping(client: redis.Redis) -> None:
+    """Raises Unavailable unless Redis answers."""
+    with reporting():
+        client.ping()
 
 
 class EmbeddedRedis:

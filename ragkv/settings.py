@@ -1,6 +1,7 @@
 """One frozen object holds every setting; nothing else reads the environment."""
 
 import difflib
+import ipaddress
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ import msgspec
 
 from ragkv.errors import Rejected
 
+LOOPBACK_NAME = "localhost"
 PREFIX = "RAGKV_"
 SETTINGS_FILE = "RAGKV_SETTINGS"
 MIN_CHUNK_TOKENS = 32
@@ -44,6 +46,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     host: str = "127.0.0.1"
     port: int = 8000
     max_upload_bytes: int = 64 * 1024 * 1024
+    max_tenant_bytes: int = 0
+    requests_per_minute: int = 600
 
     instructions: str = (
         "Answer the question with the passages below. Give the shortest answer that is complete: a name, a date, "
@@ -63,6 +67,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def database(self) -> str:
         return self.database_url or f"sqlite:///{self.data_dir / 'ragkv.sqlite3'}"
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether only this machine can reach the address the service listens on."""
+        return is_loopback(self.host)
 
     @property
     def redis_socket(self) -> Path:
@@ -105,6 +114,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return settings
 
 
+def is_loopback(host: str) -> bool:
+    """Whether an address, or the name localhost, leads back to this machine. Other names are not looked up."""
+    try:
+        return host == LOOPBACK_NAME or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _convert(kind: type[Any], value: Any) -> Any:
     """Paths, which msgspec does not know."""
     if kind is not Path:
@@ -145,5 +162,6 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
     if settings.block_size not in BLOCK_SIZES:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
-    if settings.recompute_passages < 0:
-        raise Rejected(f"{PREFIX}RECOMPUTE_PASSAGES must be 0 or more")
+    for name in ("recompute_passages", "max_tenant_bytes", "requests_per_minute"):
+        if getattr(settings, name) < 0:
+            raise Rejected(f"{PREFIX}{name.upper()} must be 0 or more")

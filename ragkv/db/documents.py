@@ -20,9 +20,15 @@ def document_by_hash(collection_id: str, sha256: str) -> Select[DocumentRow]:
     return select(DocumentRow).where(DocumentRow.collection_id == collection_id, DocumentRow.sha256 == sha256)
 
 
-def documents_of_file(sha256: str) -> Select[int]:
-    """How many documents, of whatever collection, share one stored file."""
-    return select(func.count()).select_from(DocumentRow).where(DocumentRow.sha256 == sha256)
+def documents_of_file(tenant_id: str, sha256: str) -> Select[int]:
+    """How many of a tenant's documents, of whatever collection, share one stored file."""
+    mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.sha256 == sha256)
+    return select(func.count()).select_from(DocumentRow).where(*mine)
+
+
+def bytes_of_tenant(tenant_id: str) -> Select[int]:
+    """What a tenant's documents take together."""
+    return select(func.coalesce(func.sum(DocumentRow.num_bytes), 0)).where(DocumentRow.tenant_id == tenant_id)
 
 
 def versions_of_indexed(tenant_id: str, collection_id: str, recipe: str) -> Select[str, int]:

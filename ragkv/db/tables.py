@@ -47,6 +47,25 @@ class TenantRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
 
+class ApiKeyRow(Base):
+    """A tenant's API key. Only the SHA-256 of its secret is kept; `scopes` are names between spaces.
+
+    A revoked key stays: once there was a key, requests without one are refused for ever.
+    """
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str] = mapped_column(String(200))
+    digest: Mapped[bytes] = mapped_column(LargeBinary(32))
+    scopes: Mapped[str] = mapped_column(String(100))
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
 class CollectionRow(Base):
     """A named set of documents."""
 

@@ -8,6 +8,7 @@ from sqlalchemy.exc import IntegrityError
 from ragkv.db.database import Database
 from ragkv.db.tables import CollectionRow, TenantRow
 from ragkv.errors import NotFound
+from ragkv.names import is_id, storable
 from ragkv.scope import DEFAULT_COLLECTION, DEFAULT_TENANT, Scope
 
 SECRET_BYTES = 32
@@ -19,6 +20,18 @@ def collection_named(tenant: str, collection: str) -> Select[TenantRow, Collecti
         select(TenantRow, CollectionRow)
         .join(CollectionRow, CollectionRow.tenant_id == TenantRow.id)
         .where(TenantRow.name == tenant, CollectionRow.name == collection)
+    )
+
+
+def collection_of(tenant_id: str, collection: str) -> Select[bytes, CollectionRow]:
+    """(the tenant's secret, the collection), the collection by id or by name. Those of others find nothing."""
+    return (
+        select(TenantRow.secret, CollectionRow)
+        .join(CollectionRow, CollectionRow.tenant_id == TenantRow.id)
+        .where(
+            CollectionRow.tenant_id == tenant_id,
+            CollectionRow.id == collection if is_id(collection) else CollectionRow.name == storable(collection),
+        )
     )
 
 
@@ -41,17 +54,27 @@ def tenant_secret(database: Database, tenant_id: str) -> bytes:
         return tenant.secret
 
 
-def ensure_default_scope(database: Database) -> Scope:
-    """The default tenant's default collection, made when missing. Several processes may call it at once."""
+def scope_of(database: Database, tenant_id: str, collection: str = DEFAULT_COLLECTION) -> Scope:
+    """A tenant's collection, by its id or its name. Raises NotFound."""
+    with database.reading() as session:
+        found = session.execute(collection_of(tenant_id, collection)).one_or_none()
+        if found is None:
+            raise NotFound(f"there is no collection {collection[:80]!r}")
+        secret, members = found
+        return Scope(tenant_id, members.id, secret)
+
+
+def ensure_scope(database: Database, tenant: str = DEFAULT_TENANT) -> Scope:
+    """A tenant's default collection; both are made when missing. Several processes may call it at once."""
     try:
-        return find_scope(database)
+        return find_scope(database, tenant)
     except NotFound:
-        _make_default_scope(database)
-        return find_scope(database)
+        _make_tenant(database, tenant)
+        return find_scope(database, tenant)
 
 
-def _make_default_scope(database: Database) -> None:
-    tenant = TenantRow(name=DEFAULT_TENANT, secret=secrets.token_bytes(SECRET_BYTES))
+def _make_tenant(database: Database, name: str) -> None:
+    tenant = TenantRow(name=name, secret=secrets.token_bytes(SECRET_BYTES))
     try:
         with database.writing() as session:
             session.add(tenant)

@@ -1,21 +1,13 @@
 """The service over HTTP, with real parts around an engine that echoes."""
 
-import json
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
-import uvicorn
-from litestar import Litestar
-from litestar.testing import TestClient
 from sqlalchemy import select
 
-from api.app import create_app
 from api.command import listen
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
@@ -25,43 +17,12 @@ from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.echo_engine import EchoEngine
-
-ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
-
-Client = TestClient[Litestar]
+from tests.over_http import ADA, Client, assert_problem, events_of, serving, upload, wait_until
 
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, max_upload_bytes=100_000)
-
-
-@pytest.fixture
-def client(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[Client]:
-    with TestClient(create_app(parts)) as client:
-        _wait_until_ready(client)
-        yield client
-
-
-def upload(client: httpx.Client, body: bytes = ADA, name: str = "ada.md") -> httpx.Response:
-    return client.post("/v1/documents", files={"file": (name, body)})
-
-
-@pytest.fixture
-def answerable(client: Client, ingest: IngestParts) -> str:
-    """A document that is ready."""
-    document_id = str(upload(client).json()["id"])
-    ingest_document(document_id, ingest)
-    return document_id
-
-
-def assert_problem(response: httpx.Response, status: int, detail: str = "") -> None:
-    """RFC 9457."""
-    assert response.status_code == status
-    assert response.headers["content-type"] == "application/problem+json"
-    problem = response.json()
-    assert problem["status"] == status
-    assert detail in json.dumps(problem)
 
 
 class TestDocuments:
@@ -113,7 +74,7 @@ class TestAsking:
         response = client.post("/v1/ask", json=body, headers={"accept": "text/event-stream"} if way == "header" else {})
 
         assert response.headers["content-type"].startswith("text/event-stream")
-        names, values = zip(*_events(response.text), strict=True)
+        names, values = zip(*events_of(response.text), strict=True)
         assert names == ("delta", "delta", "delta", "delta", "done")
         assert "".join(value["text"] for value in values[:-1]) == values[-1]["answer"] == "Ada Lovelace wrote it."
 
@@ -152,7 +113,7 @@ class TestAsking:
         self, client: Client, answerable: str, engine: EchoEngine
     ):
         engine.fail_after = 2
-        events = list(_events(client.post("/v1/ask", json={"question": "Who?", "stream": True}).text))
+        events = list(events_of(client.post("/v1/ask", json={"question": "Who?", "stream": True}).text))
 
         assert [name for name, _ in events] == ["delta", "delta", "error"]
         assert events[-1][1]["status"] == 503
@@ -168,7 +129,7 @@ class TestAsking:
             body = {"question": "Who wrote the first program?", "stream": stream}
             with pytest.raises(httpx.ReadTimeout), client.stream("POST", "/v1/ask", json=body, timeout=0.5) as response:
                 response.read()
-            _wait(lambda: engine.closed == 1 and engine.running == 0)
+            wait_until(lambda: engine.closed == 1 and engine.running == 0)
 
 
 class TestService:
@@ -202,34 +163,3 @@ class TestService:
             port = listener.getsockname()[1]
             with pytest.raises(Rejected, match=f"127.0.0.1:{port}.*choose another"):
                 listen("127.0.0.1", port)
-
-
-@contextmanager
-def serving(parts: Parts) -> Iterator[httpx.Client]:
-    """The app under uvicorn, and a client of it."""
-    listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(create_app(parts), log_config=None, lifespan="on"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
-        _wait_until_ready(client)
-        yield client
-    server.should_exit = True
-    thread.join()
-
-
-def _events(text: str) -> Iterator[tuple[str, Any]]:
-    for block in text.replace("\r\n", "\n").strip().split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in block.splitlines())
-        yield fields["event"], json.loads(fields["data"])
-
-
-def _wait_until_ready(client: httpx.Client) -> None:
-    _wait(lambda: client.get("/readyz").status_code == 200)
-
-
-def _wait(condition: Any, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.05)

@@ -16,7 +16,7 @@ from ragkv.db.ingestion import KeptKV, Lease
 from ragkv.db.migrate import check_drift, downgrade, migrate
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tables import DocumentRow, JobRow, JobStatus, KVEntryRow, Status
-from ragkv.db.tenants import ensure_default_scope, find_scope, tenant_secret
+from ragkv.db.tenants import ensure_scope, find_scope, tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
 from ragkv.retrieve.vectors import Vectors
 
@@ -27,7 +27,7 @@ RECIPE = "recipe"
 def database(database_url: str) -> Iterator[Database]:
     migrate(database_url)
     database = Database(database_url)
-    ensure_default_scope(database)
+    ensure_scope(database)
     yield database
     database.close()
 
@@ -119,7 +119,7 @@ class TestMigrations:
 
 def _migrate_and_seed(url: str) -> None:
     migrate(url)
-    ensure_default_scope(Database(url))
+    ensure_scope(Database(url))
 
 
 class TestAccess:

@@ -5,7 +5,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -17,6 +16,7 @@ from ingest.pipeline import MAX_ATTEMPTS, Outcome, ingest_document
 from ingest.progress import Interrupted
 from ragkv.db.ingestion import Lease
 from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow, Status
+from ragkv.db.tenants import ensure_scope
 from ragkv.documents import (
     DocumentView,
     accept_document,
@@ -43,7 +43,7 @@ def stored(parts: Parts, body: bytes = ADA, name: str = "ada.md") -> str:
 
 
 def view(parts: Parts, document_id: str) -> DocumentView:
-    return document_view(document_id, parts.database, parts.scope)
+    return document_view(document_id, parts.database, parts.scope.tenant_id)
 
 
 def kv_files(parts: Parts) -> set[str]:
@@ -130,7 +130,7 @@ class TestIngesting:
     def test_the_third_failure_is_the_last(self, parts: Parts, ingest: IngestParts):
         """Whatever fails here, a full disk or a bug, is shown as the reason."""
         document_id = stored(parts)
-        parts.files.delete(_sha256(parts, document_id))
+        parts.files.delete(parts.scope.tenant_id, _sha256(parts, document_id))
 
         for _ in range(MAX_ATTEMPTS - 1):
             with pytest.raises(NotFound):
@@ -209,7 +209,7 @@ class TestDeleting:
     def test_nothing_of_a_document_stays(self, parts: Parts, ingest: IngestParts):
         document_id = stored(parts)
         ingest_document(document_id, ingest)
-        delete_document(document_id, parts, parts.scope)
+        delete_document(document_id, parts, parts.scope.tenant_id)
 
         assert kv_files(parts) == set()
         assert not [path for path in parts.settings.files_dir.rglob("*") if path.is_file()]
@@ -217,16 +217,16 @@ class TestDeleting:
             for table in (DocumentRow, ChunkRow, KVEntryRow):
                 assert session.scalar(select(func.count()).select_from(table)) == 0
         with pytest.raises(NotFound):
-            delete_document(document_id, parts, parts.scope)
+            delete_document(document_id, parts, parts.scope.tenant_id)
 
     def test_kv_that_another_document_uses_stays(self, parts: Parts, ingest: IngestParts):
         one, two = stored(parts), stored(parts, ADA + b"\n\n")
         ingest_document(one, ingest)
         ingest_document(two, ingest)
-        delete_document(one, parts, parts.scope)
+        delete_document(one, parts, parts.scope.tenant_id)
         assert kv_files(parts)
 
-        delete_document(two, parts, parts.scope)
+        delete_document(two, parts, parts.scope.tenant_id)
         assert not kv_files(parts)
 
     @pytest.mark.parametrize("stage", ["parse", "embed", "prefill"])
@@ -237,14 +237,14 @@ class TestDeleting:
 
         def delete(at: str, done: int, total: int) -> None:
             if at == stage and done == total:
-                delete_document(document_id, parts, parts.scope)
+                delete_document(document_id, parts, parts.scope.tenant_id)
 
         assert ingest_document(document_id, ingest, delete) is Outcome.SKIPPED
         assert kv_files(parts) == set()
 
     def test_a_strangers_document_is_not_found(self, parts: Parts):
         document_id = stored(parts)
-        stranger = replace(parts.scope, tenant_id="stranger")
+        stranger = ensure_scope(parts.database, "stranger").tenant_id
 
         with pytest.raises(NotFound):
             document_view(document_id, parts.database, stranger)

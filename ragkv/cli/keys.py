@@ -1,0 +1,82 @@
+"""`ragkv keys`: who may use the service."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ragkv.caller import KEY_SCOPES, KeyScope
+from ragkv.keys import KeyView, issue_key_by_name, list_all_keys, revoke_key
+from ragkv.parts import Parts
+from ragkv.scope import DEFAULT_TENANT
+from ragkv.settings import Settings
+
+
+@click.group()
+def keys() -> None:
+    """Make, list and revoke API keys.
+
+    Once there is a key, every request needs one.
+    """
+
+
+@keys.command()
+@click.option("--name", required=True, help="What the key is for; shown in lists.")
+@click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Whose key it is; made if it is new.")
+@click.option(
+    "--scope", "scopes", type=click.Choice(KEY_SCOPES), multiple=True, default=("read",), show_default=True,
+    help="What it allows; each includes those before it.",
+)  # fmt: skip
+@click.option("--days", type=int, help="How long it lives.  [default: for ever]")
+def create(name: str, tenant: str, scopes: tuple[KeyScope, ...], days: int | None) -> None:
+    """Make a key and print it, this once."""
+    with _parts() as parts:
+        issued = issue_key_by_name(parts.database, tenant, name, scopes, days)
+    click.echo(issued.key)
+    click.echo("This is the only time the key is shown: keep it somewhere safe.", err=True)
+
+
+@keys.command(name="list")
+def show() -> None:
+    """List all keys; their secrets are not kept."""
+    table = Table("id", "tenant", "name", "scopes", "created", "last used", "state", box=None)
+    with _parts() as parts:
+        for tenant, view in list_all_keys(parts.database):
+            scopes = " ".join(view.scopes)
+            table.add_row(
+                view.id, tenant, view.name, scopes, _day(view.created_at), _day(view.last_used_at), _state(view)
+            )
+    Console(soft_wrap=True).print(table, highlight=False, markup=False)
+
+
+@keys.command()
+@click.argument("key_id")
+def revoke(key_id: str) -> None:
+    """Refuse a key from now on. KEY_ID is the part between the underscores."""
+    with _parts() as parts:
+        revoke_key(parts.database, key_id)
+    click.echo(f"{key_id} is revoked")
+
+
+@contextmanager
+def _parts() -> Iterator[Parts]:
+    parts = Parts(Settings.from_env(os.environ))
+    try:
+        parts.prepare_database()
+        yield parts
+    finally:
+        parts.close()
+
+
+def _state(view: KeyView) -> str:
+    if view.revoked_at is not None:
+        return f"revoked {_day(view.revoked_at)}"
+    return f"until {_day(view.expires_at)}" if view.expires_at else "for ever"
+
+
+def _day(moment: datetime | None) -> str:
+    return f"{moment:%Y-%m-%d}" if moment else "never"

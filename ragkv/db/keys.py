@@ -1,0 +1,29 @@
+"""Statements about API keys."""
+
+from datetime import datetime
+
+from sqlalchemy import Select, Update, or_, select, update
+
+from ragkv.db.tables import ApiKeyRow, TenantRow
+
+
+def keys_of_tenant(tenant_id: str) -> Select[ApiKeyRow]:
+    """A tenant's keys, oldest first."""
+    return select(ApiKeyRow).where(ApiKeyRow.tenant_id == tenant_id).order_by(ApiKeyRow.created_at, ApiKeyRow.id)
+
+
+def keys_with_tenants() -> Select[ApiKeyRow, str]:
+    """(key, name of its tenant) of everybody, oldest first."""
+    joined = select(ApiKeyRow, TenantRow.name).join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
+    return joined.order_by(ApiKeyRow.created_at, ApiKeyRow.id)
+
+
+def some_key() -> Select[str]:
+    """One key's id, revoked or not, if there ever was a key."""
+    return select(ApiKeyRow.id).limit(1)
+
+
+def mark_used(key_id: str, now: datetime, before: datetime) -> Update:
+    """Note a use, unless one after `before` is noted already."""
+    stale = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at < before)
+    return update(ApiKeyRow).where(ApiKeyRow.id == key_id, stale).values(last_used_at=now)

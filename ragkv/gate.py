@@ -1,0 +1,42 @@
+"""Who may come in: everybody on this machine until there is a key, from then on whoever has one."""
+
+from ragkv.caller import KEY_SCOPES, Caller
+from ragkv.db.database import Database
+from ragkv.errors import Unauthorised
+from ragkv.keys import any_key, authenticate
+from ragkv.rate import RateLimit
+
+NO_KEY = "an API key is needed: send it as `Authorization: Bearer rk_...`; `ragkv keys create` makes one"
+
+
+class Gate:
+    """Turns keys into callers.
+
+    Without a key the caller is `owner_id`, the default tenant, with every scope: only if `open_without_keys`, which a
+    service that other machines can reach must not be, and only until the first key is made.
+    """
+
+    def __init__(self, database: Database, limit: RateLimit, owner_id: str, *, open_without_keys: bool) -> None:
+        self._database = database
+        self._limit = limit
+        self._owner = Caller(owner_id, None, frozenset(KEY_SCOPES))
+        self._may_be_open = open_without_keys
+
+    def admit(self, key: str | None) -> Caller:
+        """Raises Unauthorised, Throttled, or Unavailable when the database is away."""
+        if key is None:
+            return self._admit_without_key()
+        caller = authenticate(self._database, key)
+        assert caller.key_id is not None
+        self._limit.take(caller.key_id)
+        return caller
+
+    def is_open(self) -> bool:
+        """Whether requests need no key now."""
+        self._may_be_open = self._may_be_open and not any_key(self._database)
+        return self._may_be_open
+
+    def _admit_without_key(self) -> Caller:
+        if not self.is_open():
+            raise Unauthorised(NO_KEY)
+        return self._owner

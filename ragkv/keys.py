@@ -1,0 +1,172 @@
+"""API keys: made, shown once, listed, revoked, and recognised.
+
+A key reads `rk_<id>_<secret>`. The id finds its row; of the secret, 256 random bits, only the SHA-256 is kept.
+"""
+
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import msgspec
+
+from ragkv.caller import KEY_SCOPES, Caller, KeyScope
+from ragkv.db.base import utc_now
+from ragkv.db.database import Database
+from ragkv.db.keys import keys_of_tenant, keys_with_tenants, mark_used, some_key
+from ragkv.db.tables import ApiKeyRow
+from ragkv.db.tenants import ensure_scope
+from ragkv.errors import NotFound, Rejected, Unauthorised, Unavailable
+from ragkv.names import clean_name
+
+log = logging.getLogger(__name__)
+
+USE_NOTED_EVERY = timedelta(minutes=1)
+MAX_DAYS = 3650
+_KEY = re.compile(r"rk_([0-9a-f]{16})_([0-9a-f]{64})")
+_ID = re.compile(r"[0-9a-f]{16}")
+_WRONG = "the API key is not known: check it, or make one with `ragkv keys create`"
+
+
+class KeyView(msgspec.Struct, frozen=True, kw_only=True):
+    """A key as its owner sees it: never its secret."""
+
+    id: str
+    name: str
+    scopes: list[KeyScope]
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class IssuedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A new key. `key` is shown this once: nobody can read it again."""
+
+    key: str
+    view: KeyView
+
+
+def issue_key(
+    database: Database, tenant_id: str, name: str, scopes: Iterable[KeyScope], days: int | None = None
+) -> IssuedKey:
+    """A new key of a tenant, for ever or for some days. Raises Rejected for a bad name, scope or number of days."""
+    key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
+    row = ApiKeyRow(
+        id=key_id,
+        tenant_id=tenant_id,
+        name=clean_name(name),
+        digest=_digest(secret),
+        scopes=" ".join(_checked(scopes)),
+        created_at=utc_now(),
+        expires_at=_expiry(days),
+    )
+    with database.writing() as session:
+        session.add(row)
+    return IssuedKey(key=f"rk_{key_id}_{secret}", view=_view(row))
+
+
+def issue_key_by_name(
+    database: Database, tenant: str, name: str, scopes: Iterable[KeyScope], days: int | None = None
+) -> IssuedKey:
+    """Likewise, for a tenant by name; a tenant that is new is made."""
+    return issue_key(database, ensure_scope(database, clean_name(tenant)).tenant_id, name, scopes, days)
+
+
+def list_keys(database: Database, tenant_id: str) -> list[KeyView]:
+    """A tenant's keys, revoked ones too, oldest first."""
+    with database.reading() as session:
+        return [_view(row) for row in session.scalars(keys_of_tenant(tenant_id))]
+
+
+def list_all_keys(database: Database) -> list[tuple[str, KeyView]]:
+    """(tenant's name, key) of everybody."""
+    with database.reading() as session:
+        return [(tenant, _view(row)) for row, tenant in session.execute(keys_with_tenants())]
+
+
+def revoke_key(database: Database, key_id: str, tenant_id: str | None = None) -> None:
+    """From now on the key is refused. Raises NotFound for a key that is not there, or not the tenant's if one is given."""
+    with database.writing() as session:
+        row = session.get(ApiKeyRow, key_id) if _ID.fullmatch(key_id) else None
+        if row is None or tenant_id not in (None, row.tenant_id):
+            raise NotFound(f"there is no API key {key_id[:80]!r}; `ragkv keys list` shows the ids")
+        row.revoked_at = row.revoked_at or utc_now()
+
+
+def any_key(database: Database) -> bool:
+    """Whether there ever was a key."""
+    with database.reading() as session:
+        return session.scalar(some_key()) is not None
+
+
+def authenticate(database: Database, key: str) -> Caller:
+    """Whose key this is. Raises Unauthorised for one that is wrong, expired or revoked."""
+    parts = _KEY.fullmatch(key)
+    if parts is None:
+        raise Unauthorised(_WRONG)
+    now = utc_now()
+    with database.reading() as session:
+        row = session.get(ApiKeyRow, parts[1])
+    known = row.digest if row is not None else bytes(32)
+    if not hmac.compare_digest(_digest(parts[2]), known) or row is None:
+        raise Unauthorised(_WRONG)
+    _check_valid(row, now)
+    _note_use(database, row, now)
+    return Caller(row.tenant_id, row.id, frozenset(_scopes(row)))
+
+
+def _check_valid(row: ApiKeyRow, now: datetime) -> None:
+    if row.revoked_at is not None:
+        raise Unauthorised(f"the API key {row.id} was revoked: use another")
+    if row.expires_at is not None and row.expires_at <= now:
+        raise Unauthorised(f"the API key {row.id} expired on {row.expires_at:%Y-%m-%d}: make another")
+
+
+def _note_use(database: Database, row: ApiKeyRow, now: datetime) -> None:
+    """About once a minute, so that reading stays reading."""
+    if row.last_used_at is not None and now - row.last_used_at < USE_NOTED_EVERY:
+        return
+    try:
+        with database.writing() as session:
+            session.execute(mark_used(row.id, now, now - USE_NOTED_EVERY))
+    except Unavailable as error:
+        log.warning("the use of API key %s was not noted: %s", row.id, error)
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def _checked(scopes: Iterable[KeyScope]) -> list[KeyScope]:
+    given = set(scopes)
+    if not given or not given <= set(KEY_SCOPES):
+        raise Rejected(f"a key needs one or more of the scopes {', '.join(KEY_SCOPES)}")
+    return [scope for scope in KEY_SCOPES if scope in given]
+
+
+def _expiry(days: int | None) -> datetime | None:
+    if days is None:
+        return None
+    if not 1 <= days <= MAX_DAYS:
+        raise Rejected(f"a key lives 1 to {MAX_DAYS} days, or for ever if no number is given")
+    return utc_now() + timedelta(days=days)
+
+
+def _scopes(row: ApiKeyRow) -> list[KeyScope]:
+    return [scope for scope in KEY_SCOPES if scope in row.scopes.split()]
+
+
+def _view(row: ApiKeyRow) -> KeyView:
+    return KeyView(
+        id=row.id,
+        name=row.name,
+        scopes=_scopes(row),
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        last_used_at=row.last_used_at,
+        revoked_at=row.revoked_at,
+    )

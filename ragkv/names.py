@@ -1,0 +1,33 @@
+"""Names that people give to tenants, collections and keys."""
+
+import re
+import unicodedata
+
+from ragkv.errors import Rejected
+
+MAX_NAME_CHARS = 200
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def clean_name(name: str) -> str:
+    """The name in one spelling (NFC, no space around it).
+
+    Raises Rejected unless it has 1 to MAX_NAME_CHARS printable characters. One that reads like an id would be taken for
+    that id, so it is refused too.
+    """
+    cleaned = unicodedata.normalize("NFC", name).strip()
+    if not 0 < len(cleaned) <= MAX_NAME_CHARS or not cleaned.isprintable():
+        raise Rejected(f"a name has 1 to {MAX_NAME_CHARS} printable characters")
+    if is_id(cleaned):
+        raise Rejected("a name must not look like an id: 32 hexadecimal digits")
+    return cleaned
+
+
+def storable(text: str) -> str:
+    """The text without the one character that PostgreSQL refuses. It is part of no name, so nothing is found by it."""
+    return text.replace("\x00", "\ufffd")
+
+
+def is_id(text: str) -> bool:
+    """Whether it has the form of an id that this service gives: 32 hexadecimal digits."""
+    return _ID.fullmatch(text) is not None

@@ -1,0 +1,68 @@
+"""How often one key may ask: a bucket of requests in Redis, shared by every process of the service."""
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from ragkv.errors import Throttled, Unavailable
+from ragkv.redis_door import reporting
+
+if TYPE_CHECKING:
+    import redis
+
+log = logging.getLogger(__name__)
+
+# The generic cell rate algorithm: one number a key, the moment (microseconds) at which its bucket is full again.
+# KEYS[1] the bucket; ARGV[1] microseconds that one request takes to grow back; ARGV[2] those of a whole bucket.
+# Returns 0, or the microseconds to wait.
+_TAKE = """
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local full = math.max(tonumber(redis.call('GET', KEYS[1]) or now), now) + ARGV[1]
+local wait = full - ARGV[2] - now
+if wait > 0 then return wait end
+redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil((full - now) / 1000))
+return 0
+"""
+
+
+class RateLimit:
+    """A bucket of `per_minute` requests a key, which refills evenly within a minute. 0: no limit.
+
+    When Redis is away: with `fails_open` requests pass, and are counted in `passed_unchecked` and logged; without it
+    `take` raises Unavailable.
+    """
+
+    def __init__(self, client: "redis.Redis", per_minute: int, *, fails_open: bool) -> None:
+        self._take = client.register_script(_TAKE)
+        self._per_minute = per_minute
+        self._fails_open = fails_open
+        self._lock = threading.Lock()
+        self.passed_unchecked = 0
+
+    def take(self, key_id: str) -> None:
+        """Count one request. Raises Throttled if the bucket is empty."""
+        if not self._per_minute:
+            return
+        try:
+            wait_us = self._wait(key_id)
+        except Unavailable as error:
+            if not self._fails_open:
+                raise
+            self._let_pass(error)
+            return
+        if wait_us:
+            raise Throttled(
+                f"more than {self._per_minute} requests a minute with one key: wait, or raise RAGKV_REQUESTS_PER_MINUTE",
+                retry_after_s=wait_us / 1e6,
+            )
+
+    def _wait(self, key_id: str) -> int:
+        one = 60_000_000 // self._per_minute
+        with reporting():
+            return int(self._take(keys=[f"ragkv:rate:{key_id}"], args=[one, one * self._per_minute]))
+
+    def _let_pass(self, error: Unavailable) -> None:
+        with self._lock:
+            self.passed_unchecked += 1
+        log.warning("requests are not counted (%d so far): %s", self.passed_unchecked, error)

@@ -1,0 +1,241 @@
+"""API keys: who gets in, how often, and how much they may keep."""
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import select, update
+
+from api.command import serve
+from ragkv.cli.keys import keys as keys_command
+from ragkv.db.base import utc_now
+from ragkv.db.database import Database
+from ragkv.db.migrate import migrate
+from ragkv.db.tables import ApiKeyRow
+from ragkv.db.tenants import ensure_scope
+from ragkv.errors import NotFound, Rejected, Throttled, Unauthorised, Unavailable
+from ragkv.gate import Gate
+from ragkv.keys import authenticate, issue_key, issue_key_by_name, list_keys, revoke_key
+from ragkv.parts import Parts
+from ragkv.rate import RateLimit
+from ragkv.redis_door import EmbeddedRedis, connect
+from ragkv.settings import Settings
+from tests.over_http import ADA, Client, assert_problem, client_of, upload
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    migrate(database_url)
+    database = Database(database_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def tenant_id(database: Database) -> str:
+    return ensure_scope(database).tenant_id
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+class TestKeys:
+    def test_a_key_is_recognised_and_its_secret_is_kept_nowhere(self, database: Database, tenant_id: str):
+        key = issue_key(database, tenant_id, "laptop", ["write", "read"]).key
+        caller = authenticate(database, key)
+
+        assert (caller.tenant_id, caller.scopes) == (tenant_id, {"read", "write"})
+        with database.reading() as session:
+            row = session.scalars(select(ApiKeyRow)).one()
+            kept = repr({name: getattr(row, name) for name in ApiKeyRow.__table__.columns.keys()})  # noqa: SIM118
+        assert key.rsplit("_", 1)[1] not in kept
+
+    @pytest.mark.parametrize("spoil", [lambda k: k[:-1], lambda k: k[:-1] + ("0" if k[-1] != "0" else "1"), lambda k: "",
+                                       lambda k: k.upper(), lambda k: "rk_" + "0" * 16 + k[19:], lambda k: k + "\x00"])  # fmt: skip
+    def test_a_key_that_is_nearly_right_is_wrong(self, database: Database, tenant_id: str, spoil):
+        with pytest.raises(Unauthorised, match="not known"):
+            authenticate(database, spoil(issue_key(database, tenant_id, "x", ["read"]).key))
+
+    def test_a_revoked_key_is_refused_and_stays_in_the_list(self, database: Database, tenant_id: str):
+        issued = issue_key(database, tenant_id, "x", ["read"])
+        revoke_key(database, issued.view.id)
+
+        with pytest.raises(Unauthorised, match="revoked"):
+            authenticate(database, issued.key)
+        assert list_keys(database, tenant_id)[0].revoked_at is not None
+
+    def test_a_key_expires(self, database: Database, tenant_id: str):
+        key = issue_key(database, tenant_id, "x", ["read"], days=1).key
+        authenticate(database, key)
+        with database.writing() as session:
+            session.execute(update(ApiKeyRow).values(expires_at=utc_now() - timedelta(seconds=1)))
+
+        with pytest.raises(Unauthorised, match="expired"):
+            authenticate(database, key)
+
+    def test_the_last_use_is_noted(self, database: Database, tenant_id: str):
+        issued = issue_key(database, tenant_id, "x", ["read"])
+        assert issued.view.last_used_at is None
+        authenticate(database, issued.key)
+        first = list_keys(database, tenant_id)[0].last_used_at
+        authenticate(database, issued.key)
+
+        assert first is not None
+        assert list_keys(database, tenant_id)[0].last_used_at == first, "once a minute is enough"
+
+    def test_a_key_needs_a_name_scopes_and_a_sensible_life(self, database: Database, tenant_id: str):
+        for bad in ({"name": ""}, {"scopes": []}, {"scopes": ["root"]}, {"days": 0}, {"days": 10**9}):
+            with pytest.raises(Rejected):
+                issue_key(**{"database": database, "tenant_id": tenant_id, "name": "x", "scopes": ["read"], **bad})
+
+    def test_nobody_revokes_what_is_not_theirs(self, database: Database, tenant_id: str):
+        issued = issue_key_by_name(database, "stranger", "x", ["admin"])
+
+        for key_id in (issued.view.id, "0" * 16, "\x00", "%"):
+            with pytest.raises(NotFound):
+                revoke_key(database, key_id, tenant_id)
+        authenticate(database, issued.key)
+
+
+class TestGate:
+    def gate(self, database: Database, settings: Settings, *, local: bool = True) -> Gate:
+        limit = RateLimit(connect(settings), 0, fails_open=True)
+        return Gate(database, limit, "owner", open_without_keys=local)
+
+    def test_it_is_open_on_this_machine_until_there_is_a_key_and_never_again(
+        self, database: Database, tenant_id: str, settings: Settings
+    ):
+        gate = self.gate(database, settings)
+        assert gate.admit(None).tenant_id == "owner"
+        issued = issue_key(database, tenant_id, "x", ["read"])
+        with pytest.raises(Unauthorised, match="ragkv keys create"):
+            gate.admit(None)
+
+        revoke_key(database, issued.view.id)
+        with pytest.raises(Unauthorised):
+            self.gate(database, settings).admit(None)
+
+    def test_it_is_never_open_to_other_machines(self, database: Database, settings: Settings):
+        with pytest.raises(Unauthorised):
+            self.gate(database, settings, local=False).admit(None)
+
+    def test_a_wrong_key_is_wrong_even_while_none_is_needed(self, database: Database, settings: Settings):
+        with pytest.raises(Unauthorised):
+            self.gate(database, settings).admit("rk_")
+
+
+class TestRateLimit:
+    def test_a_bucket_empties_and_each_key_has_its_own(self, settings: Settings, redis_server: EmbeddedRedis):
+        limit = RateLimit(connect(settings), 3, fails_open=False)
+        for _ in range(3):
+            limit.take("a")
+
+        with pytest.raises(Throttled) as refused:
+            limit.take("a")
+        assert 19 < refused.value.retry_after_s <= 20
+        limit.take("b")
+
+    def test_it_refills(self, settings: Settings, redis_server: EmbeddedRedis):
+        limit = RateLimit(connect(settings), 60_000, fails_open=False)  # one a millisecond
+        for _ in range(200):
+            limit.take("a")
+
+    def test_processes_share_a_bucket(self, settings: Settings, redis_server: EmbeddedRedis):
+        for _ in range(3):
+            RateLimit(connect(settings), 3, fails_open=False).take("a")
+        with pytest.raises(Throttled):
+            RateLimit(connect(settings), 3, fails_open=False).take("a")
+
+    def test_without_redis_requests_pass_and_are_counted_or_are_refused(self, settings: Settings):
+        lenient = RateLimit(connect(settings), 1, fails_open=True)
+        lenient.take("a")
+        lenient.take("a")
+        assert lenient.passed_unchecked == 2
+
+        with pytest.raises(Unavailable):
+            RateLimit(connect(settings), 1, fails_open=False).take("a")
+
+
+class TestOverHttp:
+    def test_from_the_first_key_on_every_request_needs_one(self, client: Client, parts: Parts):
+        assert client.get("/v1/keys").json() == []
+        key = client.post("/v1/keys", json={"name": "first", "scopes": ["admin"]}).json()["key"]
+
+        refused = client.get("/v1/keys")
+        assert_problem(refused, 401, "Bearer")
+        assert refused.headers["www-authenticate"] == "Bearer"
+        assert_problem(client.get("/v1/keys", headers=bearer("rk_wrong")), 401)
+        assert_problem(client.get("/v1/keys", headers={"Authorization": f"Basic {key}"}), 401)
+        assert client.get("/v1/keys", headers=bearer(key)).json()[0]["name"] == "first"
+        assert client.get("/v1/keys", headers={"X-API-Key": key}).status_code == 200
+        assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
+
+    def test_a_revoked_key_is_refused_at_once(self, client: Client, parts: Parts):
+        issued = client.post("/v1/keys", json={"name": "first", "scopes": ["admin"]}).json()
+        headers = bearer(issued["key"])
+
+        assert client.delete(f"/v1/keys/{issued['view']['id']}", headers=headers).status_code == 204
+        assert_problem(client.get("/v1/keys", headers=headers), 401, "revoked")
+
+    @pytest.mark.parametrize(
+        "headers", [{"Host": "evil.example"}, {"Origin": "https://evil.example"}, {"Origin": "null"}]
+    )
+    def test_without_keys_pages_from_elsewhere_may_not_ask(self, client: Client, headers: dict[str, str]):
+        assert_problem(client.get("/v1/keys", headers=headers), 403, "ragkv keys create")
+        assert (
+            client.get("/v1/keys", headers={"Origin": "http://localhost:3000", "Host": "localhost"}).status_code == 200
+        )
+
+    def test_too_many_requests_are_told_when_to_come_again(
+        self, settings: Settings, parts: Parts, redis_server: EmbeddedRedis
+    ):
+        parts.settings = msgspec.structs.replace(settings, requests_per_minute=2)
+        headers = bearer(issue_key_by_name(parts.database, "default", "x", ["read"]).key)
+        with client_of(parts) as client:
+            codes = [client.get("/v1/documents/none", headers=headers).status_code for _ in range(3)]
+            last = client.get("/v1/documents/none", headers=headers)
+
+        assert codes == [404, 404, 429]
+        assert_problem(last, 429, "RAGKV_REQUESTS_PER_MINUTE")
+        assert 1 <= int(last.headers["retry-after"]) <= 30
+
+    def test_a_tenant_keeps_no_more_bytes_than_its_quota(
+        self, settings: Settings, parts: Parts, redis_server: EmbeddedRedis
+    ):
+        parts.settings = msgspec.structs.replace(settings, max_tenant_bytes=len(ADA) + 10)
+        with client_of(parts) as client:
+            kept = upload(client)
+            assert upload(client, b"ten bytes!").status_code == 202
+            assert upload(client).status_code == 200, "what is there already takes no room"
+            assert_problem(upload(client, b"one more"), 413, "RAGKV_MAX_TENANT_BYTES")
+            client.delete(f"/v1/documents/{kept.json()['id']}")
+            assert upload(client, b"one more").status_code == 202
+
+
+class TestCommand:
+    @pytest.fixture
+    def environ(self, settings: Settings) -> dict[str, str]:
+        return {"RAGKV_DATA_DIR": str(settings.data_dir), "RAGKV_MODEL": settings.model}
+
+    def test_keys_are_made_listed_and_revoked(self, environ: dict[str, str], settings: Settings):
+        run = CliRunner(env=environ).invoke
+        made = run(keys_command, ["create", "--name", "laptop", "--tenant", "acme", "--scope", "write", "--days", "9"])
+        key = made.stdout.strip()
+        assert re.fullmatch(r"rk_[0-9a-f]{16}_[0-9a-f]{64}", key)
+        assert authenticate(Database(settings.database), key).scopes == {"write"}
+
+        listed = run(keys_command, ["list"]).stdout
+        assert "acme" in listed and "laptop" in listed and "until" in listed
+        assert key.rsplit("_", 1)[1] not in listed
+        assert run(keys_command, ["revoke", key.split("_")[1]]).exit_code == 0
+        assert "revoked" in run(keys_command, ["list"]).stdout
+
+    def test_a_service_for_other_machines_does_not_start_without_a_key(self, environ: dict[str, str]):
+        refused = CliRunner(env=environ).invoke(serve, ["--host", "0.0.0.0", "--port", "0", "--no-worker"])
+
+        assert isinstance(refused.exception, Rejected)
+        assert "ragkv keys create" in str(refused.exception)

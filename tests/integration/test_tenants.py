@@ -1,0 +1,153 @@
+"""Tenants never meet: every way into the service is tried with another tenant's ids. The ways are the app's own list."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from litestar.handlers import HTTPRouteHandler
+from litestar.routes import HTTPRoute
+
+from api.app import create_app
+from api.auth import PUBLIC, Requires
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.caller import KEY_SCOPES, KeyScope
+from ragkv.keys import issue_key_by_name
+from ragkv.parts import Parts
+from ragkv.redis_door import EmbeddedRedis
+from tests.over_http import Client, client_of, upload
+
+SECRET = b"# Treasure\n\nThe xanadu chest lies under the third palm of the western beach.\n"
+QUESTION = "Where does the xanadu chest lie?"
+
+
+@dataclass
+class Owner:
+    """A tenant with one of everything. `ids` by the names that paths and bodies give them."""
+
+    key: str
+    ids: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key}"}
+
+
+@dataclass(frozen=True)
+class Way:
+    """One method of one path."""
+
+    method: str
+    path: str
+    handler: HTTPRouteHandler
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
+
+    @property
+    def guards(self) -> list[Requires]:
+        return [guard for guard in self.handler.resolve_guards() if isinstance(guard, Requires)]
+
+    @property
+    def is_public(self) -> bool:
+        return bool(self.handler.opt.get(PUBLIC))
+
+
+def ways_into(app: Any) -> Iterator[Way]:
+    for route in app.routes:
+        if isinstance(route, HTTPRoute) and not route.path.startswith("/schema"):
+            for method, (handler, _) in route.route_handler_map.items():
+                if method not in ("OPTIONS", "HEAD"):
+                    path = route.path_format.replace(":str", "")
+                    yield Way(str(method), path, handler)
+
+
+def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
+    """What each way is sent: requests that would succeed for the owner of the ids. One without an entry gets no body."""
+    return {
+        "POST /v1/documents": [{"files": {"file": ("a.md", b"mine")}}],
+        "POST /v1/ask": [{"json": {"question": QUESTION}}],
+        "POST /v1/keys": [{"json": {"name": "x"}}],
+    }
+
+
+@pytest.fixture
+def client(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[Client]:
+    with client_of(parts) as client:
+        yield client
+
+
+@pytest.fixture
+def owner(client: Client, parts: Parts, ingest: IngestParts) -> Owner:
+    """Whose things they are."""
+    issued = issue_key_by_name(parts.database, "owner", "x", ["admin"])
+    owner = Owner(issued.key)
+    document_id = upload(client, SECRET, "treasure.md", headers=owner.headers).json()["id"]
+    ingest_document(document_id, ingest)
+    owner.ids |= {"document_id": document_id, "key_id": issued.view.id}
+    return owner
+
+
+@pytest.fixture
+def stranger(client: Client, parts: Parts, ingest: IngestParts) -> Owner:
+    """Who tries. They have a document of their own, so that asking is possible."""
+    stranger = Owner(issue_key_by_name(parts.database, "stranger", "x", ["admin"]).key)
+    ingest_document(
+        upload(client, b"# Mine\n\nNothing here.\n", "mine.md", headers=stranger.headers).json()["id"], ingest
+    )
+    return stranger
+
+
+def requests(way: Way, ids: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for body in bodies(ids).get(way.name, [{}]):
+        yield {"method": way.method, "url": way.path.format(**ids), **body}
+
+
+def test_every_way_in_says_which_scope_it_needs_or_that_it_is_public(parts: Parts):
+    for way in ways_into(create_app(parts)):
+        assert len(way.guards) == (not way.is_public), way.name
+    assert {way.path for way in ways_into(create_app(parts)) if way.is_public} == {"/healthz", "/readyz"}
+
+
+def test_no_way_in_leads_to_another_tenants_things(client: Client, owner: Owner, stranger: Owner):
+    """Another's id is not found, and no answer shows anything of theirs."""
+    for way in ways_into(client.app):
+        for request in requests(way, owner.ids):
+            response = client.request(**request, headers=stranger.headers)
+
+            names_owner = any(value in repr(request) for value in owner.ids.values())
+            if names_owner:
+                assert response.status_code == 404, (way.name, response.text)
+            else:
+                assert response.status_code < 300, (way.name, response.text)
+            for value in (*owner.ids.values(), "palm", "treasure.md"):
+                assert names_owner or value not in response.text, (way.name, value)
+    shown = client.get(f"/v1/documents/{owner.ids['document_id']}", headers=owner.headers).json()
+    assert (shown["status"], shown["name"]) == ("ready", "treasure.md"), "nothing that the stranger did had an effect"
+
+
+def test_every_way_in_works_for_the_owner(client: Client, owner: Owner):
+    """The same requests, last the ones that remove things: what a stranger gets 404 for is there."""
+    ways = sorted(ways_into(client.app), key=lambda way: (way.method == "DELETE", -len(way.path)))
+    for way in ways:
+        for request in requests(way, owner.ids):
+            response = client.request(**request, headers=owner.headers)
+            assert response.status_code < 300, (way.name, response.text)
+
+
+def test_every_way_in_needs_a_key(client: Client, owner: Owner):
+    for way in ways_into(client.app):
+        for request in requests(way, owner.ids):
+            assert (client.request(**request).status_code == 401) == (not way.is_public), way.name
+
+
+@pytest.mark.parametrize("scope", KEY_SCOPES)
+def test_every_way_in_needs_its_scope(client: Client, owner: Owner, parts: Parts, scope: KeyScope):
+    """403 comes before anything is looked at."""
+    headers = {"Authorization": f"Bearer {issue_key_by_name(parts.database, 'owner', 'x', [scope]).key}"}
+    for way in ways_into(client.app):
+        narrower = way.guards and KEY_SCOPES.index(way.guards[0].scope) > KEY_SCOPES.index(scope)
+        for request in requests(way, dict.fromkeys(owner.ids, "0" * 32)) if narrower else ():
+            assert client.request(**request, headers=headers).status_code == 403, way.name

@@ -1,0 +1,74 @@
+"""The service over HTTP, for tests: clients of it, and what they look at."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import uvicorn
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from api.app import create_app
+from api.command import listen
+from ragkv.parts import Parts
+
+ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
+HERE = "http://127.0.0.1"
+
+Client = TestClient[Litestar]
+
+
+@contextmanager
+def client_of(parts: Parts) -> Iterator[Client]:
+    """A client on this machine, once the service is ready."""
+    with TestClient(create_app(parts), base_url=HERE) as client:
+        wait_until_ready(client)
+        yield client
+
+
+def upload(client: httpx.Client, body: bytes = ADA, name: str = "ada.md", **options: Any) -> httpx.Response:
+    return client.post("/v1/documents", files={"file": (name, body)}, **options)
+
+
+def assert_problem(response: httpx.Response, status: int, detail: str = "") -> None:
+    """RFC 9457."""
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert problem["status"] == status
+    assert detail in json.dumps(problem)
+
+
+@contextmanager
+def serving(parts: Parts) -> Iterator[httpx.Client]:
+    """The app under uvicorn, and a client of it."""
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(create_app(parts), log_config=None, lifespan="on"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
+        wait_until_ready(client)
+        yield client
+    server.should_exit = True
+    thread.join()
+
+
+def events_of(text: str) -> Iterator[tuple[str, Any]]:
+    for block in text.replace("\r\n", "\n").strip().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines())
+        yield fields["event"], json.loads(fields["data"])
+
+
+def wait_until_ready(client: httpx.Client) -> None:
+    wait_until(lambda: client.get("/readyz").status_code == 200)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.05)

@@ -14,6 +14,8 @@ DEPTH = 50
 
 SearchMode = Literal["hybrid", "dense", "sparse"]
 
+DocumentIds = frozenset[str]
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -53,9 +55,17 @@ class Index(Protocol):
         ...
 
     def search(
-        self, tenant_id: str, collection_id: str, vectors: Vectors, limit: int, mode: SearchMode = "hybrid"
+        self,
+        tenant_id: str,
+        collection_id: str,
+        vectors: Vectors,
+        limit: int,
+        mode: SearchMode = "hybrid",
+        document_ids: DocumentIds | None = None,
     ) -> list[Hit]:
         """The best `limit` chunks of a collection, best first; none when there is no such collection.
+
+        With `document_ids` only chunks of these documents are found.
 
         hybrid: the best DEPTH of each kind of search, or `limit` of them if that is more, fused by reciprocal rank with
         Qdrant's constant: 1 / (2 + rank) from 0 (Cormack, Clarke and Büttcher, SIGIR 2009). A question without a single

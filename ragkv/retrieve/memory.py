@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ragkv.retrieve.index import DEPTH, Hit, SearchMode
+from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, SearchMode
 from ragkv.retrieve.postings import Postings
 from ragkv.retrieve.vectors import Point, Vectors
 
@@ -15,6 +15,9 @@ FUSION_CONSTANT = 2
 
 Ranked = list[tuple[int, float]]
 """Rows with their scores, best first."""
+
+Shown = NDArray[np.bool_]
+"""For each row whether it may be found."""
 
 
 class MemoryIndex:
@@ -58,10 +61,16 @@ class MemoryIndex:
             self._arrays.pop((tenant_id, collection_id), None)
 
     def search(
-        self, tenant_id: str, collection_id: str, vectors: Vectors, limit: int, mode: SearchMode = "hybrid"
+        self,
+        tenant_id: str,
+        collection_id: str,
+        vectors: Vectors,
+        limit: int,
+        mode: SearchMode = "hybrid",
+        document_ids: DocumentIds | None = None,
     ) -> list[Hit]:
         arrays = self._arrays_of((tenant_id, collection_id))
-        return [] if arrays is None else arrays.search(vectors, limit, mode)
+        return [] if arrays is None else arrays.search(vectors, limit, mode, document_ids)
 
     def dense_of(self, tenant_id: str, collection_id: str, chunk_ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         with self._lock:
@@ -85,22 +94,23 @@ class _Arrays:
         self._dense = np.stack([point.vectors.dense for point in held])
         self._postings = Postings([(point.vectors.indices, point.vectors.values) for point in held])
 
-    def search(self, vectors: Vectors, limit: int, mode: SearchMode) -> list[Hit]:
-        return [Hit(*self._ids[row], score) for row, score in self._ranked(vectors, limit, mode)]
+    def search(self, vectors: Vectors, limit: int, mode: SearchMode, within: DocumentIds | None) -> list[Hit]:
+        shown = None if within is None else np.array([document_id in within for _, document_id in self._ids])
+        return [Hit(*self._ids[row], score) for row, score in self._ranked(vectors, limit, mode, shown)]
 
-    def _ranked(self, vectors: Vectors, limit: int, mode: SearchMode) -> Ranked:
+    def _ranked(self, vectors: Vectors, limit: int, mode: SearchMode, shown: Shown | None) -> Ranked:
         if mode == "sparse":
-            return self._by_terms(vectors, limit)
+            return self._by_terms(vectors, limit, shown)
         if mode == "dense" or not vectors.indices.size:
-            return self._by_dense(vectors, limit)
+            return self._by_dense(vectors, limit, shown)
         depth = max(DEPTH, limit)
-        return fused([self._by_dense(vectors, depth), self._by_terms(vectors, depth)])[:limit]
+        return fused([self._by_dense(vectors, depth, shown), self._by_terms(vectors, depth, shown)])[:limit]
 
-    def _by_dense(self, vectors: Vectors, limit: int) -> Ranked:
-        return _best(self._dense @ vectors.dense, limit)
+    def _by_dense(self, vectors: Vectors, limit: int, shown: Shown | None) -> Ranked:
+        return _best(_only(shown, self._dense @ vectors.dense), limit)
 
-    def _by_terms(self, vectors: Vectors, limit: int) -> Ranked:
-        found = _best(self._postings.scores((vectors.indices, vectors.values)), limit)
+    def _by_terms(self, vectors: Vectors, limit: int, shown: Shown | None) -> Ranked:
+        found = _best(_only(shown, self._postings.scores((vectors.indices, vectors.values))), limit)
         return [(row, score) for row, score in found if score > 0]
 
 
@@ -113,10 +123,15 @@ def fused(searches: Sequence[Ranked]) -> Ranked:
     return sorted(scores.items(), key=lambda found: -found[1])
 
 
+def _only(shown: Shown | None, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The scores, those of rows that are not to be shown below every other."""
+    return scores if shown is None else np.where(shown, scores, np.float32(-np.inf))
+
+
 def _best(scores: NDArray[np.float32], limit: int) -> Ranked:
-    """The rows with the highest scores; equal ones in order of rows."""
+    """The rows with the highest scores; equal ones in order of rows. None with a score of minus infinity."""
     rows = np.arange(len(scores))
     if limit < len(scores):
         rows = np.sort(np.argpartition(-scores, limit - 1)[:limit])
     rows = rows[np.argsort(-scores[rows], kind="stable")]
-    return list(zip(rows.tolist(), scores[rows].tolist(), strict=True))
+    return [(row, score) for row, score in zip(rows.tolist(), scores[rows].tolist(), strict=True) if score > -np.inf]

@@ -18,7 +18,7 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from ragkv.errors import Rejected, Unavailable
-from ragkv.retrieve.index import DEPTH, Hit, SearchMode
+from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, SearchMode
 from ragkv.retrieve.vectors import Point, Vectors
 
 COLLECTION = "ragkv_chunks"
@@ -84,11 +84,17 @@ class QdrantIndex:
         self._delete(_where(tenant_id=tenant_id, collection_id=collection_id))
 
     def search(
-        self, tenant_id: str, collection_id: str, vectors: Vectors, limit: int, mode: SearchMode = "hybrid"
+        self,
+        tenant_id: str,
+        collection_id: str,
+        vectors: Vectors,
+        limit: int,
+        mode: SearchMode = "hybrid",
+        document_ids: DocumentIds | None = None,
     ) -> list[Hit]:
         with self._reporting():
             scope = _where(tenant_id=tenant_id, collection_id=collection_id)
-            request = _request(vectors, limit, mode, scope, self._idf_params(scope))
+            request = _request(vectors, limit, mode, _within(scope, document_ids), self._idf_params(scope))
             try:
                 (response,) = self._client.query_batch_points(COLLECTION, [request])
             except UnexpectedResponse as error:
@@ -220,6 +226,13 @@ def _where(**fields: str) -> models.Filter:
     return models.Filter(
         must=[models.FieldCondition(key=key, match=models.MatchValue(value=value)) for key, value in fields.items()]
     )
+
+
+def _within(scope: models.Filter, document_ids: DocumentIds | None) -> models.Filter:
+    if document_ids is None:
+        return scope
+    chosen = models.FieldCondition(key="document_id", match=models.MatchAny(any=sorted(document_ids)))
+    return models.Filter(must=[scope, chosen])
 
 
 def _version(text: str) -> tuple[int, ...]:

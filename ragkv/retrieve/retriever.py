@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ragkv.chunk import Chunk, Passage
 from ragkv.retrieve.embed import embed_question
 from ragkv.retrieve.encoder import Encoder
-from ragkv.retrieve.index import DEPTH, Index
+from ragkv.retrieve.index import DEPTH, DocumentIds, Index
 from ragkv.retrieve.links import TitleLinks
 from ragkv.retrieve.mirror import Mirror
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
@@ -40,7 +40,7 @@ ENRICHED_WEIGHT = 0.7
 CACHED_COLLECTIONS = 64
 
 Scores = dict[str, float]
-LinkedGroup = tuple[float, tuple[str, ...]]
+LinkedGroup = tuple[float, Sequence[str]]
 """The weight of a link and the chunks under the title it names."""
 
 
@@ -49,6 +49,7 @@ class Scope(NamedTuple):
 
     tenant_id: str
     collection_id: str
+    document_ids: DocumentIds | None = None
 
 
 class ChunkSource(Protocol):
@@ -92,25 +93,35 @@ class Retriever:
         self._reranker = reranker
         self._links = _LinksCache(chunks)
 
-    def search(self, tenant_id: str, collection_id: str, question: str, top_k: int, hops: int) -> list[Passage]:
+    def search(
+        self,
+        tenant_id: str,
+        collection_id: str,
+        question: str,
+        top_k: int,
+        hops: int,
+        document_ids: DocumentIds | None = None,
+    ) -> list[Passage]:
         """The best `top_k` passages, best first; fewer when the collection holds fewer, none when it is empty.
+
+        With `document_ids` the collection is as if it held these documents alone, but for the rarity of its words.
 
         A passage's `hop` is 1 when the first search alone would have returned it (or handed it to the re-ranker), else
         the hop whose evidence brought it in. Raises Unavailable when the index is away.
         """
+        scope = Scope(tenant_id, collection_id, document_ids)
         if self._reranker is None:
-            return self._retrieve(tenant_id, collection_id, question, top_k, hops)
-        candidates = self._retrieve(tenant_id, collection_id, question, max(top_k, CANDIDATES), hops)
+            return self._retrieve(scope, question, top_k, hops)
+        candidates = self._retrieve(scope, question, max(top_k, CANDIDATES), hops)
         return self._reranker.reordered(question, candidates)[:top_k]
 
-    def _retrieve(self, tenant_id: str, collection_id: str, question: str, limit: int, hops: int) -> list[Passage]:
-        scope = Scope(tenant_id, collection_id)
+    def _retrieve(self, scope: Scope, question: str, limit: int, hops: int) -> list[Passage]:
         documents = self._documents(scope)
         if not documents:
             return []
         walk = _Walk(self._encoder, self._index, self._chunks, scope, question)
         found_in = dict.fromkeys(walk.first_hop(limit), 1)
-        links = self._links.of(scope, documents) if hops > 1 else None
+        links = self._links.of(scope._replace(document_ids=None), documents) if hops > 1 else None
         for hop in range(2, hops + 1):
             assert links is not None, "made for the second hop"
             for chunk_id in walk.next_hop(links, limit):
@@ -163,15 +174,26 @@ class _Walk:
     def read(self, chunk_ids: Sequence[str]) -> list[Chunk]:
         """Those chunks that still exist, in the order of their ids."""
         if unread := [i for i in chunk_ids if i not in self._read]:
-            self._read |= {chunk.id: chunk for chunk in self._chunks.chunks(self._scope.tenant_id, unread)}
+            self._read |= {c.id: c for c in self._chunks.chunks(self._scope.tenant_id, unread) if self._may_see(c)}
         return [self._read[i] for i in chunk_ids if i in self._read]
 
     def _add_search(self, vectors: Vectors, limit: int, weight: float) -> None:
-        for hit in self._index.search(self._scope.tenant_id, self._scope.collection_id, vectors, limit):
+        scope = self._scope
+        for hit in self._index.search(
+            scope.tenant_id, scope.collection_id, vectors, limit, document_ids=scope.document_ids
+        ):
             self._searched[hit.chunk_id] += weight * hit.score
+
+    def _may_see(self, chunk: Chunk) -> bool:
+        return self._scope.document_ids is None or chunk.document_id in self._scope.document_ids
+
+    def _visible(self, group: Sequence[str]) -> Sequence[str]:
+        """The chunks of a group that the search may see."""
+        return group if self._scope.document_ids is None else [chunk.id for chunk in self.read(group)]
 
     def _linked(self, groups: Sequence[LinkedGroup]) -> Scores:
         """The strongest link to each chunk; of several chunks under one title, the nth nearest to the question by 1/n."""
+        groups = [(weight, self._visible(group)) for weight, group in groups]
         ambiguous = sorted({i for _, group in groups if len(group) > 1 for i in group})
         dense = self._index.dense_of(self._scope.tenant_id, self._scope.collection_id, ambiguous)
         linked: Scores = defaultdict(float)

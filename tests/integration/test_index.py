@@ -78,6 +78,15 @@ def test_sparse_search_finds_only_shared_terms(index, tenant):
     assert ids(index.search(tenant, "c", query("Ships", dense(1)), 3, "sparse")) == ["ship"]
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "sparse"])
+def test_only_chunks_of_the_documents_asked_for_are_found(index, tenant, mode):
+    index.upsert(tenant, "c", THREE)
+    found = index.search(tenant, "c", query("the river bank ship tax", dense(1)), 3, mode, frozenset(["e", "nowhere"]))
+
+    assert set(ids(found)) == {"ship", "tax"}
+    assert index.search(tenant, "c", query("river", dense(1)), 3, mode, frozenset()) == []
+
+
 def test_a_rare_term_outweighs_a_common_one(index, tenant):
     """Modifier.IDF is at work: both texts share one term with the question."""
     common = [point(f"r{i}", "river", dense(1)) for i in range(8)]

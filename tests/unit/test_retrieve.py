@@ -152,3 +152,13 @@ def test_progress_ends_with_everything_done(encoder):
 def test_a_folder_that_holds_no_encoder_is_rejected(tmp_path):
     with pytest.raises(Rejected, match="RAGKV_ENCODER"):
         Encoder.load(tmp_path)
+
+
+def test_documents_left_out_are_found_by_no_hop(retriever):
+    """Neither by a search nor by a link to their title."""
+    some = frozenset(f"doc {title}" for title in TEXTS if title != "Ermengarde of Tours")
+    found = retriever.search("t", "c", MOTHER, 10, hops=2, document_ids=some)
+
+    assert {passage.chunk.document_id for passage in found} <= some
+    assert found[0].chunk.title == "Lothair II"
+    assert retriever.search("t", "c", MOTHER, 10, hops=2, document_ids=frozenset()) == []

@@ -1,14 +1,26 @@
 """A question as it comes in and the events of its answer."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ragkv.chunk import Passage
 from ragkv.settings import Mode, Policy
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """What was said before the question, by one of the two."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
-    """A question to one collection. What is None follows the settings."""
+    """A question to one collection. What is None follows the settings.
+
+    `history`: the conversation so far, oldest turn first. `document_ids`: passages come from these documents alone.
+    """
 
     tenant_id: str
     collection_id: str
@@ -20,6 +32,8 @@ class Ask:
     top_k: int | None = None
     hops: int | None = None
     max_tokens: int | None = None
+    history: tuple[Turn, ...] = ()
+    document_ids: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +49,20 @@ class Citation:
     start: int
     end: int
     quote: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassageKV:
+    """Where one passage's keys and values came from.
+
+    device: found in the engine's own cache. stored: placed from its KV file, in host memory or on disk; of its `tokens`,
+    `recomputed_tokens` were run through the model again (None: only the engine knows). recomputed: all of them were, by
+    choice or because there was no KV to use.
+    """
+
+    source: Literal["device", "stored", "recomputed"]
+    tokens: int
+    recomputed_tokens: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +101,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The whole answer, last event of every stream."""
+    """The whole answer, last event of every stream. `kv` says of each passage where its KV came from."""
 
     answer: str
     finish_reason: str
@@ -81,3 +109,4 @@ class Done:
     passages: tuple[Passage, ...]
     timings: Timings
     usage: Usage
+    kv: tuple[PassageKV, ...] = ()

@@ -11,6 +11,8 @@ import torch
 
 from ragkv.answer.ask import Ask, Delta, Done, Timings, Usage
 from ragkv.answer.cite import cite
+from ragkv.answer.history import said_in_prompt, searched_for
+from ragkv.answer.kv_status import kv_of_passages
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question_vectors import QuestionVectors
@@ -23,6 +25,9 @@ from ragkv.retrieve.retriever import Retriever
 from ragkv.settings import BLOCK_SIZES, Settings
 from ragkv.stitch.plan import EXACT, StitchPlan
 from ragkv.stitch.select import NEEDS_QUESTION
+
+NOTHING = "nothing to search: the collection holds no document that is searchable; upload one first"
+NOTHING_CHOSEN = "nothing to search: no searchable document matches the filter; loosen it, or upload one"
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +91,7 @@ class Answerer:
             passages=prepared.passages,
             timings=_timings(prepared, report, began, handed_over, first),
             usage=_usage(prepared, report, tokens),
+            kv=kv_of_passages(prepared.prompt, prepared.plan, report),
         )
         await self._keep_record(ask, done)
         yield done
@@ -100,7 +106,7 @@ class Answerer:
     async def check(self, ask: Ask) -> None:
         """Raise what `stream` would for a question that cannot be answered whatever the engine says."""
         _check(ask)
-        self._prompts.room_for_chunks(ask.question, self._answer_tokens(ask))
+        self._prompts.room_for_chunks(said_in_prompt(ask), self._answer_tokens(ask))
         await self._retrieve(ask)
 
     async def prepare(self, ask: Ask) -> Prepared:
@@ -108,11 +114,11 @@ class Answerer:
         _check(ask)
         began = time.perf_counter()
         keys = await asyncio.to_thread(self._keys_of, ask.tenant_id)
-        room = self._prompts.room_for_chunks(ask.question, self._answer_tokens(ask))
+        room = self._prompts.room_for_chunks(said_in_prompt(ask), self._answer_tokens(ask))
         found, vectors = await asyncio.gather(self._retrieve(ask), self._vectors(ask, keys))
         passages = in_prompt_order(_some_fitting(found, room))
         retrieved = time.perf_counter()
-        prompt = self._prompts.build([p.chunk for p in passages], ask.question, self._answer_tokens(ask))
+        prompt = self._prompts.build([p.chunk for p in passages], said_in_prompt(ask), self._answer_tokens(ask))
         plan = await asyncio.to_thread(self._plan, ask, prompt, passages, keys, vectors)
         return Prepared(
             prompt=prompt,
@@ -126,16 +132,16 @@ class Answerer:
     async def _retrieve(self, ask: Ask) -> list[Passage]:
         top_k, hops = ask.top_k or self._settings.top_k, ask.hops or self._settings.hops
         passages = await asyncio.to_thread(
-            self._retriever.search, ask.tenant_id, ask.collection_id, ask.question, top_k, hops
+            self._retriever.search, ask.tenant_id, ask.collection_id, searched_for(ask), top_k, hops, ask.document_ids
         )
         if not passages:
-            raise NotFound("nothing to search: the collection holds no document that is searchable; upload one first")
+            raise NotFound(NOTHING if ask.document_ids is None else NOTHING_CHOSEN)
         return passages
 
     async def _vectors(self, ask: Ask, keys: KeyMaker) -> torch.Tensor | None:
         if ask.mode == "full" or recipe_of(ask, self._settings).policy not in NEEDS_QUESTION:
             return None
-        return await self._question_vectors.of(ask.question, keys)
+        return await self._question_vectors.of(said_in_prompt(ask), keys)
 
     def _plan(
         self, ask: Ask, prompt: Prompt, passages: Sequence[Passage], keys: KeyMaker, vectors: torch.Tensor | None

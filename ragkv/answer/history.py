@@ -1,0 +1,42 @@
+"""A question within its conversation: what is searched for, and what the prompt says after the passages.
+
+The earlier turns never stand before the passages: those are stitched behind the shared prefix, whatever was said before.
+"""
+
+from collections.abc import Sequence
+
+from ragkv.answer.ask import Ask, Turn
+
+PROMPT_CHARACTERS = 4000
+"""How much of the latest turns a prompt repeats."""
+ANSWER_CHARACTERS = 200
+"""How much of the last answer joins a search."""
+_SPEAKERS = {"user": "Question", "assistant": "Answer"}
+
+
+def searched_for(ask: Ask) -> str:
+    """The question with what it may refer back to: the last question, and the beginning of the last answer."""
+    earlier = (_last(ask.history, "user"), _last(ask.history, "assistant")[:ANSWER_CHARACTERS])
+    return " ".join(text for text in (ask.question, *earlier) if text)
+
+
+def said_in_prompt(ask: Ask) -> str:
+    """What stands after "Question: ": the turns that fit PROMPT_CHARACTERS, from a question on, then the question."""
+    turns = [*_recent(ask.history), Turn("user", ask.question)]
+    first = next(i for i, turn in enumerate(turns) if turn.role == "user")
+    lines = (f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in turns[first:])
+    return "\n".join(lines).removeprefix(f"{_SPEAKERS['user']}: ")
+
+
+def _last(history: Sequence[Turn], role: str) -> str:
+    return next((turn.text for turn in reversed(history) if turn.role == role), "")
+
+
+def _recent(history: Sequence[Turn]) -> list[Turn]:
+    room, kept = PROMPT_CHARACTERS, list[Turn]()
+    for turn in reversed(history):
+        room -= len(turn.text)
+        if room < 0:
+            break
+        kept.append(turn)
+    return kept[::-1]

@@ -1,0 +1,39 @@
+"""Where each passage's KV came from."""
+
+from ragkv.answer.ask import PassageKV
+from ragkv.answer.kv_status import kv_of_passages
+from ragkv.answer.prompt import Prompt
+from ragkv.engine.protocol import Report
+from ragkv.span import Span
+from ragkv.stitch.plan import LateSelection, Placed, StitchPlan
+
+PROMPT = Prompt(tuple(range(50)), Span(0, 10), (Span(10, 20), Span(20, 30), Span(30, 40)), Span(40, 50))
+PLACED = tuple(Placed(key, span) for key, span in zip("pabc", (PROMPT.prefix, *PROMPT.chunks), strict=True))
+
+
+def sources(plan: StitchPlan | None, report: Report) -> list[tuple[str, int | None]]:
+    return [(kv.source, kv.recomputed_tokens) for kv in kv_of_passages(PROMPT, plan, report)]
+
+
+def test_stored_kv_may_be_recomputed_in_part_or_whole():
+    plan = StitchPlan(PLACED, (Span(18, 22), Span(30, 40)))
+
+    assert sources(plan, Report()) == [("stored", 2), ("stored", 2), ("recomputed", 10)]
+
+
+def test_what_the_engine_had_in_its_cache_was_on_the_device():
+    assert sources(StitchPlan(PLACED), Report(cached=25)) == [("device", 0), ("stored", 0), ("stored", 0)]
+
+
+def test_kv_that_could_not_be_used_was_recomputed():
+    assert sources(StitchPlan(PLACED), Report(failed_keys=("b",)))[1] == ("recomputed", 10)
+
+
+def test_without_a_plan_everything_was_computed():
+    assert kv_of_passages(PROMPT, None, Report()) == (PassageKV("recomputed", 10, 10),) * 3
+
+
+def test_what_the_engine_chose_late_only_it_knows():
+    plan = StitchPlan(PLACED, late=LateSelection("deviation", 0.1, 16))
+
+    assert sources(plan, Report()) == [("stored", None)] * 3

@@ -13,7 +13,7 @@ from ragkv.chunk import Passage
 from ragkv.errors import Rejected
 from ragkv.retrieve.embed import search_text
 
-CANDIDATES = 30
+CANDIDATES = 20
 """Passages a question that are read again, the best by retrieval."""
 BATCH = 8
 WINDOW = 512

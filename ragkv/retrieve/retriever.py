@@ -33,7 +33,7 @@ from ragkv.retrieve.vectors import Vectors
 
 SOURCES = 5
 """Best passages whose text is searched for links."""
-ENRICH_CHARACTERS = 200
+ENRICH_CHARACTERS = 100
 """How much of a passage joins the question in an enriched search."""
 ENRICHED_WEIGHT = 0.7
 """What a hit of an enriched search counts beside one of the question itself."""

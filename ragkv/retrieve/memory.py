@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, SearchMode
+from ragkv.retrieve.index import DEPTH, FUSION_CONSTANT, DocumentIds, Hit, SearchMode
 from ragkv.retrieve.postings import Postings
 from ragkv.retrieve.vectors import Point, Vectors
-
-FUSION_CONSTANT = 2
 
 Ranked = list[tuple[int, float]]
 """Rows with their scores, best first."""
@@ -23,7 +21,7 @@ Shown = NDArray[np.bool_]
 class MemoryIndex:
     """An `Index` that is gone when its process ends. Searches take time proportional to the collection.
 
-    The first search after a change lays out the collection's arrays anew: some tens of milliseconds for ten thousand
+    The first search after a change lays out the collection's arrays anew: a few tenths of a second for ten thousand
     chunks. A collection's dense vectors are held twice.
     """
 

@@ -12,13 +12,13 @@ from sentence_transformers import CrossEncoder
 from ragkv.chunk import Passage
 from ragkv.errors import Rejected
 from ragkv.retrieve.embed import search_text
+from ragkv.retrieve.index import FUSION_CONSTANT
 
 CANDIDATES = 20
 """Passages a question that are read again, the best by retrieval."""
 BATCH = 8
 WINDOW = 512
 """Tokens of question and passage together that are read; the rest of a longer passage is not."""
-FUSION_CONSTANT = 2
 
 
 class Reranker:

@@ -69,9 +69,9 @@ bench: setup ## Time to first token on the sample corpus, into bench-ttft.json
 	$(BIN)/ragkv bench ttft --json bench-ttft.json
 
 lock: setup ## Rebuild both locked lists from pyproject.toml
-	$(BIN)/uv pip compile pyproject.toml --extra cpu --extra embedded --extra dev --override requirements-exclude.txt \
+	$(BIN)/uv pip compile pyproject.toml --extra cpu --extra embedded --extra plot --extra dev --override requirements-exclude.txt \
 	  --python-version 3.11 --no-emit-index-url --no-emit-find-links -q -o requirements-cpu.txt
-	$(BIN)/uv pip compile pyproject.toml --extra gpu --extra embedded --extra dev --override requirements-exclude-gpu.txt \
+	$(BIN)/uv pip compile pyproject.toml --extra gpu --extra embedded --extra plot --extra dev --override requirements-exclude-gpu.txt \
 	  --python-version 3.11 --python-platform linux --no-emit-index-url --no-emit-find-links -q -o requirements-gpu.txt
 
 clean: ## Remove everything that was made here, data included

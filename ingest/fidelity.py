@@ -58,7 +58,7 @@ def evaluate(wanted: Wanted, settings: Settings, console: Console) -> FidelityRe
             Asked.of(padded(question, questions, wanted.passages or 0, wanted.seed), parts.tokenizer)
             for question in questions[: wanted.limit]
         ]
-        run = run_of(parts, methods)
+        run = run_of(IngestParts(parts), methods)
         run.check(asked)
         records = Records(_records_file(wanted), _digest(wanted, settings, methods, parts))
         asyncio.run(_carry_out(run, asked, records, parts, console))
@@ -70,18 +70,21 @@ def evaluate(wanted: Wanted, settings: Settings, console: Console) -> FidelityRe
     )
 
 
-def run_of(parts: Parts, methods: Sequence[Method]) -> Run:
+def run_of(ingest: IngestParts, methods: Sequence[Method]) -> Run:
     """A run over prepared parts, whose engine was made with ENGINE_ARGUMENTS."""
+    parts = ingest.parts
     keys = parts.keys_of(parts.scope.tenant_id)
     kit = Kit(parts.settings, parts.prompts, parts.planner, parts.kv_store, keys, alone=replace(keys, prefix_ids=()))
     cache_tokens = int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token
-    ranker = Ranker(parts.encoder, parts.settings.hops)
-    return Run(kit, Measure(parts.engine, kit, cache_tokens), methods, ranker, _prefill(IngestParts(parts), kit))
+    ranker = Ranker(parts.encoder, parts.settings.hops, parts.reranker)
+    return Run(kit, Measure(parts.engine, kit, cache_tokens), methods, ranker, _prefill(ingest, kit, methods))
 
 
-def _prefill(ingest: IngestParts, kit: Kit) -> Prefill:
+def _prefill(ingest: IngestParts, kit: Kit, methods: Sequence[Method]) -> Prefill:
+    wanted = [kit.keys, *([kit.alone] if any(method.needs_alone for method in methods) else [])]
+
     def prefill(chunks: Sequence[Chunk]) -> None:
-        for keys in (kit.keys, kit.alone):
+        for keys in wanted:
             precompute(chunks, keys, lambda: ingest.prefiller, kit.store, kit.settings.prefill_batch_tokens)
 
     return prefill

@@ -46,12 +46,17 @@ def fidelity(
         _check_folder(option, file)
     # Torch takes seconds to import: `ragkv --help` must not wait for it.
     from ingest.fidelity import Wanted, evaluate  # noqa: PLC0415 - see above
+    from ragkv.bench.fidelity.plot import check_can_plot, plot  # noqa: PLC0415 - see above
     from ragkv.bench.fidelity.table import table_of  # noqa: PLC0415 - see above
 
+    if plot_file is not None:
+        check_can_plot()
     wanted = Wanted(data, limit, _names(methods), _ratios(ratios), passages, seed, json_file)
     report = evaluate(wanted, Settings.from_env(os.environ), Console(stderr=True))
     if json_file is not None:
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    if plot_file is not None:
+        plot(report, plot_file)
     Console().print(table_of(report))
 
 

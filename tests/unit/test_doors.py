@@ -23,6 +23,7 @@ DOORS = {
     "pypdfium2": ("ingest/parse/",),
     "mammoth": ("ingest/parse/",),
     "inscriptis": ("ingest/parse/",),
+    "matplotlib": ("ragkv/bench/fidelity/plot.py",),
 }
 # Composition roots: the only places that read the process's environment.
 ENVIRONMENT = (

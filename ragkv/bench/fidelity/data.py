@@ -52,9 +52,10 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def _question(number: int, line: _Line) -> Question:
-    unique = {passage.text: passage for passage in reversed(line.passages)}
-    passages = tuple(reversed(unique.values()))
-    return Question(number, str(line.id), line.question, tuple(line.answers), passages)
+    unique: dict[str, Source] = {}
+    for passage in line.passages:
+        unique.setdefault(passage.text, passage)
+    return Question(number, str(line.id), line.question, tuple(line.answers), tuple(unique.values()))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, _Line]]:

@@ -86,7 +86,8 @@ class Method:
     """One row of the report.
 
     reference: the method that is full prefill of the same passages in the same order; KL and agreement are to it.
-    gain_reference: the full prefill whose gain this one is to keep.
+    gain_reference: the full prefill whose gain this one is to keep. needs_question: plans with the question's vectors;
+    needs_alone: stitches KV that was prefilled behind nothing.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Method:
     reference: str = FULL
     gain_reference: str = FULL
     needs_question: bool = False
+    needs_alone: bool = False
 
     @property
     def key(self) -> str:
@@ -175,14 +177,14 @@ def _attention(kit: Kit, case: Case, chunk: Chunk) -> torch.Tensor:
     return block_logits(case.vectors, kept.mean_keys)
 
 
-_WITHOUT_RATIO: dict[str, Callable[[Kit, Case], Prepared]] = {
-    FULL: full,
-    NONE: none,
-    "naive": naive,
-    "prefix": prefix,
-}
 _SPARSE = "sparse"
-NAMES = (*_WITHOUT_RATIO, *POLICIES, _SPARSE, DEFAULT)
+_WITHOUT_RATIO = (
+    Method(FULL, full),
+    Method(NONE, none),
+    Method("naive", naive, needs_alone=True),
+    Method("prefix", prefix),
+)
+NAMES = (*(method.name for method in _WITHOUT_RATIO), *POLICIES, _SPARSE, DEFAULT)
 
 
 def methods_of(names: Sequence[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
@@ -193,7 +195,7 @@ def methods_of(names: Sequence[str], ratios: Sequence[float], settings: Settings
     if unknown := [name for name in names if name not in NAMES]:
         raise Rejected(f"no method {', '.join(unknown)}: choose from {', '.join(NAMES)}")
     wanted = {FULL, NONE, *names}
-    methods = [Method(name, prepare) for name, prepare in _WITHOUT_RATIO.items() if name in wanted]
+    methods = [method for method in _WITHOUT_RATIO if method.name in wanted]
     for policy in POLICIES:
         if policy in wanted:
             methods += [_policy(policy, ratio) for ratio in ratios]

@@ -6,6 +6,7 @@ from ragkv.bench.retrieval import Corpus
 from ragkv.chunk import Chunk, Passage
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.memory import MemoryIndex
+from ragkv.retrieve.rerank import Reranker
 from ragkv.retrieve.retriever import Retriever
 
 _TENANT = _COLLECTION = "fidelity"
@@ -14,9 +15,10 @@ _TENANT = _COLLECTION = "fidelity"
 class Ranker:
     """Hybrid retrieval over a corpus of one question's passages, in memory."""
 
-    def __init__(self, encoder: Encoder, hops: int) -> None:
+    def __init__(self, encoder: Encoder, hops: int, reranker: Reranker | None = None) -> None:
         self._encoder = encoder
         self._hops = hops
+        self._reranker = reranker
 
     def rank(self, question: str, chunks: Sequence[Chunk]) -> tuple[Passage, ...]:
         """All of the chunks, best first."""
@@ -25,7 +27,7 @@ class Ranker:
         try:
             index.ensure(self._encoder.dim)
             index.upsert(_TENANT, _COLLECTION, corpus.points(self._encoder))
-            retriever = Retriever(self._encoder, index, corpus)
+            retriever = Retriever(self._encoder, index, corpus, reranker=self._reranker)
             found = retriever.search(_TENANT, _COLLECTION, question, len(chunks), self._hops)
         finally:
             index.close()

@@ -18,7 +18,7 @@ from ragkv.errors import TooLarge
 from ragkv.tokens import Tokenizer
 
 Prefill = Callable[[Sequence[Chunk]], None]
-"""Makes the KV of chunks, behind the prefix under Kit.keys and alone under Kit.alone."""
+"""Makes the KV of chunks, behind the prefix under Kit.keys and, if a method needs it, alone under Kit.alone."""
 
 
 @dataclass(frozen=True, slots=True)

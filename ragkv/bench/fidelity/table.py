@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from rich import box
 from rich.table import Table
 
 from ragkv.bench.fidelity.report import FidelityReport, Row
 
-_COLUMNS = ("ratio", "F1", "EM", "NLL", "gain", "KL", "same", "TTFT", "x", "redone")
+_COLUMNS = ("F1", "EM", "NLL", "gain", "KL", "same", "TTFT", "x", "redone")
 _CAPTION = (
     "F1, EM, same (the greedy answer as full prefill's): percent. NLL of the known answer, KL to full prefill: nats a "
     "token. gain: share of what full prefill gains over no context. TTFT: median seconds, without retrieval; x: times "
@@ -18,18 +17,21 @@ _CAPTION = (
 def table_of(report: FidelityReport) -> Table:
     """A line a row; it fits 80 columns."""
     title = f"{report.model}, {Path(report.data).name}: {report.n} questions"
-    table = Table(title=title, caption=_CAPTION, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(title=title, caption=_CAPTION, box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("method", no_wrap=True)
     for column in _COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
     for row in report.rows:
-        table.add_row(row.method, *_cells(row))
+        table.add_row(_name(row), *_cells(row))
     return table
+
+
+def _name(row: Row) -> str:
+    return row.method if row.ratio is None else f"{row.method} {row.ratio:g}"
 
 
 def _cells(row: Row) -> tuple[str, ...]:
     return (
-        "" if row.ratio is None else f"{row.ratio:g}",
         f"{row.f1:.1f}",
         f"{row.em:.0f}",
         f"{row.nll:.3f}",

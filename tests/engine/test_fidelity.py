@@ -1,0 +1,114 @@
+"""The fidelity instrument over a real engine, on short questions of the sample."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ingest.fidelity import run_of
+from ingest.parts import IngestParts
+from ragkv.bench.fidelity.data import read_questions
+from ragkv.bench.fidelity.methods import methods_of
+from ragkv.bench.fidelity.plot import plot
+from ragkv.bench.fidelity.records import Records
+from ragkv.bench.fidelity.report import FidelityReport, Row, Table
+from ragkv.bench.fidelity.run import Asked
+from ragkv.errors import TooLarge
+from ragkv.models import encoder_folder
+from ragkv.parts import Parts
+from ragkv.retrieve.encoder import Encoder
+from ragkv.settings import Settings
+from tests.engine.world import World
+
+SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "multihop.jsonl"
+NUM_QUESTIONS = 2
+METHODS = ("naive", "prefix", "random", "initial", "deviation", "sparse", "default")
+KEYS = ["method", "ratio", "n", "f1", "em", "nll", "gain_kept", "kl", "agree", "ttft_s", "recomputed_tokens"]
+
+
+@pytest.fixture(scope="module")
+def ingest(served: World) -> IngestParts:
+    """Parts over the session's engine and its KV store."""
+    parts = Parts(served.model.settings, served.engine)
+    parts.prepare()
+    parts.encoder = Encoder.load(encoder_folder(Settings()))
+    made = IngestParts(parts)
+    made.prefiller = served.model.prefiller
+    yield made
+    parts.close()
+
+
+@pytest.fixture(scope="module")
+def asked(ingest: IngestParts) -> list[Asked]:
+    questions = read_questions(SAMPLE)[:NUM_QUESTIONS]
+    return [Asked.of(question, ingest.parts.tokenizer) for question in questions]
+
+
+@pytest.fixture(scope="module")
+def report(served: World, ingest: IngestParts, asked: list[Asked]) -> FidelityReport:
+    methods = methods_of(METHODS, (0.1, 1.0), ingest.parts.settings)
+    records, told = Records(None, "test"), []
+    before = set(ingest.parts.kv_store.keys())
+    served.loop.run(run_of(ingest, methods).carry_out(asked, records, told.append))
+    assert len(told) == len(methods) * len(asked)
+    assert len(set(ingest.parts.kv_store.keys()) - before) <= 2, "only the prefix is kept"
+    rows = Table([records[one.question.line] for one in asked], methods, seed=0).rows()
+    return FidelityReport("model", str(SAMPLE), len(asked), rows, "here", 0, None)
+
+
+def row_of(report: FidelityReport, method: str, ratio: float | None = None) -> Row:
+    return next(row for row in report.rows if (row.method, row.ratio) == (method, ratio))
+
+
+def test_full_prefill_is_itself(report: FidelityReport) -> None:
+    for name in ("full", "full, default order", "full, retrieval order"):
+        row = row_of(report, name)
+        assert (row.kl, row.agree, row.recomputed_tokens) == (0.0, 100.0, row.context_tokens)
+    assert row_of(report, "full").gain_kept == 1.0
+
+
+@pytest.mark.parametrize("policy", ["random", "initial", "deviation"])
+def test_recomputing_everything_is_full_prefill(report: FidelityReport, policy: str) -> None:
+    row = row_of(report, policy, 1.0)
+    assert row.kl < 0.02
+    assert row.agree == 100.0
+    assert row.recomputed_tokens >= row.context_tokens
+
+
+def test_recomputing_little_is_not_full_prefill(report: FidelityReport) -> None:
+    """The instrument can tell."""
+    for name in ("naive", "prefix"):
+        assert row_of(report, name).kl > 0.02
+        assert row_of(report, name).recomputed_tokens == 0
+    assert 0.05 < row_of(report, "initial", 0.1).recomputed_tokens / row_of(report, "full").context_tokens < 0.15
+
+
+def test_sparse_keeps_half_of_the_passages(report: FidelityReport) -> None:
+    kept = row_of(report, "sparse", 0.1).context_tokens / row_of(report, "full").context_tokens
+    assert 0.2 < kept < 0.8
+
+
+def test_no_context_knows_least(report: FidelityReport) -> None:
+    assert row_of(report, "none").context_tokens == 0
+    assert row_of(report, "none").kl > row_of(report, "prefix").kl
+
+
+def test_the_report_has_its_fields_in_order(report: FidelityReport) -> None:
+    read = json.loads(msgspec.json.encode(report))
+    assert list(read)[:4] == ["model", "data", "n", "rows"]
+    assert all(list(row)[: len(KEYS)] == KEYS for row in read["rows"])
+    assert [row["ratio"] for row in read["rows"] if row["method"] == "default"] == [None]
+    assert [row["ratio"] for row in read["rows"] if row["method"] == "random"] == [0.1, 1.0]
+    assert all(row["ttft_s"] > 0 and row["n"] == NUM_QUESTIONS for row in read["rows"])
+
+
+def test_the_picture_is_a_png(report: FidelityReport, tmp_path: Path) -> None:
+    plot(report, tmp_path / "report.png")
+    assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_context_beyond_the_window_is_refused_with_what_to_do(ingest: IngestParts, asked: list[Asked]) -> None:
+    chunks = asked[0].chunks * 40
+    with pytest.raises(TooLarge, match=r"line 1 with \d+ passages: .*fewer --passages"):
+        run_of(ingest, []).check([Asked(asked[0].question, chunks, asked[0].answer_ids)])

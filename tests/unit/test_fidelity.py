@@ -1,0 +1,332 @@
+"""The fidelity instrument without an engine: figures, data, what is refused, what survives a broken run."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from ragkv.bench.fidelity.data import padded, read_questions
+from ragkv.bench.fidelity.measure import Outcome
+from ragkv.bench.fidelity.methods import NAMES, POLICIES, better_half, methods_of
+from ragkv.bench.fidelity.metrics import (
+    best_f1,
+    exact_match,
+    gain_kept,
+    interval,
+    mean_kl,
+    mean_nll,
+    normalised,
+    resamples,
+)
+from ragkv.bench.fidelity.records import Record, Records, digest_of
+from ragkv.bench.fidelity.report import Table
+from ragkv.chunk import Chunk, Passage
+from ragkv.cli import main
+from ragkv.errors import Rejected
+from ragkv.settings import Settings
+from ragkv.stitch.select import LATE_POLICIES, SELECTORS
+
+
+class TestAnswers:
+    def test_answers_are_compared_as_squad_does(self):
+        assert normalised("  The U.S.A., an  ally of a King!") == "usa ally of king"
+
+    def test_articles_go_only_as_whole_words(self):
+        assert normalised("Athens, a theatre") == "athens theatre"
+
+    def test_an_answer_is_exact_if_any_accepted_one_is_it(self):
+        assert exact_match("the Eiffel Tower.", ["Louvre", "Eiffel tower"]) == 1.0
+        assert exact_match("Eiffel", ["Louvre", "Eiffel tower"]) == 0.0
+
+    def test_f1_is_over_words_and_their_number(self):
+        """2 of 3 words of the answer are among the 4 accepted: 2 * 2 / (3 + 4)."""
+        assert best_f1("king king Arthur", ["King Arthur of Britain"]) == pytest.approx(4 / 7)
+
+    def test_f1_is_against_the_nearest_accepted_answer(self):
+        assert best_f1("June 1982", ["mid-June", "June of 1982"]) == pytest.approx(4 / 5)
+
+    def test_an_answer_of_articles_alone_has_no_words(self):
+        assert best_f1("the", ["Rome"]) == 0.0
+        assert best_f1("the", ["a"]) == 1.0
+
+
+class TestDistributions:
+    def test_kl_is_what_a_hand_computes(self):
+        """0.5 ln(0.5 / 0.25) + 0.5 ln(0.5 / 0.75), then nothing at the second position: the mean of both."""
+        p = np.log(np.array([[0.5, 0.5], [0.9, 0.1]], np.float32))
+        q = np.log(np.array([[0.25, 0.75], [0.9, 0.1]], np.float32))
+        by_hand = 0.5 * math.log(2) + 0.5 * math.log(2 / 3)
+        assert mean_kl(p, q) == pytest.approx(by_hand / 2, abs=1e-6)
+
+    def test_kl_of_a_distribution_to_itself_is_nought(self):
+        p = np.log(np.array([[0.2, 0.3, 0.5]], np.float32))
+        assert mean_kl(p, p) == 0.0
+
+    def test_what_cannot_happen_adds_nothing_to_kl(self):
+        impossible = np.array([[0.0, -np.inf]], np.float32)
+        assert mean_kl(impossible, np.log(np.array([[0.5, 0.5]], np.float32))) == pytest.approx(math.log(2))
+
+    def test_nll_is_a_mean_over_the_answers_tokens(self):
+        log_probs = np.log(np.array([[0.5, 0.5], [0.25, 0.75]], np.float32))
+        assert mean_nll(log_probs, [0, 0]) == pytest.approx((math.log(2) + math.log(4)) / 2)
+
+
+class TestGain:
+    def test_full_prefill_keeps_all_of_its_gain_and_no_context_none(self):
+        nlls = np.array(3.0), np.array(1.0)
+        assert gain_kept(nlls[0], nlls[1], nlls[1]) == 1.0
+        assert gain_kept(nlls[0], nlls[0], nlls[1]) == 0.0
+
+    def test_half_way_is_half(self):
+        assert gain_kept(np.array(3.0), np.array(2.0), np.array(1.0)) == 0.5
+
+    def test_where_full_prefill_gains_nothing_there_is_nothing_to_keep(self):
+        assert np.isnan(gain_kept(np.array(1.0), np.array(2.0), np.array(3.0)))
+
+
+class TestIntervals:
+    def test_draws_depend_on_the_seed_alone(self):
+        assert (resamples(7, seed=1) == resamples(7, seed=1)).all()
+        assert (resamples(7, seed=1) != resamples(7, seed=2)).any()
+
+    def test_an_interval_holds_the_middle_95_percent(self):
+        assert interval(np.arange(1001.0)) == (25.0, 975.0)
+
+    def test_the_interval_of_a_mean_is_as_wide_as_its_standard_error_says(self):
+        values = np.random.default_rng(0).normal(size=400)
+        low, high = interval(values[resamples(400, seed=0)].mean(1))
+        assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.08)
+
+    def test_resamples_without_a_value_do_not_count(self):
+        assert interval(np.array([np.nan, 2.0, 2.0])) == (2.0, 2.0)
+        assert interval(np.array([np.nan])) is None
+
+
+def line(question="Who?", texts=("one", "two"), **more):
+    passages = [{"title": f"T {text}", "text": text, "is_gold": True} for text in texts]
+    return {"id": question, "question": question, "answers": ["He"], "passages": passages} | more
+
+
+@pytest.fixture
+def write(tmp_path):
+    def lines(*rows):
+        path = tmp_path / "data.jsonl"
+        path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+        return path
+
+    return lines
+
+
+class TestData:
+    def test_questions_keep_their_order_and_their_lines(self, write):
+        questions = read_questions(write(line("A?"), "", line("B?")))
+        assert [(q.line, q.text) for q in questions] == [(1, "A?"), (3, "B?")]
+        assert [p.title for p in questions[0].passages] == ["T one", "T two"]
+
+    def test_a_passage_that_a_question_has_twice_is_read_once(self, write):
+        (question,) = read_questions(write(line(texts=("one", "two", "one"))))
+        assert [p.text for p in question.passages] == ["one", "two"]
+
+    @pytest.mark.parametrize(
+        ("bad", "reason"),
+        [
+            ("{", "truncated"),
+            (line(answers=[]), r"length >= 1 - at `\$.answers`"),
+            (line(answers=[""]), r"\$.answers\["),
+            (line(passages=[]), r"\$.passages"),
+            (line(passages=[{"title": "no text"}]), "missing required field `text`"),
+            ({"question": "Who?"}, "missing required field `answers`"),
+        ],
+    )
+    def test_what_is_no_question_is_refused_by_file_and_line(self, write, bad, reason):
+        with pytest.raises(Rejected, match=rf"data\.jsonl, line 2: .*{reason}"):
+            read_questions(write(line(), bad))
+
+    def test_an_empty_file_is_refused(self, write):
+        with pytest.raises(Rejected, match="no questions in it"):
+            read_questions(write(""))
+
+
+class TestPadding:
+    @pytest.fixture
+    def questions(self, write):
+        own = [line(f"{n}?", [f"{n}{letter}" for letter in "abcd"]) for n in range(5)]
+        return read_questions(write(*own, line("shares?", ["0a", "0b", "new"])))
+
+    def test_contexts_grow_to_the_number_asked_for(self, questions):
+        assert len(padded(questions[0], questions, 12, seed=0).passages) == 12
+
+    def test_own_passages_stay_all_there_and_in_order(self, questions):
+        texts = [p.text for p in padded(questions[1], questions, 12, seed=0).passages]
+        assert [t for t in texts if t.startswith("1")] == ["1a", "1b", "1c", "1d"]
+
+    def test_nothing_stands_twice_in_a_context(self, questions):
+        texts = [p.text for p in padded(questions[0], questions, 21, seed=0).passages]
+        assert len(set(texts)) == len(texts) == 21
+
+    def test_the_draw_depends_on_the_seed_and_the_question(self, questions):
+        first = padded(questions[0], questions, 12, seed=0)
+        assert first == padded(questions[0], questions, 12, seed=0)
+        assert first != padded(questions[0], questions, 12, seed=1)
+
+    def test_a_context_that_is_long_enough_stays(self, questions):
+        assert padded(questions[0], questions, 3, seed=0) == questions[0]
+
+    def test_a_file_with_too_few_passages_says_how_many_there_are(self, questions):
+        with pytest.raises(Rejected, match="--passages 21 at most"):
+            padded(questions[0], questions, 22, seed=0)
+
+
+class TestMethods:
+    def test_every_policy_is_a_method(self):
+        assert set(POLICIES) == (set(SELECTORS) | LATE_POLICIES) - {"none"}
+        assert set(POLICIES) < set(NAMES)
+
+    def test_what_others_are_measured_against_is_always_there(self):
+        names = [method.name for method in methods_of(["default"], [0.1], Settings())]
+        assert names == ["full", "none", "default", "full, default order", "full, retrieval order"]
+
+    def test_every_reference_is_itself_measured(self):
+        methods = methods_of(NAMES, [0.1, 0.2], Settings())
+        keys = {method.key for method in methods}
+        assert len(keys) == len(methods)
+        assert {m.reference for m in methods} | {m.gain_reference for m in methods} <= keys
+
+    def test_an_unknown_method_is_refused_with_those_there_are(self):
+        with pytest.raises(Rejected, match=r"no method contextal: choose from full, none, .*contextual"):
+            methods_of(["full", "contextal"], [0.1], Settings())
+
+    def test_the_better_half_has_most_attention_and_keeps_its_order(self):
+        passages = [passage(number) for number in range(5)]
+        logits = [torch.full((1, 1, 2), float(value)) for value in (3, 0, 1, 2, 0)]
+        assert [p.chunk.ordinal for p in better_half(passages, logits)] == [0, 2, 3]
+
+
+def passage(number):
+    return Passage(Chunk(f"c{number}", "d", number, "T", "t", 0, 1, None, (1, 2)), score=0.0, hop=1)
+
+
+def outcome(**figures):
+    plain = {"answer": "He", "em": 1.0, "f1": 1.0, "nll": 1.0, "kl": 0.0, "agree": True, "ttft_s": 1.0}
+    return Outcome(**plain | {"recomputed_tokens": 10, "context_tokens": 100} | figures)
+
+
+class TestRecords:
+    @pytest.fixture
+    def path(self, tmp_path):
+        return tmp_path / "report.json.partial.jsonl"
+
+    def add(self, path, number, digest="d"):
+        Records(path, digest).add(Record(number, f"q{number}", {"full": outcome()}))
+
+    def test_a_second_run_finds_what_the_first_one_measured(self, path):
+        self.add(path, 1)
+        self.add(path, 2)
+        records = Records(path, "d")
+        assert 1 in records and 2 in records and 3 not in records
+        assert records[2].outcomes["full"] == outcome()
+
+    def test_a_line_that_was_cut_off_is_measured_again(self, path):
+        self.add(path, 1)
+        self.add(path, 2)
+        path.write_bytes(path.read_bytes()[:-9])
+        assert 2 not in Records(path, "d")
+        self.add(path, 2)
+        records = Records(path, "d")
+        assert 1 in records and 2 in records
+
+    def test_records_of_another_run_are_refused_with_what_to_do(self, path):
+        self.add(path, 1)
+        with pytest.raises(Rejected, match=r"with another model, data, settings or methods: .*delete the file"):
+            Records(path, "other")
+        assert 1 in Records(path, "d")
+
+    def test_a_run_that_measured_nothing_is_in_nobodys_way(self, path):
+        Records(path, "other")
+        self.add(path, 1)
+        assert 1 in Records(path, "d")
+
+    def test_even_the_first_line_may_be_cut_off(self, path):
+        path.write_bytes(b'{"dig')
+        self.add(path, 1)
+        assert 1 in Records(path, "d")
+
+    def test_a_damaged_file_is_refused_with_what_to_do(self, path):
+        self.add(path, 1)
+        path.write_bytes(path.read_bytes() + b"{}\n")
+        with pytest.raises(Rejected, match=r"is damaged .*: delete it and run again"):
+            Records(path, "d")
+
+    def test_a_complete_run_leaves_no_records(self, path):
+        records = Records(path, "d")
+        records.remove()
+        assert not path.exists()
+
+    def test_without_a_file_records_are_in_memory(self):
+        records = Records(None, "d")
+        records.add(Record(4, "q", {}))
+        assert 4 in records
+        records.remove()
+
+    def test_a_digest_names_what_is_measured(self):
+        assert digest_of({"seed": 1, "model": "m"}) == digest_of({"model": "m", "seed": 1})
+        assert digest_of({"seed": 1}) != digest_of({"seed": 2})
+
+
+class TestReport:
+    @pytest.fixture
+    def rows(self):
+        """Two questions: no context 4 nats, full 2, random 3, head 2.5; random is twice as fast as full, head thrice."""
+        settings = Settings()
+        methods = methods_of(["random", "head"], [0.1], settings)
+        figures = {
+            "full": {"nll": 2.0, "ttft_s": 6.0},
+            "none": {"nll": 4.0, "kl": 1.0, "f1": 0.0, "em": 0.0, "agree": False},
+            "random @0.1": {"nll": 3.0, "kl": 0.5, "f1": 0.5, "ttft_s": 3.0},
+            "head @0.1": {"nll": 2.5, "kl": 0.25, "f1": 0.75, "ttft_s": 2.0},
+        }
+        records = [Record(n, "q", {key: outcome(**figures[key]) for key in figures}) for n in (1, 2)]
+        return {row.method: row for row in Table(records, methods, seed=0).rows()}
+
+    def test_shares_are_percent_and_gain_is_between_none_and_full(self, rows):
+        assert (rows["head"].f1, rows["head"].em, rows["none"].agree) == (75.0, 100.0, 0.0)
+        assert [rows[name].gain_kept for name in ("none", "random", "head", "full")] == [0.0, 0.5, 0.75, 1.0]
+
+    def test_differences_pair_with_full_and_with_random_at_the_same_ratio(self, rows):
+        assert rows["head"].to_full.nll.mean == 0.5
+        assert rows["head"].to_random.other == "random @0.1"
+        assert rows["head"].to_random.kl.mean == -0.25
+        assert rows["head"].to_random.f1.interval == (25.0, 25.0)
+        assert rows["full"].to_random is None
+
+    def test_times_are_medians_and_their_ratio_is_to_full(self, rows):
+        assert (rows["head"].ttft_s, rows["head"].ttft_speedup) == (2.0, 3.0)
+
+
+class TestCommand:
+    def run(self, *arguments):
+        return CliRunner().invoke(main, ["eval", "fidelity", *map(str, arguments)])
+
+    def test_a_report_that_could_not_be_written_is_refused_first(self, write, tmp_path):
+        done = self.run("--data", write(line()), "--json", tmp_path / "nowhere" / "x.json")
+        assert done.exit_code == 1
+        assert "there is no folder" in done.output
+
+    @pytest.mark.parametrize("ratios", ["0", "1.5", "0.1,x", ""])
+    def test_a_ratio_that_is_none_is_refused(self, write, ratios):
+        done = self.run("--data", write(line()), "--ratios", ratios)
+        assert done.exit_code == 1
+        assert f"--ratios {ratios}" in done.output
+
+    def test_a_missing_file_is_refused_by_name(self, tmp_path):
+        done = self.run("--data", tmp_path / "no.jsonl")
+        assert done.exit_code == 1
+        assert "no.jsonl: No such file" in done.output
+
+    def test_an_unknown_method_is_refused(self, write):
+        done = self.run("--data", write(line()), "--methods", "fool")
+        assert done.exit_code == 1
+        assert "no method fool" in done.output

@@ -13,10 +13,13 @@ from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
 
 from api.ask import BODY_BYTES, ask
 from api.auth import authentication, caller_of
+from api.collections import collections_router
 from api.documents import documents_router
 from api.errors import HANDLERS
+from api.events import collection_events, document_events
 from api.health import healthz, readyz
 from api.keys import keys_router
+from api.search import search
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 
@@ -29,7 +32,17 @@ def create_app(parts: Parts) -> Litestar:
     `parts` must have been prepared. Whether requests need an API key is `parts.gate`'s to say. /healthz answers at once, /readyz says when the engine is there.
     """
     return Litestar(
-        route_handlers=[documents_router(parts.settings), ask, keys_router(), healthz, readyz],
+        route_handlers=[
+            collections_router(),
+            collection_events,
+            documents_router(parts.settings),
+            document_events,
+            search,
+            ask,
+            keys_router(),
+            healthz,
+            readyz,
+        ],
         middleware=[authentication(parts.gate)],
         dependencies={
             "parts": Provide(lambda: parts, sync_to_thread=False),

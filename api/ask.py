@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import MediaType, Request, Response, post
@@ -15,24 +16,44 @@ from msgspec import Meta
 from api.auth import reading
 from api.disconnect import unless_disconnected
 from api.errors import problem_of
-from ragkv.answer.ask import Ask, Citation, Delta, Done, Timings, Usage
+from api.passages import Filters, PassageView, chosen_documents
+from api.sse import event
+from ragkv.answer.ask import Ask, Citation, Delta, Done, Timings, Turn, Usage
 from ragkv.caller import Caller
-from ragkv.chunk import Passage
 from ragkv.db.tenants import scope_of
 from ragkv.parts import Parts
-from ragkv.scope import Scope
+from ragkv.scope import DEFAULT_COLLECTION, Scope
 from ragkv.settings import Mode, Policy
 
 EVENT_STREAM = "text/event-stream"
 BODY_BYTES = 1024 * 1024
 
+OPTIONS = (
+    "question", "mode", "policy", "recompute_ratio", "block_size", "top_k", "hops", "max_tokens",
+)  # fmt: skip
+"""What an `Ask` takes from the body as it is."""
+
 Events = AsyncIterator[Delta | Done]
 
 
-class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question. What is left out follows the settings."""
+class TurnBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An earlier turn of the conversation."""
 
-    question: str
+    role: Literal["user", "assistant"]
+    content: Annotated[str, Meta(max_length=100_000)]
+
+
+class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question. What is left out follows the settings.
+
+    `history`: the conversation so far, oldest turn first. It is searched with, and stands after the passages.
+    """
+
+    question: Annotated[str, Meta(examples=["Who wrote the first program?"])]
+    collection: str = DEFAULT_COLLECTION
+    filter: Filters | None = None
+    document_ids: Annotated[list[str], Meta(max_length=1000)] | None = None
+    history: Annotated[list[TurnBody], Meta(max_length=200)] = []
     stream: bool = False
     mode: Mode = "stitched"
     policy: Policy | None = None
@@ -42,31 +63,46 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     hops: Annotated[int, Meta(ge=1, le=8)] | None = None
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
 
-    def to_ask(self, scope: Scope) -> Ask:
-        options = {name: getattr(self, name) for name in self.__struct_fields__ if name != "stream"}
-        return Ask(tenant_id=scope.tenant_id, collection_id=scope.collection_id, **options)
+    def to_ask(self, scope: Scope, document_ids: frozenset[str] | None) -> Ask:
+        return Ask(
+            tenant_id=scope.tenant_id,
+            collection_id=scope.collection_id,
+            document_ids=document_ids,
+            history=tuple(Turn(turn.role, turn.content) for turn in self.history),
+            **{name: getattr(self, name) for name in OPTIONS},
+        )
 
 
-class PassageView(msgspec.Struct, frozen=True):
-    """A passage the answer was made from."""
+class CachedTokens(msgspec.Struct, frozen=True):
+    """Tokens of the prompt that were not computed for this question: found in the engine's cache, or stitched."""
 
-    chunk_id: str
-    document_id: str
-    title: str
-    text: str
-    page: int | None
-    start: int
-    end: int
-    score: float
-    hop: int
+    cached_tokens: int
+
+
+class UsageView(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens. prompt = cached + stitched + recomputed + computed; `failed_chunks` had no usable KV."""
+
+    prompt: int
+    cached: int
+    stitched: int
+    recomputed: int
+    computed: int
+    completion: int
+    failed_chunks: int
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: CachedTokens
 
     @classmethod
-    def of(cls, passage: Passage) -> "PassageView":
-        chunk = passage.chunk
+    def of(cls, usage: Usage) -> "UsageView":
         return cls(
-            chunk.id, chunk.document_id, chunk.title, chunk.text, chunk.page, chunk.start, chunk.end, passage.score,
-            passage.hop,
-        )  # fmt: skip
+            **asdict(usage),
+            prompt_tokens=usage.prompt,
+            completion_tokens=usage.completion,
+            total_tokens=usage.prompt + usage.completion,
+            prompt_tokens_details=CachedTokens(usage.cached + usage.stitched),
+        )
 
 
 class AnswerView(msgspec.Struct, frozen=True):
@@ -77,15 +113,15 @@ class AnswerView(msgspec.Struct, frozen=True):
     citations: tuple[Citation, ...]
     passages: list[PassageView]
     timings: Timings
-    usage: Usage
+    usage: UsageView
 
     @classmethod
     def of(cls, done: Done) -> "AnswerView":
-        passages = [PassageView.of(passage) for passage in done.passages]
-        return cls(done.answer, done.finish_reason, done.citations, passages, done.timings, done.usage)
+        passages = [PassageView.of(*pair) for pair in zip(done.passages, done.kv, strict=True)]
+        return cls(done.answer, done.finish_reason, done.citations, passages, done.timings, UsageView.of(done.usage))
 
 
-@post("/v1/ask", status_code=200, tags=["questions"], guards=[reading], request_max_body_size=BODY_BYTES)
+@post("/v1/ask", status_code=200, tags=["questions"], guards=[reading], request_max_body_size=BODY_BYTES, summary="Ask")
 async def ask(
     data: JSONBody[AskBody],
     request: Request[Any, Any, Any],
@@ -93,19 +129,23 @@ async def ask(
     parts: NamedDependency[Parts],
 ) -> Response[AnswerView] | ServerSentEvent:
     """Answer a question. With `stream` or `Accept: text/event-stream`: events `delta`, then `done` or `error`."""
-    scope = await asyncio.to_thread(scope_of, parts.database, caller.tenant_id)
-    events = parts.answerer.stream(data.to_ask(scope))
+    events = parts.answerer.stream(await asyncio.to_thread(_ask_of, data, caller, parts))
     if data.stream or EVENT_STREAM in request.headers.get("accept", ""):
         return await _streamed(events, request)
     done = await unless_disconnected(request, _last(events))
     return Response(AnswerView.of(done), media_type=MediaType.JSON)
 
 
+def _ask_of(body: AskBody, caller: Caller, parts: Parts) -> Ask:
+    scope = scope_of(parts.database, caller.tenant_id, body.collection)
+    return body.to_ask(scope, chosen_documents(parts, scope, body.filter, body.document_ids))
+
+
 async def _last(events: Events) -> Done:
     async with aclosing(events) as closing:  # type: ignore[type-var]
-        async for event in closing:
-            if isinstance(event, Done):
-                return event
+        async for said in closing:
+            if isinstance(said, Done):
+                return said
     raise AssertionError("a stream ends with Done")
 
 
@@ -119,15 +159,11 @@ async def _messages(first: Delta | Done, events: Events) -> AsyncIterator[Server
     async with aclosing(events) as closing:  # type: ignore[type-var]
         yield _message(first)
         try:
-            async for event in closing:
-                yield _message(event)
+            async for said in closing:
+                yield _message(said)
         except Exception as error:  # the status line is out: the client learns it from the stream
-            yield _encoded("error", problem_of(error))
+            yield event("error", problem_of(error))
 
 
-def _message(event: Delta | Done) -> ServerSentEventMessage:
-    return _encoded("delta", event) if isinstance(event, Delta) else _encoded("done", AnswerView.of(event))
-
-
-def _encoded(name: str, value: object) -> ServerSentEventMessage:
-    return ServerSentEventMessage(event=name, data=msgspec.json.encode(value), sep="\n")
+def _message(said: Delta | Done) -> ServerSentEventMessage:
+    return event("delta", said) if isinstance(said, Delta) else event("done", AnswerView.of(said))

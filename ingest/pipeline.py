@@ -18,7 +18,7 @@ from ingest.progress import Interrupted, Progress, Reporter, ignore
 from ingest.split import split
 from ragkv.chunk import Chunk
 from ragkv.db.base import new_id
-from ragkv.db.ingestion import KeptKV, Lease
+from ragkv.db.ingestion import KeptKV, Lease, forget_unused
 from ragkv.db.tables import DocumentRow, Status
 from ragkv.errors import Conflict, Rejected
 from ragkv.kv.key import KeyMaker
@@ -89,12 +89,15 @@ def _record_failure(lease: Lease, error: Exception) -> Outcome:
 
 
 def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> None:
+    parts, superseded = ingest.parts, list[str]()
     if document.status is not Status.SEARCHABLE:
-        _make_searchable(lease, document, ingest.parts, reporter)
-    _keep_kv(lease, ingest.parts.keys_of(document.tenant_id), ingest, reporter)
+        superseded = _make_searchable(lease, document, parts, reporter)
+    _keep_kv(lease, parts.keys_of(document.tenant_id), ingest, reporter)
+    parts.kv_store.delete(forget_unused(parts.database, superseded))
 
 
-def _make_searchable(lease: Lease, document: DocumentRow, parts: Parts, reporter: Reporter) -> None:
+def _make_searchable(lease: Lease, document: DocumentRow, parts: Parts, reporter: Reporter) -> list[str]:
+    """Returns the KV keys that only the chunks before these used."""
     lease.enter(Status.PARSING)
     reporter.stage("parse")(0, 0)
     parsed = parse(document.name, parts.files.read(document.tenant_id, document.sha256))
@@ -102,10 +105,10 @@ def _make_searchable(lease: Lease, document: DocumentRow, parts: Parts, reporter
     lease.enter(Status.INDEXING, title=parsed.title, media_type=parsed.media_type)
     vectors = _embed(chunks, parts, reporter)
     if parts.server_index is None:
-        lease.store_chunks(chunks, vectors, Status.SEARCHABLE, recipe=parts.recipe)
-    else:
-        lease.store_chunks(chunks, vectors, Status.INDEXING, recipe=parts.recipe)
-        _index(lease, document, chunks, vectors, parts)
+        return lease.store_chunks(chunks, vectors, Status.SEARCHABLE, recipe=parts.recipe)
+    superseded = lease.store_chunks(chunks, vectors, Status.INDEXING, recipe=parts.recipe)
+    _index(lease, document, chunks, vectors, parts)
+    return superseded
 
 
 def _embed(chunks: list[Chunk], parts: Parts, reporter: Reporter) -> list[Vectors]:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +16,7 @@ from ragkv.db.documents import (
     document_by_hash,
     document_by_id,
     documents_of_file,
+    forget_labels_of,
     precompute_outdated_again,
     start_outdated_over,
     start_over,
@@ -22,9 +24,10 @@ from ragkv.db.documents import (
 )
 from ragkv.db.jobs import INGEST
 from ragkv.db.kv_entries import forget_entries, unshared_keys
-from ragkv.db.tables import DocumentRow, JobRow, Status
+from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow, Status
 from ragkv.errors import NotFound, TooLarge, Unavailable
 from ragkv.files import Readable, Received
+from ragkv.metadata import Metadata, checked, labels_of
 from ragkv.names import is_id
 from ragkv.parts import Parts
 from ragkv.scope import Scope
@@ -49,6 +52,7 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     """A document as users see it. `done` of `total` tokens of the present stage are through."""
 
     id: str
+    collection_id: str
     name: str
     title: str
     media_type: str
@@ -60,31 +64,37 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     chunks: int
     tokens: int
     error: str | None
+    metadata: Metadata
     created_at: datetime
     updated_at: datetime
 
 
-def accept_document(name: str, body: Readable, parts: Parts, scope: Scope) -> Accepted:
+def accept_document(
+    name: str, body: Readable, parts: Parts, scope: Scope, metadata: Metadata | None = None
+) -> Accepted:
     """Store the bytes, insert the document, commit; then queue it.
 
     Once this returns nothing is lost: if the queue is away, the sweep queues the document later. Raises Rejected for
     an empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
     """
-    accepted = store_document(name, body, parts, scope)
+    accepted = store_document(name, body, parts, scope, metadata)
     if accepted.created or _is_waiting(accepted.document_id, parts.database):
-        _enqueue(accepted.document_id, parts)
+        enqueue(accepted.document_id, parts)
     return accepted
 
 
-def store_document(name: str, body: Readable, parts: Parts, scope: Scope) -> Accepted:
+def store_document(name: str, body: Readable, parts: Parts, scope: Scope, metadata: Metadata | None = None) -> Accepted:
     """`accept_document` without the queue, for callers that ingest the document themselves."""
+    labels = checked(metadata or {})
     with parts.files.receive(body, parts.settings.max_upload_bytes) as received:
         with parts.database.writing() as session:
-            hold(session, _uploads_of(scope.tenant_id))
+            hold(session, uploads_of(scope.tenant_id))
+            if session.get(CollectionRow, scope.collection_id) is None:
+                raise NotFound("the collection was deleted meanwhile")
             found = session.scalars(document_by_hash(scope.collection_id, received.sha256)).one_or_none()
             if found is None:
-                _check_quota(session, received, scope, parts.settings.max_tenant_bytes)
-                found_id = _insert(session, name, received, scope)
+                check_quota(session, received.num_bytes, scope.tenant_id, parts.settings.max_tenant_bytes)
+                found_id = _insert(session, name, received, scope, labels)
             else:
                 found_id = found.id
                 _revive(session, found, parts.recipe)
@@ -95,7 +105,17 @@ def store_document(name: str, body: Readable, parts: Parts, scope: Scope) -> Acc
 def document_view(document_id: str, database: Database, tenant_id: str) -> DocumentView:
     """Raises NotFound."""
     with database.reading() as session:
-        return _view(_find(session, document_id, tenant_id))
+        return view_of(find_document(session, document_id, tenant_id))
+
+
+def stored_file(document_id: str, parts: Parts, tenant_id: str) -> tuple[Path, str]:
+    """Where a document's bytes lie, and its name. Raises NotFound, also if the bytes are gone."""
+    with parts.database.reading() as session:
+        document = find_document(session, document_id, tenant_id)
+        path = parts.files.path(tenant_id, document.sha256)
+    if not path.is_file():
+        raise NotFound("the uploaded file is no longer there: upload it again")
+    return path, document.name
 
 
 def delete_document(document_id: str, parts: Parts, tenant_id: str) -> None:
@@ -108,6 +128,15 @@ def delete_document(document_id: str, parts: Parts, tenant_id: str) -> None:
         parts.server_index.delete_document(tenant_id, document_id)
     keys = _delete_rows(document_id, parts, tenant_id)
     parts.kv_store.delete(keys)
+
+
+def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
+    """Give a document its metadata, in place of what it had, and what filters find of it."""
+    document.labels = metadata
+    session.execute(forget_labels_of(document.id))
+    session.add_all(
+        DocumentLabelRow(document_id=document.id, key=key, value=value) for key, value in labels_of(metadata)
+    )
 
 
 def refresh_outdated(parts: Parts) -> int:
@@ -137,32 +166,33 @@ def stuck_ids(database: Database) -> Sequence[str]:
         return session.scalars(stuck_documents(utc_now())).all()
 
 
-def _uploads_of(tenant_id: str) -> str:
+def uploads_of(tenant_id: str) -> str:
     """The name of the lock under which a tenant's files come and go, so that sums over them stay true."""
     return f"uploads of {tenant_id}"
 
 
-def _check_quota(session: "Session", received: Received, scope: Scope, max_bytes: int) -> None:
+def check_quota(session: "Session", num_bytes: int, tenant_id: str, max_bytes: int) -> None:
     """Raises TooLarge if the tenant's documents would take more than `max_bytes` together; 0 is no limit."""
-    kept = int(session.scalar(bytes_of_tenant(scope.tenant_id)) or 0)
-    if max_bytes and kept + received.num_bytes > max_bytes:
+    kept = int(session.scalar(bytes_of_tenant(tenant_id)) or 0)
+    if max_bytes and kept + num_bytes > max_bytes:
         raise TooLarge(
-            f"the file has {received.num_bytes:,} bytes, and {max(max_bytes - kept, 0):,} of the tenant's {max_bytes:,} "
+            f"the file has {num_bytes:,} bytes, and {max(max_bytes - kept, 0):,} of the tenant's {max_bytes:,} "
             "are left: delete documents, or raise RAGKV_MAX_TENANT_BYTES"
         )
 
 
-def _insert(session: "Session", name: str, received: Received, scope: Scope) -> str:
+def _insert(session: "Session", name: str, received: Received, scope: Scope, metadata: Metadata) -> str:
     document = DocumentRow(
         id=new_id(),
         tenant_id=scope.tenant_id,
         collection_id=scope.collection_id,
         sha256=received.sha256,
-        name=_clean(name),
+        name=clean_file_name(name),
         num_bytes=received.num_bytes,
     )
     session.add(document)
     session.flush()
+    label(session, document, metadata)
     session.add(JobRow(tenant_id=scope.tenant_id, document_id=document.id, kind=INGEST))
     return document.id
 
@@ -175,7 +205,8 @@ def _revive(session: "Session", document: DocumentRow, recipe: str) -> None:
         session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))
 
 
-def _enqueue(document_id: str, parts: Parts) -> None:
+def enqueue(document_id: str, parts: Parts) -> None:
+    """Queue a document after the commit. When the queue is away the sweep does it later."""
     try:
         parts.queue.enqueue_ingest(document_id)
     except Unavailable as error:
@@ -191,8 +222,8 @@ def _is_waiting(document_id: str, database: Database) -> bool:
 def _delete_rows(document_id: str, parts: Parts, tenant_id: str) -> list[str]:
     """Returns the KV keys that nobody uses any longer."""
     with parts.database.writing() as session:
-        document = _find(session, document_id, tenant_id)
-        hold(session, _uploads_of(tenant_id))
+        document = find_document(session, document_id, tenant_id)
+        hold(session, uploads_of(tenant_id))
         keys = [key for key in session.scalars(unshared_keys(document_id)) if key]
         session.delete(document)
         session.flush()
@@ -203,7 +234,8 @@ def _delete_rows(document_id: str, parts: Parts, tenant_id: str) -> list[str]:
         return keys
 
 
-def _find(session: "Session", document_id: str, tenant_id: str) -> DocumentRow:
+def find_document(session: "Session", document_id: str, tenant_id: str) -> DocumentRow:
+    """Raises NotFound."""
     found = document_by_id(tenant_id, document_id) if is_id(document_id) else None
     document = None if found is None else session.scalars(found).one_or_none()
     if document is None:
@@ -211,9 +243,10 @@ def _find(session: "Session", document_id: str, tenant_id: str) -> DocumentRow:
     return document
 
 
-def _view(row: DocumentRow) -> DocumentView:
+def view_of(row: DocumentRow) -> DocumentView:
     return DocumentView(
         id=row.id,
+        collection_id=row.collection_id,
         name=row.name,
         title=row.title,
         media_type=row.media_type,
@@ -225,12 +258,13 @@ def _view(row: DocumentRow) -> DocumentView:
         chunks=row.num_chunks,
         tokens=row.num_tokens,
         error=row.error,
+        metadata=row.labels,
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
 
 
-def _clean(name: str) -> str:
+def clean_file_name(name: str) -> str:
     """A file name fit to show: its last part, printable and of bounded length."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
     return "".join(c for c in last if c.isprintable())[:MAX_NAME_CHARS] or "unnamed"

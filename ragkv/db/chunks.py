@@ -58,6 +58,11 @@ def chunks_of(document_id: str) -> Select[ChunkRow]:
     return _chunks().where(ChunkRow.document_id == document_id).order_by(ChunkRow.ordinal)
 
 
+def page_of_chunks(document_id: str, after: int, limit: int) -> Select[ChunkRow]:
+    """A document's next chunks after an ordinal, without their vectors."""
+    return chunks_of(document_id).where(ChunkRow.ordinal > after).limit(limit)
+
+
 def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str], recipe: str) -> Select[ChunkRow]:
     """A tenant's chunks that fit the present models, without their vectors. Ids of others find nothing."""
     mine = (ChunkRow.tenant_id == tenant_id, ChunkRow.id.in_(chunk_ids), DocumentRow.recipe == recipe)

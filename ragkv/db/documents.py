@@ -1,11 +1,13 @@
 """Statements about documents: finding, claiming, releasing."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Update, func, or_, select, update
+from sqlalchemy import ColumnElement, Delete, Select, Update, delete, exists, func, or_, select, tuple_, update
 
-from ragkv.db.tables import DocumentRow, Status
+from ragkv.db.tables import DocumentLabelRow, DocumentRow, Status
+from ragkv.names import storable
 
 UNFINISHED = (Status.ACCEPTED, Status.PARSING, Status.INDEXING, Status.SEARCHABLE)
 _FRESH: dict[str, Any] = {"attempts": 0, "error": None, "stage": "", "lease_owner": None, "lease_until": None}
@@ -18,6 +20,56 @@ def document_by_id(tenant_id: str, document_id: str) -> Select[DocumentRow]:
 
 def document_by_hash(collection_id: str, sha256: str) -> Select[DocumentRow]:
     return select(DocumentRow).where(DocumentRow.collection_id == collection_id, DocumentRow.sha256 == sha256)
+
+
+def documents_where(
+    tenant_id: str,
+    collection_id: str | None = None,
+    status: Status | None = None,
+    name: str | None = None,
+    labels: Sequence[tuple[str, Sequence[str]]] = (),
+) -> Select[DocumentRow]:
+    """A tenant's documents: of a collection, with a status, a part of the name in any case, one label of each key."""
+    found = select(DocumentRow).where(DocumentRow.tenant_id == tenant_id, *(_has_label(*label) for label in labels))
+    if collection_id is not None:
+        found = found.where(DocumentRow.collection_id == collection_id)
+    if status is not None:
+        found = found.where(DocumentRow.status == status)
+    if name is not None:
+        found = found.where(DocumentRow.name.icontains(storable(name), autoescape=True))
+    return found
+
+
+def newest_first(found: Select[DocumentRow], limit: int, after: tuple[datetime, str] | None) -> Select[DocumentRow]:
+    """One page of documents; `after`: (created_at, id) of the last one on the page before."""
+    if after is not None:
+        found = found.where(tuple_(DocumentRow.created_at, DocumentRow.id) < tuple_(*after))
+    return found.order_by(DocumentRow.created_at.desc(), DocumentRow.id.desc()).limit(limit)
+
+
+def among(found: Select[DocumentRow], document_ids: Sequence[str]) -> Select[DocumentRow]:
+    """Those of the documents that have one of these ids, at most a thousand or so."""
+    return found.where(DocumentRow.id.in_(document_ids))
+
+
+def ids_of(found: Select[DocumentRow]) -> Select[str]:
+    return found.with_only_columns(DocumentRow.id)
+
+
+def changed_since(collection_id: str, statuses: Sequence[Status], moment: datetime) -> Select[DocumentRow]:
+    """A collection's documents that have one of the statuses, or changed since the moment; oldest change first."""
+    recent = or_(DocumentRow.status.in_(statuses), DocumentRow.updated_at >= moment)
+    mine = DocumentRow.collection_id == collection_id
+    return select(DocumentRow).where(mine, recent).order_by(DocumentRow.updated_at, DocumentRow.id)
+
+
+def forget_labels_of(document_id: str) -> Delete:
+    return delete(DocumentLabelRow).where(DocumentLabelRow.document_id == document_id)
+
+
+def _has_label(key: str, values: Sequence[str]) -> ColumnElement[bool]:
+    label = (DocumentLabelRow.document_id == DocumentRow.id, DocumentLabelRow.key == storable(key))
+    return exists().where(*label, DocumentLabelRow.value.in_(values))
 
 
 def documents_of_file(tenant_id: str, sha256: str) -> Select[int]:

@@ -13,7 +13,7 @@ from ragkv.db.chunks import chunk_row, chunks_of, forget_chunks_of, name_kv, to_
 from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED, claim, held
 from ragkv.db.jobs import open_jobs
-from ragkv.db.kv_entries import keep_entries, keys_in_use
+from ragkv.db.kv_entries import forget_entries, keep_entries, keys_in_use, unshared_keys
 from ragkv.db.tables import DocumentRow, JobStatus, Status
 from ragkv.errors import Conflict
 from ragkv.retrieve.vectors import Vectors
@@ -78,8 +78,10 @@ class Lease:
         assert status in UNFINISHED, "finish() and fail() end an ingestion"
         self._write(status=status, **changes)
 
-    def store_chunks(self, chunks: Sequence[Chunk], vectors: Sequence[Vectors], status: Status, **changes: Any) -> None:
-        """Write all chunks in place of those there were."""
+    def store_chunks(
+        self, chunks: Sequence[Chunk], vectors: Sequence[Vectors], status: Status, **changes: Any
+    ) -> list[str]:
+        """Write all chunks in place of those there were. Returns the KV keys that only those used."""
         tokens = sum(chunk.num_tokens for chunk in chunks)
         with self.database.writing() as session:
             self._change(
@@ -91,8 +93,10 @@ class Lease:
                 **changes,
             )
             tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
+            superseded = [key for key in session.scalars(unshared_keys(self.document_id)) if key]
             session.execute(forget_chunks_of(self.document_id))
             session.add_all(chunk_row(tenant_id, *pair) for pair in zip(chunks, vectors, strict=True))
+            return superseded
 
     def chunks(self) -> list[Chunk]:
         with self.database.reading() as session:
@@ -127,6 +131,18 @@ class Lease:
         statement = held(self.document_id, self.owner).values(updated_at=utc_now(), **changes)
         if not _rows(session, statement):
             raise Conflict(f"document {self.document_id} was deleted, or another worker took it over")
+
+
+def forget_unused(database: Database, keys: Sequence[str]) -> list[str]:
+    """Forget those of `keys` that no chunk uses any longer. Returns them: their files can go."""
+    unused: list[str] = []
+    with database.writing() as session:
+        for start in range(0, len(keys), 500):
+            some = keys[start : start + 500]
+            used = set(session.scalars(keys_in_use(some)))
+            unused += (gone := [key for key in some if key not in used])
+            session.execute(forget_entries(gone))
+    return unused
 
 
 _RELEASED: dict[str, Any] = {"lease_owner": None, "lease_until": None}

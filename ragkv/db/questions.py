@@ -3,6 +3,7 @@
 from ragkv.answer.ask import Ask, Done
 from ragkv.db.database import Database
 from ragkv.db.tables import QuestionRow
+from ragkv.names import storable
 
 
 def question_row(ask: Ask, done: Done) -> QuestionRow:
@@ -11,7 +12,7 @@ def question_row(ask: Ask, done: Done) -> QuestionRow:
     return QuestionRow(
         tenant_id=ask.tenant_id,
         collection_id=ask.collection_id,
-        text=ask.question,
+        text=storable(ask.question),
         mode=ask.mode,
         policy=ask.policy,
         recompute_ratio=ask.recompute_ratio,

@@ -2,8 +2,10 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
-from sqlalchemy import BigInteger, Enum, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Enum, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint
+from sqlalchemy import text as sql_text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ragkv.db.base import Base, new_id, utc_now
@@ -81,7 +83,7 @@ class CollectionRow(Base):
 class DocumentRow(Base):
     """An uploaded file, by content hash.
 
-    `num_bytes` of content, `progress_*` in tokens of the present `stage`. `version` counts how often its chunks were
+    `labels` are its metadata, an object of the owner's. `num_bytes` of content, `progress_*` in tokens of the present `stage`. `version` counts how often its chunks were
     written: an index that mirrors the database compares it. `recipe` names the models and settings its chunks were
     made with, `kv_recipe` those of their KV. A worker may write to it only while it holds the lease.
     """
@@ -90,6 +92,7 @@ class DocumentRow(Base):
     __table_args__ = (
         UniqueConstraint("collection_id", "sha256"),
         Index(None, "status", "lease_until"),
+        Index(None, "collection_id", "created_at"),
     )
 
     id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
@@ -100,6 +103,7 @@ class DocumentRow(Base):
     title: Mapped[str] = mapped_column(Text, default="")
     media_type: Mapped[str] = mapped_column(String(200), default="")
     num_bytes: Mapped[int] = mapped_column(BigInteger)
+    labels: Mapped[dict[str, Any]] = mapped_column("metadata", JSON, default=dict, server_default=sql_text("'{}'"))
     status: Mapped[Status] = mapped_column(_by_value(Status), default=Status.ACCEPTED)
     error: Mapped[str | None] = mapped_column(Text)
     stage: Mapped[str] = mapped_column(String(20), default="")
@@ -115,6 +119,17 @@ class DocumentRow(Base):
     kv_recipe: Mapped[str] = mapped_column(String(64), default="")
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
+
+
+class DocumentLabelRow(Base):
+    """One value of a document's metadata, as `ragkv.metadata` writes it: what filters look for."""
+
+    __tablename__ = "document_labels"
+    __table_args__ = (Index(None, "key", "value"),)
+
+    document_id: Mapped[str] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(100), primary_key=True)
+    value: Mapped[str] = mapped_column(String(250), primary_key=True)
 
 
 class ChunkRow(Base):

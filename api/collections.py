@@ -1,0 +1,80 @@
+"""/v1/collections: named sets of documents. A collection is named by its id or its name everywhere."""
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from litestar import Router, delete, get, patch, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from msgspec import Meta
+
+from api.auth import administering, reading, writing
+from ragkv.caller import Caller
+from ragkv.collection import (
+    CollectionPage,
+    CollectionView,
+    collection_view,
+    delete_collection,
+    list_collections,
+    make_collection,
+    rename_collection,
+)
+from ragkv.paging import MAX_PAGE
+from ragkv.parts import Parts
+
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE, description="How many on a page.")]
+
+
+class CollectionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A collection's name: 1 to 200 printable characters, no other of the tenant has it."""
+
+    name: Annotated[str, Meta(examples=["papers"])]
+
+
+@post("/", guards=[writing], summary="Make a collection")
+async def create(
+    data: JSONBody[CollectionBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> CollectionView:
+    """Make an empty collection. 409 if the name is taken."""
+    return await asyncio.to_thread(make_collection, data.name, parts.database, caller.tenant_id)
+
+
+@get("/", guards=[reading], summary="List collections")
+async def index(
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    limit: Limit = 50,
+    cursor: FromQuery[str | None] = None,
+) -> CollectionPage:
+    """The tenant's collections by name, with what is in them."""
+    return await asyncio.to_thread(list_collections, parts.database, caller.tenant_id, limit, cursor)
+
+
+@get("/{collection:str}", guards=[reading], summary="Show a collection")
+async def show(
+    collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> CollectionView:
+    """A collection, by id or name."""
+    return await asyncio.to_thread(collection_view, collection, parts.database, caller.tenant_id)
+
+
+@patch("/{collection:str}", guards=[writing], summary="Rename a collection")
+async def rename(
+    collection: FromPath[str],
+    data: JSONBody[CollectionBody],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> CollectionView:
+    """Give it another name; its id stays."""
+    return await asyncio.to_thread(rename_collection, collection, data.name, parts.database, caller.tenant_id)
+
+
+@delete("/{collection:str}", guards=[administering], summary="Delete a collection")
+async def remove(collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
+    """Remove it with all its documents and all that was made from them."""
+    await asyncio.to_thread(delete_collection, collection, parts, caller.tenant_id)
+
+
+def collections_router() -> Router:
+    return Router("/v1/collections", route_handlers=[create, index, show, rename, remove], tags=["collections"])

@@ -1,0 +1,88 @@
+"""Progress of ingestion as server-sent events."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from litestar import get
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery
+from litestar.response import ServerSentEvent, ServerSentEventMessage
+
+from api.auth import reading
+from api.sse import KEEP_ALIVE, event
+from ragkv.caller import Caller
+from ragkv.db.tenants import scope_of
+from ragkv.documents import document_view
+from ragkv.errors import NotFound
+from ragkv.parts import Parts
+from ragkv.watch import CollectionWatch, DocumentProgress
+
+LOOK_EVERY_S = 0.5
+SPEAK_EVERY_S = 15.0
+
+Until = Literal["closed", "finished"]
+
+
+@get("/v1/documents/{document_id:str}/events", guards=[reading], tags=["documents"], summary="Watch a document")
+async def document_events(
+    document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> ServerSentEvent:
+    """Events `progress` whenever something changed: stage (parse, embed, prefill) with tokens done of total.
+
+    The last event is `done`, when the document is ready or failed, or `deleted`.
+    """
+    await asyncio.to_thread(document_view, document_id, parts.database, caller.tenant_id)
+    return ServerSentEvent(_of_document(document_id, parts, caller.tenant_id))
+
+
+@get("/v1/collections/{collection:str}/events", guards=[reading], tags=["collections"], summary="Watch a collection")
+async def collection_events(
+    collection: FromPath[str],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    until: FromQuery[Until] = "closed",
+) -> ServerSentEvent:
+    """Events `progress` of all documents of a collection, first of those that are not finished.
+
+    The stream goes on until it is closed, or with `until=finished` until no document is left to be read: event `done`.
+    """
+    scope = await asyncio.to_thread(scope_of, parts.database, caller.tenant_id, collection)
+    return ServerSentEvent(_of_collection(CollectionWatch(parts.database, scope.collection_id), until))
+
+
+async def _of_document(document_id: str, parts: Parts, tenant_id: str) -> AsyncIterator[ServerSentEventMessage]:
+    seen, spoken = None, time.monotonic()
+    while True:
+        try:
+            view = await asyncio.to_thread(document_view, document_id, parts.database, tenant_id)
+        except NotFound:
+            yield event("deleted", {"id": document_id})
+            return
+        progress = DocumentProgress.of(view)
+        if progress.is_finished:
+            yield event("done", progress)
+            return
+        if progress != seen:
+            seen, spoken = progress, time.monotonic()
+            yield event("progress", progress)
+        elif time.monotonic() - spoken > SPEAK_EVERY_S:
+            spoken = time.monotonic()
+            yield KEEP_ALIVE
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def _of_collection(watch: CollectionWatch, until: Until) -> AsyncIterator[ServerSentEventMessage]:
+    spoken = time.monotonic()
+    while True:
+        for progress in await asyncio.to_thread(watch.look):
+            spoken = time.monotonic()
+            yield event("progress", progress)
+        if until == "finished" and watch.is_idle:
+            yield event("done", {})
+            return
+        if time.monotonic() - spoken > SPEAK_EVERY_S:
+            spoken = time.monotonic()
+            yield KEEP_ALIVE
+        await asyncio.sleep(LOOK_EVERY_S)

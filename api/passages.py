@@ -1,0 +1,68 @@
+"""Passages as clients see them, and how clients say which documents they may come from."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ragkv.answer.ask import PassageKV
+from ragkv.chunk import Passage
+from ragkv.errors import NotFound
+from ragkv.listing import Wanted, matching_ids
+from ragkv.metadata import Scalar
+from ragkv.parts import Parts
+from ragkv.scope import Scope
+
+Filters = Annotated[
+    dict[str, Scalar | list[Scalar]],
+    Meta(
+        description="What a document's metadata must have: a value, or one of several.",
+        examples=[{"year": [2023, 2024]}],
+    ),
+]
+
+
+class PassageView(msgspec.Struct, frozen=True):
+    """Characters [start, end) of a document's text, with the score it was found by in the given hop.
+
+    `kv`, in an answer, says where its keys and values came from.
+    """
+
+    chunk_id: str
+    document_id: str
+    title: str
+    text: str
+    page: int | None
+    start: int
+    end: int
+    score: float
+    hop: int
+    kv: PassageKV | None = None
+
+    @classmethod
+    def of(cls, passage: Passage, kv: PassageKV | None = None) -> "PassageView":
+        chunk = passage.chunk
+        place = (chunk.id, chunk.document_id, chunk.title, chunk.text, chunk.page, chunk.start, chunk.end)
+        return cls(*place, passage.score, passage.hop, kv)
+
+
+def chosen_documents(
+    parts: Parts, scope: Scope, filters: dict[str, Scalar | list[Scalar]] | None, document_ids: Sequence[str] | None
+) -> frozenset[str] | None:
+    """The documents that match the filter and are among the ids; None for all. Raises NotFound for an unknown id."""
+    if filters is None and document_ids is None:
+        return None
+    given = None if document_ids is None else _known(parts, scope, frozenset(document_ids))
+    return matching_ids(parts.database, Wanted(*_place(scope), ids=given, metadata=filters))
+
+
+def _known(parts: Parts, scope: Scope, document_ids: frozenset[str]) -> frozenset[str]:
+    unknown = document_ids - matching_ids(parts.database, Wanted(*_place(scope), ids=document_ids))
+    if unknown:
+        raise NotFound(f"the collection has no document {min(unknown)[:80]!r}")
+    return document_ids
+
+
+def _place(scope: Scope) -> tuple[str, str]:
+    return scope.tenant_id, scope.collection_id

@@ -1,0 +1,74 @@
+"""/v1/search: passages for a question, without an answer."""
+
+import asyncio
+import time
+from typing import Annotated
+
+import msgspec
+from litestar import post
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+from msgspec import Meta
+
+from api.auth import reading
+from api.passages import Filters, PassageView, chosen_documents
+from ragkv.caller import Caller
+from ragkv.db.tenants import scope_of
+from ragkv.errors import Rejected
+from ragkv.parts import Parts
+from ragkv.scope import DEFAULT_COLLECTION
+
+BODY_BYTES = 256 * 1024
+MAX_QUESTION_CHARS = 10_000
+
+
+class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to search for, and where. What is left out follows the settings."""
+
+    question: Annotated[str, Meta(max_length=MAX_QUESTION_CHARS, examples=["Who wrote the first program?"])]
+    collection: str = DEFAULT_COLLECTION
+    filter: Filters | None = None
+    document_ids: Annotated[list[str], Meta(max_length=1000)] | None = None
+    top_k: Annotated[int, Meta(ge=1, le=200)] | None = None
+    hops: Annotated[int, Meta(ge=1, le=8)] | None = None
+
+
+class SearchTimings(msgspec.Struct, frozen=True):
+    """Milliseconds."""
+
+    retrieve_ms: float
+
+
+class SearchView(msgspec.Struct, frozen=True):
+    """Passages, best first; none when nothing is searchable."""
+
+    passages: list[PassageView]
+    timings: SearchTimings
+
+
+@post(
+    "/v1/search",
+    status_code=200,
+    tags=["questions"],
+    guards=[reading],
+    request_max_body_size=BODY_BYTES,
+    summary="Search",
+)
+async def search(
+    data: JSONBody[SearchBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> SearchView:
+    """The passages an answer would be made from. No model runs but the encoder."""
+    return await asyncio.to_thread(_search, data, caller, parts)
+
+
+def _search(body: SearchBody, caller: Caller, parts: Parts) -> SearchView:
+    if not body.question.strip():
+        raise Rejected("the question is empty: ask something")
+    began = time.perf_counter()
+    scope = scope_of(parts.database, caller.tenant_id, body.collection)
+    chosen = chosen_documents(parts, scope, body.filter, body.document_ids)
+    settings = parts.settings
+    limits = (body.top_k or settings.top_k, body.hops or settings.hops)
+    found = parts.retriever.search(scope.tenant_id, scope.collection_id, body.question, *limits, document_ids=chosen)
+    passages = [PassageView.of(passage) for passage in found]
+    return SearchView(passages, SearchTimings((time.perf_counter() - began) * 1e3))

@@ -1,0 +1,91 @@
+"""What can be changed in a document: its name, its metadata, its file; and another try after a failure."""
+
+from typing import TYPE_CHECKING
+
+from ragkv.db.database import hold
+from ragkv.db.documents import document_by_hash, documents_of_file, start_over
+from ragkv.db.jobs import INGEST
+from ragkv.db.tables import DocumentRow, JobRow, Status
+from ragkv.documents import (
+    DocumentView,
+    check_quota,
+    clean_file_name,
+    document_view,
+    enqueue,
+    find_document,
+    label,
+    uploads_of,
+    view_of,
+)
+from ragkv.errors import Conflict
+from ragkv.files import Readable, Received
+from ragkv.metadata import Metadata, checked, patched
+from ragkv.parts import Parts
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+
+def amend_document(
+    document_id: str, parts: Parts, tenant_id: str, name: str | None = None, patch: Metadata | None = None
+) -> DocumentView:
+    """Rename a document, merge a patch into its metadata. Raises NotFound, Rejected for too much metadata."""
+    with parts.database.writing() as session:
+        document = find_document(session, document_id, tenant_id)
+        if name is not None:
+            document.name = clean_file_name(name)
+        if patch is not None:
+            label(session, document, checked(patched(document.labels, patch)))
+        session.flush()
+        return view_of(document)
+
+
+def replace_document(document_id: str, name: str, body: Readable, parts: Parts, tenant_id: str) -> DocumentView:
+    """Give a document another file, and queue it. It answers from the old file until the new one is searchable.
+
+    The same bytes are not read again. Raises NotFound, Conflict if another document of the collection has these bytes,
+    and like `accept_document` Rejected and TooLarge.
+    """
+    receiving = parts.files.receive(body, parts.settings.max_upload_bytes)
+    with receiving as received, parts.database.writing() as session:
+        hold(session, uploads_of(tenant_id))
+        document = find_document(session, document_id, tenant_id)
+        document.name = clean_file_name(name)
+        is_new = document.sha256 != received.sha256
+        if is_new:
+            _exchange(session, document, received, parts)
+    if is_new:
+        enqueue(document_id, parts)
+    return document_view(document_id, parts.database, tenant_id)
+
+
+def retry_document(document_id: str, parts: Parts, tenant_id: str) -> DocumentView:
+    """Queue a failed document again. Raises NotFound, Conflict for one that did not fail."""
+    with parts.database.writing() as session:
+        document = find_document(session, document_id, tenant_id)
+        if document.status is not Status.FAILED:
+            raise Conflict(f"the document is {document.status}: only one that failed can be tried again")
+        _begin_again(session, document)
+    enqueue(document_id, parts)
+    return document_view(document_id, parts.database, tenant_id)
+
+
+def _exchange(session: "Session", document: DocumentRow, received: Received, parts: Parts) -> None:
+    twin = session.scalars(document_by_hash(document.collection_id, received.sha256)).one_or_none()
+    if twin is not None:
+        raise Conflict(f"document {twin.id} of the same collection has these bytes already: delete one of the two")
+    added = received.num_bytes - document.num_bytes
+    check_quota(session, added, document.tenant_id, parts.settings.max_tenant_bytes)
+    old = document.sha256
+    document.sha256, document.num_bytes = received.sha256, received.num_bytes
+    _begin_again(session, document)
+    parts.files.keep(received, document.tenant_id)
+    if not session.scalar(documents_of_file(document.tenant_id, old)):
+        parts.files.delete(document.tenant_id, old)
+
+
+def _begin_again(session: "Session", document: DocumentRow) -> None:
+    """Whoever holds its lease has lost it."""
+    session.flush()
+    session.execute(start_over(document.id))
+    session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))

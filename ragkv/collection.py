@@ -1,0 +1,149 @@
+"""Collections: named sets of a tenant's documents."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ragkv.db.base import new_id
+from ragkv.db.collections import collection_facts, collection_named, document_ids_in
+from ragkv.db.database import Database, hold
+from ragkv.db.tables import CollectionRow
+from ragkv.db.tenants import scope_of
+from ragkv.documents import delete_document, uploads_of
+from ragkv.errors import Conflict, NotFound
+from ragkv.names import clean_name
+from ragkv.paging import Name, from_cursor, to_cursor
+from ragkv.parts import Parts
+from ragkv.scope import DEFAULT_COLLECTION
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+
+class CollectionView(msgspec.Struct, frozen=True, kw_only=True):
+    """A collection and what is in it: documents, chunks, and bytes of uploaded files."""
+
+    id: str
+    name: str
+    documents: int
+    chunks: int
+    bytes: int
+    created_at: datetime
+
+
+class CollectionPage(msgspec.Struct, frozen=True):
+    """Some collections, by name. `next`: the cursor of the next page, if there is one."""
+
+    items: list[CollectionView]
+    next: str | None
+
+
+def make_collection(name: str, database: Database, tenant_id: str) -> CollectionView:
+    """Raises Rejected for a bad name, Conflict for one that is taken."""
+    cleaned = clean_name(name)
+    with database.writing() as session:
+        hold(session, _names_of(tenant_id))
+        _refuse_taken(session, tenant_id, cleaned)
+        row = CollectionRow(id=new_id(), tenant_id=tenant_id, name=cleaned)
+        session.add(row)
+    return collection_view(row.id, database, tenant_id)
+
+
+def collection_view(collection: str, database: Database, tenant_id: str) -> CollectionView:
+    """A collection by id or name. Raises NotFound."""
+    collection_id = scope_of(database, tenant_id, collection).collection_id
+    with database.reading() as session:
+        facts = session.execute(collection_facts(tenant_id).where(CollectionRow.id == collection_id)).one_or_none()
+        if facts is None:
+            raise NotFound(f"there is no collection {collection[:80]!r}")
+        return _view(*facts)
+
+
+def list_collections(database: Database, tenant_id: str, limit: int, cursor: str | None) -> CollectionPage:
+    """Raises Rejected for a cursor that is not ours."""
+    found = collection_facts(tenant_id).order_by(CollectionRow.name).limit(limit + 1)
+    if cursor is not None:
+        found = found.where(CollectionRow.name > from_cursor(cursor, Name))
+    with database.reading() as session:
+        items = [_view(*facts) for facts in session.execute(found)]
+    more = len(items) > limit
+    return CollectionPage(items[:limit], to_cursor(items[limit - 1].name) if more else None)
+
+
+def rename_collection(collection: str, name: str, database: Database, tenant_id: str) -> CollectionView:
+    """Raises NotFound, Rejected for a bad name, Conflict for one that is taken and for the default collection."""
+    cleaned = clean_name(name)
+    collection_id = scope_of(database, tenant_id, collection).collection_id
+    with database.writing() as session:
+        hold(session, _names_of(tenant_id))
+        row = _find(session, collection_id)
+        if row.name != cleaned:
+            _refuse_default(row)
+            _refuse_taken(session, tenant_id, cleaned)
+            row.name = cleaned
+    return collection_view(collection_id, database, tenant_id)
+
+
+def delete_collection(collection: str, parts: Parts, tenant_id: str) -> None:
+    """Remove a collection with all its documents. Raises NotFound, Conflict for the default collection.
+
+    When the index is away it raises Unavailable and the collection stays, perhaps with fewer documents: delete it again.
+    """
+    collection_id = scope_of(parts.database, tenant_id, collection).collection_id
+    with parts.database.reading() as session:
+        _refuse_default(_find(session, collection_id))
+    while not _delete_if_empty(collection_id, parts.database, tenant_id):
+        with parts.database.reading() as session:
+            document_ids = session.scalars(document_ids_in(collection_id)).all()
+        for document_id in document_ids:
+            _delete_if_there(document_id, parts, tenant_id)
+
+
+def _delete_if_empty(collection_id: str, database: Database, tenant_id: str) -> bool:
+    """Under the lock that uploads hold: none can come in between."""
+    with database.writing() as session:
+        hold(session, uploads_of(tenant_id))
+        if session.scalars(document_ids_in(collection_id).limit(1)).one_or_none() is not None:
+            return False
+        session.delete(_find(session, collection_id))
+        return True
+
+
+def _delete_if_there(document_id: str, parts: Parts, tenant_id: str) -> None:
+    try:
+        delete_document(document_id, parts, tenant_id)
+    except NotFound:
+        return  # somebody else was faster
+
+
+def _find(session: "Session", collection_id: str) -> CollectionRow:
+    row = session.get(CollectionRow, collection_id)
+    if row is None:
+        raise NotFound("the collection was deleted meanwhile")
+    return row
+
+
+def _refuse_default(row: CollectionRow) -> None:
+    if row.name == DEFAULT_COLLECTION:
+        raise Conflict("the default collection stays, with its name: requests that name none mean it")
+
+
+def _refuse_taken(session: "Session", tenant_id: str, name: str) -> None:
+    if session.scalars(collection_named(tenant_id, name)).one_or_none() is not None:
+        raise Conflict(f"there is a collection {name!r} already")
+
+
+def _names_of(tenant_id: str) -> str:
+    return f"collections of {tenant_id}"
+
+
+def _view(row: CollectionRow, documents: int, chunks: int, num_bytes: int) -> CollectionView:
+    return CollectionView(
+        id=row.id,
+        name=row.name,
+        documents=documents,
+        chunks=int(chunks),
+        bytes=int(num_bytes),
+        created_at=row.created_at,
+    )

@@ -1,0 +1,123 @@
+"""Documents and chunks in lists, a page at a time."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ragkv.db.chunks import page_of_chunks, to_chunk
+from ragkv.db.database import Database
+from ragkv.db.documents import among, documents_where, ids_of, newest_first
+from ragkv.db.tables import ChunkRow, DocumentRow, Status
+from ragkv.documents import DocumentView, find_document, view_of
+from ragkv.kv.store import KVStore, Lookup
+from ragkv.metadata import Filter, conditions
+from ragkv.names import is_id
+from ragkv.paging import Id, Moment, Ordinal, from_cursor, to_cursor
+
+if TYPE_CHECKING:
+    from sqlalchemy import Select
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which of a tenant's documents. `name`: a part of it, in any case."""
+
+    tenant_id: str
+    collection_id: str | None = None
+    status: Status | None = None
+    name: str | None = None
+    ids: frozenset[str] | None = None
+    metadata: Filter | None = None
+
+
+class DocumentPage(msgspec.Struct, frozen=True):
+    """Some documents, newest first. `next`: the cursor of the next page, if there is one."""
+
+    items: list[DocumentView]
+    next: str | None
+
+
+class ChunkKV(msgspec.Struct, frozen=True):
+    """What is kept of a chunk's keys and values. pending: not computed yet. missing: lost, computed when needed."""
+
+    state: Literal["stored", "pending", "missing"]
+    bytes: int
+
+
+class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
+    """A chunk: characters [start, end) of the document's text, as `tokens` of the model."""
+
+    id: str
+    ordinal: int
+    title: str
+    text: str
+    page: int | None
+    start: int
+    end: int
+    tokens: int
+    kv: ChunkKV
+
+
+class ChunkPage(msgspec.Struct, frozen=True):
+    """Some of a document's chunks, in order. `next`: the cursor of the next page, if there is one."""
+
+    items: list[ChunkView]
+    next: str | None
+
+
+def list_documents(database: Database, wanted: Wanted, limit: int, cursor: str | None) -> DocumentPage:
+    """Raises Rejected for a cursor that is not ours."""
+    after = None if cursor is None else from_cursor(cursor, tuple[Moment, Id])
+    with database.reading() as session:
+        rows = session.scalars(newest_first(_found(wanted), limit + 1, after)).all()
+    items = [view_of(row) for row in rows[:limit]]
+    more = len(rows) > limit
+    return DocumentPage(items, to_cursor((items[-1].created_at, items[-1].id)) if more else None)
+
+
+def matching_ids(database: Database, wanted: Wanted) -> frozenset[str]:
+    """The ids of all documents that are wanted."""
+    with database.reading() as session:
+        return frozenset(session.scalars(ids_of(_found(wanted))))
+
+
+def list_chunks(
+    database: Database, store: KVStore, tenant_id: str, document_id: str, limit: int, cursor: str | None
+) -> ChunkPage:
+    """Raises NotFound for the document, Rejected for a cursor that is not ours."""
+    after = -1 if cursor is None else from_cursor(cursor, Ordinal)
+    with database.reading() as session:
+        find_document(session, document_id, tenant_id)
+        rows = session.scalars(page_of_chunks(document_id, after, limit + 1)).all()
+    items = [_chunk_view(row, store) for row in rows[:limit]]
+    return ChunkPage(items, to_cursor(items[-1].ordinal) if len(rows) > limit else None)
+
+
+def _found(wanted: Wanted) -> "Select[DocumentRow]":
+    labels = conditions(wanted.metadata or {})
+    found = documents_where(wanted.tenant_id, wanted.collection_id, wanted.status, wanted.name, labels)
+    return found if wanted.ids is None else among(found, [i for i in wanted.ids if is_id(i)])
+
+
+def _chunk_view(row: ChunkRow, store: KVStore) -> ChunkView:
+    chunk = to_chunk(row)
+    return ChunkView(
+        id=chunk.id,
+        ordinal=chunk.ordinal,
+        title=chunk.title,
+        text=chunk.text,
+        page=chunk.page,
+        start=chunk.start,
+        end=chunk.end,
+        tokens=chunk.num_tokens,
+        kv=_chunk_kv(row.kv_key, store),
+    )
+
+
+def _chunk_kv(key: str | None, store: KVStore) -> ChunkKV:
+    if key is None:
+        return ChunkKV("pending", 0)
+    if store.lookup(key) is Lookup.MISS:
+        return ChunkKV("missing", 0)
+    return ChunkKV("stored", store.bytes_of(key))

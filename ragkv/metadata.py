@@ -1,0 +1,82 @@
+"""What owners say about their documents: a JSON object, and filters over it.
+
+Found by a filter: values at the top of the object that are text, numbers, true, false or null, and the elements of lists
+there. Whatever else an object holds is kept and shown.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ragkv.errors import Rejected
+
+Metadata = dict[str, Any]
+Scalar = str | int | float | bool | None
+Filter = Mapping[str, Scalar | list[Scalar]]
+"""What a document must have: for every key the value, or one of the values of a list."""
+
+MAX_BYTES = 16 * 1024
+MAX_KEYS = 64
+MAX_KEY_CHARS = 100
+MAX_FOUND_CHARS = 200
+"""A longer text is kept and not found by filters."""
+
+
+def read_metadata(text: str) -> Metadata:
+    """Metadata from JSON. Raises Rejected for anything but an object within the limits."""
+    try:
+        return checked(msgspec.json.decode(text.encode(), type=Metadata))
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        raise Rejected('metadata is a JSON object, like {"year": 2024, "tags": ["draft"]}') from None
+
+
+def read_filter(text: str) -> Filter:
+    """A filter from JSON. Raises Rejected for anything else."""
+    try:
+        return msgspec.json.decode(text.encode(), type=dict[str, Scalar | list[Scalar]])
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        raise Rejected(
+            'a metadata filter is a JSON object of values, like {"lang": "en", "year": [2023, 2024]}'
+        ) from None
+
+
+def checked(metadata: Metadata) -> Metadata:
+    """The same. Raises Rejected if it is too large, or a key is not 1 to MAX_KEY_CHARS printable characters."""
+    if len(metadata) > MAX_KEYS or len(msgspec.json.encode(metadata)) > MAX_BYTES:
+        raise Rejected(f"metadata has at most {MAX_KEYS} keys and {MAX_BYTES:,} bytes")
+    if not all(0 < len(key) <= MAX_KEY_CHARS and key.isprintable() for key in metadata):
+        raise Rejected(f"a key of metadata has 1 to {MAX_KEY_CHARS} printable characters")
+    return metadata
+
+
+def patched(metadata: Metadata, patch: Metadata) -> Metadata:
+    """The metadata with the patch applied (RFC 7396): null removes a key, objects are merged, the rest replaces."""
+    merged = dict(metadata)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            old = merged.get(key)
+            merged[key] = patched(old if isinstance(old, dict) else {}, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def labels_of(metadata: Metadata) -> set[tuple[str, str]]:
+    """(key, value) for all that filters find, each value in the one form that equal values share."""
+    return {(key, label) for key, value in metadata.items() for label in _labels(value)}
+
+
+def conditions(wanted: Filter) -> list[tuple[str, list[str]]]:
+    """Each key with the values of which a document must have one, as `labels_of` writes them."""
+    return [(key, list(_labels(value))) for key, value in wanted.items()]
+
+
+def _labels(value: Any) -> Iterator[str]:
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, Scalar) and not (isinstance(one, str) and len(one) > MAX_FOUND_CHARS):
+            label = msgspec.json.encode(int(one) if isinstance(one, float) and one.is_integer() else one).decode()
+            if len(label) <= MAX_FOUND_CHARS:
+                yield label

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -19,7 +18,7 @@ from ragkv.bench.fidelity.data import padded, read_questions
 from ragkv.bench.fidelity.measure import ENGINE_ARGUMENTS, Measure
 from ragkv.bench.fidelity.methods import NAMES, Kit, Method, methods_of
 from ragkv.bench.fidelity.ranking import Ranker
-from ragkv.bench.fidelity.records import Records, digest_of
+from ragkv.bench.fidelity.records import Records, code_digest, digest_of
 from ragkv.bench.fidelity.report import FidelityReport, Table
 from ragkv.bench.fidelity.run import Asked, Prefill, Run
 from ragkv.bench.ttft import machine
@@ -136,7 +135,7 @@ def _records_file(wanted: Wanted) -> Path | None:
 def _digest(wanted: Wanted, settings: Settings, methods: Sequence[Method], parts: Parts) -> str:
     return digest_of(
         {
-            "version": version("ragkv"),
+            "code": code_digest(),
             "model": parts.model_fingerprint,
             "data": hashlib.sha256(wanted.data.read_bytes()).hexdigest(),
             "settings": msgspec.to_builtins(msgspec.structs.replace(settings, data_dir=Path()), enc_hook=str),

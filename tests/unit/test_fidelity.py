@@ -240,7 +240,7 @@ class TestRecords:
 
     def test_records_of_another_run_are_refused_with_what_to_do(self, path):
         self.add(path, 1)
-        with pytest.raises(Rejected, match=r"with another model, data, settings or methods: .*delete the file"):
+        with pytest.raises(Rejected, match=r"another model, data, settings or methods, .*delete the file"):
             Records(path, "other")
         assert 1 in Records(path, "d")
 

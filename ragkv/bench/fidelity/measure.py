@@ -153,6 +153,11 @@ def _check(method: Method, prepared: Prepared, report: Report) -> None:
     lost = len(report.failed_keys) + (prepared.plan.num_missing if prepared.plan else 0)
     if lost:
         raise Unavailable(f"{method.key}: the KV of {lost} chunks was gone when it was needed: run it again")
+    if prepared.plan and report.stitched + report.recomputed != prepared.plan.end - report.cached:
+        raise Unavailable(
+            f"{method.key}: the engine placed {report.stitched + report.recomputed} tokens where {prepared.plan.end} were "
+            "planned: is it of another version?"
+        )
     if report.cached:
         raise Unavailable(f"{method.key}: {report.cached} tokens were cached already, so its time means nothing")
 

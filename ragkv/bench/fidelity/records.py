@@ -14,6 +14,9 @@ import msgspec
 from ragkv.bench.fidelity.measure import Outcome
 from ragkv.errors import Rejected
 
+_HERE = Path(__file__).parents[2]
+_MEASURED = ("answer", "bench/fidelity", "engine", "kv", "retrieve", "stitch")
+
 Line = TypeVar("Line")
 
 
@@ -27,6 +30,12 @@ class Record(msgspec.Struct, frozen=True):
     line: int
     id: str
     outcomes: dict[str, Outcome]
+
+
+def code_digest() -> str:
+    """Names the code that is measured: figures of two versions never meet in one report."""
+    files = sorted(file for package in _MEASURED for file in _HERE.joinpath(package).rglob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def digest_of(measured: Mapping[str, Any]) -> str:
@@ -52,8 +61,8 @@ class Records:
         header, *lines = whole.splitlines() or [b""]
         if lines and _decoded(path, header, _Header).digest != digest:
             raise Rejected(
-                f"{path} was left by a run with another model, data, settings or methods: "
-                "run that one again to finish it, or delete the file"
+                f"{path} was left by a run with another model, data, settings or methods, or by another version: "
+                "finish that one with what it had, or delete the file"
             )
         self._by_line = {record.line: record for record in (_decoded(path, line, Record) for line in lines)}
         path.write_bytes(whole if lines else _line(_Header(digest)))

@@ -54,7 +54,7 @@ def evaluate(wanted: Wanted, settings: Settings, console: Console) -> FidelityRe
     questions = read_questions(wanted.data)
     with _workplace(settings) as parts:
         asked = [
-            Asked.of(padded(question, questions, wanted.passages or 0, wanted.seed), parts.tokenizer)
+            Asked.of(padded(question, questions, wanted.passages or 0, wanted.seed), parts.tokenizer, parts.prompts)
             for question in questions[: wanted.limit]
         ]
         run = run_of(IngestParts(parts), methods)

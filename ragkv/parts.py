@@ -165,9 +165,11 @@ class Parts:
 
     @cached_property
     def prompts(self) -> "PromptBuilder":
-        from ragkv.answer.prompt import PromptBuilder
+        from ragkv.answer.prompt import PromptBuilder, Wording
 
-        return PromptBuilder(self.tokenizer, self.settings.instructions, self.settings.max_model_len)
+        settings = self.settings
+        wording = Wording(settings.instructions, settings.question_format, settings.answer_start)
+        return PromptBuilder(self.tokenizer, wording, settings.max_model_len)
 
     def keys_of(self, tenant_id: str) -> "KeyMaker":
         """The KV keys of a tenant. Raises NotFound."""

@@ -15,9 +15,9 @@ LOOPBACK_NAME = "localhost"
 PREFIX = "RAGKV_"
 SETTINGS_FILE = "RAGKV_SETTINGS"
 MIN_CHUNK_TOKENS = 32
-BLOCK_SIZES = range(2, 65)
+BLOCK_SIZES = range(1, 65)
 
-Policy = Literal["none", "random", "head", "deviation", "initial", "contextual", "passages"]
+Policy = Literal["none", "random", "head", "deviation", "initial", "contextual", "passages", "question"]
 Mode = Literal["stitched", "full"]
 
 
@@ -53,6 +53,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         "Answer the question with the passages below. Give the shortest answer that is complete: a name, a date, "
         "a number or one sentence."
     )
+    question_format: str = "Answer this question in a few words, from the passages above: {question}"
+    answer_start: str = "Answer:"
     chunk_tokens: int = 256
     prefill_batch_tokens: int = 4096
     top_k: int = 16
@@ -62,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     recompute_policy: Policy = "passages"
     recompute_ratio: float | None = None
     recompute_passages: int = 2
-    block_size: int = 16
+    block_size: int | None = None
 
     @property
     def database(self) -> str:
@@ -160,8 +162,10 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}RECOMPUTE_RATIO must lie in [0, 1]")
     if settings.chunk_tokens < MIN_CHUNK_TOKENS:
         raise Rejected(f"{PREFIX}CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
-    if settings.block_size not in BLOCK_SIZES:
+    if settings.block_size is not None and settings.block_size not in BLOCK_SIZES:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
+    if settings.question_format.count("{question}") != 1:
+        raise Rejected(f"{PREFIX}QUESTION_FORMAT must have one {{question}} in it, where the question is to stand")
     for name in ("recompute_passages", "max_tenant_bytes", "requests_per_minute"):
         if getattr(settings, name) < 0:
             raise Rejected(f"{PREFIX}{name.upper()} must be 0 or more")

@@ -1,5 +1,6 @@
 """From a prompt and the KV that is there to a stitch plan."""
 
+import hashlib
 from collections.abc import Sequence
 
 import torch
@@ -9,6 +10,7 @@ from ragkv.answer.recipe import Recipe
 from ragkv.chunk import Passage
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore, Lookup
+from ragkv.span import total_tokens
 from ragkv.stitch.plan import LateSelection, Placed, StitchPlan, plan_stitch
 from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, ChunkEvidence, Evidence
 
@@ -24,16 +26,22 @@ class Planner:
     ) -> StitchPlan:
         """The plan of a prompt whose chunks are these passages, in this order.
 
-        question: the question's initial vectors, needed by the policies in NEEDS_QUESTION.
+        question: the question's initial vectors, needed by the policies in NEEDS_QUESTION. The first chunk stands where
+        it was prefilled: its KV is exact, and no policy spends tokens on it (EPIC does likewise, arXiv 2410.15332).
         """
         placed = [Placed(keys.prefix(), prompt.prefix)]
         placed += [Placed(keys.chunk(p.chunk.token_ids), s) for p, s in zip(passages, prompt.chunks, strict=True)]
         missing = frozenset(piece.key for piece in placed if self._is_missing(piece.key))
         budget = _budget(passages, recipe)
+        context = total_tokens(prompt.chunks)
+        if budget >= context:
+            return plan_stitch(placed, missing, prompt.chunks)
         if recipe.policy in LATE_POLICIES:
-            late = LateSelection(recipe.policy, recipe.ratio or 0.0, recipe.block_size)
+            late = LateSelection(recipe.policy, budget / context, recipe.block_size, _topic(prompt))
             return plan_stitch(placed, missing, (), late if budget else None)
         evidence = self._evidence(placed[1:], passages, recipe, question)
+        if placed[1:] and placed[1].key not in missing:
+            evidence = evidence.without_first()
         return plan_stitch(placed, missing, SELECTORS[recipe.policy](evidence, budget) if budget else ())
 
     def _is_missing(self, key: str | None) -> bool:
@@ -54,3 +62,9 @@ class Planner:
 def _budget(passages: Sequence[Passage], recipe: Recipe) -> int:
     best_first = sorted(passages, key=lambda passage: passage.score, reverse=True)
     return recipe.budget([passage.chunk.num_tokens for passage in best_first])
+
+
+def _topic(prompt: Prompt) -> str:
+    """Names the question as it stands in the prompt: what a late policy may have looked at."""
+    asked = prompt.token_ids[prompt.question.start : prompt.question.end]
+    return hashlib.sha256(repr(asked).encode()).hexdigest()

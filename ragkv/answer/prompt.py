@@ -14,6 +14,17 @@ from ragkv.span import Span
 from ragkv.tokens import Tokenizer
 
 _CONTEXT, _QUESTION = "\x00context\x00", "\x00question\x00"
+QUESTION_PLACE = "{question}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """The words around the chunks: the system's instructions, the user's question (QUESTION_PLACE stands for it), and
+    how the answer begins. Only the instructions are part of the shared prefix."""
+
+    instructions: str
+    question: str = QUESTION_PLACE
+    answer_start: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +38,13 @@ class Prompt:
 
 
 class PromptBuilder:
-    """Builds prompts from the model's own chat template and one set of instructions."""
+    """Builds prompts from the model's own chat template and one wording."""
 
-    def __init__(self, tokenizer: Tokenizer, instructions: str, max_tokens: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, wording: Wording, max_tokens: int) -> None:
         self._tokenizer = tokenizer
+        self._wording = wording
         self._max_tokens = max_tokens
-        head, self._before_question, self._tail = _split_template(tokenizer, instructions)
+        head, self._before_question, self._tail = _split_template(tokenizer, wording)
         self.prefix_ids = tuple(tokenizer.encode_template(head))
 
     def question_ids(self, question: str) -> tuple[int, ...]:
@@ -42,6 +54,11 @@ class PromptBuilder:
             *self._tokenizer.encode(question),
             *self._tokenizer.encode_template(self._tail),
         )
+
+    def answer_ids(self, answer: str) -> tuple[int, ...]:
+        """An answer as the model would say it where the prompt ends."""
+        apart = self._wording.answer_start and not self._wording.answer_start[-1].isspace()
+        return tuple(self._tokenizer.encode(f" {answer}" if apart else answer))
 
     def build(self, chunks: Sequence[Chunk], question: str, answer_tokens: int) -> Prompt:
         """The prompt of a question over chunks in this order. Raises TooLarge if the window has no room for it."""
@@ -67,10 +84,10 @@ class PromptBuilder:
             )
 
 
-def _split_template(tokenizer: Tokenizer, instructions: str) -> tuple[str, str, str]:
+def _split_template(tokenizer: Tokenizer, wording: Wording) -> tuple[str, str, str]:
     """The chat template's text before the chunks, between chunks and question, and after the question."""
-    content = f"Passages:\n\n{_CONTEXT}Question: {_QUESTION}"
-    text = tokenizer.render_chat(instructions, content)
+    content = f"Passages:\n\n{_CONTEXT}{wording.question.replace(QUESTION_PLACE, _QUESTION)}"
+    text = tokenizer.render_chat(wording.instructions, content) + wording.answer_start
     head, _, rest = text.partition(_CONTEXT)
     before, _, tail = rest.partition(_QUESTION)
     assert head and tail, "the chat template dropped the user's message"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ragkv.answer.ask import Ask
 from ragkv.settings import Policy, Settings
-from ragkv.stitch.select import budget_of
+from ragkv.stitch.select import block_size_of, budget_of
 
 DEFAULT_RATIO = 0.10  # of a policy that was named without a ratio
 
@@ -34,4 +34,5 @@ def recipe_of(ask: Ask, settings: Settings) -> Recipe:
     ratio = settings.recompute_ratio if ask.recompute_ratio is None else ask.recompute_ratio
     if ratio is None and policy != "passages":
         ratio = DEFAULT_RATIO
-    return Recipe(policy, ratio, settings.recompute_passages, ask.block_size or settings.block_size)
+    block_size = ask.block_size or settings.block_size or block_size_of(policy)
+    return Recipe(policy, ratio, settings.recompute_passages, block_size)

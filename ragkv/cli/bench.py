@@ -15,6 +15,7 @@ from ragkv.cli.running import running_engine
 from ragkv.db.chunks import ready_chunks, to_chunk
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from ragkv.stitch.select import block_size_of
 
 
 @click.group()
@@ -50,7 +51,7 @@ async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftRepor
         planner=parts.planner,
         keys=parts.keys_of(parts.scope.tenant_id),
         policy=parts.settings.recompute_policy,
-        block_size=parts.settings.block_size,
+        block_size=parts.settings.block_size or block_size_of(parts.settings.recompute_policy),
     )
     measuring.check(chunks, sizes)
     async with running_engine(parts, console):

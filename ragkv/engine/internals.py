@@ -18,6 +18,10 @@ from ragkv.errors import Unsupported
 from ragkv.span import Span
 
 
+class Stopped(Exception):
+    """Whoever watches a forward has seen enough of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class InPlaceBatch:
     """Spans of one request as a batch of 'sequences' that share its block table."""
@@ -142,13 +146,18 @@ class ModelInternals:
 
     @contextmanager
     def watching(self, see: Any) -> Iterator[None]:
-        """Call `see(layer, query, key, value)` with what enters each attention layer (rotated) while the block runs."""
+        """Call `see(layer, query, key, value)` with what enters each attention layer (rotated) while the block runs.
+
+        `see` may raise Stopped once it has seen enough: the block ends there.
+        """
         handles = [
             layer.register_forward_pre_hook(lambda _, inputs, index=index: see(index, *inputs[:3]))
             for index, layer in enumerate(self.layers)
         ]
         try:
             yield
+        except Stopped:
+            pass
         finally:
             for handle in handles:
                 handle.remove()

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ragkv.engine.deviation import select_by_deviation
 from ragkv.engine.internals import ModelInternals
+from ragkv.engine.late import select_late
 from ragkv.engine.load import Load, Piece
 from ragkv.engine.queries import QueryCapture
 from ragkv.engine.wire import WireReport, pack_queries
@@ -46,7 +46,9 @@ class Stitcher:
             self._write(fetched.pieces, block_ids)
             self._model.synchronize()
         with _timed(report, "recompute_ms"):
-            spans = merge([*map(load.clip, load.plan.recompute), *fetched.lost, *self._late(load, fetched, block_ids)])
+            spans = merge([*map(load.clip, load.plan.recompute), *fetched.lost])
+            if load.plan.late is not None:
+                spans = merge([*spans, *self._late(load, fetched, spans, block_ids)])
             self._recompute(load, spans, block_ids, report)
             self._model.synchronize()
         report.recomputed = total_tokens(spans)
@@ -95,11 +97,14 @@ class Stitcher:
             values[row:end] = piece.kv.values[layer, rows]
             row = end
 
-    def _late(self, load: Load, fetched: Fetched, block_ids: torch.Tensor) -> tuple[Span, ...]:
-        """Spans chosen by a policy that has to see the model's keys. Only pieces that were stitched take part."""
-        if load.plan.late is None or not fetched.pieces:
-            return ()
-        return select_by_deviation(self._model, load, fetched.pieces, block_ids)
+    def _late(self, load: Load, fetched: Fetched, settled: Sequence[Span], block_ids: torch.Tensor) -> tuple[Span, ...]:
+        """Spans chosen by a policy that has to see the model's view of the prompt.
+
+        What is `settled` has no KV yet and runs now, so that the policy sees no empty cache; it runs again with what is
+        chosen, whose fresh KV it may attend to.
+        """
+        self._recompute(load, settled, block_ids, WireReport())
+        return select_late(self._model, self._layout, load, fetched.pieces, block_ids)
 
     def _recompute(self, load: Load, spans: Sequence[Span], block_ids: torch.Tensor, report: WireReport) -> None:
         token_ids = torch.tensor(load.token_ids, device=self._model.device)

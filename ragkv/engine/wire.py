@@ -28,7 +28,7 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     placed: list[tuple[str | None, int, int]]
     recompute: list[_Pair] = []
-    late: tuple[str, float, int] | None = None
+    late: tuple[str, float, int, str] | None = None
     capture: _Pair | None = None
     tag: str | None = None
 
@@ -54,7 +54,7 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
     wire = WirePlan(
         placed=[(piece.key, piece.span.start, piece.span.end) for piece in plan.placed],
         recompute=[(span.start, span.end) for span in plan.recompute],
-        late=(plan.late.policy, plan.late.ratio, plan.late.block_size) if plan.late else None,
+        late=_late_to_wire(plan.late),
         capture=(request.capture.start, request.capture.end) if request.capture else None,
         tag=tag,
     )
@@ -109,13 +109,17 @@ def _span(start: int, end: int) -> Span:
     return Span(start, end)
 
 
-def _late(late: tuple[str, float, int] | None) -> LateSelection | None:
+def _late_to_wire(late: LateSelection | None) -> tuple[str, float, int, str] | None:
+    return (late.policy, late.ratio, late.block_size, late.topic) if late else None
+
+
+def _late(late: tuple[str, float, int, str] | None) -> LateSelection | None:
     if late is None:
         return None
-    policy, ratio, block_size = late
+    policy, ratio, block_size, topic = late
     if policy not in LATE_POLICIES or not 0 <= ratio <= 1 or block_size < 1:
         raise Rejected(f"the engine cannot select by {late}")
-    return LateSelection(policy, ratio, block_size)
+    return LateSelection(policy, ratio, block_size, topic)
 
 
 def pack_queries(report: WireReport, queries: torch.Tensor) -> None:

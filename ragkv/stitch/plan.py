@@ -17,11 +17,16 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class LateSelection:
-    """A selection only the engine can make, because it needs the model's keys over the whole prompt."""
+    """A selection only the engine can make, because it needs the model's keys over the whole prompt.
+
+    ratio: share of the tokens of all chunks. `topic` names what else the choice depends on: the question, for a policy
+    that looks at it.
+    """
 
     policy: str
     ratio: float
     block_size: int
+    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)

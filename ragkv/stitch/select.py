@@ -6,7 +6,7 @@ is smaller). Ties go to the later position.
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -33,9 +33,9 @@ class Evidence:
     block_size: int = QCACHE_BLOCK
     seed: int = 0
 
-    @property
-    def num_tokens(self) -> int:
-        return total_tokens(chunk.span for chunk in self.chunks)
+    def without_first(self) -> "Evidence":
+        """The evidence on all chunks but the first."""
+        return replace(self, chunks=self.chunks[1:])
 
 
 Selector = Callable[[Evidence, int], tuple[Span, ...]]
@@ -97,8 +97,14 @@ SELECTORS: dict[str, Selector] = {
     "initial": select_initial,
     "contextual": select_contextual,
 }
-LATE_POLICIES = frozenset({"deviation"})  # the engine selects, see ragkv/engine/deviation.py
-NEEDS_QUESTION = frozenset({"initial", "contextual"})
+LATE_POLICIES = frozenset({"deviation", "question"})  # the engine selects, see ragkv/engine/late.py
+NEEDS_QUESTION = frozenset({"initial", "contextual"})  # its vectors, before anything is planned
+_BLOCK_SIZES = {"deviation": 1, "question": 4}
+
+
+def block_size_of(policy: str) -> int:
+    """Tokens a block where nothing else is asked for: CacheBlend chooses single tokens, the rest is measured."""
+    return _BLOCK_SIZES.get(policy, QCACHE_BLOCK)
 
 
 def enriched_queries(question: torch.Tensor, chunks: Sequence[ChunkEvidence]) -> list[torch.Tensor]:
@@ -166,20 +172,19 @@ def _blocks(span: Span, size: int) -> list[Span]:
 def _take(best_first: Sequence[Span], budget: int) -> tuple[Span, ...]:
     """Spans in order until the budget is spent; of the last one only its end is taken if it does not fit."""
     taken: list[Span] = []
+    left = budget
     for span in best_first:
-        left = budget - total_tokens(taken)
         if left <= 0:
             break
         taken.append(Span(max(span.start, span.end - left), span.end))
+        left -= taken[-1].num_tokens
     return merge(taken)
 
 
 def take_blocks(spans: Sequence[Span], scores: torch.Tensor, block_size: int, budget: int) -> tuple[Span, ...]:
     """The blocks of `spans` with the highest mean score per token. scores: one per token of the spans, in order."""
-    ranked, row = [], 0
-    for span in spans:
-        for block in _blocks(span, block_size):
-            ranked.append((float(scores[row : row + block.num_tokens].mean()), block))
-            row += block.num_tokens
-    ranked.sort(key=lambda pair: (pair[0], pair[1].start), reverse=True)
+    blocks = [block for span in spans for block in _blocks(span, block_size)]
+    sizes = torch.tensor([block.num_tokens for block in blocks])
+    sums = torch.zeros(len(blocks)).index_add_(0, torch.arange(len(blocks)).repeat_interleave(sizes), scores.float())
+    ranked = sorted(zip((sums / sizes).tolist(), blocks, strict=True), key=lambda p: (p[0], p[1].start), reverse=True)
     return _take([block for _, block in ranked], budget)

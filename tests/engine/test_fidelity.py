@@ -42,7 +42,7 @@ def ingest(served: World) -> IngestParts:
 @pytest.fixture(scope="module")
 def asked(ingest: IngestParts) -> list[Asked]:
     questions = read_questions(SAMPLE)[:NUM_QUESTIONS]
-    return [Asked.of(question, ingest.parts.tokenizer) for question in questions]
+    return [Asked.of(question, ingest.parts.tokenizer, ingest.parts.prompts) for question in questions]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Generate
 from ragkv.span import Span, merge
 from ragkv.stitch.plan import Placed, StitchPlan
-from ragkv.stitch.select import NEEDS_QUESTION
+from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, block_size_of
 from tests.engine.world import Answered, World, passages, request
 
 NO_FILE = "0" * 64
@@ -86,12 +86,12 @@ def test_kv_of_another_length_is_not_used(served: World, chunks: list[Chunk]) ->
     assert served.ask(prompt, StitchPlan(tuple(placed))).report.failed_keys == (served.model.keys.prefix(),)
 
 
-@pytest.mark.parametrize("policy", ["none", "random", "head", "passages", "initial", "contextual", "deviation"])
+@pytest.mark.parametrize("policy", [*SELECTORS, *sorted(LATE_POLICIES)])
 def test_every_policy_recomputes_its_share(served: World, chunks: list[Chunk], policy: str) -> None:
     """The ratio asked for is the share of the context that runs through the model again."""
     prompt, ratio = served.model.prompt(chunks), 0.25
     question = query_vectors(served) if policy in NEEDS_QUESTION else None
-    recipe = Recipe(policy, ratio, passages=2, block_size=16)
+    recipe = Recipe(policy, ratio, passages=2, block_size=block_size_of(policy))
     plan = served.model.planner.plan(prompt, passages(chunks), served.model.keys, recipe, question)
     report = served.ask(prompt, plan).report
     context = sum(chunk.num_tokens for chunk in chunks)

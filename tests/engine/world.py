@@ -15,7 +15,7 @@ from ingest.precompute import precompute
 from ingest.prefill import Prefiller
 from ingest.split import split
 from ragkv.answer.planner import Planner
-from ragkv.answer.prompt import Prompt, PromptBuilder
+from ragkv.answer.prompt import Prompt, PromptBuilder, Wording
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
 from ragkv.kv.key import KeyMaker
@@ -70,7 +70,7 @@ class Model:
         folder = Path(settings.model)
         layout = layout_of(read_config(folder), settings.dtype)
         tokenizer = Tokenizer.load(folder)
-        prompts = PromptBuilder(tokenizer, settings.instructions, settings.max_model_len)
+        prompts = PromptBuilder(tokenizer, Wording(settings.instructions), settings.max_model_len)
         keys = KeyMaker(
             b"a secret of 32 bytes, more or less", fingerprint(folder), str(layout.dtype), prompts.prefix_ids
         )

@@ -43,10 +43,13 @@ def evidence(lengths=(40, 33, 64, 5), block_size=16, seed=0):
 @pytest.mark.parametrize("block_size", [2, 16, 64])
 def test_every_policy_spends_its_budget_and_no_more(policy, block_size):
     given = evidence(block_size=block_size)
-    for budget in (0, 1, 17, 90, given.num_tokens):
+    for budget in (0, 1, 17, 90, total_tokens(chunk.span for chunk in given.chunks)):
         spans = SELECTORS[policy](given, budget)
         assert total_tokens(spans) == budget
-        assert all(PREFIX <= span.start < span.end <= PREFIX + given.num_tokens for span in spans)
+        assert all(
+            PREFIX <= span.start < span.end <= PREFIX + total_tokens(chunk.span for chunk in given.chunks)
+            for span in spans
+        )
 
 
 def test_none_selects_nothing():

@@ -18,7 +18,7 @@ from ragkv.span import Span
 from ragkv.stitch.plan import LateSelection, Placed, StitchPlan
 
 PLAN = StitchPlan(
-    (Placed("a", Span(0, 8)), Placed(None, Span(8, 12))), (Span(2, 4),), LateSelection("deviation", 0.1, 16)
+    (Placed("a", Span(0, 8)), Placed(None, Span(8, 12))), (Span(2, 4),), LateSelection("deviation", 0.1, 16, "about")
 )
 
 
@@ -51,8 +51,8 @@ def test_no_plan_is_no_plan():
         {"placed": [["k", 0, 8]], "recompute": [[4, 9]]},
         {"placed": [["k", 0, 8]], "recompute": [[4, 2]]},
         {"placed": [["k", 0, 8]], "late": ["initial", 0.1, 16]},
-        {"placed": [["k", 0, 8]], "late": ["deviation", 1.5, 16]},
-        {"placed": [["k", 0, 8]], "late": ["deviation", 0.5, 0]},
+        {"placed": [["k", 0, 8]], "late": ["deviation", 1.5, 16, ""]},
+        {"placed": [["k", 0, 8]], "late": ["deviation", 0.5, 0, ""]},
         {"placed": [["k", 0, 8]], "capture": [3, 1]},
         {"placed": [["k", 0, 8]], "surprise": 1},
     ],

@@ -23,7 +23,7 @@ from ragkv.kv.store import KVStore
 from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.plan import Placed, StitchPlan
-from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, block_logits
+from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, block_logits, block_size_of
 
 ANSWER_TOKENS = 24
 KEPT_SHARE = 0.5  # of the passages, by `sparse`
@@ -78,7 +78,8 @@ class Kit:
         return Prepared(prompt, self.planner.plan(prompt, passages, self.keys, recipe, case.vectors))
 
     def recipe(self, policy: str, ratio: float) -> Recipe:
-        return Recipe(policy, ratio, passages=0, block_size=self.settings.block_size)  # type: ignore[arg-type]
+        block_size = self.settings.block_size or block_size_of(policy)
+        return Recipe(policy, ratio, passages=0, block_size=block_size)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from ragkv.answer.prompt import PromptBuilder
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.bench.fidelity.data import Question
 from ragkv.bench.fidelity.measure import Measure, Progress
@@ -30,14 +31,14 @@ class Asked:
     answer_ids: tuple[int, ...]
 
     @classmethod
-    def of(cls, question: Question, tokenizer: Tokenizer) -> "Asked":
+    def of(cls, question: Question, tokenizer: Tokenizer, prompts: PromptBuilder) -> "Asked":
         """Each passage is one chunk, its prompt text that of a small document with the passage's title."""
         texts = [prompt_text(passage.title, passage.text) for passage in question.passages]
         chunks = [
             Chunk(f"{question.line}:{i}", str(question.line), i, p.title, p.text, 0, len(p.text), None, tuple(ids))
             for i, (p, ids) in enumerate(zip(question.passages, tokenizer.encode_batch(texts), strict=True))
         ]
-        return cls(question, tuple(chunks), tuple(tokenizer.encode(question.answers[0])))
+        return cls(question, tuple(chunks), prompts.answer_ids(question.answers[0]))
 
 
 @dataclass(frozen=True, slots=True)

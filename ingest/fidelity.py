@@ -48,7 +48,8 @@ class Wanted:
 def evaluate(wanted: Wanted, settings: Settings, console: Console) -> FidelityReport:
     """Measures every question, or those that an earlier run with the same file did not get to.
 
-    Raises Rejected, before anything takes long, for what cannot be measured.
+    Writes the report to `json_file`, if there is one. Raises Rejected, before anything takes long, for what cannot be
+    measured.
     """
     methods = methods_of(wanted.methods or NAMES, wanted.ratios, settings)
     questions = read_questions(wanted.data)
@@ -63,10 +64,13 @@ def evaluate(wanted: Wanted, settings: Settings, console: Console) -> FidelityRe
         asyncio.run(_carry_out(run, asked, records, parts, console))
     done = [records[one.question.line] for one in asked]
     rows = Table(done, methods, wanted.seed).rows()
-    records.remove()
-    return FidelityReport(
+    report = FidelityReport(
         Path(parts.model_folder).name, str(wanted.data), len(done), rows, machine(), wanted.seed, wanted.passages
     )
+    if wanted.json_file is not None:
+        wanted.json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    records.remove()
+    return report
 
 
 def run_of(ingest: IngestParts, methods: Sequence[Method]) -> Run:

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import click
-import msgspec
 from rich.console import Console
 
 from ragkv.errors import Rejected
@@ -53,8 +52,6 @@ def fidelity(
         check_can_plot()
     wanted = Wanted(data, limit, _names(methods), _ratios(ratios), passages, seed, json_file)
     report = evaluate(wanted, Settings.from_env(os.environ), Console(stderr=True))
-    if json_file is not None:
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
     if plot_file is not None:
         plot(report, plot_file)
     Console().print(table_of(report))

@@ -89,24 +89,34 @@ class Measure:
 
         Raises Unavailable if the engine did not do what was planned: then the figures would be of something else.
         """
-        seen: dict[str, _Seen] = {}
+        wanted = {method.reference for method in methods}
+        references: dict[str, _Seen] = {}
+        outcomes: dict[str, Outcome] = {}
         for group in self._groups(case, methods):
-            begun = {}
+            begun = []
             for method in group:
                 progress(method.key)
-                begun[method.key] = await self._begin(case, method)
-            finished = await asyncio.gather(*(self._finish(case, one) for one in begun.values()))
-            seen |= dict(zip(begun, finished, strict=True))
-        return {method.key: _outcome(case, seen[method.key], seen[method.reference]) for method in methods}
+                begun.append(await self._begin(case, method))
+            finished = await asyncio.gather(*(self._finish(case, one) for one in begun))
+            seen = {method.key: one for method, one in zip(group, finished, strict=True)}
+            references |= {key: one for key, one in seen.items() if key in wanted}
+            outcomes |= {m.key: _outcome(case, seen[m.key], references[m.reference]) for m in group}
+        return outcomes
 
     def _groups(self, case: Case, methods: Sequence[Method]) -> Iterator[Sequence[Method]]:
-        """The methods in order, as many at a time as the cache holds; each question begins with another one."""
-        turn = case.question.line % len(methods)
-        turned = [*methods[turn:], *methods[:turn]]
-        prompt = methods[0].prepare(self.kit, case).prompt  # full prefill's: none is longer
+        """As many methods at a time as the cache holds: those that others are held against, then the rest.
+
+        The rest begin with another one at each question, so that none always comes first.
+        """
+        references = {method.reference for method in methods}
+        first = [method for method in methods if method.key in references]
+        rest = [method for method in methods if method.key not in references]
+        turn = case.question.line % max(len(rest), 1)
+        ordered = [*first, *rest[turn:], *rest[:turn]]
+        prompt = first[0].prepare(self.kit, case).prompt  # full prefill's: none is longer
         tails = (len(case.answer_ids) + 1) * (prompt.question.num_tokens + ANSWER_TOKENS + 2 * BLOCK_TOKENS)
         size = max(1, math.floor(_CACHE_SHARE * self.cache_tokens / (len(prompt.token_ids) + tails)))
-        return (turned[start : start + size] for start in range(0, len(turned), size))
+        return (ordered[start : start + size] for start in range(0, len(ordered), size))
 
     async def _begin(self, case: Case, method: Method) -> _Begun:
         """The first token, timed, with nothing else running."""

@@ -65,28 +65,29 @@ class Run:
 
     async def carry_out(self, asked: Sequence[Asked], records: Records, progress: Progress) -> None:
         """Measures what has no record yet. `progress` is told each method of each question as it begins."""
-        vectors = QuestionVectors(self.measure.engine, self.kit.prompts)
         for one in asked:
             if one.question.line in records:
                 continue
             await asyncio.to_thread(self.prefill, one.chunks)
-            case = await self._case(one, vectors)
+            case = await self._case(one)
             outcomes = await self.measure.measure(case, self.methods, progress)
             records.add(Record(one.question.line, one.question.id, outcomes))
             self._forget(one.chunks)
 
-    async def _case(self, asked: Asked, question_vectors: QuestionVectors) -> Case:
+    async def _case(self, asked: Asked) -> Case:
         question = asked.question
         ranked = await asyncio.to_thread(self.ranker.rank, question.text, asked.chunks)
         in_file_order = tuple(sorted(ranked, key=lambda passage: passage.chunk.ordinal))
-        vectors, seconds = await self._vectors(question.text, question_vectors)
+        vectors, seconds = await self._vectors(question.text)
         return Case(question, in_file_order, ranked, asked.answer_ids, vectors, seconds)
 
-    async def _vectors(self, question: str, question_vectors: QuestionVectors) -> tuple[torch.Tensor | None, float]:
+    async def _vectors(self, question: str) -> tuple[torch.Tensor | None, float]:
+        """The question's vectors and the seconds they took; always asked for anew, so that they take what they take."""
         if not any(method.needs_question for method in self.methods):
             return None, 0.0
         began = time.perf_counter()
-        return await question_vectors.of(question, self.kit.keys), time.perf_counter() - began
+        vectors = await QuestionVectors(self.measure.engine, self.kit.prompts).of(question, self.kit.keys)
+        return vectors, time.perf_counter() - began
 
     def _forget(self, chunks: Sequence[Chunk]) -> None:
         """KV of thousands of passages would fill a disk, and making it again is quick."""

@@ -29,7 +29,7 @@ ANSWER_TOKENS = 24
 KEPT_SHARE = 0.5  # of the passages, by `sparse`
 FULL, NONE, RANDOM, DEFAULT = "full", "none", "random", "default"
 FULL_DEFAULT_ORDER, FULL_RETRIEVAL_ORDER = "full, default order", "full, retrieval order"
-POLICIES = tuple(policy for policy in (*SELECTORS, *LATE_POLICIES) if policy != "none")
+POLICIES = tuple(policy for policy in (*SELECTORS, *sorted(LATE_POLICIES)) if policy != "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Kit:
 
     def recipe(self, policy: str, ratio: float) -> Recipe:
         block_size = self.settings.block_size or block_size_of(policy)
-        return Recipe(policy, ratio, passages=0, block_size=block_size)  # type: ignore[arg-type]
+        return Recipe(policy, ratio, block_size)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)

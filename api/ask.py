@@ -58,7 +58,7 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     mode: Mode = "stitched"
     policy: Policy | None = None
     recompute_ratio: Annotated[float, Meta(ge=0, le=1)] | None = None
-    block_size: Annotated[int, Meta(ge=2, le=64)] | None = None
+    block_size: Annotated[int, Meta(ge=1, le=64)] | None = None
     top_k: Annotated[int, Meta(ge=1, le=200)] | None = None
     hops: Annotated[int, Meta(ge=1, le=8)] | None = None
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None

@@ -61,9 +61,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hops: int = 2
     max_answer_tokens: int = 128
 
-    recompute_policy: Policy = "passages"
-    recompute_ratio: float | None = None
-    recompute_passages: int = 2
+    recompute_policy: Policy = "question"
+    recompute_ratio: float = 0.2
+    recompute_max_tokens: int = 400
     block_size: int | None = None
 
     @property
@@ -158,7 +158,7 @@ def _check_ranges(settings: Settings) -> None:
     for name in positive:
         if getattr(settings, name) <= 0:
             raise Rejected(f"{PREFIX}{name.upper()} must be above 0")
-    if settings.recompute_ratio is not None and not 0 <= settings.recompute_ratio <= 1:
+    if not 0 <= settings.recompute_ratio <= 1:
         raise Rejected(f"{PREFIX}RECOMPUTE_RATIO must lie in [0, 1]")
     if settings.chunk_tokens < MIN_CHUNK_TOKENS:
         raise Rejected(f"{PREFIX}CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
@@ -166,6 +166,6 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
     if settings.question_format.count("{question}") != 1:
         raise Rejected(f"{PREFIX}QUESTION_FORMAT must have one {{question}} in it, where the question is to stand")
-    for name in ("recompute_passages", "max_tenant_bytes", "requests_per_minute"):
+    for name in ("recompute_max_tokens", "max_tenant_bytes", "requests_per_minute"):
         if getattr(settings, name) < 0:
             raise Rejected(f"{PREFIX}{name.upper()} must be 0 or more")

@@ -32,8 +32,8 @@ class Planner:
         placed = [Placed(keys.prefix(), prompt.prefix)]
         placed += [Placed(keys.chunk(p.chunk.token_ids), s) for p, s in zip(passages, prompt.chunks, strict=True)]
         missing = frozenset(piece.key for piece in placed if self._is_missing(piece.key))
-        budget = _budget(passages, recipe)
         context = total_tokens(prompt.chunks)
+        budget = recipe.budget(context)
         if budget >= context:
             return plan_stitch(placed, missing, prompt.chunks)
         if recipe.policy in LATE_POLICIES:
@@ -57,11 +57,6 @@ class Planner:
             views = (kept.local, kept.mean_keys) if kept else (None, None)
             chunks.append(ChunkEvidence(piece.span, passage.score, *views))
         return Evidence(tuple(chunks), question, recipe.block_size)
-
-
-def _budget(passages: Sequence[Passage], recipe: Recipe) -> int:
-    best_first = sorted(passages, key=lambda passage: passage.score, reverse=True)
-    return recipe.budget([passage.chunk.num_tokens for passage in best_first])
 
 
 def _topic(prompt: Prompt) -> str:

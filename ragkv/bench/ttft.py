@@ -117,7 +117,7 @@ class Bench:
         """A salt of its own keeps a run from finding what an earlier one left; the floor is there to find it."""
         plan = None
         if ratio is not None:
-            recipe = Recipe(self.policy, ratio, 0, self.block_size)
+            recipe = Recipe(self.policy, ratio, self.block_size)
             plan = self.planner.plan(prompt, passages, self.keys, recipe, None)
             if plan.num_missing:
                 raise Rejected(f"{plan.num_missing} of the chunks have no KV: run `ragkv ingest` again, then measure")

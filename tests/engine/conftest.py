@@ -22,7 +22,7 @@ def embedded_settings(folder: Path, data_dir: Path, dtype: str) -> Settings:
     return Settings(data_dir=data_dir, model=str(folder), dtype=dtype, chunk_tokens=96, kv_cache_gib=1.0)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def exact(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """The embedded model in float32: what differs here is wrong, not rounded."""
     settings = embedded_settings(language_model, tmp_path_factory.mktemp("float32"), "float32")

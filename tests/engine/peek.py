@@ -3,6 +3,9 @@
 import torch
 from vllm.distributed.kv_transfer import get_kv_transfer_group
 
+from ragkv.engine.late import select_late
+from ragkv.engine.load import Load
+from ragkv.engine.wire import planned_of
 from ragkv.span import Span
 
 
@@ -25,3 +28,15 @@ class Peek:
         keys = torch.load(file)
         positions = torch.arange(start, start + keys.shape[1])
         torch.save(torch.stack([model.rotate(positions, layer.clone()) for layer in keys]), file)
+
+    def chosen(self, params: dict[str, object], token_ids: list[int]) -> list[tuple[int, int]]:
+        """What a plan's late selection takes, over KV stitched into idle cache blocks."""
+        stitcher = get_kv_transfer_group()._stitcher
+        plan = planned_of(params).plan
+        blocks = list(range(1, 2 + len(token_ids) // stitcher._model.block_size))
+        load = Load("peek", plan, 0, plan.end, blocks, token_ids)
+        fetched, table = stitcher._fetch(load), torch.tensor(blocks)
+        with torch.inference_mode():
+            stitcher._write(fetched.pieces, table)
+            spans = select_late(stitcher._model, stitcher._layout, load, fetched.pieces, table)
+        return [(span.start, span.end) for span in spans]

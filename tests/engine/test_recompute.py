@@ -91,7 +91,7 @@ def test_every_policy_recomputes_its_share(served: World, chunks: list[Chunk], p
     """The ratio asked for is the share of the context that runs through the model again."""
     prompt, ratio = served.model.prompt(chunks), 0.25
     question = query_vectors(served) if policy in NEEDS_QUESTION else None
-    recipe = Recipe(policy, ratio, passages=2, block_size=block_size_of(policy))
+    recipe = Recipe(policy, ratio, block_size_of(policy))
     plan = served.model.planner.plan(prompt, passages(chunks), served.model.keys, recipe, question)
     report = served.ask(prompt, plan).report
     context = sum(chunk.num_tokens for chunk in chunks)

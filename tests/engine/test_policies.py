@@ -1,0 +1,125 @@
+"""Policies that the engine carries out choose what their papers say, held against straightforward references."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, DynamicCache
+
+from ragkv.chunk import Chunk
+from ragkv.engine.protocol import Generate
+from ragkv.engine.wire import plan_to_wire
+from ragkv.span import Span, total_tokens
+from ragkv.stitch.plan import LateSelection, StitchPlan
+from ragkv.stitch.select import ChunkEvidence, Evidence, select_head, take_blocks
+from tests.engine.world import Model, World
+
+RATIO = 0.15
+
+
+@pytest.fixture(scope="module")
+def chunks(exact: World) -> list[Chunk]:
+    return [exact.model.chunks[index] for index in (9, 2, 14, 5, 11)]
+
+
+def test_deviation_is_cacheblends(exact: World, chunks: list[Chunk]) -> None:
+    """CacheBlend, arXiv 2405.16444, section 4.3: the tokens whose layer-1 keys full prefill would change most.
+
+    The reference prefills the whole prompt with Transformers. Distances are the same before rotation: it is orthogonal.
+    """
+    prompt = exact.model.prompt(chunks)
+    [_, whole] = exact.model.prefiller.prefill([], [prompt.token_ids])
+    changed = [
+        (whole.keys[1, s.start : s.end] - keys[1]).square().sum((1, 2)) for s, keys in stored(exact.model, chunks)
+    ]
+    chosen = choose(exact, chunks, "deviation", block_size=1)
+    assert overlap(chosen, reference(exact.model, chunks, changed, block_size=1)) >= 0.97
+
+
+def test_question_is_what_the_question_attends_to(exact: World, chunks: list[Chunk]) -> None:
+    """The reference reads the stitched KV with Transformers' own eager attention and takes its weights."""
+    model, prompt = exact.model, exact.model.prompt(chunks)
+    weights = attention_over_stitched(model, chunks)
+    scores = [weights[span.start : span.end] for span in prompt.chunks[1:]]
+    chosen = choose(exact, chunks, "question", block_size=4)
+    assert overlap(chosen, reference(model, chunks, scores, block_size=4)) >= 0.97
+
+
+def test_head_is_epics() -> None:
+    """EPIC, arXiv 2410.15332, section 4: the first k tokens of every chunk; a shorter chunk's share goes to the others."""
+    spans = [Span(10, 40), Span(40, 45), Span(45, 99)]
+    chosen = select_head(Evidence(tuple(ChunkEvidence(span) for span in spans)), 25)
+    assert chosen == (Span(10, 20), Span(40, 55))
+
+
+def test_the_first_chunk_is_never_paid_for(exact: World, chunks: list[Chunk]) -> None:
+    """It stands where it was prefilled: what is stored is exact."""
+    first = exact.model.prompt(chunks).chunks[0]
+    for policy in ("deviation", "question"):
+        assert all(span.start >= first.end for span in choose(exact, chunks, policy, block_size=4))
+    alone = choose(exact, chunks[:1], "question", block_size=4)
+    assert alone == ()
+
+
+def choose(world: World, chunks: Sequence[Chunk], policy: str, block_size: int) -> tuple[Span, ...]:
+    """What the engine chooses to recompute."""
+    model, prompt = world.model, world.model.prompt(chunks)
+    plan = StitchPlan(model.placed(chunks, prompt), late=LateSelection(policy, RATIO, block_size))
+    params = plan_to_wire(Generate(prompt.token_ids, "", plan))
+    [spans] = world.loop.run(world.engine._llm.collective_rpc("chosen", args=(params, list(prompt.token_ids))))
+    return tuple(Span(start, end) for start, end in spans)
+
+
+def reference(
+    model: Model, chunks: Sequence[Chunk], scores: Sequence[torch.Tensor], block_size: int
+) -> tuple[Span, ...]:
+    """The best blocks of all chunks but the first, up to RATIO of all chunks' tokens."""
+    spans = model.prompt(chunks).chunks
+    return take_blocks(spans[1:], torch.cat(list(scores)), block_size, round(RATIO * total_tokens(spans)))
+
+
+def stored(model: Model, chunks: Sequence[Chunk]) -> list[tuple[Span, torch.Tensor]]:
+    """Span and un-rotated keys [layers, tokens, kv_heads, head_dim] of every chunk but the first."""
+    spans = model.prompt(chunks).chunks
+    kvs = [model.store.get(model.keys.chunk(chunk.token_ids), model.layout) for chunk in chunks]
+    return [(span, kv.keys) for span, kv in zip(spans[1:], kvs[1:], strict=True)]
+
+
+def attention_over_stitched(model: Model, chunks: Sequence[Chunk]) -> torch.Tensor:
+    """Mean weights of the last four queries in the middle layers over each token of the prompt, [tokens].
+
+    Renormalised over the chunks that may be chosen, query by query and head by head.
+    """
+    reader = AutoModelForCausalLM.from_pretrained(
+        model.settings.model, dtype=torch.float32, attn_implementation="eager"
+    )
+    prompt = model.prompt(chunks)
+    question = torch.tensor([prompt.token_ids[prompt.question.start :]])
+    with torch.inference_mode():
+        seen = reader(question, past_key_values=stitched_cache(reader, model, chunks), output_attentions=True)
+    layers = [seen.attentions[layer][0, :, -4:] for layer in model.layout.q_layers]
+    open_to_choice = torch.zeros(layers[0].shape[-1])
+    open_to_choice[prompt.chunks[1].start : prompt.chunks[-1].end] = 1
+    kept = [weights * open_to_choice for weights in layers]
+    return sum((weights / weights.sum(-1, keepdim=True)).mean((0, 1)) for weights in kept)
+
+
+def stitched_cache(reader: torch.nn.Module, model: Model, chunks: Sequence[Chunk]) -> DynamicCache:
+    """The stored KV of prefix and chunks, rotated by Transformers."""
+    keys = [model.keys.prefix(), *(model.keys.chunk(chunk.token_ids) for chunk in chunks)]
+    kvs = [model.store.get(key, model.layout) for key in keys]
+    length = sum(kv.num_tokens for kv in kvs)
+    cos, sin = reader.model.rotary_emb(kvs[0].keys, torch.arange(length)[None])
+    cache = DynamicCache()
+    for layer in range(model.layout.layers):
+        key = torch.cat([kv.keys[layer] for kv in kvs]).transpose(0, 1)[None]
+        value = torch.cat([kv.values[layer] for kv in kvs]).transpose(0, 1)[None]
+        first, second = key.chunk(2, dim=-1)
+        cache.update(key * cos[:, None] + torch.cat((-second, first), -1) * sin[:, None], value, layer)
+    return cache
+
+
+def overlap(one: Sequence[Span], other: Sequence[Span]) -> float:
+    """Share of positions that both have, of those that either has."""
+    left, right = ({p for span in spans for p in range(span.start, span.end)} for spans in (one, other))
+    return len(left & right) / len(left | right)

@@ -4,7 +4,7 @@ All but those that say so have the passages in the file's order.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,6 +28,7 @@ from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, block_
 ANSWER_TOKENS = 24
 KEPT_SHARE = 0.5  # of the passages, by `sparse`
 FULL, NONE, RANDOM, DEFAULT = "full", "none", "random", "default"
+DEFAULT_ORDER = "default order"
 FULL_DEFAULT_ORDER, FULL_RETRIEVAL_ORDER = "full, default order", "full, retrieval order"
 POLICIES = tuple(policy for policy in (*SELECTORS, *sorted(LATE_POLICIES)) if policy != "none")
 
@@ -153,6 +154,11 @@ def sparse(kit: Kit, case: Case, ratio: float) -> Prepared:
     return kit.planned(kept, kit.recipe(kit.settings.recompute_policy, ratio), case)
 
 
+def default_order(kit: Kit, case: Case, ratio: float) -> Prepared:
+    """The service's order and policy, at another ratio than its own."""
+    return kit.planned(in_prompt_order(case.best_first), kit.recipe(kit.settings.recompute_policy, ratio), case)
+
+
 def default(kit: Kit, case: Case) -> Prepared:
     """What the service does when nothing is asked: its order, its policy, its ratio."""
     recipe = recipe_of(Ask("", "", case.question.text), kit.settings)
@@ -185,7 +191,7 @@ _WITHOUT_RATIO = (
     Method("naive", naive, needs_alone=True),
     Method("prefix", prefix),
 )
-NAMES = (*(method.name for method in _WITHOUT_RATIO), *POLICIES, _SPARSE, DEFAULT)
+NAMES = (*(method.name for method in _WITHOUT_RATIO), *POLICIES, _SPARSE, DEFAULT, DEFAULT_ORDER)
 
 
 def methods_of(names: Sequence[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
@@ -202,7 +208,7 @@ def methods_of(names: Sequence[str], ratios: Sequence[float], settings: Settings
             methods += [_policy(policy, ratio) for ratio in ratios]
     if _SPARSE in wanted:
         methods += [Method(_SPARSE, partial(sparse, ratio=r), r, needs_question=True) for r in ratios]
-    return methods + (_default(settings) if DEFAULT in wanted else [])
+    return methods + _in_default_order(wanted, ratios, settings)
 
 
 def _policy(policy: str, ratio: float) -> Method:
@@ -210,12 +216,18 @@ def _policy(policy: str, ratio: float) -> Method:
     return Method(policy, prepare, ratio, needs_question=policy in NEEDS_QUESTION)
 
 
-def _default(settings: Settings) -> list[Method]:
-    """The default and the two full prefills it is held against."""
+def _in_default_order(wanted: Collection[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
+    """The methods that re-order as the service does, and the two full prefills they are held against."""
     ranked = FULL_RETRIEVAL_ORDER
-    needs_question = recipe_of(Ask("", "", ""), settings).policy in NEEDS_QUESTION
-    return [
-        Method(DEFAULT, default, None, FULL_DEFAULT_ORDER, ranked, needs_question),
+    needs_question = settings.recompute_policy in NEEDS_QUESTION
+    methods = []
+    if DEFAULT_ORDER in wanted:
+        named = partial(Method, reference=FULL_DEFAULT_ORDER, gain_reference=ranked, needs_question=needs_question)
+        methods += [named(DEFAULT_ORDER, partial(default_order, ratio=ratio), ratio) for ratio in ratios]
+    if DEFAULT in wanted:
+        methods.append(Method(DEFAULT, default, None, FULL_DEFAULT_ORDER, ranked, needs_question))
+    return methods and [
+        *methods,
         Method(FULL_DEFAULT_ORDER, full_default_order, None, FULL_DEFAULT_ORDER, ranked),
         Method(FULL_RETRIEVAL_ORDER, full_retrieval_order, None, FULL_RETRIEVAL_ORDER, ranked),
     ]

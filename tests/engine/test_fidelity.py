@@ -23,7 +23,7 @@ from tests.engine.world import World
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "multihop.jsonl"
 NUM_QUESTIONS = 2
-METHODS = ("naive", "prefix", "random", "initial", "deviation", "sparse", "default")
+METHODS = ("naive", "prefix", "random", "initial", "deviation", "question", "sparse", "default")
 KEYS = ["method", "ratio", "n", "f1", "em", "nll", "gain_kept", "kl", "agree", "ttft_s", "recomputed_tokens"]
 
 
@@ -68,7 +68,7 @@ def test_full_prefill_is_itself(report: FidelityReport) -> None:
     assert row_of(report, "full").gain_kept == 1.0
 
 
-@pytest.mark.parametrize("policy", ["random", "initial", "deviation"])
+@pytest.mark.parametrize("policy", ["random", "initial", "deviation", "question"])
 def test_recomputing_everything_is_full_prefill(report: FidelityReport, policy: str) -> None:
     row = row_of(report, policy, 1.0)
     assert row.kl < 0.02

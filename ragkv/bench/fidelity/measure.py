@@ -4,6 +4,9 @@ First each method's prompt is run alone, one after the other, under a salt of it
 prompt's KV in vLLM's prefix cache. Then, under the same salts and all at once, come the greedy answers and, for each
 token of the known answer, the distribution over the whole vocabulary that the model gives it. These find the context in
 the cache and cost little. Methods are taken in groups small enough for the cache to hold.
+
+What is drawn depends on the seed alone. In bfloat16 a distribution also depends, by rounding, on which other requests
+share its step: figures of two equal runs differ in the second or third decimal.
 """
 
 import asyncio

@@ -126,7 +126,7 @@ class TestIngestAndAsk:
 
         assert finished.returncode == 0, finished.stderr
         answer = json.loads(finished.stdout)
-        assert answer.keys() == {"answer", "finish_reason", "citations", "passages", "timings", "usage"}
+        assert answer.keys() == {"answer", "finish_reason", "citations", "passages", "timings", "usage", "kv"}
         assert answer["usage"].keys() == USAGE
         assert answer["usage"]["stitched"] > 0
         assert answer["passages"][-1]["text"]

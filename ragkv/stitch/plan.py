@@ -28,6 +28,10 @@ class LateSelection:
     block_size: int
     topic: str = ""
 
+    def work(self, num_tokens: int) -> int:
+        """Tokens that run because of it, of so many: `deviation` looks at a layer over all of them."""
+        return num_tokens if self.policy == "deviation" else round(self.ratio * num_tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class StitchPlan:
@@ -58,7 +62,7 @@ class StitchPlan:
         inside = [
             Span(max(s.start, region.start), min(s.end, region.end)) for s in self.recompute if s.end > region.start
         ]
-        return total_tokens(inside) + (region.num_tokens if self.late else 0)
+        return total_tokens(inside) + (self.late.work(region.num_tokens) if self.late else 0)
 
     @property
     def recipe(self) -> str:

@@ -62,7 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_answer_tokens: int = 128
 
     recompute_policy: Policy = "question"
-    recompute_ratio: float = 0.2
+    recompute_ratio: float = 0.1
     recompute_max_tokens: int = 400
     block_size: int | None = None
 

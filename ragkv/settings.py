@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     recompute_policy: Policy = "question"
     recompute_ratio: float = 0.1
-    recompute_max_tokens: int = 400
+    recompute_max_tokens: int = 320
     block_size: int | None = None
 
     @property

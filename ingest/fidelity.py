@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
@@ -23,6 +22,7 @@ from ragkv.bench.fidelity.report import FidelityReport, Table
 from ragkv.bench.fidelity.run import Asked, Prefill, Run
 from ragkv.bench.ttft import machine
 from ragkv.chunk import Chunk
+from ragkv.cli.measuring import progress_bars, write_report
 from ragkv.cli.running import running_engine
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected
@@ -68,7 +68,7 @@ def evaluate(wanted: Wanted, settings: Settings, console: Console) -> FidelityRe
         Path(parts.model_folder).name, str(wanted.data), len(done), rows, machine(), wanted.seed, wanted.passages
     )
     if wanted.json_file is not None:
-        wanted.json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+        write_report(report, wanted.json_file)
     records.remove()
     return report
 
@@ -119,17 +119,12 @@ async def _carry_out(run: Run, asked: Sequence[Asked], records: Records, parts: 
     if not todo:
         return
     async with running_engine(parts, console):
-        with _progress(console) as progress:
+        with progress_bars(console) as progress:
             task = progress.add_task("measuring", total=len(asked), completed=len(asked) - len(todo))
             share = 1 / len(run.methods)
             await run.carry_out(
                 todo, records, lambda line: progress.update(task, advance=share, description=f"measuring {line}")
             )
-
-
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console)
 
 
 def _records_file(wanted: Wanted) -> Path | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ragkv.cli.measuring import check_folder
 from ragkv.errors import Rejected
 from ragkv.settings import Settings
 
@@ -42,7 +43,7 @@ def fidelity(
     when it is started again with the same --json.
     """
     for option, file in (("--json", json_file), ("--plot", plot_file)):
-        _check_folder(option, file)
+        check_folder(option, file)
     # Torch takes seconds to import: `ragkv --help` must not wait for it.
     from ingest.fidelity import Wanted, evaluate  # noqa: PLC0415 - see above
     from ragkv.bench.fidelity.plot import check_can_plot, plot  # noqa: PLC0415 - see above
@@ -55,12 +56,6 @@ def fidelity(
     if plot_file is not None:
         plot(report, plot_file)
     Console().print(table_of(report))
-
-
-def _check_folder(option: str, file: Path | None) -> None:
-    """Measuring takes long: a report that cannot be written is better known before."""
-    if file is not None and not file.parent.is_dir():
-        raise Rejected(f"{option} {file}: there is no folder {file.parent}")
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

@@ -15,6 +15,7 @@ LOOPBACK_NAME = "localhost"
 PREFIX = "RAGKV_"
 SETTINGS_FILE = "RAGKV_SETTINGS"
 MIN_CHUNK_TOKENS = 32
+QUESTION_PLACE = "{question}"
 BLOCK_SIZES = range(1, 65)
 
 Policy = Literal["none", "random", "head", "deviation", "initial", "contextual", "passages", "question"]
@@ -164,8 +165,8 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
     if settings.block_size is not None and settings.block_size not in BLOCK_SIZES:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
-    if settings.question_format.count("{question}") != 1:
-        raise Rejected(f"{PREFIX}QUESTION_FORMAT must have one {{question}} in it, where the question is to stand")
+    if settings.question_format.count(QUESTION_PLACE) != 1:
+        raise Rejected(f"{PREFIX}QUESTION_FORMAT must have one {QUESTION_PLACE} in it, where the question is to stand")
     for name in ("recompute_max_tokens", "max_tenant_bytes", "requests_per_minute"):
         if getattr(settings, name) < 0:
             raise Rejected(f"{PREFIX}{name.upper()} must be 0 or more")

@@ -18,6 +18,11 @@ class Span:
     def num_tokens(self) -> int:
         return self.end - self.start
 
+    def clipped_to(self, region: "Span") -> "Span":
+        """The part of it that lies in the region; without any, an empty span at the region's edge."""
+        start = min(max(self.start, region.start), region.end)
+        return Span(start, max(start, min(self.end, region.end)))
+
 
 def merge(spans: Iterable[Span]) -> tuple[Span, ...]:
     """The same positions in ascending order, overlapping and touching spans joined, empty ones dropped."""

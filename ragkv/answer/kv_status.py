@@ -17,12 +17,7 @@ def kv_of_passages(prompt: Prompt, plan: StitchPlan | None, report: Report) -> t
 def _kv_of(span: Span, plan: StitchPlan | None, report: Report, *, is_lost: bool) -> PassageKV:
     if span.end <= report.cached:
         return PassageKV("device", span.num_tokens, 0)
-    redone = span.num_tokens if plan is None or is_lost else _overlap(plan.recompute, span)
+    redone = span.num_tokens if plan is None or is_lost else total_tokens(s.clipped_to(span) for s in plan.recompute)
     if redone == span.num_tokens:
         return PassageKV("recomputed", span.num_tokens, redone)
     return PassageKV("stored", span.num_tokens, None if plan is not None and plan.late else redone)
-
-
-def _overlap(spans: tuple[Span, ...], place: Span) -> int:
-    shared = [s for s in spans if s.start < place.end and s.end > place.start]
-    return total_tokens(Span(max(s.start, place.start), min(s.end, place.end)) for s in shared)

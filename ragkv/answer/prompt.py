@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from ragkv.chunk import Chunk
 from ragkv.errors import TooLarge
+from ragkv.settings import QUESTION_PLACE
 from ragkv.span import Span
 from ragkv.tokens import Tokenizer
 
 _CONTEXT, _QUESTION = "\x00context\x00", "\x00question\x00"
-QUESTION_PLACE = "{question}"
 
 
 @dataclass(frozen=True, slots=True)

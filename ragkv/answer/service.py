@@ -114,11 +114,12 @@ class Answerer:
         _check(ask)
         began = time.perf_counter()
         keys = await asyncio.to_thread(self._keys_of, ask.tenant_id)
-        room = self._prompts.room_for_chunks(said_in_prompt(ask), self._answer_tokens(ask))
-        found, vectors = await asyncio.gather(self._retrieve(ask), self._vectors(ask, keys))
+        said = said_in_prompt(ask)
+        room = self._prompts.room_for_chunks(said, self._answer_tokens(ask))
+        found, vectors = await asyncio.gather(self._retrieve(ask), self._vectors(ask, said, keys))
         passages = in_prompt_order(_some_fitting(found, room))
         retrieved = time.perf_counter()
-        prompt = self._prompts.build([p.chunk for p in passages], said_in_prompt(ask), self._answer_tokens(ask))
+        prompt = self._prompts.build([p.chunk for p in passages], said, self._answer_tokens(ask))
         plan = await asyncio.to_thread(self._plan, ask, prompt, passages, keys, vectors)
         return Prepared(
             prompt=prompt,
@@ -138,10 +139,10 @@ class Answerer:
             raise NotFound(NOTHING if ask.document_ids is None else NOTHING_CHOSEN)
         return passages
 
-    async def _vectors(self, ask: Ask, keys: KeyMaker) -> torch.Tensor | None:
+    async def _vectors(self, ask: Ask, said: str, keys: KeyMaker) -> torch.Tensor | None:
         if ask.mode == "full" or recipe_of(ask, self._settings).policy not in NEEDS_QUESTION:
             return None
-        return await self._question_vectors.of(said_in_prompt(ask), keys)
+        return await self._question_vectors.of(said, keys)
 
     def _plan(
         self, ask: Ask, prompt: Prompt, passages: Sequence[Passage], keys: KeyMaker, vectors: torch.Tensor | None

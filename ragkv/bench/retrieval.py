@@ -23,11 +23,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 import numpy as np
 
+from ragkv.bench.jsonl import read_lines
 from ragkv.chunk import Chunk
 from ragkv.errors import Rejected
 from ragkv.retrieve import sparse
@@ -51,7 +52,6 @@ Progress = Callable[[str, int, int], None]
 """Told (what is being done, how many done, how many in all)."""
 Find = Callable[[str], list[str]]
 """A question's passages by id, best first, `TOP_K` at most."""
-Line = TypeVar("Line")
 
 
 class _Passage(msgspec.Struct, frozen=True):
@@ -126,7 +126,7 @@ class Corpus:
     def read(cls, path: Path) -> "Corpus":
         """Raises Rejected, naming file and line, for what is no passage and an id that was there before."""
         chunks: dict[str, Chunk] = {}
-        for number, line in _lines(path, _Passage):
+        for number, line in read_lines(path, _Passage):
             chunk_id = str(line.id)
             if chunk_id in chunks:
                 raise Rejected(f"{path}, line {number}: a second passage with id {chunk_id}")
@@ -168,7 +168,7 @@ def read_questions(path: Path, corpus: Corpus, limit: int | None = None) -> list
     That is a line that is no question, and a gold passage that the corpus does not hold: it could never be found.
     """
     questions: list[Question] = []
-    for number, line in _lines(path, _Question):
+    for number, line in read_lines(path, _Question):
         if len(questions) == limit:
             break
         gold = dict.fromkeys(map(str, line.gold_ids))
@@ -178,21 +178,6 @@ def read_questions(path: Path, corpus: Corpus, limit: int | None = None) -> list
     if not questions:
         raise Rejected(f"{path}: no questions in it")
     return questions
-
-
-def _lines(path: Path, kind: type[Line]) -> Iterator[tuple[int, Line]]:
-    """Lines that are not blank, with their numbers from 1."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise Rejected(f"{path}: {error.strerror}") from None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            yield number, msgspec.json.decode(line, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Rejected(f"{path}, line {number}: {error}") from None
 
 
 def evaluate(

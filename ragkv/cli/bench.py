@@ -5,12 +5,11 @@ import os
 from pathlib import Path
 
 import click
-import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ragkv.bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
+from ragkv.cli.measuring import progress_bars, write_report
 from ragkv.cli.running import running_engine
 from ragkv.db.chunks import ready_chunks, to_chunk
 from ragkv.parts import Parts
@@ -36,7 +35,7 @@ def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
         parts.close()
     _print(report)
     if json_file is not None:
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+        write_report(report, json_file)
 
 
 async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftReport:
@@ -55,18 +54,13 @@ async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftRepor
     )
     measuring.check(chunks, sizes)
     async with running_engine(parts, console):
-        with _progress(console) as progress:
+        with progress_bars(console) as progress:
             task = progress.add_task("measuring", total=num_requests(sizes, runs))
             done = measuring.measure(
                 chunks, sizes, runs, lambda line: progress.update(task, advance=1, description=line)
             )
             rows = [row async for row in done]
     return TtftReport(Path(parts.model_folder).name, machine(), rows)
-
-
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console)
 
 
 def _print(report: TtftReport) -> None:

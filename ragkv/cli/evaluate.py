@@ -6,13 +6,13 @@ from pathlib import Path
 import click
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from ragkv.bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, Row, read_questions
 from ragkv.bench.retrieval import evaluate as evaluate_retrieval
 from ragkv.cli import Commands
-from ragkv.errors import Rejected
+from ragkv.cli.measuring import check_folder, progress_bars, write_report
 from ragkv.models import encoder_folder, reranker_folder
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.rerank import Reranker
@@ -52,12 +52,12 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
     MRR    1 / rank of the first gold passage, mean
     ms     median, the question's own encoding included
     """
-    _check_folder(json_file)
+    check_folder("--json", json_file)
     settings = Settings.from_env(os.environ)
     corpus = Corpus.read(corpus_file)
     questions = read_questions(data_file, corpus, limit)
     encoder, reranker = _models(settings)
-    with _progress(Console(stderr=True)) as progress:
+    with progress_bars(Console(stderr=True)) as progress:
         rows = evaluate_retrieval(corpus, questions, encoder, Stages(progress).show, reranker)
     report = RetrievalReport(
         corpus=str(corpus_file),
@@ -74,7 +74,7 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
     if reranker is None:
         console.print(NO_RERANKER)
     if json_file is not None:
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+        write_report(report, json_file)
 
 
 def _models(settings: Settings) -> tuple[Encoder, Reranker | None]:
@@ -94,17 +94,6 @@ class Stages:
         if stage not in self._tasks:
             self._tasks[stage] = self._progress.add_task(stage)
         self._progress.update(self._tasks[stage], completed=done, total=total)
-
-
-def _check_folder(file: Path | None) -> None:
-    """Measuring takes minutes: a report that cannot be written is better known before."""
-    if file is not None and not file.parent.is_dir():
-        raise Rejected(f"--json {file}: there is no folder {file.parent}")
-
-
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console)
 
 
 def _table(report: RetrievalReport) -> Table:

@@ -31,8 +31,7 @@ class Load:
 
     def clip(self, span: Span) -> Span:
         """The part of `span` that is to be loaded."""
-        start = min(max(span.start, self.start), self.end)
-        return Span(start, max(start, min(span.end, self.end)))
+        return span.clipped_to(self.region)
 
 
 @dataclass(frozen=True, slots=True)

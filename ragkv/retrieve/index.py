@@ -11,8 +11,6 @@ from ragkv.retrieve.vectors import Point, Vectors
 
 DEPTH = 50
 """Candidates that each of the two searches hands to the fusion."""
-FUSION_CONSTANT = 2
-"""Reciprocal rank fusion, with Qdrant's constant: rank r, from 0, counts 1 / (FUSION_CONSTANT + r)."""
 
 SearchMode = Literal["hybrid", "dense", "sparse"]
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ragkv.retrieve.index import DEPTH, FUSION_CONSTANT, DocumentIds, Hit, SearchMode
+from ragkv.retrieve.fusion import fused
+from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, SearchMode
 from ragkv.retrieve.postings import Postings
 from ragkv.retrieve.vectors import Point, Vectors
 
@@ -102,7 +103,8 @@ class _Arrays:
         if mode == "dense" or not vectors.indices.size:
             return self._by_dense(vectors, limit, shown)
         depth = max(DEPTH, limit)
-        return fused([self._by_dense(vectors, depth, shown), self._by_terms(vectors, depth, shown)])[:limit]
+        searches = self._by_dense(vectors, depth, shown), self._by_terms(vectors, depth, shown)
+        return fused([row for row, _ in ranked] for ranked in searches)[:limit]
 
     def _by_dense(self, vectors: Vectors, limit: int, shown: Shown | None) -> Ranked:
         return _best(_only(shown, self._dense @ vectors.dense), limit)
@@ -110,15 +112,6 @@ class _Arrays:
     def _by_terms(self, vectors: Vectors, limit: int, shown: Shown | None) -> Ranked:
         found = _best(_only(shown, self._postings.scores((vectors.indices, vectors.values))), limit)
         return [(row, score) for row, score in found if score > 0]
-
-
-def fused(searches: Sequence[Ranked]) -> Ranked:
-    """Reciprocal rank fusion: a row's score is the sum of 1 / (FUSION_CONSTANT + its rank from 0) in each search."""
-    scores: dict[int, float] = defaultdict(float)
-    for ranked in searches:
-        for rank, (row, _) in enumerate(ranked):
-            scores[row] += 1 / (FUSION_CONSTANT + rank)
-    return sorted(scores.items(), key=lambda found: -found[1])
 
 
 def _only(shown: Shown | None, scores: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ from sentence_transformers import CrossEncoder
 from ragkv.chunk import Passage
 from ragkv.errors import Rejected
 from ragkv.retrieve.embed import search_text
-from ragkv.retrieve.index import FUSION_CONSTANT
+from ragkv.retrieve.fusion import fused
 
 CANDIDATES = 20
 """Passages a question that are read again, the best by retrieval."""
@@ -66,11 +66,7 @@ class Reranker:
         """
         scores = self.scores(question, [search_text(p.chunk.title, p.chunk.text) for p in passages])
         order = sorted(range(len(passages)), key=lambda i: -scores[i])
-        fused = [1 / (FUSION_CONSTANT + rank) for rank in range(len(passages))]
-        for rank, i in enumerate(order):
-            fused[i] += 1 / (FUSION_CONSTANT + rank)
-        best_first = sorted(range(len(passages)), key=lambda i: -fused[i])
-        return [replace(passages[i], score=fused[i]) for i in best_first]
+        return [replace(passages[i], score=score) for i, score in fused([range(len(passages)), order])]
 
 
 def _is_cross_encoder(folder: Path) -> bool:

@@ -59,10 +59,8 @@ class StitchPlan:
 
     def work(self, region: Span) -> int:
         """Tokens that run through the model, wholly or in part, when this region of the plan is filled."""
-        inside = [
-            Span(max(s.start, region.start), min(s.end, region.end)) for s in self.recompute if s.end > region.start
-        ]
-        return total_tokens(inside) + (self.late.work(region.num_tokens) if self.late else 0)
+        planned = total_tokens(span.clipped_to(region) for span in self.recompute)
+        return planned + (self.late.work(region.num_tokens) if self.late else 0)
 
     @property
     def recipe(self) -> str:

@@ -6,15 +6,17 @@ a question has twice is read once.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
+from ragkv.bench.jsonl import read_lines
 from ragkv.errors import Rejected
 
+_HINT = ": give a file of JSON lines with --data"
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -45,7 +47,7 @@ class Question:
 
 def read_questions(path: Path) -> list[Question]:
     """Every question of the file. Raises Rejected, naming file and line, for what is none."""
-    questions = [_question(number, line) for number, line in _lines(path)]
+    questions = [_question(number, line) for number, line in read_lines(path, _Line, hint=_HINT)]
     if not questions:
         raise Rejected(f"{path}: no questions in it")
     return questions
@@ -56,21 +58,6 @@ def _question(number: int, line: _Line) -> Question:
     for passage in line.passages:
         unique.setdefault(passage.text, passage)
     return Question(number, str(line.id), line.question, tuple(line.answers), tuple(unique.values()))
-
-
-def _lines(path: Path) -> Iterator[tuple[int, _Line]]:
-    """Lines that are not blank, with their numbers from 1."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise Rejected(f"{path}: {error.strerror}: give a file of JSON lines with --data") from None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            yield number, msgspec.json.decode(line, type=_Line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Rejected(f"{path}, line {number}: {error}") from None
 
 
 def padded(question: Question, questions: Sequence[Question], num_passages: int, seed: int) -> Question:

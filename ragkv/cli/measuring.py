@@ -1,0 +1,24 @@
+"""What the commands that measure share: a bar, and a report as JSON."""
+
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ragkv.errors import Rejected
+
+
+def progress_bars(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console)
+
+
+def check_folder(option: str, file: Path | None) -> None:
+    """Raises Rejected if there is no folder for the file: measuring takes minutes, and that is better known before."""
+    if file is not None and not file.parent.is_dir():
+        raise Rejected(f"{option} {file}: there is no folder {file.parent}")
+
+
+def write_report(report: msgspec.Struct, file: Path) -> None:
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")

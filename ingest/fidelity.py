@@ -63,7 +63,7 @@ def evaluate(wanted: Wanted, settings: Settings, console: Console) -> FidelityRe
         records = Records(_records_file(wanted), _digest(wanted, settings, methods, parts))
         asyncio.run(_carry_out(run, asked, records, parts, console))
     done = [records[one.question.line] for one in asked]
-    rows = Table(done, methods, wanted.seed).rows()
+    rows = Table(done, methods, settings.recompute_policy, wanted.seed).rows()
     report = FidelityReport(
         Path(parts.model_folder).name, str(wanted.data), len(done), rows, machine(), wanted.seed, wanted.passages
     )

@@ -53,7 +53,7 @@ def report(exact: World, ingest: IngestParts, asked: list[Asked]) -> FidelityRep
     exact.loop.run(run_of(ingest, methods).carry_out(asked, records, told.append))
     assert len(told) == len(methods) * len(asked)
     assert len(set(ingest.parts.kv_store.keys()) - before) <= 2, "only the prefix is kept"
-    rows = Table([records[one.question.line] for one in asked], methods, seed=0).rows()
+    rows = Table([records[one.question.line] for one in asked], methods, "question", seed=0).rows()
     return FidelityReport("model", str(SAMPLE), len(asked), rows, "here", 0, None)
 
 

@@ -289,7 +289,7 @@ class TestReport:
             "head @0.1": {"nll": 2.5, "kl": 0.25, "f1": 0.75, "ttft_s": 2.0},
         }
         records = [Record(n, "q", {key: outcome(**figures[key]) for key in figures}) for n in (1, 2)]
-        return {row.method: row for row in Table(records, methods, seed=0).rows()}
+        return {row.method: row for row in Table(records, methods, "head", seed=0).rows()}
 
     def test_shares_are_percent_and_gain_is_between_none_and_full(self, rows):
         assert (rows["head"].f1, rows["head"].em, rows["none"].agree) == (75.0, 100.0, 0.0)
@@ -301,6 +301,11 @@ class TestReport:
         assert rows["head"].to_random.kl.mean == -0.25
         assert rows["head"].to_random.f1.interval == (25.0, 25.0)
         assert rows["full"].to_random is None
+
+    def test_differences_pair_with_the_services_own_policy_too(self, rows):
+        assert rows["random"].to_policy.other == "head @0.1"
+        assert rows["random"].to_policy.kl.mean == 0.25
+        assert rows["full"].to_policy is None
 
     def test_times_are_medians_and_their_ratio_is_to_full(self, rows):
         assert (rows["head"].ttft_s, rows["head"].ttft_speedup) == (2.0, 3.0)

@@ -49,7 +49,7 @@ class Row(msgspec.Struct, frozen=True):
     answer; kl is to `reference`, full prefill of the same passages in the same order (for `none` and `sparse`: of the
     file's). gain_kept: the share of `gain_reference`'s gain over no context that is left, null where it gains nothing.
     ttft_speedup: `gain_reference`'s time over this one's, question by question. `to_random` is to the control at the same
-    ratio, null where it was not measured.
+    ratio and `to_policy` to the service's own policy at the same ratio, null where that was not measured.
     """
 
     method: str
@@ -70,6 +70,7 @@ class Row(msgspec.Struct, frozen=True):
     intervals: Intervals
     to_full: Difference
     to_random: Difference | None
+    to_policy: Difference | None
 
 
 class FidelityReport(msgspec.Struct, frozen=True):
@@ -87,11 +88,12 @@ class FidelityReport(msgspec.Struct, frozen=True):
 class Table:
     """The outcomes as arrays over questions, with one set of resamples for all."""
 
-    def __init__(self, records: Sequence[Record], methods: Sequence[Method], seed: int) -> None:
-        """Every record has every method."""
+    def __init__(self, records: Sequence[Record], methods: Sequence[Method], policy: str, seed: int) -> None:
+        """Every record has every method. policy: the service's own."""
         self._outcomes = {m.key: [record.outcomes[m.key] for record in records] for m in methods}
         self._draws: NDArray[np.intp] = resamples(len(records), seed)
         self._methods = methods
+        self._policy = policy
 
     def rows(self) -> list[Row]:
         return [self._row(method) for method in self._methods]
@@ -121,7 +123,8 @@ class Table:
             gain_reference=method.gain_reference,
             intervals=Intervals(f1.interval, em.interval, nll.interval, kept_interval, kl.interval, agree.interval),
             to_full=self._difference(key, full_key),
-            to_random=self._to_random(method),
+            to_random=self._to_policy(method, RANDOM),
+            to_policy=self._to_policy(method, self._policy),
         )
 
     def _estimate(self, values: Floats) -> Estimate:
@@ -138,8 +141,9 @@ class Table:
         drawn = gain_kept(*(nll[self._draws].mean(1) for nll in nlls))
         return (None if np.isnan(kept) else _rounded(kept)), _rounded_interval(drawn)
 
-    def _to_random(self, method: Method) -> Difference | None:
-        control = Method(RANDOM, method.prepare, method.ratio).key
+    def _to_policy(self, method: Method, policy: str) -> Difference | None:
+        """The row less that policy's at the same ratio."""
+        control = Method(policy, method.prepare, method.ratio).key
         if method.ratio is None or control not in self._outcomes:
             return None
         return self._difference(method.key, control)

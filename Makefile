@@ -15,7 +15,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 export VLLM_LOGGING_LEVEL ?= ERROR
 
-.PHONY: help setup demo test test-fast serve check lint types imports format bench lock clean
+.PHONY: help setup browser demo test test-fast serve check lint types imports format bench lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,7 +42,15 @@ demo: setup ## Read the sample corpus, ask it multi-hop questions, compare with 
 serve: setup ## Run the service on this machine: API, worker, engine
 	$(BIN)/ragkv serve
 
-test: setup ## All tests, with a real engine, Redis and PostgreSQL
+# Playwright drives the distribution's Chromium: its own download of one is not needed. As root on Debian or Ubuntu it is
+# installed here; anywhere else the browser tests are skipped, with this reason, until it is there.
+browser:
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  echo "installing chromium" && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
+	  echo "no chromium: the browser tests will be skipped; install your distribution's package to run them"
+
+test: setup browser ## All tests, with a real engine, Redis, PostgreSQL and browser
 	$(BIN)/python -m pytest
 
 test-fast: setup ## Unit tests: seconds, nothing started

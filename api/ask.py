@@ -18,7 +18,7 @@ from api.disconnect import unless_disconnected
 from api.errors import problem_of
 from api.passages import Filters, PassageView, chosen_documents
 from api.sse import event
-from ragkv.answer.ask import Ask, Citation, Delta, Done, Timings, Turn, Usage
+from ragkv.answer.ask import Ask, Citation, Delta, Done, PromptSpan, Timings, Turn, Usage
 from ragkv.caller import Caller
 from ragkv.db.tenants import scope_of
 from ragkv.parts import Parts
@@ -106,7 +106,10 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerView(msgspec.Struct, frozen=True):
-    """The answer, what it rests on, and what it took: milliseconds and tokens."""
+    """The answer, what it rests on, and what it took: milliseconds and tokens.
+
+    `prompt_spans`: the prompt from its first token to its last, and where each part of it came from.
+    """
 
     answer: str
     finish_reason: str
@@ -114,11 +117,20 @@ class AnswerView(msgspec.Struct, frozen=True):
     passages: list[PassageView]
     timings: Timings
     usage: UsageView
+    prompt_spans: tuple[PromptSpan, ...] = ()
 
     @classmethod
     def of(cls, done: Done) -> "AnswerView":
         passages = [PassageView.of(*pair) for pair in zip(done.passages, done.kv, strict=True)]
-        return cls(done.answer, done.finish_reason, done.citations, passages, done.timings, UsageView.of(done.usage))
+        return cls(
+            done.answer,
+            done.finish_reason,
+            done.citations,
+            passages,
+            done.timings,
+            UsageView.of(done.usage),
+            done.prompt_spans,
+        )
 
 
 @post("/v1/ask", status_code=200, tags=["questions"], guards=[reading], request_max_body_size=BODY_BYTES, summary="Ask")

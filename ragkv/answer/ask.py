@@ -6,6 +6,9 @@ from typing import Literal
 from ragkv.chunk import Passage
 from ragkv.settings import Mode, Policy
 
+PartKind = Literal["prefix", "passage", "question"]
+Origin = Literal["cached", "stitched", "recomputed", "computed"]
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -66,6 +69,21 @@ class PassageKV:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptSpan:
+    """Where tokens [start, end) of the prompt came from, in the words of `Usage`.
+
+    kind: what stands there; `passage` is its place in the answer's list of passages. origin: null where the engine did
+    not say which of these tokens it recomputed.
+    """
+
+    start: int
+    end: int
+    kind: PartKind
+    origin: Origin | None
+    passage: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Timings:
     """Milliseconds. `ttft_ms` runs from the arrival of the question to its first token, retrieval included;
     `engine_ttft_ms` from the hand-over to the engine."""
@@ -101,7 +119,8 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The whole answer, last event of every stream. `kv` says of each passage where its KV came from."""
+    """The whole answer, last event of every stream. `kv` says of each passage where its KV came from, `prompt_spans`
+    of each token of the prompt."""
 
     answer: str
     finish_reason: str
@@ -110,3 +129,4 @@ class Done:
     timings: Timings
     usage: Usage
     kv: tuple[PassageKV, ...] = ()
+    prompt_spans: tuple[PromptSpan, ...] = ()

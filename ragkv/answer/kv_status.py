@@ -17,7 +17,15 @@ def kv_of_passages(prompt: Prompt, plan: StitchPlan | None, report: Report) -> t
 def _kv_of(span: Span, plan: StitchPlan | None, report: Report, *, is_lost: bool) -> PassageKV:
     if span.end <= report.cached:
         return PassageKV("device", span.num_tokens, 0)
-    redone = span.num_tokens if plan is None or is_lost else total_tokens(s.clipped_to(span) for s in plan.recompute)
-    if redone == span.num_tokens:
-        return PassageKV("recomputed", span.num_tokens, redone)
-    return PassageKV("stored", span.num_tokens, None if plan is not None and plan.late else redone)
+    redone = span.num_tokens if plan is None or is_lost else _recomputed(span, plan, report)
+    return PassageKV("recomputed" if redone == span.num_tokens else "stored", span.num_tokens, redone)
+
+
+def _recomputed(span: Span, plan: StitchPlan, report: Report) -> int | None:
+    """None where the engine chose and did not say what."""
+    planned = total_tokens(part.clipped_to(span) for part in plan.recompute)
+    if planned == span.num_tokens:
+        return planned
+    if report.recomputed_spans is not None:
+        return total_tokens(part.clipped_to(span) for part in report.recomputed_spans)
+    return None if plan.late else planned

@@ -15,6 +15,7 @@ from ragkv.answer.history import said_in_prompt, searched_for
 from ragkv.answer.kv_status import kv_of_passages
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
+from ragkv.answer.prompt_spans import prompt_spans
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recipe import recipe_of
 from ragkv.chunk import Passage
@@ -92,6 +93,7 @@ class Answerer:
             timings=_timings(prepared, report, began, handed_over, first),
             usage=_usage(prepared, report, tokens),
             kv=kv_of_passages(prepared.prompt, prepared.plan, report),
+            prompt_spans=prompt_spans(prepared.prompt, prepared.plan, report),
         )
         await self._keep_record(ask, done)
         yield done

@@ -102,9 +102,7 @@ class StitchConnector(KVConnectorBase_V1):
         )
         self._promised.append(load)
         self._promised_work += planned.plan.work(load.region)
-        redo = total_tokens(merge(map(load.clip, planned.plan.recompute)))
-        expected = WireReport(loads=1, stitched=load.region.num_tokens - redo, recomputed=redo)
-        self._reports.setdefault(request.request_id, expected)
+        self._reports.setdefault(request.request_id, _expected(load))
 
     def build_connector_meta(self, scheduler_output: "SchedulerOutput") -> KVConnectorMetadata:
         loads, self._promised, self._promised_work = self._promised, [], 0
@@ -181,6 +179,14 @@ def _planned(request: "Request") -> Planned | None:
     return planned
 
 
+def _expected(load: Load) -> WireReport:
+    """What is promised: all that can be told of a late selection is that it will be made."""
+    spans = merge(map(load.clip, load.plan.recompute))
+    redo = total_tokens(spans)
+    known = None if load.plan.late else [(span.start, span.end) for span in spans]
+    return WireReport(loads=1, stitched=load.region.num_tokens - redo, recomputed=redo, recomputed_spans=known)
+
+
 def _added(before: WireReport, now: WireReport) -> WireReport:
     """What was promised and then done. After a preemption tokens are those of the first time, as vLLM counts them."""
     if before.kv_load_ms == 0:  # only promised so far
@@ -192,6 +198,7 @@ def _added(before: WireReport, now: WireReport) -> WireReport:
         kv_load_ms=before.kv_load_ms + now.kv_load_ms,
         recompute_ms=before.recompute_ms + now.recompute_ms,
         failed_keys=sorted({*before.failed_keys, *now.failed_keys}),
+        recomputed_spans=before.recomputed_spans,
         queries=now.queries or before.queries,
         queries_shape=now.queries_shape or before.queries_shape,
     )

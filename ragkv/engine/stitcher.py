@@ -52,6 +52,7 @@ class Stitcher:
             self._recompute(load, spans, block_ids, report)
             self._model.synchronize()
         report.recomputed = total_tokens(spans)
+        report.recomputed_spans = [(span.start, span.end) for span in spans]
         report.stitched = load.region.num_tokens - report.recomputed
         report.failed_keys = fetched.failed_keys
         return report

@@ -34,7 +34,7 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WireReport(msgspec.Struct):
-    """A report in JSON's types; `queries` is base64 of float32 with its shape."""
+    """A report in JSON's types; `queries` is base64 of float32 with its shape. Null spans are not known."""
 
     loads: int = 0
     stitched: int = 0
@@ -42,6 +42,7 @@ class WireReport(msgspec.Struct):
     kv_load_ms: float = 0.0
     recompute_ms: float = 0.0
     failed_keys: list[str] = []
+    recomputed_spans: list[_Pair] | None = None
     queries: str | None = None
     queries_shape: tuple[int, int, int] | None = None
 
@@ -133,7 +134,8 @@ def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_token
     """The report in an output's `kv_transfer_params`; `cached_tokens` counts vLLM's own hits and ours together."""
     try:
         wire = msgspec.convert((params or {}).get(PARAM) or {}, WireReport)
-    except msgspec.ValidationError as error:
+        recomputed = None if wire.recomputed_spans is None else merge(_span(*pair) for pair in wire.recomputed_spans)
+    except (msgspec.ValidationError, Rejected) as error:
         raise Unavailable(f"the engine is of another version than the service: {error}") from None
     return Report(
         cached=max(cached_tokens - wire.stitched - wire.recomputed, 0),
@@ -144,6 +146,7 @@ def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_token
         kv_load_ms=wire.kv_load_ms,
         recompute_ms=wire.recompute_ms,
         failed_keys=tuple(wire.failed_keys),
+        recomputed_spans=recomputed,
         queries=_unpack_queries(wire),
     )
 

@@ -126,7 +126,8 @@ class TestIngestAndAsk:
 
         assert finished.returncode == 0, finished.stderr
         answer = json.loads(finished.stdout)
-        assert answer.keys() == {"answer", "finish_reason", "citations", "passages", "timings", "usage", "kv"}
+        keys = {"answer", "finish_reason", "citations", "passages", "timings", "usage", "kv", "prompt_spans"}
+        assert answer.keys() == keys
         assert answer["usage"].keys() == USAGE
         assert answer["usage"]["stitched"] > 0
         assert answer["passages"][-1]["text"]

@@ -37,3 +37,13 @@ def test_what_the_engine_chose_late_only_it_knows():
     plan = StitchPlan(PLACED, late=LateSelection("deviation", 0.1, 16))
 
     assert sources(plan, Report()) == [("stored", None)] * 3
+
+
+def test_what_the_engine_chose_late_is_known_once_it_said_so():
+    plan = StitchPlan(PLACED, late=LateSelection("question", 0.1, 16))
+
+    assert sources(plan, Report(recomputed_spans=(Span(18, 22), Span(30, 40)))) == [
+        ("stored", 2),
+        ("stored", 2),
+        ("recomputed", 10),
+    ]

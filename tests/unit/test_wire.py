@@ -74,3 +74,15 @@ def test_queries_survive_the_wire():
 def test_a_report_of_another_version_says_so():
     with pytest.raises(Unavailable, match="another version"):
         report_of({PARAM: {"stitched": "many"}}, 9, 7)
+
+
+def test_recomputed_spans_come_back_or_stay_unknown():
+    def spans(sent):
+        return report_of({PARAM: {"stitched": 5, "recomputed": 4, "recomputed_spans": sent}}, 14, 9).recomputed_spans
+
+    assert spans([[1, 3], [5, 7]]) == (Span(1, 3), Span(5, 7))
+    assert spans([]) == ()
+    assert spans(None) is None
+    for nonsense in ([[3, 1]], [[-1, 2]], [[1]], "all"):
+        with pytest.raises(Unavailable, match="another version"):
+            spans(nonsense)

@@ -58,10 +58,12 @@ def _stitched(region: Span, recomputed: tuple[Span, ...] | None) -> Iterator[_Ca
 
 
 def _recomputed(region: Span, plan: StitchPlan | None, report: Report) -> tuple[Span, ...] | None:
-    """What was recomputed of the stitched region: what the engine said, or what was planned if the number agrees."""
+    """What was recomputed of the stitched region: what the engine said or, where it had no choice, what was planned."""
     spans = report.recomputed_spans
-    if spans is None and plan is not None:
+    if spans is None:
+        if plan is None or plan.late is not None:
+            return None
         failed = [piece.span for piece in plan.placed if piece.key in report.failed_keys]
         spans = (*plan.recompute, *failed)
-    inside = merge(span.clipped_to(region) for span in spans or ())
+    inside = merge(span.clipped_to(region) for span in spans)
     return inside if total_tokens(inside) == report.recomputed else None

@@ -54,13 +54,15 @@ def test_kv_that_could_not_be_read_was_recomputed_whole():
 
 
 def test_a_choice_the_engine_did_not_tell_stays_unknown():
+    """Nor does the number help when it is 0: a report that came too early says what was promised."""
     unknown = [(0, 10, None), (10, 25, None), (25, 40, None), (40, 50, "computed")]
 
     assert drawn(LATE, Report(stitched=36, recomputed=4, computed=10)) == unknown
+    assert drawn(LATE, Report(stitched=40, computed=10)) == unknown
 
 
 def test_a_late_policy_that_chose_nothing_is_known():
-    assert drawn(LATE, Report(stitched=40, computed=10))[1] == (10, 25, "stitched")
+    assert drawn(LATE, Report(stitched=40, computed=10, recomputed_spans=()))[1] == (10, 25, "stitched")
 
 
 def test_without_a_report_nothing_is_known():

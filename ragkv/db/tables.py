@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Enum, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Enum, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint, false
 from sqlalchemy import text as sql_text
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -69,7 +69,11 @@ class ApiKeyRow(Base):
 
 
 class CollectionRow(Base):
-    """A named set of documents."""
+    """A named set of documents.
+
+    `generation` grows with every change of its documents that an answer could show. `cache_*` say whether answers are
+    kept for questions that ask the same (a cosine, seconds); the KV of a pinned collection is evicted only by hand.
+    """
 
     __tablename__ = "collections"
     __table_args__ = (UniqueConstraint("tenant_id", "name"),)
@@ -78,6 +82,11 @@ class CollectionRow(Base):
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
     name: Mapped[str] = mapped_column(String(200))
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    generation: Mapped[int] = mapped_column(BigInteger, default=0, server_default=sql_text("0"))
+    cache_answers: Mapped[bool] = mapped_column(default=False, server_default=false())
+    cache_threshold: Mapped[float] = mapped_column(default=0.95, server_default=sql_text("0.95"))
+    cache_ttl_s: Mapped[int] = mapped_column(default=86400, server_default=sql_text("86400"))
+    kv_pinned: Mapped[bool] = mapped_column(default=False, server_default=false())
 
 
 class DocumentRow(Base):
@@ -85,7 +94,8 @@ class DocumentRow(Base):
 
     `labels` are its metadata, an object of the owner's. `num_bytes` of content, `progress_*` in tokens of the present `stage`. `version` counts how often its chunks were
     written: an index that mirrors the database compares it. `recipe` names the models and settings its chunks were
-    made with, `kv_recipe` those of their KV. A worker may write to it only while it holds the lease.
+    made with, `kv_recipe` those of their KV. A worker may write to it only while it holds the lease. `kv_evicted`: some
+    of its KV was removed, so that it is searchable and no longer ready; nobody makes it again unasked.
     """
 
     __tablename__ = "documents"
@@ -117,6 +127,8 @@ class DocumentRow(Base):
     version: Mapped[int] = mapped_column(default=0)
     recipe: Mapped[str] = mapped_column(String(64), default="")
     kv_recipe: Mapped[str] = mapped_column(String(64), default="")
+    kv_pinned: Mapped[bool] = mapped_column(default=False, server_default=false())
+    kv_evicted: Mapped[bool] = mapped_column(default=False, server_default=false())
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
 
@@ -165,7 +177,7 @@ class KVEntryRow(Base):
     num_bytes: Mapped[int] = mapped_column(BigInteger)
     tier: Mapped[str] = mapped_column(String(20), default="disk")
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
-    last_used_at: Mapped[datetime] = mapped_column(default=utc_now)
+    last_used_at: Mapped[datetime] = mapped_column(default=utc_now, index=True)
 
 
 class JobRow(Base):

@@ -1,6 +1,7 @@
 """The `ragkv` command. Sub-commands come from the entry points "ragkv.commands", each imported only when used."""
 
 import os
+import signal
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -52,6 +53,12 @@ def main() -> None:
     Settings are environment variables RAGKV_*, or lines of a TOML file that RAGKV_SETTINGS names.
     """
     os.umask(0o077)  # whatever is written is for this user alone
+    signal.signal(signal.SIGTERM, _unwind)
+
+
+def _unwind(number: int, frame: Any) -> None:
+    """SIGTERM unwinds like an exception, so that every process a command started is stopped."""
+    raise SystemExit(128 + number)
 
 
 def _entry_points(group: str) -> dict[str, EntryPoint]:

@@ -19,9 +19,9 @@ async def running_engine(parts: Parts, console: Console) -> AsyncIterator[None]:
     _quieten()
     with console.status("preparing the models"):
         parts.prepare()
-    with console.status("starting vLLM (about 40 seconds on a CPU)"):
-        await parts.engine.start()
     try:
+        with console.status("starting vLLM (about 40 seconds on a CPU)"):
+            await parts.engine.start()
         yield
     finally:
         await parts.engine.stop()

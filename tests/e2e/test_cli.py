@@ -1,10 +1,15 @@
 """The `ragkv` command as a user types it."""
 
 import json
+import signal
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from transformers import DeepseekV3Config
 
@@ -14,6 +19,7 @@ ADA = "# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytica
 HARBOUR = "# Harbour\n\nThe harbour of Zembla was dug in 1630. Its light was built by Ragnhild Oste.\n"
 USAGE = {"prompt", "cached", "stitched", "recomputed", "computed", "completion", "failed_chunks"}
 BEFORE_AN_ENGINE_S = 60
+STOP_S = 60
 
 
 def ragkv(environ: dict[str, str], *arguments: str, seconds: float = 300) -> "subprocess.CompletedProcess[str]":
@@ -132,6 +138,54 @@ class TestIngestAndAsk:
         assert answer["usage"]["stitched"] > 0
         assert answer["passages"][-1]["text"]
         assert answer["answer"]
+
+    def test_sigterm_while_the_engine_starts_stops_everything(
+        self, shared: dict[str, str], ingested: "subprocess.CompletedProcess[str]"
+    ):
+        with running(shared, "ask", "Who wrote the first program?") as asking:
+            engine = process_named(asking, "EngineCore")
+            asking.terminate()
+
+            assert asking.wait(STOP_S) == 128 + signal.SIGTERM
+            assert_ended(engine)
+
+
+@contextmanager
+def running(environ: dict[str, str], *arguments: str) -> "Iterator[subprocess.Popen[bytes]]":
+    """`ragkv` in the background. It and what it started are gone afterwards, whatever happened."""
+    with subprocess.Popen(
+        [RAGKV, *arguments], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            yield process
+        finally:
+            for one in family_of(process.pid):
+                one.kill()
+
+
+def family_of(pid: int) -> list[psutil.Process]:
+    try:
+        process = psutil.Process(pid)
+        return [*process.children(recursive=True), process]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def process_named(parent: "subprocess.Popen[bytes]", name: str) -> psutil.Process:
+    """A process that `parent` started, as soon as it is there."""
+    deadline = time.monotonic() + BEFORE_AN_ENGINE_S
+    while time.monotonic() < deadline:
+        for process in family_of(parent.pid):
+            if name in " ".join(process.cmdline()):
+                return process
+        time.sleep(0.1)
+    raise AssertionError(f"no process {name} within {BEFORE_AN_ENGINE_S} s")
+
+
+def assert_ended(process: psutil.Process) -> None:
+    """Gone, or no more than an entry in the table of processes."""
+    psutil.wait_procs([process], timeout=5)
+    assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def status(environ: dict[str, str]) -> dict[str, Any]:

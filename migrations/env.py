@@ -8,9 +8,10 @@ from sqlalchemy import Connection
 
 from ragkv.db.base import Base, UtcDateTime
 from ragkv.db.database import open_engine
+from ragkv.db.file_tables import FileRow
 from ragkv.db.tables import TenantRow
 
-assert TenantRow.metadata is Base.metadata  # importing the tables is what registers them
+assert TenantRow.metadata is FileRow.metadata is Base.metadata  # importing the tables is what registers them
 
 
 def render_item(kind: str, item: Any, autogen_context: AutogenContext) -> str | Literal[False]:

@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from ragkv.db.collections import collection_changed
 from ragkv.db.database import hold
-from ragkv.db.documents import document_by_hash, documents_of_file, start_over
+from ragkv.db.documents import document_by_hash, start_over, uses_of_file
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import DocumentRow, JobRow, Status
+from ragkv.db.uploads import forget_attachments_of
 from ragkv.documents import (
     DocumentView,
     check_quota,
@@ -37,6 +39,7 @@ def amend_document(
         if patch is not None:
             label(session, document, checked(patched(document.labels, patch)))
         session.flush()
+        session.execute(collection_changed(document.collection_id))
         return view_of(document)
 
 
@@ -54,6 +57,7 @@ def replace_document(document_id: str, name: str, body: Readable, parts: Parts, 
         is_new = document.sha256 != received.sha256
         if is_new:
             _exchange(session, document, received, parts)
+        session.execute(collection_changed(document.collection_id))
     if is_new:
         enqueue(document_id, parts)
     return document_view(document_id, parts.database, tenant_id)
@@ -74,13 +78,13 @@ def _exchange(session: "Session", document: DocumentRow, received: Received, par
     twin = session.scalars(document_by_hash(document.collection_id, received.sha256)).one_or_none()
     if twin is not None:
         raise Conflict(f"document {twin.id} of the same collection has these bytes already: delete one of the two")
-    added = received.num_bytes - document.num_bytes
-    check_quota(session, added, document.tenant_id, parts.settings.max_tenant_bytes)
     old = document.sha256
     document.sha256, document.num_bytes = received.sha256, received.num_bytes
+    check_quota(session, received.num_bytes, document.tenant_id, parts.settings.max_tenant_bytes)
+    session.execute(forget_attachments_of(document.id))
     _begin_again(session, document)
     parts.files.keep(received, document.tenant_id)
-    if not session.scalar(documents_of_file(document.tenant_id, old)):
+    if not session.scalar(uses_of_file(document.tenant_id, old)):
         parts.files.delete(document.tenant_id, old)
 
 

@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ragkv.db.base import new_id, utc_now
+from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, hold
 from ragkv.db.documents import (
     bytes_of_tenant,
     document_by_hash,
     document_by_id,
-    documents_of_file,
     forget_labels_of,
     precompute_outdated_again,
     start_outdated_over,
     start_over,
     stuck_documents,
+    uses_of_file,
 )
 from ragkv.db.jobs import INGEST
 from ragkv.db.kv_entries import forget_entries, unshared_keys
 from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow, Status
 from ragkv.errors import NotFound, TooLarge, Unavailable
-from ragkv.files import Readable, Received
+from ragkv.files import Readable, Stored
 from ragkv.metadata import Metadata, checked, labels_of
 from ragkv.names import is_id
 from ragkv.parts import Parts
@@ -93,11 +94,11 @@ def store_document(name: str, body: Readable, parts: Parts, scope: Scope, metada
                 raise NotFound("the collection was deleted meanwhile")
             found = session.scalars(document_by_hash(scope.collection_id, received.sha256)).one_or_none()
             if found is None:
+                found_id = insert_document(session, name, received, scope, labels)
                 check_quota(session, received.num_bytes, scope.tenant_id, parts.settings.max_tenant_bytes)
-                found_id = _insert(session, name, received, scope, labels)
             else:
                 found_id = found.id
-                _revive(session, found, parts.recipe)
+                revive(session, found, parts.recipe)
             parts.files.keep(received, scope.tenant_id)
         return Accepted(found_id, created=found is None)
 
@@ -172,32 +173,36 @@ def uploads_of(tenant_id: str) -> str:
 
 
 def check_quota(session: "Session", num_bytes: int, tenant_id: str, max_bytes: int) -> None:
-    """Raises TooLarge if the tenant's documents would take more than `max_bytes` together; 0 is no limit."""
+    """Raises TooLarge if a tenant's files take more than `max_bytes` now that one of `num_bytes` is there; 0 is no limit."""
+    session.flush()
     kept = int(session.scalar(bytes_of_tenant(tenant_id)) or 0)
-    if max_bytes and kept + num_bytes > max_bytes:
+    if max_bytes and kept > max_bytes:
         raise TooLarge(
-            f"the file has {num_bytes:,} bytes, and {max(max_bytes - kept, 0):,} of the tenant's {max_bytes:,} "
-            "are left: delete documents, or raise RAGKV_MAX_TENANT_BYTES"
+            f"the file has {num_bytes:,} bytes, and {max(max_bytes - kept + num_bytes, 0):,} of the tenant's "
+            f"{max_bytes:,} are left: delete documents or files, or raise RAGKV_MAX_TENANT_BYTES"
         )
 
 
-def _insert(session: "Session", name: str, received: Received, scope: Scope, metadata: Metadata) -> str:
+def insert_document(session: "Session", name: str, stored: Stored, scope: Scope, metadata: Metadata) -> str:
+    """A document over bytes that are kept, or about to be, and its job. To be queued after the commit."""
     document = DocumentRow(
         id=new_id(),
         tenant_id=scope.tenant_id,
         collection_id=scope.collection_id,
-        sha256=received.sha256,
+        sha256=stored.sha256,
         name=clean_file_name(name),
-        num_bytes=received.num_bytes,
+        num_bytes=stored.num_bytes,
     )
     session.add(document)
     session.flush()
     label(session, document, metadata)
     session.add(JobRow(tenant_id=scope.tenant_id, document_id=document.id, kind=INGEST))
+    session.flush()
+    session.execute(collection_changed(scope.collection_id))
     return document.id
 
 
-def _revive(session: "Session", document: DocumentRow, recipe: str) -> None:
+def revive(session: "Session", document: DocumentRow, recipe: str) -> None:
     """A document that failed, or that other models read, gets another chance when it is uploaded again."""
     outdated = document.num_chunks > 0 and document.recipe != recipe
     if document.status is Status.FAILED or outdated:
@@ -229,8 +234,9 @@ def _delete_rows(document_id: str, parts: Parts, tenant_id: str) -> list[str]:
         session.flush()
         for start in range(0, len(keys), 500):
             session.execute(forget_entries(keys[start : start + 500]))
-        if not session.scalar(documents_of_file(tenant_id, document.sha256)):
+        if not session.scalar(uses_of_file(tenant_id, document.sha256)):
             parts.files.delete(tenant_id, document.sha256)
+        session.execute(collection_changed(document.collection_id))
         return keys
 
 

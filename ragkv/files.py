@@ -20,6 +20,15 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
+class Stored(Protocol):
+    """Bytes of a tenant by their hash."""
+
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def num_bytes(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Received:
     """A whole upload under a temporary name, on disk."""

@@ -4,8 +4,23 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Delete, Select, Update, delete, exists, func, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Delete,
+    ScalarSelect,
+    Select,
+    Update,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    tuple_,
+    union,
+    update,
+)
 
+from ragkv.db.file_tables import FileRow
 from ragkv.db.tables import DocumentLabelRow, DocumentRow, Status
 from ragkv.names import storable
 
@@ -72,15 +87,16 @@ def _has_label(key: str, values: Sequence[str]) -> ColumnElement[bool]:
     return exists().where(*label, DocumentLabelRow.value.in_(values))
 
 
-def documents_of_file(tenant_id: str, sha256: str) -> Select[int]:
-    """How many of a tenant's documents, of whatever collection, share one stored file."""
-    mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.sha256 == sha256)
-    return select(func.count()).select_from(DocumentRow).where(*mine)
+def uses_of_file(tenant_id: str, sha256: str) -> Select[int]:
+    """How many of a tenant's documents, of whatever collection, and of its uploads share one stored file."""
+    return select(_count(DocumentRow, tenant_id, sha256) + _count(FileRow, tenant_id, sha256))
 
 
 def bytes_of_tenant(tenant_id: str) -> Select[int]:
-    """What a tenant's documents take together."""
-    return select(func.coalesce(func.sum(DocumentRow.num_bytes), 0)).where(DocumentRow.tenant_id == tenant_id)
+    """What a tenant's files take together, each counted once."""
+    kinds = (DocumentRow, FileRow)
+    stored = union(*(select(row.sha256, row.num_bytes).where(row.tenant_id == tenant_id) for row in kinds)).subquery()
+    return select(func.coalesce(func.sum(stored.c.num_bytes), 0))
 
 
 def versions_of_indexed(tenant_id: str, collection_id: str, recipe: str) -> Select[str, int]:
@@ -137,3 +153,7 @@ def count_by_status() -> Select[Status, int, int, int]:
 
 def _free(now: datetime) -> ColumnElement[bool]:
     return or_(DocumentRow.lease_until.is_(None), DocumentRow.lease_until < now)
+
+
+def _count(kind: type[DocumentRow] | type[FileRow], tenant_id: str, sha256: str) -> ScalarSelect[int]:
+    return select(func.count()).where(kind.tenant_id == tenant_id, kind.sha256 == sha256).scalar_subquery()

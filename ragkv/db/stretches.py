@@ -1,0 +1,34 @@
+"""Stretches of lists as statements: by moment and id, in either direction from an item."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Row, Select, tuple_
+from sqlalchemy.orm import Session
+
+from ragkv.stretch import Found, Stretch
+
+Position = tuple[datetime, str]
+Keys = tuple[ColumnElement[datetime], ColumnElement[str]]
+"""What a list is ordered by: a moment and, among equals, an id."""
+S = TypeVar("S", bound=Select[Any])
+
+
+def rows_of(
+    session: Session, listed: Select[Any], keys: Keys, stretch: Stretch, place_of: Callable[[str], Position]
+) -> Found[Row[Any]]:
+    """The rows of a stretch. `place_of` gives the position of an item by its id, or raises NotFound."""
+    anchor = stretch.before if stretch.backwards else stretch.after
+    position = None if anchor is None else place_of(anchor)
+    falling = stretch.newest_first != stretch.backwards
+    rows = list(session.execute(_part(listed, keys, stretch.limit + 1, position, falling)))
+    found = rows[: stretch.limit]
+    return Found(found[::-1] if stretch.backwards else found, more=len(rows) > stretch.limit)
+
+
+def _part(listed: S, keys: Keys, limit: int, start: Position | None, falling: bool) -> S:
+    place = tuple_(*keys)
+    if start is not None:
+        listed = listed.where(place < tuple_(*start) if falling else place > tuple_(*start))
+    return listed.order_by(*(key.desc() if falling else key.asc() for key in keys)).limit(limit)

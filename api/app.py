@@ -11,27 +11,35 @@ from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
 
+from api.admin.headers import guard_pages
+from api.admin.router import admin_router
 from api.ask import BODY_BYTES, ask
 from api.auth import authentication, caller_of
 from api.collections import collections_router
 from api.documents import documents_router
+from api.ending import Ending, RefuseWhenEnding
 from api.errors import HANDLERS
 from api.events import collection_events, document_events
 from api.health import healthz, readyz
 from api.keys import keys_router
+from api.metrics import metrics_of_all
+from api.observe import Observing
 from api.search import search
+from api.statistics import statistics
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 
 log = logging.getLogger(__name__)
 
 
-def create_app(parts: Parts) -> Litestar:
+def create_app(parts: Parts, ending: Ending | None = None) -> Litestar:
     """The service over HTTP. It starts the parts' engine in the background and stops it when it ends.
 
     `parts` must have been prepared. Whether requests need an API key is `parts.gate`'s to say. /healthz answers at once, /readyz says when the engine is there.
+    Once `ending` has begun, nothing new is answered.
     """
-    return Litestar(
+    ending = ending or Ending()
+    app = Litestar(
         route_handlers=[
             collections_router(),
             collection_events,
@@ -39,21 +47,28 @@ def create_app(parts: Parts) -> Litestar:
             document_events,
             search,
             ask,
+            statistics,
             keys_router(),
+            admin_router(),
             healthz,
             readyz,
+            metrics_of_all,
         ],
-        middleware=[authentication(parts.gate)],
+        middleware=[RefuseWhenEnding(ending), authentication(parts.gate, parts.sessions)],
         dependencies={
             "parts": Provide(lambda: parts, sync_to_thread=False),
+            "ending": Provide(lambda: ending, sync_to_thread=False),
             "caller": Provide(caller_of, sync_to_thread=False),
         },
         exception_handlers=HANDLERS,
+        before_send=[guard_pages],
         lifespan=[_running_engine(parts)],
         openapi_config=_openapi(),
         request_max_body_size=BODY_BYTES,
         logging_config=None,
     )
+    app.asgi_handler = Observing(app.asgi_handler, ending)
+    return app
 
 
 def _openapi() -> OpenAPIConfig:

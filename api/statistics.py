@@ -1,0 +1,38 @@
+"""/v1/statistics: what the service did for a tenant's questions."""
+
+import asyncio
+
+import msgspec
+from litestar import get
+from litestar.di import NamedDependency
+from litestar.params import FromQuery
+
+from api.auth import reading
+from ragkv.caller import Caller
+from ragkv.parts import Parts
+from ragkv.statistics.engine import EngineView, engine_view
+from ragkv.statistics.summary import summary
+from ragkv.statistics.views import Summary, Window
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """The tenant's own questions and jobs, and the engine that all tenants share."""
+
+    summary: Summary
+    engine: EngineView
+
+
+@get("/v1/statistics", guards=[reading], tags=["statistics"], summary="Statistics")
+async def statistics(
+    caller: NamedDependency[Caller], parts: NamedDependency[Parts], window: FromQuery[Window] = "24h"
+) -> Statistics:
+    """Times to first token (stitched, full, and what full would have cost), tokens by origin, hit rate, queue, engine.
+
+    Over the last hour, day or week, with a time series of it.
+    """
+    return await statistics_of(caller, parts, window)
+
+
+async def statistics_of(caller: Caller, parts: Parts, window: Window) -> Statistics:
+    engine = await engine_view(parts.engine, parts.settings)
+    return Statistics(await asyncio.to_thread(summary, parts.database, caller.tenant_id, window), engine)

@@ -1,0 +1,1 @@
+"""What the service did for its questions, in numbers."""

@@ -1,4 +1,4 @@
-"""Who asks, and whether they may: an API key becomes a `Caller`, and guards on the handlers look at its scopes."""
+"""Who asks, and whether they may: an API key or a session becomes a `Caller`; guards on the handlers look at its scopes."""
 
 import asyncio
 from typing import Any
@@ -8,9 +8,11 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult, DefineMiddleware
 
+from api.session import refuse_forged, session_token
 from ragkv.caller import Caller, KeyScope
 from ragkv.errors import Forbidden, Unauthorised
 from ragkv.gate import Gate
+from ragkv.sessions import Sessions, csrf_token
 from ragkv.settings import is_loopback
 
 Connection = ASGIConnection[Any, Any, Any, Any]
@@ -21,14 +23,23 @@ SCHEMA = "^/schema"
 
 
 class Authentication(AbstractAuthenticationMiddleware):
-    """Sets the connection's user to its Caller. Raises Unauthorised, Forbidden or Throttled."""
+    """Sets the connection's user to its Caller, and `auth` to its session's CSRF token if it has a session.
 
-    def __init__(self, app: Any, gate: Gate, **options: Any) -> None:
+    A key in a header goes before the session's cookie. Raises Unauthorised, Forbidden or Throttled.
+    """
+
+    def __init__(self, app: Any, gate: Gate, sessions: Sessions, **options: Any) -> None:
         super().__init__(app, **options)
         self._gate = gate
+        self._sessions = sessions
 
     async def authenticate_request(self, connection: Connection) -> AuthenticationResult:
-        caller = await asyncio.to_thread(self._gate.admit, _key_of(connection))
+        key, token = _key_of(connection), session_token(connection)
+        if key is None and token and (key_id := await asyncio.to_thread(self._sessions.key_id, token)):
+            refuse_forged(connection, token)
+            caller = await asyncio.to_thread(self._gate.readmit, key_id)
+            return AuthenticationResult(user=caller, auth=csrf_token(token))
+        caller = await asyncio.to_thread(self._gate.admit, key)
         if caller.key_id is None:
             _refuse_other_sites(connection)
         return AuthenticationResult(user=caller, auth=None)
@@ -51,8 +62,8 @@ class Requires:
 reading, writing, administering = Requires("read"), Requires("write"), Requires("admin")
 
 
-def authentication(gate: Gate) -> DefineMiddleware:
-    return DefineMiddleware(Authentication, gate=gate, exclude=SCHEMA, exclude_from_auth_key=PUBLIC)
+def authentication(gate: Gate, sessions: Sessions) -> DefineMiddleware:
+    return DefineMiddleware(Authentication, gate=gate, sessions=sessions, exclude=SCHEMA, exclude_from_auth_key=PUBLIC)
 
 
 def caller_of(request: ASGIConnection[Any, Any, Any, Any]) -> Caller:

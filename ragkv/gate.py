@@ -3,7 +3,7 @@
 from ragkv.caller import KEY_SCOPES, Caller
 from ragkv.db.database import Database
 from ragkv.errors import Unauthorised
-from ragkv.keys import any_key, authenticate
+from ragkv.keys import any_key, authenticate, recognise
 from ragkv.rate import RateLimit
 
 NO_KEY = "an API key is needed: send it as `Authorization: Bearer rk_...`; `ragkv keys create` makes one"
@@ -26,15 +26,21 @@ class Gate:
         """Raises Unauthorised, Throttled, or Unavailable when the database is away."""
         if key is None:
             return self._admit_without_key()
-        caller = authenticate(self._database, key)
-        assert caller.key_id is not None
-        self._limit.take(caller.key_id)
-        return caller
+        return self._counted(authenticate(self._database, key))
+
+    def readmit(self, key_id: str) -> Caller:
+        """Who showed this key when their session began: the key may have been revoked since. Raises like `admit`."""
+        return self._counted(recognise(self._database, key_id))
 
     def is_open(self) -> bool:
         """Whether requests need no key now."""
         self._may_be_open = self._may_be_open and not any_key(self._database)
         return self._may_be_open
+
+    def _counted(self, caller: Caller) -> Caller:
+        assert caller.key_id is not None
+        self._limit.take(caller.key_id)
+        return caller
 
     def _admit_without_key(self) -> Caller:
         if not self.is_open():

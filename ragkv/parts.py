@@ -24,7 +24,9 @@ from ragkv.queue import Queue, make_celery
 from ragkv.rate import RateLimit
 from ragkv.redis_door import connect, redis_url
 from ragkv.scope import Scope
+from ragkv.sessions import Sessions
 from ragkv.settings import Settings
+from ragkv.tally import Tally
 
 if TYPE_CHECKING:
     import redis
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from ragkv.retrieve.rerank import Reranker
     from ragkv.retrieve.retriever import Retriever
     from ragkv.tokens import Tokenizer
+
+LOGINS_PER_MINUTE = 10
 
 
 class Parts:
@@ -103,8 +107,21 @@ class Parts:
         return RateLimit(self.redis, self.settings.requests_per_minute, fails_open=self.settings.redis_url is None)
 
     @cached_property
+    def tally(self) -> Tally:
+        return Tally(self.redis)
+
+    @cached_property
     def gate(self) -> Gate:
         return Gate(self.database, self.rate_limit, self.scope.tenant_id, open_without_keys=self.settings.on_loopback)
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        return Sessions(self.redis)
+
+    @cached_property
+    def login_limit(self) -> RateLimit:
+        """How often one address may try to log in."""
+        return RateLimit(self.redis, LOGINS_PER_MINUTE, fails_open=self.settings.redis_url is None)
 
     @cached_property
     def queue(self) -> Queue:

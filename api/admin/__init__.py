@@ -1,0 +1,1 @@
+"""The dashboard: pages rendered here, small scripts of our own, and /v1 for everything they do."""

@@ -1,0 +1,50 @@
+"""/admin/static: styles, scripts and pictures of the dashboard, all our own."""
+
+import hashlib
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any
+
+from litestar import Request, Response, get
+from litestar.params import FromPath
+
+from api.auth import PUBLIC
+from ragkv.errors import NotFound
+
+MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file as it is sent. Browsers keep it and ask each time whether it is still the one with this tag."""
+
+    body: bytes
+    media_type: str
+    tag: str
+
+
+@get("/admin/static/{asset:str}", opt={PUBLIC: True}, include_in_schema=False)
+async def static_file(asset: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
+    """A file of the folder `static`, or 304 for a browser that has it."""
+    found = ASSETS.get(asset)
+    if found is None:
+        raise NotFound(f"the dashboard has no file {asset[:80]!r}")
+    headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == found.tag:
+        return Response(b"", status_code=HTTPStatus.NOT_MODIFIED, headers=headers, media_type=found.media_type)
+    return Response(found.body, headers=headers, media_type=found.media_type)
+
+
+def _assets() -> dict[str, Asset]:
+    """Read once: nothing that is asked for later becomes a path."""
+    found = {}
+    for file in files("api.admin").joinpath("static").iterdir():
+        _, dot, suffix = file.name.rpartition(".")
+        if media_type := MEDIA_TYPES.get(dot + suffix):
+            body = file.read_bytes()
+            found[file.name] = Asset(body, media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return found
+
+
+ASSETS = _assets()

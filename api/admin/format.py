@@ -1,0 +1,43 @@
+"""Numbers, sizes and moments as people read them: the filters of the templates."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from markupsafe import Markup
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_STEP = 1024
+_FEW = 10
+
+
+def number(value: float) -> str:
+    """12,345"""
+    return f"{value:,.0f}"
+
+
+def size(num_bytes: float) -> str:
+    """Bytes: 812 B, 9.3 KiB, 42 MiB."""
+    value, unit = float(num_bytes), _UNITS[0]
+    for unit in _UNITS:  # noqa: B007 - the unit at which it stops is used
+        if value < _STEP or unit == _UNITS[-1]:
+            break
+        value /= _STEP
+    digits = 1 if unit != _UNITS[0] and value < _FEW else 0
+    return f"{value:,.{digits}f} {unit}"
+
+
+def moment(value: datetime | None) -> str:
+    """A <time> element in UTC. In the browser it becomes the reader's own time (static/times.js)."""
+    if value is None:
+        return "never"
+    return Markup('<time datetime="{}">{}</time>').format(
+        value.isoformat(timespec="seconds"), value.strftime("%Y-%m-%d %H:%M UTC")
+    )
+
+
+def plural(count: int, noun: str) -> str:
+    """1 document, 2 documents."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+FILTERS: dict[str, Callable[..., str]] = {"number": number, "size": size, "moment": moment, "plural": plural}

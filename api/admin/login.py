@@ -1,0 +1,82 @@
+"""Coming in with an API key, and leaving."""
+
+import asyncio
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from litestar import Request, Response, get, post
+from litestar.di import NamedDependency
+from litestar.params import URLEncodedBody
+from litestar.response import Redirect
+
+from api.admin.errors import LOGIN
+from api.admin.shell import AdminRequest, page
+from api.auth import PUBLIC
+from api.errors import STATUS
+from api.session import ended_cookie, own_pages_only, session_cookie, session_token
+from ragkv.errors import Forbidden, Throttled, Unauthorised
+from ragkv.keys import authenticate
+from ragkv.parts import Parts
+
+HOME = "/admin"
+_PAGE = re.compile(r"/admin(?:[/?][!-\[\]-~]*)?")
+"""A page of the dashboard: printable ASCII without a backslash, which browsers take for a slash."""
+
+
+@dataclass
+class LoginForm:
+    """`next` is where to go afterwards: a page of the dashboard."""
+
+    key: str = ""
+    next: str = HOME
+
+
+@get(LOGIN, opt={PUBLIC: True}, include_in_schema=False)
+async def login_page(request: Request[Any, Any, Any], parts: NamedDependency[Parts]) -> Response[Any]:
+    """The form. While the service is open there is nothing to log in to."""
+    if await asyncio.to_thread(parts.gate.is_open):
+        return Redirect(HOME)
+    return page(request, "login.html", next=_inside(request.query_params.get("next", HOME)), error="")
+
+
+@post(LOGIN, opt={PUBLIC: True}, guards=[own_pages_only], include_in_schema=False)
+async def login(
+    data: URLEncodedBody[LoginForm], request: Request[Any, Any, Any], parts: NamedDependency[Parts]
+) -> Response[Any]:
+    """A session for a key with the scope admin."""
+    address = request.client.host if request.client else "nowhere"
+    try:
+        token = await asyncio.to_thread(_begin, data.key.strip(), address, parts)
+    except (Unauthorised, Forbidden, Throttled) as error:
+        return page(request, "login.html", STATUS[type(error)], next=_inside(data.next), error=str(error))
+    response = Redirect(_inside(data.next), status_code=HTTPStatus.SEE_OTHER)
+    response.set_cookie(session_cookie(request, token))
+    return response
+
+
+@post("/logout", include_in_schema=False, status_code=HTTPStatus.NO_CONTENT)
+async def logout(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[None]:
+    """End the session here and in the browser."""
+    if token := session_token(request):
+        await asyncio.to_thread(parts.sessions.end, token)
+    return Response(None, status_code=HTTPStatus.NO_CONTENT, cookies=[ended_cookie()])
+
+
+def _begin(key: str, address: str, parts: Parts) -> str:
+    """The token of a new session. Raises Throttled after too many attempts, Unauthorised, Forbidden, Unavailable."""
+    try:
+        parts.login_limit.take(f"login:{address}")
+    except Throttled as error:
+        raise Throttled("too many attempts from this address: wait a minute", error.retry_after_s) from None
+    caller = authenticate(parts.database, key)
+    if not caller.may("admin"):
+        raise Forbidden("this key lacks the scope admin: `ragkv keys create --scope admin` makes one that has it")
+    assert caller.key_id is not None
+    return parts.sessions.begin(caller.key_id)
+
+
+def _inside(place: str) -> str:
+    """The place if it is a page of the dashboard, otherwise the first page."""
+    return place if _PAGE.fullmatch(place) else HOME

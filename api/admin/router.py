@@ -1,0 +1,31 @@
+"""Every page of the dashboard, for callers with the scope admin."""
+
+from litestar import Router
+from litestar.types import ControllerRouterHandler
+
+from api.admin.assets import static_file
+from api.admin.errors import PAGE_HANDLERS
+from api.admin.keys import keys_page
+from api.admin.login import login, login_page, logout
+from api.admin.settings import settings_page
+from api.auth import administering
+from api.session import own_pages_only
+
+PAGES: list[ControllerRouterHandler] = [
+    keys_page,
+    settings_page,
+    logout,
+]
+"""Handlers by their paths below /admin."""
+
+
+def admin_router() -> Router:
+    public = Router("/", route_handlers=[login_page, login, static_file], exception_handlers=PAGE_HANDLERS)
+    pages = Router(
+        "/admin",
+        route_handlers=PAGES,
+        guards=[own_pages_only, administering],
+        exception_handlers=PAGE_HANDLERS,
+        include_in_schema=False,
+    )
+    return Router("/", route_handlers=[public, pages])

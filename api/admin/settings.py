@@ -1,0 +1,23 @@
+"""The settings page: what the service runs with, read-only."""
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+
+from api.admin.shell import AdminRequest, page
+from ragkv.parts import Parts
+from ragkv.shown_settings import shown_settings
+
+OF_EVERY_TENANT = frozenset({
+    "RAGKV_MODEL", "RAGKV_MAX_MODEL_LEN", "RAGKV_MAX_UPLOAD_BYTES", "RAGKV_MAX_TENANT_BYTES", "RAGKV_REQUESTS_PER_MINUTE",
+    "RAGKV_CHUNK_TOKENS", "RAGKV_TOP_K", "RAGKV_HOPS", "RAGKV_MAX_ANSWER_TOKENS", "RAGKV_RECOMPUTE_POLICY",
+    "RAGKV_RECOMPUTE_RATIO", "RAGKV_RECOMPUTE_MAX_TOKENS",
+})  # fmt: skip
+"""What concerns everybody who asks. The rest, addresses and folders, is for the default tenant, whose service it is."""
+
+
+@get("/settings")
+async def settings_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[str]:
+    """Every setting for the default tenant, for others those of OF_EVERY_TENANT."""
+    is_owner = request.user.tenant_id == parts.scope.tenant_id
+    shown = [setting for setting in shown_settings(parts.settings) if is_owner or setting.name in OF_EVERY_TENANT]
+    return page(request, "settings.html", settings=shown, is_owner=is_owner)

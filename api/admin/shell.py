@@ -1,0 +1,53 @@
+"""What every page of the dashboard shares: its frame, its navigation, and the only door to Jinja."""
+
+from http import HTTPStatus
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from litestar import MediaType, Request, Response
+
+from api.admin.format import FILTERS
+from ragkv.caller import Caller
+
+AdminRequest = Request[Caller, str | None, Any]
+"""`user` is the caller, `auth` the session's CSRF token; None while the service is open and needs no session."""
+
+NAVIGATION = (
+    ("Overview", "/admin", "pulse"),
+    ("Collections", "/admin/collections", "folder"),
+    ("Playground", "/admin/playground", "chat"),
+    ("KV store", "/admin/kv", "layers"),
+    ("Jobs", "/admin/jobs", "list"),
+    ("Keys", "/admin/keys", "key"),
+    ("Settings", "/admin/settings", "sliders"),
+)
+"""(label, path, icon of templates/icons.html)."""
+
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("api.admin"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+_ENVIRONMENT.filters.update(FILTERS)
+
+
+def page(request: Request[Any, Any, Any], template: str, status: int = HTTPStatus.OK, **context: Any) -> Response[str]:
+    """A template of the folder `templates`, most of which extend base.html, rendered for whoever asks.
+
+    Every template knows `caller` (None at login), `csrf_token` ("" without a session), `is_open` (nobody needs a key
+    yet), `navigation` and `active`, the path of the entry this page belongs to.
+    """
+    caller: Caller | None = request.scope.get("user")
+    common = {
+        "caller": caller,
+        "csrf_token": request.scope.get("auth") or "",
+        "is_open": caller is not None and caller.key_id is None,
+        "navigation": NAVIGATION,
+        "active": _entry_of(request.url.path),
+    }
+    html = _ENVIRONMENT.get_template(template).render(common | context)
+    return Response(html, media_type=MediaType.HTML, status_code=status)
+
+
+def _entry_of(path: str) -> str:
+    """The longest navigation path that this one lies under."""
+    above = [entry for _, entry, _ in NAVIGATION if path == entry or path.startswith(f"{entry}/")]
+    return max(above, key=len, default="")

@@ -1,0 +1,76 @@
+// Buttons and forms that change something through the API.
+//
+// <button data-method="DELETE" data-url="/v1/..."> and <form data-method="POST" data-url="/v1/..."> send a request, a form
+// its fields as JSON. Further attributes:
+//   data-confirm="Delete it?"  asks first; data-yes="Delete" is what the button then says
+//   data-then="/admin/..."     where to go afterwards
+//   data-refresh="ID"          or the part of this page to load again
+//   data-done="Deleted."       what to say
+// A form's field is a number for type=number, a list for a name that ends in [], and left out while it is empty.
+// A dialog around a form is closed. What goes wrong is shown in the form's .error, or in a corner.
+
+import { announce } from "./announce.js";
+import { send } from "./api.js";
+import { confirmed } from "./confirm.js";
+import { refresh } from "./swap.js";
+
+export function startActions() {
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-url]");
+    if (button) run(button);
+    const opener = event.target.closest("button[data-opens]");
+    if (opener) document.getElementById(opener.dataset.opens).showModal();
+    const closer = event.target.closest("button[data-closes]");
+    if (closer) closer.closest("dialog").close();
+  });
+  document.addEventListener("submit", (event) => {
+    const form = event.target.closest("form[data-url]");
+    if (!form) return;
+    event.preventDefault();
+    run(form, valuesOf(form));
+  });
+}
+
+/** What a form's fields say. */
+export function valuesOf(form) {
+  const values = {};
+  for (const [name, text] of new FormData(form)) {
+    if (name.endsWith("[]")) (values[name.slice(0, -2)] ??= []).push(text);
+    else if (text !== "") values[name] = form.elements[name].type === "number" ? Number(text) : text;
+  }
+  return values;
+}
+
+async function run(element, value) {
+  const { method, url, confirm, yes } = element.dataset;
+  if (confirm && !(await confirmed(confirm, yes))) return;
+  const button = element.matches("button") ? element : element.querySelector('[type="submit"]');
+  complain(element, "");
+  button.disabled = true;
+  try {
+    const answer = await send(method, url, value);
+    element.dispatchEvent(new CustomEvent("admin:done", { bubbles: true, detail: answer }));
+    await goOn(element);
+  } catch (error) {
+    complain(element, error.message);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+async function goOn(element) {
+  const { then, refresh: part, done } = element.dataset;
+  if (done) announce(done);
+  element.closest("dialog")?.close();
+  if (element.matches("form")) element.reset();
+  if (then) location.assign(then);
+  else if (part) await refresh(part);
+}
+
+function complain(element, reason) {
+  const place = element.querySelector(".error");
+  if (place) {
+    place.textContent = reason;
+    place.hidden = !reason;
+  } else if (reason) announce(reason, "bad");
+}

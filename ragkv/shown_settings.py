@@ -1,0 +1,61 @@
+"""Settings as people may see them: what is secret is hidden."""
+
+import re
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from ragkv.settings import PREFIX, Settings
+
+HIDDEN = "hidden"
+SECRET_WORDS = frozenset({"key", "password", "secret", "token", "credentials", "headers"})
+"""A setting with one of these words in its name is never shown."""
+_SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&#]*", re.IGNORECASE)
+
+
+class ShownSetting(msgspec.Struct, frozen=True):
+    """A setting by its name in the environment. `value` as text; None if it is not set."""
+
+    name: str
+    value: str | None
+    is_default: bool
+
+
+def shown_settings(settings: Settings) -> list[ShownSetting]:
+    """Every setting, in the order in which they are declared."""
+    return [_shown(field, getattr(settings, field.name)) for field in msgspec.structs.fields(settings)]
+
+
+def _shown(field: msgspec.structs.FieldInfo, value: Any) -> ShownSetting:
+    return ShownSetting(f"{PREFIX}{field.name.upper()}", _text(field.name, value), value == field.default)
+
+
+def _text(name: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if SECRET_WORDS & set(name.split("_")):
+        return HIDDEN
+    if isinstance(value, bool):
+        return str(value).lower()
+    return without_secrets(value) if isinstance(value, str) else str(value)
+
+
+def without_secrets(text: str) -> str:
+    """A URL without its password and without the values of parameters that may be secret; other text as it is."""
+    url = _url(text)
+    if url is None:
+        return text
+    user, at, place = url.netloc.rpartition("@")
+    if at:
+        name, colon, _ = user.partition(":")
+        url = url._replace(netloc=f"{name}:{HIDDEN}@{place}" if colon else f"{HIDDEN}@{place}")
+    return _SECRET_PARAMETER.sub(rf"\1{HIDDEN}", url.geturl())
+
+
+def _url(text: str) -> SplitResult | None:
+    try:
+        url = urlsplit(text)
+    except ValueError:
+        return None
+    return url if "://" in text else None

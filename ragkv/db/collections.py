@@ -1,6 +1,6 @@
 """Statements about collections."""
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, Update, func, select, update
 
 from ragkv.db.tables import CollectionRow, DocumentRow
 
@@ -23,3 +23,17 @@ def collection_named(tenant_id: str, name: str) -> Select[CollectionRow]:
 
 def document_ids_in(collection_id: str) -> Select[str]:
     return select(DocumentRow.id).where(DocumentRow.collection_id == collection_id)
+
+
+def collection_changed(collection_id: str) -> Update:
+    """The next generation. It belongs into the transaction of every change that an answer could show, at its end: the
+    collection's row is locked from then on."""
+    next_generation = CollectionRow.generation + 1
+    return update(CollectionRow).where(CollectionRow.id == collection_id).values(generation=next_generation)
+
+
+def collection_of_document_changed(document_id: str) -> Update:
+    """`collection_changed`, of the collection that holds the document."""
+    holder = select(DocumentRow.collection_id).where(DocumentRow.id == document_id).scalar_subquery()
+    next_generation = CollectionRow.generation + 1
+    return update(CollectionRow).where(CollectionRow.id == holder).values(generation=next_generation)

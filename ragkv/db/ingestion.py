@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from ragkv.chunk import Chunk
 from ragkv.db.base import utc_now
 from ragkv.db.chunks import chunk_row, chunks_of, forget_chunks_of, name_kv, to_chunk
+from ragkv.db.collections import collection_of_document_changed
 from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED, claim, held
 from ragkv.db.jobs import open_jobs
@@ -76,7 +77,10 @@ class Lease:
     def enter(self, status: Status, **changes: Any) -> None:
         """Move on to a status that is not the last."""
         assert status in UNFINISHED, "finish() and fail() end an ingestion"
-        self._write(status=status, **changes)
+        with self.database.writing() as session:
+            self._change(session, status=status, **changes)
+            if status is Status.SEARCHABLE:
+                session.execute(collection_of_document_changed(self.document_id))
 
     def store_chunks(
         self, chunks: Sequence[Chunk], vectors: Sequence[Vectors], status: Status, **changes: Any
@@ -96,6 +100,8 @@ class Lease:
             superseded = [key for key in session.scalars(unshared_keys(self.document_id)) if key]
             session.execute(forget_chunks_of(self.document_id))
             session.add_all(chunk_row(tenant_id, *pair) for pair in zip(chunks, vectors, strict=True))
+            session.flush()
+            session.execute(collection_of_document_changed(self.document_id))
             return superseded
 
     def chunks(self) -> list[Chunk]:
@@ -109,6 +115,7 @@ class Lease:
             tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
             _keep(session, tenant_id, kept)
             session.execute(open_jobs(self.document_id, status=JobStatus.DONE, error=None))
+            session.execute(collection_of_document_changed(self.document_id))
 
     def fail(self, reason: str) -> None:
         """It will never do: give up, with the reason."""

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 
 class CollectionView(msgspec.Struct, frozen=True, kw_only=True):
-    """A collection and what is in it: documents, chunks, and bytes of uploaded files."""
+    """A collection and what is in it: documents, chunks, tokens, and bytes of uploaded files."""
 
     id: str
     name: str
     documents: int
     chunks: int
+    tokens: int
     bytes: int
     created_at: datetime
 
@@ -138,12 +139,13 @@ def _names_of(tenant_id: str) -> str:
     return f"collections of {tenant_id}"
 
 
-def _view(row: CollectionRow, documents: int, chunks: int, num_bytes: int) -> CollectionView:
+def _view(row: CollectionRow, documents: int, chunks: int, tokens: int, num_bytes: int) -> CollectionView:
     return CollectionView(
         id=row.id,
         name=row.name,
         documents=documents,
         chunks=int(chunks),
+        tokens=int(tokens),
         bytes=int(num_bytes),
         created_at=row.created_at,
     )

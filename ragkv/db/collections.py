@@ -5,12 +5,13 @@ from sqlalchemy import Select, Update, func, select, update
 from ragkv.db.tables import CollectionRow, DocumentRow
 
 
-def collection_facts(tenant_id: str) -> Select[CollectionRow, int, int, int]:
-    """(collection, documents, chunks, bytes) of a tenant's collections."""
+def collection_facts(tenant_id: str) -> Select[CollectionRow, int, int, int, int]:
+    """(collection, documents, chunks, tokens, bytes) of a tenant's collections."""
     chunks = func.coalesce(func.sum(DocumentRow.num_chunks), 0)
+    tokens = func.coalesce(func.sum(DocumentRow.num_tokens), 0)
     num_bytes = func.coalesce(func.sum(DocumentRow.num_bytes), 0)
     return (
-        select(CollectionRow, func.count(DocumentRow.id), chunks, num_bytes)
+        select(CollectionRow, func.count(DocumentRow.id), chunks, tokens, num_bytes)
         .outerjoin(DocumentRow, DocumentRow.collection_id == CollectionRow.id)
         .where(CollectionRow.tenant_id == tenant_id)
         .group_by(CollectionRow.id)

@@ -1,10 +1,11 @@
 """Statements about jobs, which record what was queued and what became of it."""
 
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Update, update
+from sqlalchemy import Select, Update, func, select, tuple_, update
 
-from ragkv.db.tables import JobRow, JobStatus
+from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, JobStatus
 
 INGEST = "ingest"
 
@@ -13,3 +14,33 @@ def open_jobs(document_id: str, **changes: Any) -> Update:
     """Change the document's unfinished jobs."""
     unfinished = (JobStatus.QUEUED, JobStatus.RUNNING)
     return update(JobRow).where(JobRow.document_id == document_id, JobRow.status.in_(unfinished)).values(**changes)
+
+
+def jobs_by_status() -> Select[JobStatus, int]:
+    """(status, jobs) of all tenants."""
+    return select(JobRow.status, func.count()).group_by(JobRow.status)
+
+
+def jobs_of_tenant(tenant_id: str, status: JobStatus | None = None) -> Select[JobRow, DocumentRow, str]:
+    """(job, its document, the name of the document's collection) of a tenant's jobs, or of those with one status."""
+    found = (
+        select(JobRow, DocumentRow, CollectionRow.name)
+        .join(DocumentRow, DocumentRow.id == JobRow.document_id)
+        .join(CollectionRow, CollectionRow.id == DocumentRow.collection_id)
+        .where(JobRow.tenant_id == tenant_id)
+    )
+    return found if status is None else found.where(JobRow.status == status)
+
+
+def newest_jobs(
+    found: Select[JobRow, DocumentRow, str], limit: int, after: tuple[datetime, str] | None
+) -> Select[JobRow, DocumentRow, str]:
+    """One page of jobs; `after`: (created_at, id) of the last one on the page before."""
+    if after is not None:
+        found = found.where(tuple_(JobRow.created_at, JobRow.id) < tuple_(*after))
+    return found.order_by(JobRow.created_at.desc(), JobRow.id.desc()).limit(limit)
+
+
+def count_jobs(tenant_id: str) -> Select[JobStatus, int]:
+    """(status, jobs) of a tenant."""
+    return select(JobRow.status, func.count()).where(JobRow.tenant_id == tenant_id).group_by(JobRow.status)

@@ -184,6 +184,7 @@ class JobRow(Base):
     """A piece of queued work, kept for the record."""
 
     __tablename__ = "jobs"
+    __table_args__ = (Index(None, "tenant_id", "created_at"), Index(None, "tenant_id", "status", "created_at"))
 
     id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))

@@ -1,0 +1,74 @@
+"""Jobs in lists: what was queued, what became of it, and how far the running ones have come."""
+
+from datetime import datetime
+
+import msgspec
+
+from ragkv.db.database import Database
+from ragkv.db.jobs import count_jobs, jobs_of_tenant, newest_jobs
+from ragkv.db.tables import DocumentRow, JobRow, JobStatus, Status
+from ragkv.paging import Id, Moment, from_cursor, to_cursor
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job and its document. `done` of `total` tokens of the stage are through while it runs."""
+
+    id: str
+    kind: str
+    status: JobStatus
+    error: str | None
+    document_id: str
+    document: str
+    document_status: Status
+    collection_id: str
+    collection: str
+    stage: str
+    done: int
+    total: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """Some jobs, newest first. `next`: the cursor of the next page, if there is one."""
+
+    items: list[JobView]
+    next: str | None
+
+
+def list_jobs(
+    database: Database, tenant_id: str, status: JobStatus | None, limit: int, cursor: str | None
+) -> JobPage:
+    """A tenant's jobs. Raises Rejected for a cursor that is not ours."""
+    after = None if cursor is None else from_cursor(cursor, tuple[Moment, Id])
+    with database.reading() as session:
+        rows = session.execute(newest_jobs(jobs_of_tenant(tenant_id, status), limit + 1, after)).all()
+        items = [_view(*row) for row in rows[:limit]]
+    more = len(rows) > limit
+    return JobPage(items, to_cursor((items[-1].created_at, items[-1].id)) if more else None)
+
+
+def jobs_by_status(database: Database, tenant_id: str) -> dict[JobStatus, int]:
+    """How many of a tenant's jobs have each status, also those that none has."""
+    with database.reading() as session:
+        found = {status: count for status, count in session.execute(count_jobs(tenant_id))}
+    return {status: found.get(status, 0) for status in JobStatus}
+
+
+def _view(job: JobRow, document: DocumentRow, collection: str) -> JobView:
+    return JobView(
+        id=job.id,
+        kind=job.kind,
+        status=JobStatus(job.status),
+        error=job.error,
+        document_id=document.id,
+        document=document.name,
+        document_status=Status(document.status),
+        collection_id=document.collection_id,
+        collection=collection,
+        stage=document.stage,
+        done=document.progress_done,
+        total=document.progress_total,
+        created_at=job.created_at,
+        updated_at=job.updated_at,
+    )

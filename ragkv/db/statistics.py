@@ -8,6 +8,7 @@ from sqlalchemy import (
     ColumnElement,
     Double,
     Select,
+    SQLColumnExpression,
     and_,
     case,
     cast,
@@ -22,11 +23,12 @@ from ragkv.db.tables import CollectionRow, JobRow, JobStatus, QuestionRow
 MEDIAN, HIGH = 50, 95
 """The percentiles, by nearest rank: the smallest value that so many percent do not exceed."""
 
+Rows = Select[*tuple[Any, ...]]
 Prices = tuple[float, float, float]
 """Milliseconds: for a prompt, for each of its tokens that is computed, for each pair of one and a token it attends to."""
 
 
-def token_totals(tenant_id: str, since: datetime) -> Select[Any]:
+def token_totals(tenant_id: str, since: datetime) -> Rows:
     """A row a mode: (mode, questions, failed chunks, then the tokens of `_TOKENS`)."""
     sums = (func.coalesce(func.sum(column), 0) for column in _TOKENS)
     failed = func.coalesce(func.sum(QuestionRow.failed_chunks), 0)
@@ -35,29 +37,29 @@ def token_totals(tenant_id: str, since: datetime) -> Select[Any]:
     )
 
 
-def token_series(tenant_id: str, since: datetime, width_s: int) -> Select[Any]:
+def token_series(tenant_id: str, since: datetime, width_s: int) -> Rows:
     """A row a bucket: (bucket, questions, then the tokens of `_TOKENS`). Bucket i begins at i * width_s since 1970."""
     sums = (func.sum(column) for column in _TOKENS)
     counted = select(_bucket(width_s), func.count(), *sums).where(*_mine(tenant_id, since))
     return counted.group_by("bucket")  # by its name: as an expression its parameters would make it another one
 
 
-def ttft_percentiles(tenant_id: str, since: datetime) -> Select[Any]:
+def ttft_percentiles(tenant_id: str, since: datetime) -> Rows:
     """(mode, median, 95th percentile) of the milliseconds to the first token."""
     return _percentiles(QuestionRow.ttft_ms, (QuestionRow.mode,), _mine(tenant_id, since))
 
 
-def ttft_series(tenant_id: str, since: datetime, width_s: int) -> Select[Any]:
+def ttft_series(tenant_id: str, since: datetime, width_s: int) -> Rows:
     """(bucket, mode, median, 95th percentile) of the milliseconds to the first token."""
     return _percentiles(QuestionRow.ttft_ms, (_bucket(width_s), QuestionRow.mode), _mine(tenant_id, since))
 
 
-def full_percentiles(tenant_id: str, since: datetime, prices: Prices) -> Select[Any]:
+def full_percentiles(tenant_id: str, since: datetime, prices: Prices) -> Rows:
     """(mode, median, 95th percentile) of what the stitched questions would have taken in full, at these prices."""
     return _percentiles(_in_full(prices), (QuestionRow.mode,), (*_mine(tenant_id, since), _STITCHED))
 
 
-def full_series(tenant_id: str, since: datetime, width_s: int, prices: Prices) -> Select[Any]:
+def full_series(tenant_id: str, since: datetime, width_s: int, prices: Prices) -> Rows:
     """(bucket, median, 95th percentile) of the same."""
     return _percentiles(_in_full(prices), (_bucket(width_s),), (*_mine(tenant_id, since), _STITCHED))
 
@@ -116,13 +118,15 @@ def _in_full(prices: Prices) -> ColumnElement[float]:
 
 
 def _percentiles(
-    value: ColumnElement[float], groups: tuple[ColumnElement[Any], ...], where: tuple[ColumnElement[bool], ...]
-) -> Select[Any]:
+    value: SQLColumnExpression[float],
+    groups: tuple[SQLColumnExpression[Any], ...],
+    where: tuple[SQLColumnExpression[bool], ...],
+) -> Rows:
     """A row a group: the groups, the median, the 95th percentile."""
     rank = func.row_number().over(partition_by=groups, order_by=value).label("rank")
     total = func.count().over(partition_by=groups).label("total")
     names = [f"group_{index}" for index in range(len(groups))]
-    labelled = (group.label(name) for group, name in zip(groups, names, strict=True))
+    labelled: list[ColumnElement[Any]] = [group.label(name) for group, name in zip(groups, names, strict=True)]
     ranked = select(*labelled, value.label("value"), rank, total).where(*where).subquery()
     columns = [ranked.c[name] for name in names]
     at = (

@@ -61,8 +61,9 @@ def summary(database: Database, tenant_id: str, window: Window, now: datetime | 
 
 
 def counts(sums: Sequence[int]) -> TokenCounts:
-    """From sums in the order of TokenCounts' fields."""
-    return TokenCounts(*sums, saved=sums[1] + sums[2])
+    """From sums in the order of TokenCounts' fields, without the last."""
+    prompt, cached, stitched, recomputed, computed, completion = sums
+    return TokenCounts(prompt, cached, stitched, recomputed, computed, completion, saved=cached + stitched)
 
 
 def _questions(totals: _Totals) -> Questions:

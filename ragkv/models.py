@@ -28,6 +28,14 @@ def model_folder(settings: Settings, progress: Progress = lambda line: None) -> 
     return _folder_of(settings.model, "RAGKV_MODEL", "config.json")
 
 
+def public_name(settings: Settings) -> str:
+    """What clients call the language model: its name on the hub, or the last part of its path."""
+    if settings.model == EMBEDDED:
+        return _LM_FOLDER
+    folder = Path(settings.model)
+    return folder.absolute().name if folder.is_dir() else settings.model
+
+
 def encoder_folder(settings: Settings) -> Path:
     """The folder of the sentence encoder. Raises Rejected like `model_folder`."""
     if settings.encoder == EMBEDDED:

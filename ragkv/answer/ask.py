@@ -23,6 +23,8 @@ class Ask:
     """A question to one collection. What is None follows the settings.
 
     `history`: the conversation so far, oldest turn first. `document_ids`: passages come from these documents alone.
+    `instructions`: what the answer is to observe; it stands with the question, and nothing is searched for it.
+    `answer_cache`: whether an earlier answer may serve, and this one later, where the collection keeps answers.
     """
 
     tenant_id: str
@@ -37,6 +39,8 @@ class Ask:
     max_tokens: int | None = None
     history: tuple[Turn, ...] = ()
     document_ids: frozenset[str] | None = None
+    instructions: str = ""
+    answer_cache: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,15 @@ class Usage:
     computed: int
     completion: int
     failed_chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class CachedAnswer:
+    """The earlier question whose answer serves again: how near it is (the cosine of both), and its age in seconds."""
+
+    question: str
+    similarity: float
+    age_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ PROMPT_CHARACTERS = 4000
 """How much of the latest turns a prompt repeats."""
 ANSWER_CHARACTERS = 200
 """How much of the last answer joins a search."""
+_INSTRUCTIONS = "Instructions"
 _SPEAKERS = {"user": "Question", "assistant": "Answer"}
 
 
@@ -21,10 +22,15 @@ def searched_for(ask: Ask) -> str:
 
 
 def said_in_prompt(ask: Ask) -> str:
-    """What stands after "Question: ": the turns that fit PROMPT_CHARACTERS, from a question on, then the question."""
+    """What stands after "Question: ": the turns that fit PROMPT_CHARACTERS, from a question on, then the question.
+
+    Instructions of the request stand before them all: behind the passages, where they leave the KV of those as it is.
+    """
     turns = [*_recent(ask.history), Turn("user", ask.question)]
     first = next(i for i, turn in enumerate(turns) if turn.role == "user")
     lines = (f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in turns[first:])
+    if ask.instructions.strip():
+        return "\n".join((f"{_INSTRUCTIONS}: {ask.instructions.strip()}", *lines))
     return "\n".join(lines).removeprefix(f"{_SPEAKERS['user']}: ")
 
 

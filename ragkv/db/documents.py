@@ -71,6 +71,11 @@ def ids_of(found: Select[DocumentRow]) -> Select[str]:
     return found.with_only_columns(DocumentRow.id)
 
 
+def metadata_of(found: Select[DocumentRow]) -> Select[str, dict[str, Any]]:
+    """(id, metadata) of the documents."""
+    return found.with_only_columns(DocumentRow.id, DocumentRow.labels)
+
+
 def changed_since(collection_id: str, statuses: Sequence[Status], moment: datetime) -> Select[DocumentRow]:
     """A collection's documents that have one of the statuses, or changed since the moment; oldest change first."""
     recent = or_(DocumentRow.status.in_(statuses), DocumentRow.updated_at >= moment)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVarTuple
 
 from sqlalchemy import ColumnElement, Row, Select, tuple_
 from sqlalchemy.orm import Session
@@ -12,12 +12,12 @@ from ragkv.stretch import Found, Stretch
 Position = tuple[datetime, str]
 Keys = tuple[ColumnElement[datetime], ColumnElement[str]]
 """What a list is ordered by: a moment and, among equals, an id."""
-S = TypeVar("S", bound=Select[Any])
+Columns = TypeVarTuple("Columns")
 
 
 def rows_of(
-    session: Session, listed: Select[Any], keys: Keys, stretch: Stretch, place_of: Callable[[str], Position]
-) -> Found[Row[Any]]:
+    session: Session, listed: Select[*Columns], keys: Keys, stretch: Stretch, place_of: Callable[[str], Position]
+) -> Found[Row[*Columns]]:
     """The rows of a stretch. `place_of` gives the position of an item by its id, or raises NotFound."""
     anchor = stretch.before if stretch.backwards else stretch.after
     position = None if anchor is None else place_of(anchor)
@@ -27,7 +27,7 @@ def rows_of(
     return Found(found[::-1] if stretch.backwards else found, more=len(rows) > stretch.limit)
 
 
-def _part(listed: S, keys: Keys, limit: int, start: Position | None, falling: bool) -> S:
+def _part(listed: Select[*Columns], keys: Keys, limit: int, start: Position | None, falling: bool) -> Select[*Columns]:
     place = tuple_(*keys)
     if start is not None:
         listed = listed.where(place < tuple_(*start) if falling else place > tuple_(*start))

@@ -79,7 +79,7 @@ def attachment(document_id: str, file_id: str) -> Select[AttachmentRow]:
 
 
 def count_attachments(document_id: str) -> Select[int]:
-    return select(func.count()).select_from(AttachmentRow).where(AttachmentRow.document_id == document_id)
+    return select(func.count(AttachmentRow.file_id)).where(AttachmentRow.document_id == document_id)
 
 
 def places_of(file_id: str) -> Select[str]:
@@ -96,10 +96,10 @@ def forget_attachments_of(document_id: str) -> Delete:
     return delete(AttachmentRow).where(AttachmentRow.document_id == document_id)
 
 
-def names_of(tenant_id: str, document_ids: Sequence[str]) -> Select[DocumentRow, str]:
-    """(document, its oldest file's id or its own) of documents."""
+def entries_of_documents(tenant_id: str, document_ids: Sequence[str]) -> Select[DocumentRow, str, datetime]:
+    """Like `entries_of`, of these documents, the oldest file last."""
     return (
-        select(DocumentRow, ENTRY_ID)
+        select(DocumentRow, ENTRY_ID, ENTRY_MOMENT)
         .outerjoin(AttachmentRow, AttachmentRow.document_id == DocumentRow.id)
         .where(DocumentRow.tenant_id == tenant_id, DocumentRow.id.in_(document_ids))
         .order_by(ENTRY_MOMENT.desc(), ENTRY_ID.desc())
@@ -116,4 +116,4 @@ def batch_by_id(tenant_id: str, collection_id: str, batch_id: str) -> Select[Fil
 
 
 def count_members(batch_id: str) -> Select[int]:
-    return select(func.count()).select_from(FileBatchMemberRow).where(FileBatchMemberRow.batch_id == batch_id)
+    return select(func.count(FileBatchMemberRow.file_id)).where(FileBatchMemberRow.batch_id == batch_id)

@@ -6,8 +6,8 @@ from ragkv.answer.history import ANSWER_CHARACTERS, PROMPT_CHARACTERS, said_in_p
 TURNS = (Turn("user", "Who wrote the first program?"), Turn("assistant", "Ada Lovelace."))
 
 
-def ask(question: str = "When was she born?", history: tuple[Turn, ...] = ()) -> Ask:
-    return Ask("t", "c", question, history=history)
+def ask(question: str = "When was she born?", history: tuple[Turn, ...] = (), instructions: str = "") -> Ask:
+    return Ask("t", "c", question, history=history, instructions=instructions)
 
 
 def test_a_question_alone_is_searched_for_and_said_as_it_is():
@@ -40,3 +40,11 @@ def test_the_oldest_turns_give_way():
 def test_what_is_repeated_begins_with_a_question():
     """The prompt's own word before it is "Question"."""
     assert said_in_prompt(ask(history=(Turn("assistant", "Hello."),))) == "When was she born?"
+
+
+def test_instructions_stand_before_the_conversation_and_are_not_searched_for():
+    said = said_in_prompt(ask(history=TURNS, instructions="Answer in French.\n"))
+
+    assert said.startswith("Instructions: Answer in French.\nQuestion: Who wrote the first program?\n")
+    assert searched_for(ask(history=TURNS, instructions="Answer in French.")) == searched_for(ask(history=TURNS))
+    assert said_in_prompt(ask(instructions=" \n")) == "When was she born?"

@@ -1,0 +1,206 @@
+"""Files in collections: attached, listed, given other metadata, detached.
+
+A file that is attached is a document there. Files with equal bytes are one document, which stays until the last of them
+is detached. A document that was uploaded to the collection itself goes by its own id.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ragkv.db.base import utc_now
+from ragkv.db.collections import collection_changed
+from ragkv.db.database import Database, hold
+from ragkv.db.documents import document_by_hash, uses_of_file
+from ragkv.db.file_tables import AttachmentRow, FileRow
+from ragkv.db.stretches import Position, rows_of
+from ragkv.db.tables import CollectionRow, DocumentRow, Status
+from ragkv.db.uploads import (
+    ENTRY_KEYS,
+    attachment,
+    count_attachments,
+    entries_of,
+    entries_of_documents,
+    entry_by_id,
+    places_of,
+)
+from ragkv.documents import (
+    DocumentView,
+    delete_document,
+    enqueue,
+    insert_document,
+    label,
+    revive,
+    uploads_of,
+    view_of,
+)
+from ragkv.errors import NotFound
+from ragkv.metadata import Metadata, checked
+from ragkv.names import is_id
+from ragkv.parts import Parts
+from ragkv.scope import Scope
+from ragkv.stretch import Found, Stretch
+from ragkv.uploads import find_file
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row, Select
+    from sqlalchemy.orm import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file in a collection: `file_id` is the document's own id where it was no file's."""
+
+    file_id: str
+    document: DocumentView
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """A file that is to be attached, and the metadata it is to have there; None leaves what there is."""
+
+    file_id: str
+    metadata: Metadata | None = None
+
+
+def attach_files(
+    wanted: Sequence[Attach], parts: Parts, scope: Scope, also: Callable[["Session"], None] = lambda session: None
+) -> None:
+    """Attach all files, or none; commit, then queue them. `also` runs in the same transaction.
+
+    Raises NotFound for an unknown file, Rejected for too much metadata.
+    """
+    with parts.database.writing() as session:
+        hold(session, uploads_of(scope.tenant_id))
+        if session.get(CollectionRow, scope.collection_id) is None:
+            raise NotFound("the collection was deleted meanwhile")
+        waiting = [_attach(session, one, parts, scope) for one in wanted]
+        also(session)
+        session.execute(collection_changed(scope.collection_id))
+    for document_id in dict.fromkeys(filter(None, waiting)):
+        enqueue(document_id, parts)
+
+
+def entry_of(file_id: str, database: Database, scope: Scope) -> Entry:
+    """Raises NotFound."""
+    with database.reading() as session:
+        return to_entry(_find(session, file_id, scope))
+
+
+def list_entries(database: Database, scope: Scope, stretch: Stretch, statuses: Sequence[Status] | None) -> Found[Entry]:
+    """A collection's files. Raises NotFound for one to begin at that is not there."""
+    with database.reading() as session:
+        return entries_among(session, entries_of(scope.tenant_id, scope.collection_id, statuses), scope, stretch)
+
+
+def entries_among(
+    session: "Session", listed: "Select[DocumentRow, str, datetime]", scope: Scope, stretch: Stretch
+) -> Found[Entry]:
+    """A stretch of these files of a collection."""
+
+    def place_of(file_id: str) -> Position:
+        _, found_id, moment = _find(session, file_id, scope)
+        return moment, found_id
+
+    found = rows_of(session, listed, ENTRY_KEYS, stretch, place_of)
+    return Found([to_entry(row) for row in found.items], found.more)
+
+
+def describe(file_id: str, metadata: Metadata, parts: Parts, scope: Scope) -> Entry:
+    """Give a file of a collection this metadata in place of what it had. Raises NotFound, Rejected for too much."""
+    with parts.database.writing() as session:
+        row = _find(session, file_id, scope)
+        label(session, row[0], checked(metadata))
+        session.flush()
+        session.execute(collection_changed(scope.collection_id))
+        return to_entry(row)
+
+
+def detach_file(file_id: str, parts: Parts, scope: Scope) -> None:
+    """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's too.
+
+    Raises NotFound. When the index is away it raises Unavailable and the file stays attached: detach it again.
+    """
+    with parts.database.writing() as session:
+        hold(session, uploads_of(scope.tenant_id))
+        document = _find(session, file_id, scope)[0]
+        if (session.scalar(count_attachments(document.id)) or 0) > 1:
+            session.delete(session.scalars(attachment(document.id, file_id)).one())
+            return
+    delete_document(document.id, parts, scope.tenant_id)
+
+
+def detach_if_there(file_id: str, parts: Parts, scope: Scope) -> None:
+    """`detach_file`, for callers that may not be the only one to do it."""
+    try:
+        detach_file(file_id, parts, scope)
+    except NotFound:
+        return  # somebody else was faster
+
+
+def delete_file(file_id: str, parts: Parts, tenant_id: str) -> None:
+    """Take a file out of every collection, and delete it. Its bytes go with the last that uses them.
+
+    Raises NotFound. When the index is away it raises Unavailable and the file stays, perhaps in fewer collections:
+    delete it again.
+    """
+    while (collection_id := _delete_if_nowhere(file_id, parts, tenant_id)) is not None:
+        detach_if_there(file_id, parts, Scope(tenant_id, collection_id, b""))
+
+
+def entries_by_document(database: Database, tenant_id: str, document_ids: Sequence[str]) -> dict[str, Entry]:
+    """Documents that are still there, each as its oldest file."""
+    with database.reading() as session:
+        return {row[0].id: to_entry(row) for row in session.execute(entries_of_documents(tenant_id, document_ids))}
+
+
+def to_entry(row: "Row[DocumentRow, str, datetime]") -> Entry:
+    document, file_id, moment = row
+    return Entry(file_id, view_of(document), moment)
+
+
+def _attach(session: "Session", wanted: Attach, parts: Parts, scope: Scope) -> str | None:
+    """Returns the document's id if it is to be queued."""
+    file = find_file(session, wanted.file_id, scope.tenant_id)
+    document = session.scalars(document_by_hash(scope.collection_id, file.sha256)).one_or_none()
+    metadata = None if wanted.metadata is None else checked(wanted.metadata)
+    if document is None:
+        document_id = insert_document(session, file.name, file, scope, metadata or {})
+        session.add(AttachmentRow(document_id=document_id, file_id=file.id, created_at=utc_now()))
+        return document_id
+    if metadata is not None:
+        label(session, document, metadata)
+    revive(session, document, parts.recipe)
+    session.flush()
+    if session.scalars(attachment(document.id, file.id)).one_or_none() is None:
+        session.add(AttachmentRow(document_id=document.id, file_id=file.id, created_at=utc_now()))
+    session.refresh(document)
+    return document.id if document.status is Status.ACCEPTED else None
+
+
+def _delete_if_nowhere(file_id: str, parts: Parts, tenant_id: str) -> str | None:
+    """Under the lock that attaching holds. Returns a collection that the file is still in, None once it is deleted."""
+    with parts.database.writing() as session:
+        hold(session, uploads_of(tenant_id))
+        file = find_file(session, file_id, tenant_id)
+        collection_id = session.scalars(places_of(file_id).limit(1)).one_or_none()
+        if collection_id is None:
+            _delete(session, file, parts)
+        return collection_id
+
+
+def _delete(session: "Session", file: FileRow, parts: Parts) -> None:
+    session.delete(file)
+    session.flush()
+    if not session.scalar(uses_of_file(file.tenant_id, file.sha256)):
+        parts.files.delete(file.tenant_id, file.sha256)
+
+
+def _find(session: "Session", file_id: str, scope: Scope) -> "Row[DocumentRow, str, datetime]":
+    found = entry_by_id(scope.tenant_id, scope.collection_id, file_id) if is_id(file_id) else None
+    row = None if found is None else session.execute(found).one_or_none()
+    if row is None:
+        raise NotFound(f"the collection has no file {file_id[:80]!r}")
+    return row

@@ -1,0 +1,88 @@
+"""Filters over metadata that compare and combine: which documents a search may see."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import ge, gt, le, lt
+from typing import Literal
+
+from ragkv.db.database import Database
+from ragkv.db.documents import documents_where, metadata_of
+from ragkv.metadata import Metadata, conditions, labels_of
+from ragkv.scope import Scope
+
+Value = str | int | float | bool
+Comparator = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
+
+_ORDER: Mapping[str, Callable[[Value, Value], bool]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a document's value under a key must be; of a list one element.
+
+    eq and in hold for an equal value, ne and nin where neither holds, also where there is no value. The others order
+    numbers among numbers and texts among texts.
+    """
+
+    key: str
+    comparator: Comparator
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compound:
+    """All of its parts, or one of them."""
+
+    combine: Literal["and", "or"]
+    parts: "tuple[AttributeFilter, ...]"
+
+
+AttributeFilter = Comparison | Compound
+
+
+def documents_that_match(database: Database, scope: Scope, wanted: AttributeFilter) -> frozenset[str]:
+    """The ids of a collection's documents. The database narrows them down by what must be equal, this process the rest."""
+    labels = conditions({key: list(values) for key, values in _must_equal(wanted)})
+    narrowed = metadata_of(documents_where(scope.tenant_id, scope.collection_id, labels=labels))
+    with database.reading() as session:
+        rows = session.execute(narrowed)
+        return frozenset(document_id for document_id, metadata in rows if matches(wanted, metadata))
+
+
+def matches(wanted: AttributeFilter, metadata: Metadata) -> bool:
+    if isinstance(wanted, Compound):
+        combine = all if wanted.combine == "and" else any
+        return combine(matches(part, metadata) for part in wanted.parts)
+    if wanted.comparator in _ORDER:
+        return any(_ordered(wanted, value) for value in _as_list(metadata.get(wanted.key)))
+    return _has_one(wanted, metadata) == (wanted.comparator in ("eq", "in"))
+
+
+def _has_one(wanted: Comparison, metadata: Metadata) -> bool:
+    """Equal as `ragkv.metadata` writes values: 1 and 1.0 are one value, 1 and true are two."""
+    if wanted.key not in metadata:
+        return False
+    actual = {label for _, label in labels_of({wanted.key: metadata[wanted.key]})}
+    return not actual.isdisjoint(conditions({wanted.key: list(wanted.values)})[0][1])
+
+
+def _ordered(wanted: Comparison, value: object) -> bool:
+    limit = wanted.values[0]
+    if isinstance(value, bool) or isinstance(limit, bool):
+        return False
+    if isinstance(value, str) and isinstance(limit, str):
+        return _ORDER[wanted.comparator](value, limit)
+    numbers = isinstance(value, int | float) and isinstance(limit, int | float)
+    return numbers and _ORDER[wanted.comparator](value, limit)  # type: ignore[arg-type]
+
+
+def _must_equal(wanted: AttributeFilter) -> list[tuple[str, tuple[Value, ...]]]:
+    """Keys with the values of which every match has one; each key once."""
+    if isinstance(wanted, Compound):
+        parts = wanted.parts if wanted.combine == "and" else ()
+        return list({key: values for part in parts for key, values in _must_equal(part)}.items())
+    return [(wanted.key, wanted.values)] if wanted.comparator in ("eq", "in") else []
+
+
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]

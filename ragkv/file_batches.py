@@ -1,0 +1,89 @@
+"""Files that are attached to a collection together, and how far they have come."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ragkv.attachments import Attach, Entry, attach_files, detach_if_there, entries_among
+from ragkv.db.base import new_id, utc_now
+from ragkv.db.database import Database
+from ragkv.db.documents import UNFINISHED
+from ragkv.db.file_tables import FileBatchMemberRow, FileBatchRow
+from ragkv.db.tables import Status
+from ragkv.db.uploads import batch_by_id, count_members, entries_of_batch
+from ragkv.errors import NotFound
+from ragkv.names import is_id
+from ragkv.parts import Parts
+from ragkv.scope import Scope
+from ragkv.stretch import Found, Stretch
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+UNREAD = tuple(status for status in UNFINISHED if status is not Status.SEARCHABLE)
+"""What a batch that is cancelled takes out again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Files by the state of their documents; `gone` are no longer in the collection."""
+
+    id: str
+    collection_id: str
+    created_at: datetime
+    cancelled: bool
+    statuses: Counter[Status]
+    gone: int
+
+
+def attach_batch(wanted: Sequence[Attach], parts: Parts, scope: Scope) -> Batch:
+    """Attach all files, or none. Raises like `attach_files`."""
+    batch_id, file_ids = new_id(), dict.fromkeys(one.file_id for one in wanted)
+
+    def keep(session: "Session") -> None:
+        session.add(FileBatchRow(id=batch_id, collection_id=scope.collection_id, created_at=utc_now()))
+        session.flush()
+        session.add_all(FileBatchMemberRow(batch_id=batch_id, file_id=file_id) for file_id in file_ids)
+
+    attach_files(wanted, parts, scope, keep)
+    return batch_of(batch_id, parts.database, scope)
+
+
+def batch_of(batch_id: str, database: Database, scope: Scope) -> Batch:
+    """Raises NotFound."""
+    with database.reading() as session:
+        row = _find(session, batch_id, scope)
+        documents = session.execute(entries_of_batch(row, scope.tenant_id)).all()
+        statuses = Counter(document.status for document, *_ in documents)
+        gone = (session.scalar(count_members(row.id)) or 0) - len(documents)
+        return Batch(row.id, row.collection_id, row.created_at, row.cancelled, statuses, gone)
+
+
+def list_batch(
+    batch_id: str, database: Database, scope: Scope, stretch: Stretch, statuses: Sequence[Status] | None
+) -> Found[Entry]:
+    """The batch's files that are still in the collection. Raises NotFound for the batch or the one to begin at."""
+    with database.reading() as session:
+        listed = entries_of_batch(_find(session, batch_id, scope), scope.tenant_id, statuses)
+        return entries_among(session, listed, scope, stretch)
+
+
+def cancel_batch(batch_id: str, parts: Parts, scope: Scope) -> Batch:
+    """Take out of the collection those of the batch's files that are not searchable yet. Raises NotFound, Unavailable."""
+    with parts.database.writing() as session:
+        row = _find(session, batch_id, scope)
+        row.cancelled = True
+        unread = [file_id for _, file_id, _ in session.execute(entries_of_batch(row, scope.tenant_id, UNREAD))]
+    for file_id in unread:
+        detach_if_there(file_id, parts, scope)
+    return batch_of(batch_id, parts.database, scope)
+
+
+def _find(session: "Session", batch_id: str, scope: Scope) -> FileBatchRow:
+    found = batch_by_id(scope.tenant_id, scope.collection_id, batch_id) if is_id(batch_id) else None
+    row = None if found is None else session.scalars(found).one_or_none()
+    if row is None:
+        raise NotFound(f"the collection has no batch of files {batch_id[:80]!r}")
+    return row

@@ -1,0 +1,60 @@
+"""Collections with how far their files have come."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ragkv.db.database import Database
+from ragkv.db.stretches import Position, rows_of
+from ragkv.db.tables import CollectionRow, Status
+from ragkv.db.tenants import scope_of
+from ragkv.db.uploads import COLLECTION_KEYS, bytes_in, collections_by_age, status_counts
+from ragkv.errors import NotFound
+from ragkv.stretch import Found, Stretch
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A collection: its files by the state of their documents, and their bytes."""
+
+    id: str
+    name: str
+    created_at: datetime
+    statuses: Counter[Status]
+    num_bytes: int
+
+
+def store_of(collection: str, database: Database, tenant_id: str) -> Store:
+    """A collection by id or name. Raises NotFound."""
+    collection_id = scope_of(database, tenant_id, collection).collection_id
+    with database.reading() as session:
+        row = session.get(CollectionRow, collection_id)
+        if row is None:
+            raise NotFound(f"there is no collection {collection[:80]!r}")
+        return _stores(session, [row], tenant_id)[0]
+
+
+def list_stores(database: Database, tenant_id: str, stretch: Stretch) -> Found[Store]:
+    """Raises NotFound for a collection to begin at that is not there."""
+
+    def place_of(collection_id: str) -> Position:
+        row = session.get_one(CollectionRow, scope_of(database, tenant_id, collection_id).collection_id)
+        return row.created_at, row.id
+
+    with database.reading() as session:
+        found = rows_of(session, collections_by_age(tenant_id), COLLECTION_KEYS, stretch, place_of)
+        return Found(_stores(session, [row for (row,) in found.items], tenant_id), found.more)
+
+
+def _stores(session: "Session", rows: Sequence[CollectionRow], tenant_id: str) -> list[Store]:
+    ids = [row.id for row in rows]
+    statuses: dict[str, Counter[Status]] = defaultdict(Counter)
+    for collection_id, status, count in session.execute(status_counts(tenant_id, ids)):
+        statuses[collection_id][status] = count
+    sizes = {collection_id: int(num_bytes) for collection_id, num_bytes in session.execute(bytes_in(ids))}
+    return [Store(row.id, row.name, row.created_at, statuses[row.id], sizes.get(row.id, 0)) for row in rows]

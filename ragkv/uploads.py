@@ -1,0 +1,94 @@
+"""Files that are uploaded first and attached to collections later: kept, listed, read."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ragkv.db.base import new_id, utc_now
+from ragkv.db.database import Database, hold
+from ragkv.db.file_tables import FileRow
+from ragkv.db.stretches import Position, rows_of
+from ragkv.db.uploads import FILE_KEYS, file_by_id, files_of
+from ragkv.documents import check_quota, clean_file_name, uploads_of
+from ragkv.errors import NotFound
+from ragkv.files import Readable
+from ragkv.names import is_id
+from ragkv.parts import Parts
+from ragkv.stretch import Found, Stretch
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+
+class FileView(msgspec.Struct, frozen=True, kw_only=True):
+    """An uploaded file as users see it."""
+
+    id: str
+    name: str
+    bytes: int
+    purpose: str
+    created_at: datetime
+
+
+def keep_file(name: str, purpose: str, body: Readable, parts: Parts, tenant_id: str) -> FileView:
+    """Store the bytes under a new id. Equal bytes are stored once, whatever they are files or documents of.
+
+    Raises Rejected for an empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
+    """
+    with parts.files.receive(body, parts.settings.max_upload_bytes) as received, parts.database.writing() as session:
+        hold(session, uploads_of(tenant_id))
+        row = FileRow(
+            id=new_id(),
+            tenant_id=tenant_id,
+            sha256=received.sha256,
+            name=clean_file_name(name),
+            num_bytes=received.num_bytes,
+            purpose=purpose,
+            created_at=utc_now(),
+        )
+        session.add(row)
+        check_quota(session, received.num_bytes, tenant_id, parts.settings.max_tenant_bytes)
+        parts.files.keep(received, tenant_id)
+        return file_view_of(row)
+
+
+def file_view(file_id: str, database: Database, tenant_id: str) -> FileView:
+    """Raises NotFound."""
+    with database.reading() as session:
+        return file_view_of(find_file(session, file_id, tenant_id))
+
+
+def list_files(database: Database, tenant_id: str, stretch: Stretch, purpose: str | None) -> Found[FileView]:
+    """Raises NotFound for a file to begin at that is not there."""
+    with database.reading() as session:
+
+        def place_of(file_id: str) -> Position:
+            row = find_file(session, file_id, tenant_id)
+            return row.created_at, row.id
+
+        found = rows_of(session, files_of(tenant_id, purpose), FILE_KEYS, stretch, place_of)
+        return Found([file_view_of(row) for (row,) in found.items], found.more)
+
+
+def kept_file(file_id: str, parts: Parts, tenant_id: str) -> tuple[Path, str]:
+    """Where a file's bytes lie, and its name. Raises NotFound, also if the bytes are gone."""
+    with parts.database.reading() as session:
+        row = find_file(session, file_id, tenant_id)
+        path = parts.files.path(tenant_id, row.sha256)
+    if not path.is_file():
+        raise NotFound("the uploaded file is no longer there: upload it again")
+    return path, row.name
+
+
+def find_file(session: "Session", file_id: str, tenant_id: str) -> FileRow:
+    """Raises NotFound."""
+    row = session.scalars(file_by_id(tenant_id, file_id)).one_or_none() if is_id(file_id) else None
+    if row is None:
+        raise NotFound(f"there is no file {file_id[:80]!r}")
+    return row
+
+
+def file_view_of(row: FileRow) -> FileView:
+    return FileView(id=row.id, name=row.name, bytes=row.num_bytes, purpose=row.purpose, created_at=row.created_at)

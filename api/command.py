@@ -13,6 +13,7 @@ import uvicorn
 
 from api.app import create_app
 from api.worker_process import WorkerProcess
+from ragkv import logs, traces
 from ragkv.documents import refresh_outdated
 from ragkv.errors import Rejected
 from ragkv.keys import any_key
@@ -34,11 +35,12 @@ def serve(host: str | None, port: int | None, worker: bool) -> None:
 
     All it keeps lies under RAGKV_DATA_DIR. Ctrl-C stops it cleanly; what was uploaded is not lost.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = msgspec.structs.replace(Settings.from_env(os.environ), **given)
+    logs.configure(settings.log_format, settings.log_level, "serve")
     signal.signal(signal.SIGTERM, _exit)
     with ExitStack() as stack:
+        stack.enter_context(traces.exporting(settings.otlp_endpoint, "serve"))
         _serve(settings, worker, stack)
 
 
@@ -63,6 +65,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     parts.prepare_database()
     _check_keys(parts)
     parts.prepare(log.info)
+    _configure_vllm(parts.settings)
     if settings.redis_url is None:
         redis = EmbeddedRedis(settings)
         stack.callback(redis.stop)
@@ -74,6 +77,14 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
         worker.start()
         stack.callback(worker.stop)
     _run(parts, listener)
+
+
+def _configure_vllm(settings: Settings) -> None:
+    """vLLM's lines, and those of the processes it starts, come out like ours; unless somebody wants them otherwise."""
+    file = settings.data_dir / "vllm-logging.json"
+    level = os.environ.get("VLLM_LOGGING_LEVEL", settings.log_level)
+    logs.write_for_vllm(settings.log_format, settings.log_level, "serve", level, file)
+    os.environ.setdefault("VLLM_LOGGING_CONFIG_PATH", str(file.absolute()))
 
 
 def _check_keys(parts: Parts) -> None:

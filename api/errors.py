@@ -24,6 +24,7 @@ from ragkv.errors import (
     Unavailable,
     Unsupported,
 )
+from ragkv.logs import request_id
 
 log = logging.getLogger(__name__)
 
@@ -47,16 +48,21 @@ TOO_LARGE = "the request is too large: shorten the question; split the file, or 
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """RFC 9457. `detail` says what to do."""
+    """RFC 9457. `detail` says what to do; lines of the service's log carry the same `request_id`."""
 
     title: str
     status: int
     detail: str = ""
     errors: list[dict[str, Any]] = []
+    request_id: str = ""
 
 
 def problem_of(error: Exception) -> Problem:
     """What a client is told. Of unexpected errors it is told nothing, the log everything."""
+    return msgspec.structs.replace(_problem_of(error), request_id=request_id() or "")
+
+
+def _problem_of(error: Exception) -> Problem:
     if isinstance(error, RagKVError) and type(error) not in INTERNAL:
         status = STATUS[type(error)]
         return Problem(status.phrase, status, str(error))

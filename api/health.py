@@ -8,6 +8,7 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 
 from api.auth import PUBLIC
+from api.ending import ALWAYS, Ending
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 from ragkv.redis_door import ping
@@ -20,18 +21,21 @@ class Readiness(msgspec.Struct, frozen=True):
     engine: str
     database: str
     redis: str
+    service: str = "ok"
 
 
-@get("/healthz", tags=["health"], opt={PUBLIC: True})
+@get("/healthz", tags=["health"], opt={PUBLIC: True, ALWAYS: True})
 async def healthz() -> dict[str, str]:
     """The process is up."""
     return {"status": "ok"}
 
 
-@get("/readyz", tags=["health"], raises=[], opt={PUBLIC: True})
-async def readyz(parts: NamedDependency[Parts]) -> Response[Readiness]:
-    """200 if engine, database and Redis answer, else 503 with the one that does not."""
+@get("/readyz", tags=["health"], raises=[], opt={PUBLIC: True, ALWAYS: True})
+async def readyz(parts: NamedDependency[Parts], ending: NamedDependency[Ending]) -> Response[Readiness]:
+    """200 if engine, database and Redis answer and the service is not stopping, else 503 with what is wrong."""
     readiness = await check(parts)
+    if ending.has_begun:
+        readiness = msgspec.structs.replace(readiness, ready=False, service="stopping: ask another, or later")
     return Response(readiness, status_code=HTTPStatus.OK if readiness.ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
 

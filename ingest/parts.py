@@ -1,21 +1,32 @@
 """What ingestion needs beyond the service's parts: the model under Transformers, loaded once and only if needed."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from transformers.utils import logging
 
 from ingest.prefill import Prefiller
+from ragkv import traces
 from ragkv.parts import Parts
+from ragkv.tally import Tally
 
 
 @dataclass
 class IngestParts:
-    """One per process."""
+    """One per process. What is done is counted if the tally has somewhere to count."""
 
     parts: Parts
+    tally: Tally = field(default_factory=Tally)
 
     @cached_property
     def prefiller(self) -> Prefiller:
         logging.disable_progress_bar()
         return Prefiller.load(self.parts.model_folder, self.parts.layout)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """What happens within is one stage of an ingestion: timed, and a span."""
+        with traces.span(name), self.tally.stage(name):
+            yield

@@ -49,7 +49,9 @@ def ingest_document(document_id: str, ingest: IngestParts, progress: Progress = 
     if lease is None:
         return Outcome.SKIPPED
     with renewing(lease):
-        return _attempt(lease, ingest, progress)
+        outcome = _attempt(lease, ingest, progress)
+    ingest.tally.document(outcome)
+    return outcome
 
 
 def _attempt(lease: Lease, ingest: IngestParts, progress: Progress) -> Outcome:
@@ -91,23 +93,27 @@ def _record_failure(lease: Lease, error: Exception) -> Outcome:
 def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> None:
     parts, superseded = ingest.parts, list[str]()
     if document.status is not Status.SEARCHABLE:
-        superseded = _make_searchable(lease, document, parts, reporter)
+        superseded = _make_searchable(lease, document, ingest, reporter)
     _keep_kv(lease, parts.keys_of(document.tenant_id), ingest, reporter)
     parts.kv_store.delete(forget_unused(parts.database, superseded))
 
 
-def _make_searchable(lease: Lease, document: DocumentRow, parts: Parts, reporter: Reporter) -> list[str]:
+def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> list[str]:
     """Returns the KV keys that only the chunks before these used."""
+    parts = ingest.parts
     lease.enter(Status.PARSING)
     reporter.stage("parse")(0, 0)
-    parsed = parse(document.name, parts.files.read(document.tenant_id, document.sha256))
-    chunks = split(document.id, parsed, parts.tokenizer, parts.settings.chunk_tokens)
+    with ingest.stage("parse"):
+        parsed = parse(document.name, parts.files.read(document.tenant_id, document.sha256))
+        chunks = split(document.id, parsed, parts.tokenizer, parts.settings.chunk_tokens)
     lease.enter(Status.INDEXING, title=parsed.title, media_type=parsed.media_type)
-    vectors = _embed(chunks, parts, reporter)
+    with ingest.stage("embed"):
+        vectors = _embed(chunks, parts, reporter)
     if parts.server_index is None:
         return lease.store_chunks(chunks, vectors, Status.SEARCHABLE, recipe=parts.recipe)
     superseded = lease.store_chunks(chunks, vectors, Status.INDEXING, recipe=parts.recipe)
-    _index(lease, document, chunks, vectors, parts)
+    with ingest.stage("index"):
+        _index(lease, document, chunks, vectors, parts)
     return superseded
 
 
@@ -134,7 +140,9 @@ def _index(lease: Lease, document: DocumentRow, chunks: list[Chunk], vectors: li
 def _keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporter) -> None:
     parts, chunks = ingest.parts, lease.chunks()
     try:
-        lease.finish(_precompute(chunks, keys, ingest, reporter.stage("prefill")), parts.kv_recipe)
+        with ingest.stage("prefill"):
+            kept = _precompute(chunks, keys, ingest, reporter.stage("prefill"))
+        lease.finish(kept, parts.kv_recipe)
     except Conflict:
         parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks]))
         raise
@@ -146,6 +154,7 @@ def _precompute(
     parts = ingest.parts
     batch_tokens = parts.settings.prefill_batch_tokens
     done = precompute(chunks, keys, lambda: ingest.prefiller, parts.kv_store, batch_tokens, report)
+    ingest.tally.tokens(computed=done.computed_tokens, reused=done.reused_tokens)
     entries = {entry.key: entry for entry in done.entries}
     named = ((chunk, entries[keys.chunk(chunk.token_ids)]) for chunk in chunks)
     return [KeptKV(chunk.id, entry.key, entry.tokens, entry.bytes) for chunk, entry in named]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ragkv.db.collections import cache_rule
 from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
 from ragkv.db.questions import record_question
@@ -31,9 +32,11 @@ from ragkv.tally import Tally
 if TYPE_CHECKING:
     import redis
 
+    from ragkv.answer.answer_cache import AnswerCache
+    from ragkv.answer.answer_ring import AnswerRing
+    from ragkv.answer.caching import CachingAnswerer
     from ragkv.answer.planner import Planner
     from ragkv.answer.prompt import PromptBuilder
-    from ragkv.answer.service import Answerer
     from ragkv.engine.protocol import Engine
     from ragkv.kv.key import KeyMaker
     from ragkv.kv.layout import Layout
@@ -45,6 +48,12 @@ if TYPE_CHECKING:
     from ragkv.tokens import Tokenizer
 
 LOGINS_PER_MINUTE = 10
+
+ANSWERING = (
+    "question_format", "answer_start", "top_k", "hops", "max_answer_tokens", "max_model_len", "reranker",
+    "recompute_policy", "recompute_ratio", "recompute_max_tokens", "block_size",
+)  # fmt: skip
+"""Settings that answers depend on, beside the models and the instructions."""
 
 
 class Parts:
@@ -245,11 +254,30 @@ class Parts:
         return Planner(self.kv_store)
 
     @cached_property
-    def answerer(self) -> "Answerer":
+    def answerer(self) -> "CachingAnswerer":
+        from ragkv.answer.caching import CachingAnswerer
         from ragkv.answer.service import Answerer
 
         journal = partial(record_question, self.database)
-        return Answerer(self.settings, self.retriever, self.prompts, self.engine, self.planner, self.keys_of, journal)
+        answerer = Answerer(
+            self.settings, self.retriever, self.prompts, self.engine, self.planner, self.keys_of, journal
+        )
+        return CachingAnswerer(answerer, self.answer_cache)
+
+    @cached_property
+    def answer_ring(self) -> "AnswerRing":
+        from ragkv.answer.answer_ring import AnswerRing
+
+        return AnswerRing(self.redis)
+
+    @cached_property
+    def answer_cache(self) -> "AnswerCache":
+        from ragkv.answer.answer_cache import AnswerCache
+        from ragkv.retrieve.embed import embed_question
+
+        rule_of, embed = partial(cache_rule, self.database), partial(embed_question, self.encoder)
+        basis = _digest(self.model_fingerprint, self.kv_recipe, *(getattr(self.settings, name) for name in ANSWERING))
+        return AnswerCache(self.answer_ring, rule_of, self.source, embed, self.recipe, basis)
 
 
 def _digest(*values: object) -> str:

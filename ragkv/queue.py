@@ -3,9 +3,12 @@
 import celery
 from kombu.exceptions import OperationalError
 
+from ragkv import logs, traces
 from ragkv.errors import Unavailable
 
 INGEST = "ragkv.ingest"
+CAUSED_BY = "ragkv_request_id"
+"""The header of a message that names the request it came from."""
 QUEUE = "ragkv"
 
 
@@ -41,7 +44,7 @@ class Queue:
     def enqueue_ingest(self, document_id: str) -> None:
         """Call it after the commit: a worker may start at once."""
         try:
-            self._app.send_task(INGEST, args=[document_id])
+            self._app.send_task(INGEST, args=[document_id], headers=_cause())
         except OperationalError as error:
             raise Unavailable(f"the queue is away: {error}") from error
 
@@ -55,3 +58,9 @@ class Queue:
                 raise Unavailable(f"the queue is away: {error}") from error
             except connection.channel_errors:  # nothing was ever queued
                 return 0
+
+
+def _cause() -> dict[str, str]:
+    """Of the message that is sent now: its request and its trace, if there are any."""
+    request_id = logs.request_id()
+    return traces.headers() | ({CAUSED_BY: request_id} if request_id else {})

@@ -4,6 +4,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from ragkv import metrics
 from ragkv.errors import Throttled, Unavailable
 from ragkv.redis_door import reporting
 
@@ -52,6 +53,7 @@ class RateLimit:
             self._let_pass(error)
             return
         if wait_us:
+            metrics.throttled()
             raise Throttled(
                 f"more than {self._per_minute} requests a minute with one key: wait, or raise RAGKV_REQUESTS_PER_MINUTE",
                 retry_after_s=wait_us / 1e6,
@@ -65,4 +67,5 @@ class RateLimit:
     def _let_pass(self, error: Unavailable) -> None:
         with self._lock:
             self.passed_unchecked += 1
+        metrics.unchecked()
         log.warning("requests are not counted (%d so far): %s", self.passed_unchecked, error)

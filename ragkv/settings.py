@@ -20,6 +20,9 @@ BLOCK_SIZES = range(1, 65)
 
 Policy = Literal["none", "random", "head", "deviation", "initial", "contextual", "passages", "question"]
 Mode = Literal["stitched", "full"]
+LogFormat = Literal["auto", "json", "console"]
+"""auto: for people on a terminal, JSON anywhere else."""
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,6 +52,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_upload_bytes: int = 64 * 1024 * 1024
     max_tenant_bytes: int = 0
     requests_per_minute: int = 600
+    shutdown_grace_s: float = 60.0
+
+    log_format: LogFormat = "auto"
+    log_level: LogLevel = "info"
+    otlp_endpoint: str | None = None
 
     instructions: str = (
         "Answer the question with the passages below. Give the shortest answer that is complete: a name, a date, "
@@ -167,6 +175,6 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
     if settings.question_format.count(QUESTION_PLACE) != 1:
         raise Rejected(f"{PREFIX}QUESTION_FORMAT must have one {QUESTION_PLACE} in it, where the question is to stand")
-    for name in ("recompute_max_tokens", "max_tenant_bytes", "requests_per_minute"):
+    for name in ("recompute_max_tokens", "max_tenant_bytes", "requests_per_minute", "shutdown_grace_s"):
         if getattr(settings, name) < 0:
             raise Rejected(f"{PREFIX}{name.upper()} must be 0 or more")

@@ -7,11 +7,13 @@ use it. More workers on more machines share the work through leases.
 import logging
 import os
 import warnings
+from contextlib import ExitStack
 from typing import Any
 
 from celery.platforms import SecurityWarning
-from celery.signals import worker_init, worker_ready, worker_shutting_down
+from celery.signals import setup_logging, worker_init, worker_ready, worker_shutdown, worker_shutting_down
 
+from ragkv import logs, traces
 from ragkv.parts import Parts
 from ragkv.queue import make_celery
 from ragkv.redis_door import redis_url
@@ -20,18 +22,25 @@ from workers.sweep import Sweeper
 from workers.tasks import register_ingest
 
 os.umask(0o077)  # whatever is written is for this user alone
-logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s worker %(name)s: %(message)s")
 warnings.simplefilter("ignore", SecurityWarning)  # warns root of pickled messages; ours are JSON
 
 settings = Settings.from_env(os.environ)
+logs.configure(settings.log_format, settings.log_level, "worker")
 app = make_celery(redis_url(settings))
 parts = Parts(settings)
 stopping = register_ingest(app, parts)
 sweeper = Sweeper(parts)
+tracing = ExitStack()
+
+
+@setup_logging.connect(weak=False)
+def leave_logs_alone(**signal: Any) -> None:
+    """Celery sets up none of its own where somebody listens to this."""
 
 
 @worker_init.connect(weak=False)
 def prepare(**signal: Any) -> None:
+    tracing.enter_context(traces.exporting(settings.otlp_endpoint, "worker"))
     parts.prepare(logging.getLogger("ragkv").info)
 
 
@@ -45,3 +54,8 @@ def stop_early(**signal: Any) -> None:
     """The present document goes back to the queue at its next report of progress."""
     stopping.set()
     sweeper.stop()
+
+
+@worker_shutdown.connect(weak=False)
+def send_last_spans(**signal: Any) -> None:
+    tracing.close()

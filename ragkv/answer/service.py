@@ -6,23 +6,28 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import torch
 
+from ragkv import traces
 from ragkv.answer.ask import Ask, Delta, Done, Timings, Usage
 from ragkv.answer.cite import cite
 from ragkv.answer.history import said_in_prompt, searched_for
 from ragkv.answer.kv_status import kv_of_passages
+from ragkv.answer.observed import counted, retrieval, traced
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.prompt_spans import prompt_spans
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recipe import recipe_of
 from ragkv.chunk import Passage
-from ragkv.engine.protocol import Engine, Generate, Report
+from ragkv.engine.protocol import Engine, Generate, Piece, Report
 from ragkv.errors import NotFound, RagKVError, Rejected, TooLarge
 from ragkv.kv.key import KeyMaker
 from ragkv.retrieve.retriever import Retriever
+from ragkv.retrieve.vectors import Vectors
 from ragkv.settings import BLOCK_SIZES, Settings
 from ragkv.stitch.plan import EXACT, StitchPlan
 from ragkv.stitch.select import NEEDS_QUESTION
@@ -67,17 +72,22 @@ class Answerer:
         self._journal = journal
         self._question_vectors = QuestionVectors(engine, prompts)
 
-    async def stream(self, ask: Ask) -> AsyncGenerator[Delta | Done, None]:
+    def stream(self, ask: Ask, searched: Vectors | None = None) -> AsyncGenerator[Delta | Done, None]:
         """Text as it comes, then one Done. Closing the iterator early stops the generation.
+
+        searched: the vectors of what is searched for, where they are known already.
 
         Raises NotFound for a collection with nothing to search, TooLarge for a question beyond the model's window,
         Unavailable when the engine or the index is away.
         """
+        return counted(ask, self._answer(ask, searched))
+
+    async def _answer(self, ask: Ask, searched: Vectors | None) -> AsyncGenerator[Delta | Done, None]:
         began = time.perf_counter()
-        prepared = await self.prepare(ask)
+        prepared = await self.prepare(ask, searched)
         handed_over = time.perf_counter()
         text, tokens, first, last = "", 0, None, None
-        async with aclosing(self._engine.generate(self._request(ask, prepared))) as pieces:
+        async with aclosing(self._generate(self._request(ask, prepared))) as pieces:
             async for piece in pieces:
                 first = first or time.perf_counter()
                 text, tokens, last = text + piece.text, tokens + len(piece.token_ids), piece
@@ -98,6 +108,9 @@ class Answerer:
         await self._keep_record(ask, done)
         yield done
 
+    def _generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
+        return traced(request, Path(self._settings.model).name, self._engine.generate(request))
+
     async def _keep_record(self, ask: Ask, done: Done) -> None:
         """Whoever asked gets the answer, whether or not it can be recorded."""
         try:
@@ -111,18 +124,19 @@ class Answerer:
         self._prompts.room_for_chunks(said_in_prompt(ask), self._answer_tokens(ask))
         await self._retrieve(ask)
 
-    async def prepare(self, ask: Ask) -> Prepared:
+    async def prepare(self, ask: Ask, searched: Vectors | None = None) -> Prepared:
         """Everything before the engine's turn. The question's vectors are computed while retrieval runs."""
         _check(ask)
         began = time.perf_counter()
         keys = await asyncio.to_thread(self._keys_of, ask.tenant_id)
         said = said_in_prompt(ask)
         room = self._prompts.room_for_chunks(said, self._answer_tokens(ask))
-        found, vectors = await asyncio.gather(self._retrieve(ask), self._vectors(ask, said, keys))
+        found, vectors = await asyncio.gather(self._retrieve(ask, searched), self._vectors(ask, said, keys))
         passages = in_prompt_order(_some_fitting(found, room))
         retrieved = time.perf_counter()
         prompt = self._prompts.build([p.chunk for p in passages], said, self._answer_tokens(ask))
-        plan = await asyncio.to_thread(self._plan, ask, prompt, passages, keys, vectors)
+        with traces.span("plan"):
+            plan = await asyncio.to_thread(self._plan, ask, prompt, passages, keys, vectors)
         return Prepared(
             prompt=prompt,
             passages=passages,
@@ -132,11 +146,12 @@ class Answerer:
             plan_ms=(time.perf_counter() - retrieved) * 1e3,
         )
 
-    async def _retrieve(self, ask: Ask) -> list[Passage]:
-        top_k, hops = ask.top_k or self._settings.top_k, ask.hops or self._settings.hops
-        passages = await asyncio.to_thread(
-            self._retriever.search, ask.tenant_id, ask.collection_id, searched_for(ask), top_k, hops, ask.document_ids
-        )
+    async def _retrieve(self, ask: Ask, searched: Vectors | None = None) -> list[Passage]:
+        place, limits = (ask.tenant_id, ask.collection_id), (ask.top_k or self._settings.top_k, ask.hops or self._settings.hops)
+        search = partial(self._retriever.search, *place, searched_for(ask), *limits, ask.document_ids, searched)
+        with retrieval(ask, *limits) as span:
+            passages = await asyncio.to_thread(search)
+            span.set_attribute("ragkv.passages", len(passages))
         if not passages:
             raise NotFound(NOTHING if ask.document_ids is None else NOTHING_CHOSEN)
         return passages
@@ -144,7 +159,8 @@ class Answerer:
     async def _vectors(self, ask: Ask, said: str, keys: KeyMaker) -> torch.Tensor | None:
         if ask.mode == "full" or recipe_of(ask, self._settings).policy not in NEEDS_QUESTION:
             return None
-        return await self._question_vectors.of(said, keys)
+        with traces.span("question vectors"):
+            return await self._question_vectors.of(said, keys)
 
     def _plan(
         self, ask: Ask, prompt: Prompt, passages: Sequence[Passage], keys: KeyMaker, vectors: torch.Tensor | None

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ragkv import logs
 from ragkv.errors import RagKVError
 
 GROUP = "ragkv.commands"
@@ -53,6 +54,7 @@ def main() -> None:
     Settings are environment variables RAGKV_*, or lines of a TOML file that RAGKV_SETTINGS names.
     """
     os.umask(0o077)  # whatever is written is for this user alone
+    logs.configure("console", "warning", "cli")
     signal.signal(signal.SIGTERM, _unwind)
 
 

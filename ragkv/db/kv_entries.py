@@ -38,3 +38,9 @@ def forget_entries(keys: Sequence[str]) -> Delete:
 def kv_totals() -> Select[int, int]:
     """(files, bytes)."""
     return select(func.count(), func.coalesce(func.sum(KVEntryRow.num_bytes), 0)).select_from(KVEntryRow)
+
+
+def kv_by_tier() -> Select[str, int, int]:
+    """(tier, files, bytes) of all tenants."""
+    sums = (func.count(), func.coalesce(func.sum(KVEntryRow.num_bytes), 0))
+    return select(KVEntryRow.tier, *sums).group_by(KVEntryRow.tier)

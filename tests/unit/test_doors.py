@@ -23,6 +23,9 @@ DOORS = {
     "pypdfium2": ("ingest/parse/",),
     "mammoth": ("ingest/parse/",),
     "inscriptis": ("ingest/parse/",),
+    "structlog": ("ragkv/logs.py",),
+    "prometheus_client": ("ragkv/metrics.py",),
+    "opentelemetry": ("ragkv/traces.py",),
     "matplotlib": ("ragkv/bench/fidelity/plot.py",),
 }
 # Composition roots: the only places that read the process's environment.

@@ -1,0 +1,29 @@
+"""Figures of the whole service, for Prometheus."""
+
+import asyncio
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+
+from api.auth import reading
+from api.ending import ALWAYS
+from api.health import check
+from ragkv import metrics
+from ragkv.caller import Caller
+from ragkv.errors import Forbidden
+from ragkv.inventory import take_inventory
+from ragkv.parts import Parts
+
+
+@get("/metrics", guards=[reading], tags=["health"], summary="Metrics", opt={ALWAYS: True}, media_type="text/plain")
+async def metrics_of_all(parts: NamedDependency[Parts], caller: NamedDependency[Caller]) -> Response[bytes]:
+    """What the service counts, in Prometheus' text format. They are sums over all tenants: a key must be the owner's.
+
+    Those of vLLM are among them if the engine runs in this process.
+    """
+    if caller.tenant_id != parts.scope.tenant_id:
+        raise Forbidden("these are figures of all tenants: send a key of the default tenant")
+    readiness = await check(parts)
+    up = {part: getattr(readiness, part) == "ok" for part in ("engine", "database", "redis")}
+    rendered = metrics.render(await asyncio.to_thread(take_inventory, parts, up))
+    return Response(rendered, media_type=metrics.MEDIA_TYPE)

@@ -1,0 +1,119 @@
+"""Every request over HTTP: its id, its span, its line in the log, and its place in the counts."""
+
+import logging
+import time
+from typing import Any
+
+from litestar.datastructures import MutableScopeHeaders
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+
+from api.ending import Ending
+from ragkv import logs, metrics, traces
+
+log = logging.getLogger("ragkv.access")
+
+HEADER = "X-Request-ID"
+UNROUTED = "(none)"
+"""The route of requests to what is not there."""
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Asked every few seconds by machines: logged at the level debug, and in no trace."""
+CLIENT_GONE = 499
+
+
+class Observing:
+    """Wraps the whole app, so that it sees also what finds no route and what goes wrong before a handler runs."""
+
+    def __init__(self, app: ASGIApp, ending: Ending) -> None:
+        self._app = app
+        self._ending = ending
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP:
+            await self._app(scope, receive, send)
+            return
+        exchange = Exchange(scope)
+        with logs.bound(**{logs.REQUEST_ID: exchange.request_id}), self._ending.counted():
+            try:
+                await self._answer(exchange, receive, send)
+            finally:
+                exchange.finish()
+
+    async def _answer(self, exchange: "Exchange", receive: Receive, send: Send) -> None:
+        if exchange.is_probe:
+            await self._app(exchange.scope, receive, exchange.watching(send))
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in exchange.scope["headers"]}
+        with traces.continued(headers, exchange.method, exchange.attributes(), traces.SpanKind.SERVER) as span:
+            await self._app(exchange.scope, receive, exchange.watching(send))
+            span.update_name(f"{exchange.method} {exchange.route}")
+            span.set_attributes({"http.route": exchange.route, "http.response.status_code": exchange.status})
+            if exchange.status >= 500:  # noqa: PLR2004 - the server's own errors
+                traces.failed(span, str(exchange.status))
+
+
+class Exchange:
+    """One request and what becomes of it. `status` is 499 until an answer begins: the client may not wait for it."""
+
+    def __init__(self, scope: HTTPScope) -> None:
+        self.scope = scope
+        self.request_id = logs.accepted_id(_header(scope, b"x-request-id"))
+        self.status = CLIENT_GONE
+        self._began = time.perf_counter()
+
+    @property
+    def method(self) -> str:
+        return str(self.scope["method"])
+
+    @property
+    def route(self) -> str:
+        """The template: paths have ids in them."""
+        return str(self.scope.get("path_template") or UNROUTED)
+
+    @property
+    def is_probe(self) -> bool:
+        return self.scope["path"] in PROBES
+
+    def attributes(self) -> traces.Attributes:
+        """Of the request, in the names of OpenTelemetry. Its query is not among them."""
+        host, port = self.scope.get("server") or ("", 0)
+        return {
+            "http.request.method": self.method,
+            "url.path": str(self.scope["path"]),
+            "url.scheme": str(self.scope["scheme"]),
+            "server.address": host,
+            "server.port": port or 0,
+            f"ragkv.{logs.REQUEST_ID}": self.request_id,
+        }
+
+    def watching(self, send: Send) -> Send:
+        """`send`, with the request's id in the answer's headers."""
+
+        async def watched(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.status = message["status"]
+                MutableScopeHeaders.from_message(message)[HEADER] = self.request_id
+            await send(message)
+
+        return watched
+
+    def finish(self) -> None:
+        seconds = time.perf_counter() - self._began
+        metrics.requested(self.method, self.route, self.status, seconds)
+        level = logging.DEBUG if self.is_probe else logging.INFO
+        log.log(level, "request", extra=self._line(seconds))
+
+    def _line(self, seconds: float) -> dict[str, Any]:
+        caller = self.scope.get("user")
+        return {
+            "method": self.method,
+            "route": self.route,
+            "status": self.status,
+            "ms": round(seconds * 1e3, 1),
+            "tenant_id": getattr(caller, "tenant_id", None),
+            "key_id": getattr(caller, "key_id", None),
+        }
+
+
+def _header(scope: HTTPScope, name: bytes) -> str | None:
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)

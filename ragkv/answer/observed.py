@@ -1,0 +1,113 @@
+"""What is counted and traced of a question: numbers and names, never its text."""
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager, aclosing
+
+from ragkv import metrics, traces
+from ragkv.answer.ask import Ask, Delta, Done
+from ragkv.engine.protocol import Generate, Piece, Report
+from ragkv.errors import Corrupt, RagKVError, Unavailable
+
+FAILURES = (Unavailable, Corrupt)
+"""Not the asker's fault."""
+
+
+async def counted(ask: Ask, events: AsyncGenerator[Delta | Done, None]) -> AsyncGenerator[Delta | Done, None]:
+    """The same events. When they end, for whatever reason, that is counted."""
+    outcome: metrics.Outcome = "cancelled"
+    try:
+        async with aclosing(events):
+            async for said in events:
+                if isinstance(said, Done):
+                    outcome = "answered"
+                    _count(ask, said)
+                yield said
+    except Exception as error:
+        refused = isinstance(error, RagKVError) and not isinstance(error, FAILURES)
+        outcome = "refused" if refused else "failed"
+        raise
+    finally:
+        metrics.asked(ask.mode, outcome)
+
+
+async def traced(request: Generate, model: str, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece, None]:
+    """The same pieces. The generation is a span, in the names that OpenTelemetry has for it."""
+    span = traces.opened(f"text_completion {model}", _asked_for(request, model))
+    began, first_s, tokens = time.perf_counter(), None, 0
+    try:
+        async with aclosing(pieces):
+            async for piece in pieces:
+                first_s = first_s or time.perf_counter() - began
+                tokens += len(piece.token_ids)
+                if piece.finish_reason:
+                    span.set_attributes(_got(request, piece, tokens, first_s))
+                yield piece
+    except Exception as error:
+        traces.failed(span, type(error).__qualname__)
+        raise
+    finally:
+        span.end()
+
+
+def retrieval(ask: Ask, top_k: int, hops: int) -> AbstractContextManager[traces.Span]:
+    """The span of a search, likewise."""
+    attributes: traces.Attributes = {
+        "gen_ai.operation.name": "retrieval",
+        "gen_ai.data_source.id": ask.collection_id,
+        "ragkv.top_k": top_k,
+        "ragkv.hops": hops,
+    }
+    return traces.span("retrieval", attributes)
+
+
+def _count(ask: Ask, done: Done) -> None:
+    took, usage = done.timings, done.usage
+    metrics.answered_in(
+        ask.mode,
+        ttft=took.ttft_ms,
+        engine_ttft=took.engine_ttft_ms,
+        retrieve=took.retrieve_ms,
+        plan=took.plan_ms,
+        total=took.total_ms,
+    )
+    if ask.mode == "stitched":
+        metrics.stitched_in(kv_load=took.kv_load_ms, recompute=took.recompute_ms)
+    metrics.used(
+        completion=usage.completion,
+        failed_chunks=usage.failed_chunks,
+        cached=usage.cached,
+        stitched=usage.stitched,
+        recomputed=usage.recomputed,
+        computed=usage.computed,
+    )
+
+
+def _asked_for(request: Generate, model: str) -> traces.Attributes:
+    return {
+        "gen_ai.operation.name": "text_completion",
+        "gen_ai.provider.name": "vllm",
+        "gen_ai.request.model": model,
+        "gen_ai.request.max_tokens": request.max_tokens,
+        "gen_ai.request.temperature": request.temperature,
+        "gen_ai.request.stream": True,
+        "ragkv.stitched": request.plan is not None,
+    }
+
+
+def _got(request: Generate, last: Piece, tokens: int, first_s: float) -> traces.Attributes:
+    report = last.report or Report()
+    return {
+        "gen_ai.usage.input_tokens": len(request.token_ids),
+        "gen_ai.usage.output_tokens": tokens,
+        "gen_ai.usage.cache_read.input_tokens": report.cached + report.stitched,
+        "gen_ai.response.finish_reasons": [last.finish_reason or ""],
+        "gen_ai.response.time_to_first_chunk": first_s,
+        "ragkv.tokens.cached": report.cached,
+        "ragkv.tokens.stitched": report.stitched,
+        "ragkv.tokens.recomputed": report.recomputed,
+        "ragkv.tokens.computed": report.computed,
+        "ragkv.kv_load_ms": report.kv_load_ms,
+        "ragkv.recompute_ms": report.recompute_ms,
+        "ragkv.failed_chunks": len(report.failed_keys),
+    }

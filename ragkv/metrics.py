@@ -1,0 +1,169 @@
+"""What the service counts and times, for Prometheus. The only door to its client library.
+
+Every name is explained in docs/OPERATIONS.md. Labels are few and known beforehand: never a tenant, a key or a path.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from prometheus_client import REGISTRY as LIBRARIES
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from ragkv.inventory import Inventory, Stored
+from ragkv.tally import STAGE_BUCKETS_S
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Outcome = Literal["answered", "cancelled", "refused", "failed"]
+"""Of a question. refused: it could not be answered as it was asked; failed: the service could not answer it."""
+
+OURS = CollectorRegistry()
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+def _counter(name: str, what: str, *labels: str) -> Counter:
+    return Counter(name, what, labels, registry=OURS)
+
+
+def _seconds(name: str, what: str, *labels: str) -> Histogram:
+    return Histogram(name, what, labels, registry=OURS, buckets=_SECONDS)
+
+
+_requests = _counter("ragkv_http_requests", "HTTP requests that were answered.", "method", "route", "status")
+_request_seconds = _seconds("ragkv_http_request_seconds", "From a request to the end of its answer.", "method", "route")
+_in_flight = Gauge("ragkv_http_requests_in_flight", "HTTP requests that are being answered.", registry=OURS)
+_throttled = _counter("ragkv_http_requests_throttled", "Requests refused because their key asked too often.")
+_unchecked = _counter("ragkv_http_requests_unchecked", "Requests let through uncounted while Redis was away.")
+
+_asks = _counter("ragkv_asks", "Questions, by what became of them.", "mode", "outcome")
+_ttft = _seconds("ragkv_ttft_seconds", "From a question to the first token of its answer.", "mode")
+_engine_ttft = _seconds("ragkv_engine_ttft_seconds", "The engine's part of the time to the first token.", "mode")
+_retrieve = _seconds("ragkv_retrieve_seconds", "Retrieval, for one question.")
+_plan = _seconds("ragkv_plan_seconds", "Prompt and stitch plan, for one question.")
+_kv_load = _seconds("ragkv_kv_load_seconds", "Placing stored KV, for one stitched question.")
+_recompute = _seconds("ragkv_recompute_seconds", "Recomputing in place, for one stitched question.")
+_answer_seconds = _seconds("ragkv_answer_seconds", "From a question to the end of its answer.", "mode")
+_prompt_tokens = _counter("ragkv_prompt_tokens", "Tokens of prompts, by where their KV came from.", "origin")
+_completion_tokens = _counter("ragkv_completion_tokens", "Tokens of answers.")
+_failed_chunks = _counter("ragkv_failed_chunks", "Chunks recomputed because their KV was missing or damaged.")
+_answer_cache = _counter("ragkv_answer_cache", "Looks into the answer cache.", "result")
+
+
+def requested(method: str, route: str, status: int, seconds: float) -> None:
+    """An HTTP request was answered. `route` is the template, never the path."""
+    method = method if method in _METHODS else "OTHER"
+    _requests.labels(method, route, str(status)).inc()
+    _request_seconds.labels(method, route).observe(seconds)
+
+
+def in_flight(change: int) -> None:
+    """More or fewer requests are being answered."""
+    _in_flight.inc(change)
+
+
+def throttled() -> None:
+    _throttled.inc()
+
+
+def unchecked() -> None:
+    _unchecked.inc()
+
+
+def asked(mode: str, outcome: Outcome) -> None:
+    """What became of one question."""
+    _asks.labels(mode, outcome).inc()
+
+
+def answered_in(mode: str, *, ttft: float, engine_ttft: float, retrieve: float, plan: float, total: float) -> None:
+    """Milliseconds that one answer took."""
+    _ttft.labels(mode).observe(ttft / 1e3)
+    _engine_ttft.labels(mode).observe(engine_ttft / 1e3)
+    _retrieve.observe(retrieve / 1e3)
+    _plan.observe(plan / 1e3)
+    _answer_seconds.labels(mode).observe(total / 1e3)
+
+
+def stitched_in(*, kv_load: float, recompute: float) -> None:
+    """Milliseconds that the engine spent on the stitched part of one prompt."""
+    _kv_load.observe(kv_load / 1e3)
+    _recompute.observe(recompute / 1e3)
+
+
+def used(*, completion: int, failed_chunks: int, **origins: int) -> None:
+    """Tokens of one prompt by origin (cached, stitched, recomputed, computed) and of its answer."""
+    for origin, tokens in origins.items():
+        _prompt_tokens.labels(origin).inc(tokens)
+    _completion_tokens.inc(completion)
+    _failed_chunks.inc(failed_chunks)
+
+
+def answer_cache(*, hit: bool) -> None:
+    """The answer cache was asked, and knew the answer or not."""
+    _answer_cache.labels("hit" if hit else "miss").inc()
+
+
+def render(inventory: Inventory) -> bytes:
+    """Everything in Prometheus' text format: this process's counts, what there is, and what libraries count here.
+
+    Among those is vLLM, if it runs in this process.
+    """
+    counted = CollectorRegistry()
+    counted.register(_Inventoried(inventory))
+    return b"".join(generate_latest(registry) for registry in (OURS, counted, LIBRARIES))
+
+
+class _Inventoried(Collector):
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily]:
+        seen = self._inventory
+        yield _gauge("ragkv_part_up", "Whether a part of the service answers.", "part", seen.up.items())
+        if seen.stored is not None:
+            yield from _stored(seen.stored)
+        if seen.queue_depth is not None:
+            yield GaugeMetricFamily("ragkv_queue_depth", "Messages that no worker has taken.", seen.queue_depth)
+        if seen.ingested is not None:
+            yield from _ingestion(seen.ingested)
+
+
+def _stored(stored: Stored) -> Iterator[GaugeMetricFamily]:
+    yield _gauge("ragkv_documents", "Documents, by status.", "status", stored.documents.items())
+    yield _gauge("ragkv_jobs", "Jobs, by status.", "status", stored.jobs.items())
+    yield _gauge("ragkv_kv_files", "KV files, by tier.", "tier", stored.kv_files.items())
+    yield _gauge("ragkv_kv_bytes", "Bytes of KV files, by tier.", "tier", stored.kv_bytes.items())
+
+
+def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
+    """What all workers have done, from the fields of `ragkv.tally`."""
+    documents = CounterMetricFamily("ragkv_ingest_documents", "Ingestions that ended, by outcome.", labels=["outcome"])
+    tokens = CounterMetricFamily(
+        "ragkv_ingest_tokens", "Tokens of chunks, by where their KV is from.", labels=["origin"]
+    )
+    stages = HistogramMetricFamily("ragkv_ingest_stage_seconds", "Stages of ingestion.", labels=["stage"])
+    for field, amount in sorted(ingested.items()):
+        match field.split(":"):
+            case ["documents", outcome]:
+                documents.add_metric([outcome], amount)
+            case ["tokens", origin]:
+                tokens.add_metric([origin], amount)
+            case ["stage", stage, "sum"]:
+                stages.add_metric([stage], list(_buckets(ingested, stage)), amount)
+    yield from (documents, tokens, stages)
+
+
+def _buckets(ingested: dict[str, float], stage: str) -> Iterator[tuple[str, float]]:
+    """Cumulative, as Prometheus wants them."""
+    total = 0.0
+    for bound in (*map(str, STAGE_BUCKETS_S), "+Inf"):
+        total += ingested.get(f"stage:{stage}:{bound}", 0.0)
+        yield bound, total
+
+
+def _gauge(name: str, what: str, label: str, values: Iterable[tuple[str, float]]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, what, labels=[label])
+    for value, amount in values:
+        family.add_metric([value], amount)
+    return family

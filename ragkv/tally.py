@@ -1,0 +1,70 @@
+"""What workers have done, counted in Redis: they come and go, and one process shows it for all of them."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ragkv.errors import Unavailable
+from ragkv.redis_door import reporting
+
+if TYPE_CHECKING:
+    import redis
+
+log = logging.getLogger(__name__)
+
+STAGE_BUCKETS_S = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+"""Upper bounds of the buckets that a stage's seconds are sorted into; longer ones go to +Inf."""
+_HASH = "ragkv:tally"
+
+
+class Tally:
+    """Counters that live as long as the Redis. What happens while it is away, or without one, is not counted.
+
+    Fields: documents:OUTCOME, tokens:ORIGIN, stage:STAGE:sum in seconds, and stage:STAGE:BOUND, one a bucket.
+    """
+
+    def __init__(self, client: "redis.Redis | None" = None) -> None:
+        self._client = client
+
+    def document(self, outcome: str) -> None:
+        """An ingestion ended."""
+        self._add({f"documents:{outcome}": 1})
+
+    def tokens(self, **origins: int) -> None:
+        """Tokens whose KV was computed, or was there."""
+        self._add({f"tokens:{origin}": amount for origin, amount in origins.items()})
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Times a stage. One that fails is timed as well."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - began
+            self._add({f"stage:{name}:sum": seconds, f"stage:{name}:{_bucket(seconds)}": 1})
+
+    def read(self) -> dict[str, float]:
+        """All of them. Raises Unavailable."""
+        if self._client is None:
+            return {}
+        with reporting():
+            found = self._client.hgetall(_HASH)
+        return {field if isinstance(field, str) else field.decode(): float(amount) for field, amount in found.items()}
+
+    def _add(self, amounts: dict[str, float]) -> None:
+        if self._client is None:
+            return
+        try:
+            with reporting(), self._client.pipeline(transaction=True) as together:
+                for field, amount in amounts.items():
+                    together.hincrbyfloat(_HASH, field, amount)
+                together.execute()
+        except Unavailable as error:
+            log.warning("not counted: %s", error)
+
+
+def _bucket(seconds: float) -> str:
+    return next((str(bound) for bound in STAGE_BUCKETS_S if seconds <= bound), "+Inf")

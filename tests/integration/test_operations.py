@@ -1,0 +1,207 @@
+"""What people who run the service see of it: ids of requests, lines of the log, figures."""
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv import logs
+from ragkv.keys import issue_key, issue_key_by_name
+from ragkv.parts import Parts
+from ragkv.queue import CAUSED_BY, QUEUE
+from ragkv.redis_door import EmbeddedRedis
+from tests.over_http import ADA, Client, upload
+
+QUESTION = "Who wrote the first program?"
+
+
+class Lines(logging.Handler):
+    """What was logged, as the log's own lines."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.setFormatter(logs.formatter(as_json=True, process="serve"))
+        self.lines: list[dict[str, object]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(json.loads(self.format(record)))
+
+    def of(self, request_id: str) -> list[dict[str, object]]:
+        return [line for line in self.lines if line.get("request_id") == request_id]
+
+
+@pytest.fixture
+def logged() -> Iterator[Lines]:
+    root, handler = logging.getLogger(), Lines()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield handler
+    root.removeHandler(handler)
+    root.setLevel(before)
+
+
+def figures(client: httpx.Client, **headers: str) -> dict[str, float]:
+    """Samples by name and labels."""
+    response = client.get("/metrics", headers=headers)
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    samples = (line.rsplit(" ", 1) for line in response.text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, value in samples}
+
+
+class TestRequestIds:
+    def test_every_answer_has_one_also_where_nothing_is_found(self, client: Client):
+        ids = {
+            client.get(path).headers["x-request-id"] for path in ("/healthz", "/v1/documents", "/nowhere", "/schema")
+        }
+
+        assert len(ids) == 4
+
+    def test_a_sane_one_is_kept_and_any_other_replaced(self, client: Client):
+        kept = client.get("/v1/documents", headers={"X-Request-ID": "mine-1"}).headers["x-request-id"]
+        replaced = client.get("/v1/documents", headers={"X-Request-ID": "not mine"}).headers["x-request-id"]
+
+        assert kept == "mine-1"
+        assert re.fullmatch("[0-9a-f]{32}", replaced)
+
+    def test_problems_name_it(self, client: Client):
+        for path in ("/v1/documents/0123", "/nowhere", "/v1/documents?limit=x"):
+            response = client.get(path)
+            assert response.json()["request_id"] == response.headers["x-request-id"]
+
+    def test_messages_to_workers_carry_it(self, client: Client, parts: Parts):
+        response = upload(client, headers={"X-Request-ID": "upload-1"})
+        assert response.status_code == 202
+
+        message = json.loads(parts.redis.lindex(QUEUE, 0))
+        assert message["headers"][CAUSED_BY] == "upload-1"
+
+
+class TestLog:
+    def test_a_request_is_one_line_with_its_route_and_caller(self, client: Client, parts: Parts, logged: Lines):
+        key = issue_key(parts.database, parts.scope.tenant_id, "k", ["read"])
+        headers = {"X-Request-ID": "r-1", "Authorization": f"Bearer {key.key}"}
+        client.get("/v1/documents/0123456789abcdef?name=private", headers=headers)
+
+        (line,) = [line for line in logged.of("r-1") if line["logger"] == "ragkv.access"]
+        assert line["ms"] > 0
+        assert {name: line[name] for name in ("method", "route", "status", "tenant_id", "key_id", "level")} == {
+            "method": "GET",
+            "route": "/v1/documents/{document_id}",
+            "status": 404,
+            "tenant_id": parts.scope.tenant_id,
+            "key_id": key.view.id,
+            "level": "info",
+        }
+
+    def test_questions_keys_and_texts_are_in_no_line(
+        self, client: Client, parts: Parts, answerable: str, logged: Lines
+    ):
+        key = issue_key(parts.database, parts.scope.tenant_id, "k", ["write"])
+        headers = {"X-Request-ID": "r-2", "Authorization": f"Bearer {key.key}"}
+        client.post("/v1/ask", json={"question": QUESTION}, headers=headers)
+        client.post("/v1/search", json={"query": QUESTION}, headers=headers)
+        upload(client, ADA + b"More.", headers=headers)
+
+        text = json.dumps(logged.of("r-2"))
+        assert "/v1/ask" in text
+        for secret in (QUESTION, key.key, "Charles Babbage"):
+            assert secret not in text
+
+    def test_probes_are_logged_at_the_level_debug(self, client: Client, logged: Lines):
+        client.get("/readyz", headers={"X-Request-ID": "probe"})
+
+        assert {line["level"] for line in logged.of("probe")} == {"debug"}
+
+
+class TestFigures:
+    def test_questions_are_counted_by_mode_with_their_tokens_and_times(self, client: Client, answerable: str):
+        before = figures(client)
+        for mode in ("stitched", "full"):
+            done = client.post("/v1/ask", json={"question": QUESTION, "mode": mode}).json()
+        after = figures(client)
+
+        def more(name: str) -> float:
+            return after[name] - before.get(name, 0.0)
+
+        assert more('ragkv_asks_total{mode="full",outcome="answered"}') == 1
+        assert more('ragkv_ttft_seconds_count{mode="stitched"}') == 1
+        assert more('ragkv_engine_ttft_seconds_count{mode="full"}') == 1
+        assert more("ragkv_retrieve_seconds_count") == 2
+        assert more("ragkv_kv_load_seconds_count") == 1
+        assert more('ragkv_prompt_tokens_total{origin="computed"}') >= done["usage"]["computed"] > 0
+        assert more("ragkv_completion_tokens_total") == 2 * done["usage"]["completion"]
+        assert more('ragkv_http_requests_total{method="POST",route="/v1/ask",status="200"}') == 2
+
+    def test_what_cannot_be_answered_is_counted_by_whose_fault_it_is(
+        self, client: Client, parts: Parts, engine, ingest: IngestParts
+    ):
+        before = figures(client)
+        client.post("/v1/ask", json={"question": QUESTION})  # nothing was uploaded
+        ingest_document(str(upload(client).json()["id"]), ingest)
+        engine.fail_after = 0
+        client.post("/v1/ask", json={"question": QUESTION})
+        after = figures(client)
+
+        for outcome in ("refused", "failed"):
+            name = f'ragkv_asks_total{{mode="stitched",outcome="{outcome}"}}'
+            assert after[name] - before.get(name, 0) == 1
+
+    def test_what_there_is_comes_from_the_database(self, client: Client, parts: Parts, answerable: str):
+        upload(client, ADA + b"More.")
+        seen = figures(client)
+
+        assert seen['ragkv_documents{status="ready"}'] == 1
+        assert seen['ragkv_documents{status="accepted"}'] == 1
+        assert seen['ragkv_jobs{status="done"}'] == 1
+        assert seen["ragkv_queue_depth"] >= 1
+        assert seen['ragkv_kv_bytes{tier="disk"}'] > seen['ragkv_kv_files{tier="disk"}'] > 0
+        assert {seen[f'ragkv_part_up{{part="{part}"}}'] for part in ("engine", "database", "redis")} == {1}
+
+    def test_what_workers_did_is_counted_in_redis(self, client: Client, parts: Parts, ingest: IngestParts):
+        working = IngestParts(parts, parts.tally)
+        working.prefiller = ingest.prefiller
+        document_id = str(upload(client).json()["id"])
+        ingest_document(document_id, working)
+        seen, document = figures(client), client.get(f"/v1/documents/{document_id}").json()
+
+        assert seen['ragkv_ingest_documents_total{outcome="ready"}'] == 1
+        assert seen['ragkv_ingest_tokens_total{origin="computed"}'] == document["tokens"]
+        for stage in ("parse", "embed", "prefill"):
+            assert seen[f'ragkv_ingest_stage_seconds_count{{stage="{stage}"}}'] == 1
+            assert seen[f'ragkv_ingest_stage_seconds_sum{{stage="{stage}"}}'] > 0
+
+    def test_they_are_shown_also_while_redis_is_away(self, client: Client, redis_server: EmbeddedRedis):
+        redis_server.stop()
+        seen = figures(client)
+
+        assert seen['ragkv_part_up{part="redis"}'] == 0
+        assert "ragkv_queue_depth" not in seen
+        assert 'ragkv_part_up{part="database"}' in seen
+
+    def test_routes_are_templates_and_methods_are_known(self, client: Client, answerable: str):
+        client.get(f"/v1/documents/{answerable}")
+        client.get("/nowhere/at/all")
+        client.request("BREW", "/v1/documents")
+
+        labels = [name for name in figures(client) if name.startswith("ragkv_http")]
+        assert any('route="/v1/documents/{document_id}"' in name for name in labels)
+        assert any('route="(none)"' in name for name in labels)
+        assert not any(answerable in name or "nowhere" in name or "BREW" in name for name in labels)
+
+
+class TestWhoMayScrape:
+    def test_once_there_is_a_key_the_owners_alone(self, client: Client, parts: Parts):
+        assert client.get("/metrics").status_code == 200
+        owner = issue_key(parts.database, parts.scope.tenant_id, "prometheus", ["read"]).key
+        other = issue_key_by_name(parts.database, "acme", "theirs", ["admin"]).key
+
+        assert client.get("/metrics").status_code == 401
+        assert client.get("/metrics", headers={"Authorization": f"Bearer {other}"}).status_code == 403
+        assert figures(client, Authorization=f"Bearer {owner}")

@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 import msgspec
-import uvicorn
 
 from api.app import create_app
+from api.ending import Ending
+from api.server import Helper, Server
 from api.worker_process import WorkerProcess
 from ragkv import logs, traces
 from ragkv.documents import refresh_outdated
@@ -23,8 +24,6 @@ from ragkv.settings import Settings
 
 log = logging.getLogger("ragkv")
 
-GRACE_S = 5
-
 
 @click.command()
 @click.option("--host", help="Address to listen on.  [default: RAGKV_HOST, 127.0.0.1]")
@@ -33,7 +32,8 @@ GRACE_S = 5
 def serve(host: str | None, port: int | None, worker: bool) -> None:
     """Run the service: HTTP API, ingestion worker and engine.
 
-    All it keeps lies under RAGKV_DATA_DIR. Ctrl-C stops it cleanly; what was uploaded is not lost.
+    All it keeps lies under RAGKV_DATA_DIR. Ctrl-C or SIGTERM stops it: answers that have begun are finished, for at
+    most RAGKV_SHUTDOWN_GRACE_S; a second one cuts them off. What was uploaded is not lost.
     """
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = msgspec.structs.replace(Settings.from_env(os.environ), **given)
@@ -72,11 +72,11 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
         redis.start()
     if outdated := refresh_outdated(parts):
         log.info("%d documents were read with other models or settings and are read again", outdated)
-    if with_worker:
-        worker = WorkerProcess(os.environ)
+    helpers = [WorkerProcess(os.environ)] if with_worker else []
+    for worker in helpers:
         worker.start()
         stack.callback(worker.stop)
-    _run(parts, listener)
+    _run(parts, listener, *helpers)
 
 
 def _configure_vllm(settings: Settings) -> None:
@@ -98,14 +98,13 @@ def _check_keys(parts: Parts) -> None:
         )
 
 
-def _run(parts: Parts, listener: socket.socket) -> None:
+def _run(parts: Parts, listener: socket.socket, *helpers: Helper) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     log.info("listening on http://%s:%d; the engine takes up to a minute to start", shown, port)
-    config = uvicorn.Config(
-        create_app(parts), log_config=None, access_log=False, timeout_graceful_shutdown=GRACE_S, lifespan="on"
-    )
-    uvicorn.Server(config).run(sockets=[listener])
+    ending = Ending()
+    app = create_app(parts, ending)
+    Server(app, ending, parts.settings.shutdown_grace_s, *helpers).run(sockets=[listener])
 
 
 def _exit(number: int, frame: Any) -> None:

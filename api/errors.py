@@ -3,6 +3,7 @@
 import logging
 import math
 from http import HTTPStatus
+from http.client import responses
 from typing import Any
 
 import msgspec
@@ -64,7 +65,7 @@ def problem_of(error: Exception) -> Problem:
 
 def _problem_of(error: Exception) -> Problem:
     if isinstance(error, RagKVError) and type(error) not in INTERNAL:
-        status = STATUS[type(error)]
+        status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
         return Problem(status.phrase, status, str(error))
     if isinstance(error, HTTPException):
         return _problem_of_http(error)
@@ -75,15 +76,16 @@ def _problem_of(error: Exception) -> Problem:
 def _problem_of_http(error: HTTPException) -> Problem:
     extra = error.extra if isinstance(error.extra, list) else []
     detail = TOO_LARGE if isinstance(error, RequestEntityTooLarge) else error.detail
-    return Problem(HTTPStatus(error.status_code).phrase, error.status_code, detail, errors=extra)
+    title = responses.get(error.status_code, "Client Closed Request")  # 499 is nobody's standard
+    return Problem(title, error.status_code, detail, errors=extra)
 
 
 def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
     problem = problem_of(error)
-    return Response(problem, status_code=problem.status, media_type=MEDIA_TYPE, headers=_headers_of(error))
+    return Response(problem, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers_of(error))
 
 
-def _headers_of(error: Exception) -> dict[str, str]:
+def headers_of(error: Exception) -> dict[str, str]:
     match error:
         case Unauthorised():
             return {"WWW-Authenticate": "Bearer"}

@@ -1,4 +1,4 @@
-"""Progress of ingestion as server-sent events."""
+"""Progress of ingestion as server-sent events. When the service stops, these streams end at once."""
 
 import asyncio
 import time
@@ -11,6 +11,7 @@ from litestar.params import FromPath, FromQuery
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from api.auth import reading
+from api.ending import Ending
 from api.sse import KEEP_ALIVE, event
 from ragkv.caller import Caller
 from ragkv.db.tenants import scope_of
@@ -27,14 +28,17 @@ Until = Literal["closed", "finished"]
 
 @get("/v1/documents/{document_id:str}/events", guards=[reading], tags=["documents"], summary="Watch a document")
 async def document_events(
-    document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+    document_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    ending: NamedDependency[Ending],
 ) -> ServerSentEvent:
     """Events `progress` whenever something changed: stage (parse, embed, prefill) with tokens done of total.
 
     The last event is `done`, when the document is ready or failed, or `deleted`.
     """
     await asyncio.to_thread(document_view, document_id, parts.database, caller.tenant_id)
-    return ServerSentEvent(_of_document(document_id, parts, caller.tenant_id))
+    return ServerSentEvent(_of_document(document_id, parts, caller.tenant_id, ending))
 
 
 @get("/v1/collections/{collection:str}/events", guards=[reading], tags=["collections"], summary="Watch a collection")
@@ -42,6 +46,7 @@ async def collection_events(
     collection: FromPath[str],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
+    ending: NamedDependency[Ending],
     until: FromQuery[Until] = "closed",
 ) -> ServerSentEvent:
     """Events `progress` of all documents of a collection, first of those that are not finished.
@@ -49,10 +54,12 @@ async def collection_events(
     The stream goes on until it is closed, or with `until=finished` until no document is left to be read: event `done`.
     """
     scope = await asyncio.to_thread(scope_of, parts.database, caller.tenant_id, collection)
-    return ServerSentEvent(_of_collection(CollectionWatch(parts.database, scope.collection_id), until))
+    return ServerSentEvent(_of_collection(CollectionWatch(parts.database, scope.collection_id), until, ending))
 
 
-async def _of_document(document_id: str, parts: Parts, tenant_id: str) -> AsyncIterator[ServerSentEventMessage]:
+async def _of_document(
+    document_id: str, parts: Parts, tenant_id: str, ending: Ending
+) -> AsyncIterator[ServerSentEventMessage]:
     seen, spoken = None, time.monotonic()
     while True:
         try:
@@ -70,10 +77,11 @@ async def _of_document(document_id: str, parts: Parts, tenant_id: str) -> AsyncI
         elif time.monotonic() - spoken > SPEAK_EVERY_S:
             spoken = time.monotonic()
             yield KEEP_ALIVE
-        await asyncio.sleep(LOOK_EVERY_S)
+        if await ending.begins_within(LOOK_EVERY_S):
+            return
 
 
-async def _of_collection(watch: CollectionWatch, until: Until) -> AsyncIterator[ServerSentEventMessage]:
+async def _of_collection(watch: CollectionWatch, until: Until, ending: Ending) -> AsyncIterator[ServerSentEventMessage]:
     spoken = time.monotonic()
     while True:
         for progress in await asyncio.to_thread(watch.look):
@@ -85,4 +93,5 @@ async def _of_collection(watch: CollectionWatch, until: Until) -> AsyncIterator[
         if time.monotonic() - spoken > SPEAK_EVERY_S:
             spoken = time.monotonic()
             yield KEEP_ALIVE
-        await asyncio.sleep(LOOK_EVERY_S)
+        if await ending.begins_within(LOOK_EVERY_S):
+            return

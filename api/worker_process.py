@@ -49,6 +49,14 @@ class WorkerProcess:
             process.kill()
         self._watcher.join()
 
+    def kill(self) -> None:
+        """End it at once; what it is doing will be done again."""
+        with self._lock:
+            self._stopping.set()
+            process = self._process
+        if process is not None:
+            process.kill()
+
     def _keep_running(self) -> None:
         process = self._process
         while process is not None:

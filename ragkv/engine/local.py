@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import multiprocessing
 import uuid
 from collections.abc import AsyncGenerator, Mapping
@@ -63,7 +64,10 @@ class LocalEngine:
         arguments = AsyncEngineArgs(
             **engine_arguments(self._settings, self._folder, self._layout) | self._overrides,
             kv_transfer_config=KVTransferConfig(**transfer_config(self._settings.kv_dir)),
-            disable_log_stats=True,
+            # What vLLM counts, for /metrics; it registers it with the Prometheus client of this process.
+            disable_log_stats=False,
+            # Ctrl-C in a terminal reaches its processes too: they finish what they generate as long as we wait for it.
+            shutdown_timeout=math.ceil(self._settings.shutdown_grace_s),
         )
         self._loading = True
         try:

@@ -1,0 +1,58 @@
+"""The web server, and how it stops: it finishes what it is doing, for a while."""
+
+import asyncio
+from types import FrameType
+from typing import Protocol
+
+import uvicorn
+from litestar import Litestar
+
+from api.ending import Ending
+
+CUT_S = 1
+"""What requests get once they are cut off, to end in good order."""
+
+
+class Helper(Protocol):
+    """A process that ends with the server. `stop` waits for it, `kill` does not."""
+
+    def stop(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+class Server(uvicorn.Server):
+    """Stops in two steps. At the first signal nothing new is answered, the helpers are told to stop, and what is being
+    answered goes on, at most `grace_s` seconds. At the next signal, or when that time is over, the rest is cut off.
+
+    Until then the server listens: /readyz says 503, and so does whatever is asked.
+    """
+
+    def __init__(self, app: Litestar, ending: Ending, grace_s: float, *helpers: Helper) -> None:
+        super().__init__(
+            uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=CUT_S, lifespan="on")
+        )
+        self._ending = ending
+        self._grace_s = grace_s
+        self._helpers = helpers
+        self._impatient = False
+        self._stopping: list[asyncio.Task[None]] = []
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal came."""
+        if self.should_exit:
+            self._impatient = True
+        else:
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: whether to stop listening and cut off what still runs."""
+        if not await super().on_tick(counter):
+            return False
+        if not self._ending.has_begun:
+            self._ending.begin()
+            self._stopping = [asyncio.create_task(asyncio.to_thread(helper.stop)) for helper in self._helpers]
+        if self._impatient:
+            for helper in self._helpers:
+                helper.kill()
+        return self._impatient or self._ending.in_flight == 0 or self._ending.seconds >= self._grace_s

@@ -24,6 +24,8 @@ from api.health import healthz, readyz
 from api.keys import keys_router
 from api.metrics import metrics_of_all
 from api.observe import Observing
+from api.openai.errors import in_openai_form
+from api.openai.router import openai_routers
 from api.search import search
 from api.statistics import statistics
 from ragkv.errors import RagKVError
@@ -49,6 +51,7 @@ def create_app(parts: Parts, ending: Ending | None = None) -> Litestar:
             ask,
             statistics,
             keys_router(),
+            *openai_routers(parts.settings),
             admin_router(),
             healthz,
             readyz,
@@ -60,7 +63,7 @@ def create_app(parts: Parts, ending: Ending | None = None) -> Litestar:
             "ending": Provide(lambda: ending, sync_to_thread=False),
             "caller": Provide(caller_of, sync_to_thread=False),
         },
-        exception_handlers=HANDLERS,
+        exception_handlers=in_openai_form(HANDLERS),
         before_send=[guard_pages],
         lifespan=[_running_engine(parts)],
         openapi_config=_openapi(),

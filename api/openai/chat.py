@@ -1,0 +1,184 @@
+"""/v1/chat/completions: the last message is the question, a collection the knowledge."""
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+import msgspec
+from litestar import Request, Response, Router, post
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+from msgspec import Meta
+
+from api.ask import BODY_BYTES
+from api.auth import reading
+from api.disconnect import unless_disconnected
+from api.openai.chat_views import ChatCompletion, ChatTeller, Heading, completion_of
+from api.openai.errors import BadParam, errors
+from api.openai.fields import (
+    Anything,
+    Flag,
+    Ignored,
+    NotSupported,
+    Off,
+    One,
+    StoreIds,
+    Tags,
+    TextFormat,
+    Tier,
+    Tokens,
+    TopP,
+    Zero,
+)
+from api.openai.questions import Role, Said, ask_about, chosen_scope, conversation_of
+from api.openai.sources import sources_of
+from api.openai.streaming import StreamingOperation, streamed, whole
+from ragkv.answer.ask import Ask
+from ragkv.caller import Caller
+from ragkv.parts import Parts
+
+
+class TextPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Text; pictures, sound and files are not read."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was said. An answer may come back as it was given, with all its fields."""
+
+    role: Role
+    content: str | list[TextPart] | None = None
+    name: Ignored = None
+    refusal: NotSupported = None
+    annotations: Anything = None
+    citations: Anything = None
+    audio: NotSupported = None
+    function_call: NotSupported = None
+    tool_calls: NotSupported = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`include_usage`: a last event with the tokens, and no choice."""
+
+    include_usage: bool | None = None
+    include_obfuscation: Off = None
+
+
+class ChatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A conversation whose last message is the question.
+
+    `model`: a name of /v1/models; MODEL@COLLECTION answers from that collection, and so does `vector_store_ids`.
+    """
+
+    model: Annotated[str, Meta(examples=["SmolLM2-135M-Instruct@papers"])]
+    messages: Annotated[
+        list[ChatMessage],
+        Meta(min_length=1, max_length=1000, examples=[[{"role": "user", "content": "Who wrote the first program?"}]]),
+    ]
+    vector_store_ids: StoreIds | None = None
+    max_tokens: Tokens = None
+    max_completion_tokens: Tokens = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+    temperature: Zero = None
+    presence_penalty: Zero = None
+    frequency_penalty: Zero = None
+    n: One = None
+    response_format: TextFormat | None = None
+    modalities: Annotated[list[Literal["text"]], Meta(min_length=1, max_length=1)] | None = None
+    logprobs: Off = None
+    store: Off = None
+
+    top_p: TopP = None
+    seed: Annotated[int, Meta(description="No effect on the answer.")] | None = None
+    user: Ignored = None
+    safety_identifier: Ignored = None
+    prompt_cache_key: Ignored = None
+    metadata: Tags | None = None
+    parallel_tool_calls: Flag = None
+    service_tier: Tier = None
+
+    audio: NotSupported = None
+    function_call: NotSupported = None
+    functions: NotSupported = None
+    logit_bias: NotSupported = None
+    moderation: NotSupported = None
+    prediction: NotSupported = None
+    prompt_cache_options: NotSupported = None
+    prompt_cache_retention: NotSupported = None
+    reasoning_effort: NotSupported = None
+    stop: NotSupported = None
+    tool_choice: NotSupported = None
+    tools: NotSupported = None
+    top_logprobs: NotSupported = None
+    verbosity: NotSupported = None
+    web_search_options: NotSupported = None
+
+    @property
+    def answer_tokens(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def wants_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
+@post(
+    "/completions",
+    status_code=200,
+    guards=[reading],
+    request_max_body_size=BODY_BYTES,
+    operation_class=StreamingOperation,
+    summary="Answer a conversation",
+    responses=errors(
+        NOT_FOUND="No such model or vector store, or nothing in it to search.",
+        REQUEST_ENTITY_TOO_LARGE="The body is too large, or the question for the model's window.",
+    ),
+)
+async def complete(
+    data: JSONBody[ChatBody],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> Response[ChatCompletion]:
+    """Answer the last message from a collection. With `stream`: chunks as events, then `[DONE]`."""
+    return await _answer(data, request, caller, parts)
+
+
+def chat_router() -> Router:
+    return Router("/v1/chat", route_handlers=[complete], tags=["openai: chat"])
+
+
+async def _answer(body: ChatBody, request: Request[Any, Any, Any], caller: Caller, parts: Parts) -> Response[Any]:
+    ask = await asyncio.to_thread(_ask_of, body, caller, parts)
+    events, heading = parts.answerer.stream(ask), Heading.now(body.model, ask.collection_id)
+    if body.stream:
+        return await streamed(
+            events, request, ChatTeller(heading, parts, caller.tenant_id, with_usage=body.wants_usage)
+        )
+    done = await unless_disconnected(request, whole(events))
+    sources = await asyncio.to_thread(sources_of, done, parts, caller.tenant_id)
+    return Response(completion_of(heading, done, sources))
+
+
+def _ask_of(body: ChatBody, caller: Caller, parts: Parts) -> Ask:
+    _check(body)
+    scope = chosen_scope(body.model, body.vector_store_ids, caller, parts)
+    said = [Said(message.role, message.text) for message in body.messages]
+    return ask_about(conversation_of(said, "messages"), scope, body.answer_tokens)
+
+
+def _check(body: ChatBody) -> None:
+    if body.stream_options is not None and not body.stream:
+        raise BadParam("stream_options", "stream_options are for streams: leave them out, or set `stream`")
+    limits = {body.max_tokens, body.max_completion_tokens} - {None}
+    if len(limits) > 1:
+        raise BadParam("max_tokens", "max_tokens and max_completion_tokens differ: give one of the two")

@@ -1,0 +1,180 @@
+"""Answers as chat completions, whole and in chunks."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+from litestar.response import ServerSentEventMessage
+from msgspec import UNSET, UnsetType
+
+from api.openai.errors import ErrorBody
+from api.openai.errors import facts_of as facts_of_error
+from api.openai.sources import AnswerFacts, FileCitation, citations_of, facts_of, sources_of
+from api.openai.streaming import Messages
+from ragkv.answer.ask import Done, Usage
+from ragkv.attachments import Entry
+from ragkv.db.base import new_id
+from ragkv.parts import Parts
+
+FinishReason = Literal["stop", "length"]
+LAST = ServerSentEventMessage(data="[DONE]", sep="\n")
+
+
+class PromptDetails(msgspec.Struct, frozen=True):
+    """Tokens that were not computed for this question: found in the engine's cache, or stitched."""
+
+    cached_tokens: int
+
+
+class CompletionUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+
+    @classmethod
+    def of(cls, usage: Usage) -> "CompletionUsage":
+        return cls(
+            prompt_tokens=usage.prompt,
+            completion_tokens=usage.completion,
+            total_tokens=usage.prompt + usage.completion,
+            prompt_tokens_details=PromptDetails(usage.cached + usage.stitched),
+        )
+
+
+class AnswerMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer, with what it rests on."""
+
+    content: str
+    citations: list[FileCitation]
+    role: Literal["assistant"] = "assistant"
+    refusal: None = None
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """The one answer."""
+
+    message: AnswerMessage
+    finish_reason: FinishReason
+    index: int = 0
+    logprobs: None = None
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole answer. `created`: Unix seconds; `ragkv`: what OpenAI's form has no place for."""
+
+    id: str
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: CompletionUsage
+    ragkv: AnswerFacts
+    object: Literal["chat.completion"] = "chat.completion"
+
+
+class ChunkDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is new. `citations` come with the last piece."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    citations: list[FileCitation] | UnsetType = UNSET
+
+
+class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of the one answer."""
+
+    delta: ChunkDelta
+    finish_reason: FinishReason | None = None
+    index: int = 0
+    logprobs: None = None
+
+
+class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a stream. `usage` is there if it was asked for, and null in all but the last."""
+
+    id: str
+    created: int
+    model: str
+    choices: list[ChunkChoice]
+    usage: CompletionUsage | UnsetType | None = UNSET
+    ragkv: AnswerFacts | UnsetType = UNSET
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """What a completion, and every chunk of it, begins with; and the collection it is from."""
+
+    id: str
+    created: int
+    model: str
+    collection_id: str
+
+    @classmethod
+    def now(cls, model: str, collection_id: str) -> "Heading":
+        return cls(f"chatcmpl-{new_id()}", int(time.time()), model, collection_id)
+
+
+def completion_of(heading: Heading, done: Done, sources: dict[str, Entry]) -> ChatCompletion:
+    message = AnswerMessage(content=done.answer, citations=citations_of(done, sources))
+    return ChatCompletion(
+        id=heading.id,
+        created=heading.created,
+        model=heading.model,
+        choices=[Choice(message=message, finish_reason=finish_reason_of(done))],
+        usage=CompletionUsage.of(done.usage),
+        ragkv=facts_of(done, heading.collection_id),
+    )
+
+
+def finish_reason_of(done: Done) -> FinishReason:
+    """OpenAI knows "length" for an answer that was cut off; whatever else ends one is "stop"."""
+    return "length" if done.finish_reason == "length" else "stop"
+
+
+class ChatTeller:
+    """An answer as chunks."""
+
+    def __init__(self, heading: Heading, parts: Parts, tenant_id: str, *, with_usage: bool) -> None:
+        self._heading = heading
+        self._parts = parts
+        self._tenant_id = tenant_id
+        self._with_usage = with_usage
+
+    def begin(self) -> Messages:
+        yield _event(self._chunk(ChunkDelta(role="assistant", content="")))
+
+    def tell(self, text: str) -> Messages:
+        yield _event(self._chunk(ChunkDelta(content=text)))
+
+    async def end(self, done: Done) -> Messages:
+        sources = await asyncio.to_thread(sources_of, done, self._parts, self._tenant_id)
+        return self._end(done, sources)
+
+    def fail(self, error: Exception) -> Messages:
+        yield _event(ErrorBody(facts_of_error(error)[1]))
+
+    def _end(self, done: Done, sources: dict[str, Entry]) -> Messages:
+        last = self._chunk(ChunkDelta(citations=citations_of(done, sources)), finish_reason_of(done))
+        yield _event(msgspec.structs.replace(last, ragkv=facts_of(done, self._heading.collection_id)))
+        if self._with_usage:
+            usage = CompletionUsage.of(done.usage)
+            yield _event(msgspec.structs.replace(last, choices=[], usage=usage))
+        yield LAST
+
+    def _chunk(self, delta: ChunkDelta, finish_reason: FinishReason | None = None) -> ChatChunk:
+        return ChatChunk(
+            id=self._heading.id,
+            created=self._heading.created,
+            model=self._heading.model,
+            choices=[ChunkChoice(delta=delta, finish_reason=finish_reason)],
+            usage=None if self._with_usage else UNSET,
+        )
+
+
+def _event(value: msgspec.Struct) -> ServerSentEventMessage:
+    return ServerSentEventMessage(data=msgspec.json.encode(value), sep="\n")

@@ -1,0 +1,143 @@
+"""Errors as OpenAI's clients read them, under the paths that those clients ask."""
+
+import re
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.types import ExceptionHandlersMap
+
+from api.errors import headers_of, problem_of
+from ragkv.errors import NotFound, Rejected
+
+PATHS = (
+    "/v1/models", "/v1/chat", "/v1/responses", "/v1/files", "/v1/vector_stores",
+    "/v1/completions", "/v1/embeddings", "/v1/uploads", "/v1/batches", "/v1/moderations",
+)  # fmt: skip
+"""What OpenAI's clients ask, there or not."""
+
+Handler = Callable[[Request[Any, Any, Any], Any], Response[Any]]
+
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`")
+_NOT_NULL = re.compile(r"Expected `null`, got ")
+_CODES: Mapping[int, str | None] = {
+    HTTPStatus.UNAUTHORIZED: "invalid_api_key",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_exceeded",
+}
+_TYPES: Mapping[int, str] = {
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+}
+
+
+class BadParam(Rejected):
+    """A field that will not do; `param` is its path in the request."""
+
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class NoSuchModel(NotFound):
+    """A model that is not served here."""
+
+    param, code = "model", "model_not_found"
+
+
+class ErrorFacts(msgspec.Struct, frozen=True):
+    """`message` says what to do, `param` names the field that is wrong."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """Every error under these paths."""
+
+    error: ErrorFacts
+
+
+def facts_of(error: Exception) -> tuple[int, ErrorFacts]:
+    """The status and what a client is told."""
+    if isinstance(error, RecursionError):
+        return HTTPStatus.BAD_REQUEST, ErrorFacts("the body is nested too deeply", "invalid_request_error")
+    if isinstance(error, HTTPException) and isinstance(error.extra, list) and error.extra:
+        return error.status_code, _facts_of_field(error.extra[0])
+    status, message = _seen_from_outside(error)
+    param, code = getattr(error, "param", None), getattr(error, "code", _CODES.get(status))
+    return status, ErrorFacts(message, _type_of(status), param, code)
+
+
+def in_openai_form(handlers: ExceptionHandlersMap) -> ExceptionHandlersMap:
+    """The same handlers, but for requests that OpenAI's clients make."""
+    return {kind: _chosen(native) for kind, native in handlers.items()}
+
+
+def errors(**also: str) -> dict[int, ResponseSpec]:
+    """The documented error responses of a way: those of every one, and others by their names in `HTTPStatus`."""
+    said = _EVERYWHERE | {HTTPStatus[name]: description for name, description in also.items()}
+    return {
+        int(status): ResponseSpec(ErrorBody, generate_examples=False, description=description)
+        for status, description in sorted(said.items())
+    }
+
+
+_EVERYWHERE = {
+    HTTPStatus.BAD_REQUEST: "A field is wrong or not supported: `param` names it.",
+    HTTPStatus.UNAUTHORIZED: "No API key, or one that is wrong, expired or revoked.",
+    HTTPStatus.FORBIDDEN: "The API key does not allow this.",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too many requests with one key: wait as long as `Retry-After` says.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Engine, index or database is away: try again.",
+}
+
+
+def _chosen(native: Handler) -> Handler:
+    def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+        if not request.scope["path"].startswith(PATHS):
+            return native(request, error)
+        status, facts = facts_of(error)
+        return Response(
+            ErrorBody(facts), status_code=status, media_type="application/json", headers=_headers(error, status)
+        )
+
+    return respond
+
+
+def _headers(error: Exception, status: int) -> dict[str, str]:
+    """A conflict stays one: clients that would try again by themselves are told not to."""
+    headers = headers_of(error)
+    return headers | {"x-should-retry": "false"} if status == HTTPStatus.CONFLICT else headers
+
+
+def _seen_from_outside(error: Exception) -> tuple[int, str]:
+    """Where native ways say 422, OpenAI says 400."""
+    problem = problem_of(error)
+    unprocessable = (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+    status = HTTPStatus.BAD_REQUEST if problem.status in unprocessable else problem.status
+    return status, problem.detail or problem.title
+
+
+def _facts_of_field(wrong: Mapping[str, Any]) -> ErrorFacts:
+    """From what the framework says of the first field that does not fit."""
+    place, message = str(wrong.get("key", "")), str(wrong.get("message", ""))
+    place = "" if place == "data" else place
+    if unknown := _UNKNOWN_FIELD.search(message):
+        place = ".".join(filter(None, (place, unknown[1])))
+        message = f"unknown field {place[:200]!r}: leave it out"
+    elif _NOT_NULL.match(message):
+        message = f"{place!r} is not supported here: leave it out"
+    else:
+        message = f"{place!r}: {message}" if place else message
+    return ErrorFacts(message, "invalid_request_error", place[:200] or None, "invalid_value")
+
+
+def _type_of(status: int) -> str:
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return "server_error"
+    return _TYPES.get(status, "invalid_request_error")

@@ -1,0 +1,48 @@
+"""Types of fields that several bodies have."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+NotSupported = Annotated[None, Meta(description="Not supported: leave it out.")]
+"""Any value but null is refused, naming the field."""
+
+Ignored = Annotated[str, Meta(max_length=1000, description="No effect on the answer.")] | None
+Flag = Annotated[bool, Meta(description="No effect on the answer.")] | None
+Off = Annotated[Literal[False], Meta(description="Only false is supported.")] | None
+Zero = Annotated[float, Meta(ge=0, le=0, description="Only 0 is supported: answers are greedy.")] | None
+One = Annotated[Literal[1], Meta(description="Only 1 is supported.")] | None
+TopP = Annotated[float, Meta(ge=0, le=1, description="No effect on the answer: answers are greedy.")] | None
+Tokens = Annotated[int, Meta(ge=1, le=1_000_000)] | None
+Tier = Annotated[Literal["auto", "default"], Meta(description="No effect on the answer.")] | None
+
+Key = Annotated[str, Meta(min_length=1, max_length=64)]
+Tags = Annotated[
+    dict[Key, Annotated[str, Meta(max_length=512)]], Meta(max_length=16, description="No effect on the answer.")
+]
+"""What OpenAI calls metadata."""
+Attributes = Annotated[
+    dict[Key, Annotated[str, Meta(max_length=512)] | int | float | bool],
+    Meta(max_length=16, description="The metadata of the document.", examples=[{"year": 2024, "draft": False}]),
+]
+Id = Annotated[str, Meta(min_length=1, max_length=200)]
+StoreIds = Annotated[
+    list[Id], Meta(min_length=1, max_length=1, description="The collection to answer from, by id or name.")
+]
+MaxResults = Annotated[int, Meta(ge=1, le=50)]
+
+Anything = Annotated[list[dict[str, Any]], Meta(max_length=10_000)] | None
+"""What an answer carried and comes back with the conversation. It is not read."""
+
+
+class TextFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The only format of answers."""
+
+    type: Literal["text"]
+
+
+class AutoChunking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The only way to cut documents: RAGKV_CHUNK_TOKENS says how."""
+
+    type: Literal["auto"]

@@ -1,0 +1,145 @@
+"""/v1/files: files that are uploaded first and attached to vector stores later."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+import msgspec
+from litestar import Router, delete, get, post
+from litestar.datastructures import UploadFile
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, MultipartBody, QueryParameter
+from litestar.response import File
+
+from api.auth import reading, writing
+from api.documents import FORM_BYTES
+from api.openai.errors import errors
+from api.openai.paging import After, Order, ends_of, stretch_of
+from ragkv.attachments import delete_file
+from ragkv.caller import Caller
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from ragkv.stretch import Found
+from ragkv.uploads import FileView, file_view, keep_file, kept_file, list_files
+
+MAX_LISTED = 10_000
+NOT_FOUND = "No such file."
+
+Purpose = Literal["assistants", "user_data"]
+"""Files are for vector stores, which both of these may mean."""
+
+
+class FileForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file, and what it is for: only to be attached to vector stores."""
+
+    file: UploadFile
+    purpose: Purpose
+
+
+class FileObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A file. `created_at`: Unix seconds."""
+
+    id: str
+    bytes: int
+    created_at: int
+    filename: str
+    purpose: str
+    object: Literal["file"] = "file"
+    status: Literal["processed"] = "processed"
+
+    @classmethod
+    def of(cls, view: FileView) -> "FileObject":
+        return cls(
+            id=view.id,
+            bytes=view.bytes,
+            created_at=int(view.created_at.timestamp()),
+            filename=view.name,
+            purpose=view.purpose,
+        )
+
+
+class FilePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some files."""
+
+    data: list[FileObject]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+    object: Literal["list"] = "list"
+
+    @classmethod
+    def of(cls, found: Found[FileView]) -> "FilePage":
+        data = [FileObject.of(view) for view in found.items]
+        first_id, last_id = ends_of([file.id for file in data])
+        return cls(data=data, has_more=found.more, first_id=first_id, last_id=last_id)
+
+
+class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The file is no longer there."""
+
+    id: str
+    object: Literal["file"] = "file"
+    deleted: Literal[True] = True
+
+
+@post(
+    "/",
+    status_code=HTTPStatus.OK,
+    guards=[writing],
+    summary="Upload a file",
+    responses=errors(REQUEST_ENTITY_TOO_LARGE="More bytes than a file, or all files of a tenant, may have."),
+)
+async def create(
+    data: MultipartBody[FileForm], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> FileObject:
+    """Keep a file. The same bytes again are another file; they are stored once."""
+    file = data.file
+    kept = await asyncio.to_thread(keep_file, file.filename, data.purpose, file.file, parts, caller.tenant_id)
+    return FileObject.of(kept)
+
+
+@get("/", guards=[reading], summary="List files", responses=errors(NOT_FOUND="No such file to list after."))
+async def index(
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    limit: Annotated[int, QueryParameter(ge=1, le=MAX_LISTED, description="How many on a page.")] = MAX_LISTED,
+    order: Order = "desc",
+    after: After = None,
+    purpose: FromQuery[Purpose | None] = None,
+) -> FilePage:
+    """The tenant's files."""
+    stretch = stretch_of(limit, order, after)
+    return FilePage.of(await asyncio.to_thread(list_files, parts.database, caller.tenant_id, stretch, purpose))
+
+
+@get("/{file_id:str}", guards=[reading], summary="Show a file", responses=errors(NOT_FOUND=NOT_FOUND))
+async def show(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileObject:
+    """A file by its id."""
+    return FileObject.of(await asyncio.to_thread(file_view, file_id, parts.database, caller.tenant_id))
+
+
+@get("/{file_id:str}/content", guards=[reading], summary="Download a file", responses=errors(NOT_FOUND=NOT_FOUND))
+async def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
+    """The bytes that were uploaded, always as a download: a browser shows nothing of them."""
+    path, name = await asyncio.to_thread(kept_file, file_id, parts, caller.tenant_id)
+    headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
+    return File(path, filename=name, media_type="application/octet-stream", headers=headers)
+
+
+@delete(
+    "/{file_id:str}",
+    status_code=HTTPStatus.OK,
+    guards=[writing],
+    summary="Delete a file",
+    responses=errors(NOT_FOUND=NOT_FOUND),
+)
+async def remove(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileDeleted:
+    """Remove a file from all vector stores, and then altogether."""
+    await asyncio.to_thread(delete_file, file_id, parts, caller.tenant_id)
+    return FileDeleted(id=file_id)
+
+
+def files_router(settings: Settings) -> Router:
+    handlers = [create, index, show, content, remove]
+    limit = settings.max_upload_bytes + FORM_BYTES
+    return Router("/v1/files", route_handlers=handlers, tags=["openai: files"], request_max_body_size=limit)

@@ -1,0 +1,57 @@
+"""Filters over attributes as OpenAI's clients write them."""
+
+from typing import Annotated, Literal, get_args
+
+import msgspec
+from msgspec import Meta
+
+from api.openai.errors import BadParam
+from ragkv.attribute_filter import AttributeFilter, Comparator, Comparison, Compound, Value
+
+MAX_DEPTH = 8
+MAX_COMPARISONS = 100
+
+Kind = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin", "and", "or"]
+Text = Annotated[str, Meta(max_length=512)]
+Single = Text | int | float | bool
+
+
+class FilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A comparison: `key` and `value`, for in and nin a list of values. Or, of type and or or: `filters` to combine."""
+
+    type: Annotated[Kind, Meta(examples=["eq"])]
+    key: Annotated[str, Meta(min_length=1, max_length=100, examples=["year"])] | None = None
+    value: Single | Annotated[list[Single], Meta(max_length=1000)] | None = None
+    filters: "Annotated[list[FilterBody], Meta(min_length=1, max_length=100)] | None" = None
+
+
+def filter_of(body: FilterBody, param: str) -> AttributeFilter:
+    """Raises BadParam, naming a place below `param`, for a filter that is half one kind and half the other."""
+    made = _filter_of(body, param, MAX_DEPTH)
+    if _comparisons(made) > MAX_COMPARISONS:
+        raise BadParam(param, f"a filter has at most {MAX_COMPARISONS} comparisons")
+    return made
+
+
+def _filter_of(body: FilterBody, param: str, depth: int) -> AttributeFilter:
+    if body.type not in ("and", "or"):
+        return _comparison(body, param)
+    if body.filters is None or body.key is not None or body.value is not None:
+        raise BadParam(param, f"a filter of type {body.type} has `filters` and nothing else")
+    if not depth:
+        raise BadParam(param, f"filters are nested at most {MAX_DEPTH} deep")
+    parts = (_filter_of(part, f"{param}.filters[{i}]", depth - 1) for i, part in enumerate(body.filters))
+    return Compound("and" if body.type == "and" else "or", tuple(parts))
+
+
+def _comparison(body: FilterBody, param: str) -> Comparison:
+    several = body.type in ("in", "nin")
+    if body.key is None or body.value is None or body.filters is not None or isinstance(body.value, list) != several:
+        raise BadParam(param, f"a filter of type {body.type} has `key` and `value`, {'a list' if several else 'one'}")
+    values: list[Value] = body.value if isinstance(body.value, list) else [body.value]
+    assert body.type in get_args(Comparator)
+    return Comparison(body.key, body.type, tuple(values))  # type: ignore[arg-type]
+
+
+def _comparisons(made: AttributeFilter) -> int:
+    return sum(map(_comparisons, made.parts)) if isinstance(made, Compound) else 1

@@ -1,0 +1,95 @@
+"""/v1/models: the served model, alone and with each of the tenant's collections."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+from litestar import Router, get
+from litestar.di import NamedDependency
+from litestar.params import FromPath
+
+from api.auth import reading
+from api.openai.errors import NoSuchModel, errors
+from ragkv.caller import Caller
+from ragkv.collection import CollectionView, collection_view, list_collections
+from ragkv.errors import NotFound
+from ragkv.models import public_name
+from ragkv.paging import MAX_PAGE
+from ragkv.parts import Parts
+
+AT = "@"
+
+
+class ModelView(msgspec.Struct, frozen=True, kw_only=True):
+    """A model: the served one, or MODEL@COLLECTION, which answers from that collection. `created`: Unix seconds."""
+
+    id: str
+    created: int
+    object: Literal["model"] = "model"
+    owned_by: str = "ragkv"
+
+
+class ModelPage(msgspec.Struct, frozen=True, kw_only=True):
+    """All models."""
+
+    data: list[ModelView]
+    object: Literal["list"] = "list"
+
+
+@get("/", guards=[reading], summary="List models", responses=errors())
+async def index(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ModelPage:
+    """The served model, and MODEL@COLLECTION for each collection."""
+    return await asyncio.to_thread(_list, caller, parts)
+
+
+@get("/{model:path}", guards=[reading], summary="Show a model", responses=errors(NOT_FOUND="No such model."))
+async def show(model: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ModelView:
+    """A model by its id."""
+    return await asyncio.to_thread(_show, model.lstrip("/"), caller, parts)
+
+
+def models_router() -> Router:
+    return Router("/v1/models", route_handlers=[index, show], tags=["openai: models"])
+
+
+def collection_in(model: str, parts: Parts) -> str | None:
+    """The collection that a model's name gives, by id or name; None for the model alone. Raises NoSuchModel."""
+    served = public_name(parts.settings)
+    if model == served:
+        return None
+    if not model.startswith(served + AT):
+        raise NoSuchModel(f"there is no model {model[:200]!r} here: {served!r}, or {served + AT!r} and a collection")
+    return model.removeprefix(served + AT)
+
+
+def _list(caller: Caller, parts: Parts) -> ModelPage:
+    return ModelPage(data=[_served(parts), *(_with(view, parts) for view in _collections(caller, parts))])
+
+
+def _show(model: str, caller: Caller, parts: Parts) -> ModelView:
+    collection = collection_in(model, parts)
+    if collection is None:
+        return _served(parts)
+    try:
+        return _with(collection_view(collection, parts.database, caller.tenant_id), parts)
+    except NotFound as error:
+        raise NoSuchModel(str(error)) from None
+
+
+def _collections(caller: Caller, parts: Parts) -> Iterator[CollectionView]:
+    cursor = None
+    while True:
+        page = list_collections(parts.database, caller.tenant_id, MAX_PAGE, cursor)
+        yield from page.items
+        cursor = page.next
+        if cursor is None:
+            return
+
+
+def _served(parts: Parts) -> ModelView:
+    return ModelView(id=public_name(parts.settings), created=int(parts.model_folder.stat().st_mtime))
+
+
+def _with(view: CollectionView, parts: Parts) -> ModelView:
+    return ModelView(id=f"{public_name(parts.settings)}{AT}{view.name}", created=int(view.created_at.timestamp()))

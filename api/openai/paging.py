@@ -1,0 +1,25 @@
+"""Lists as the cursor pages of OpenAI's clients expect them."""
+
+from typing import Annotated, Literal
+
+from litestar.params import QueryParameter
+
+from api.openai.errors import BadParam
+from ragkv.stretch import Stretch
+
+Limit = Annotated[int, QueryParameter(ge=1, le=100, description="How many on a page.")]
+Order = Annotated[Literal["asc", "desc"], QueryParameter(description="By the moment they were made.")]
+After = Annotated[str | None, QueryParameter(description="The id of the item before the page, in the list's order.")]
+Before = Annotated[str | None, QueryParameter(description="The id of the item after the page, in the list's order.")]
+
+
+def stretch_of(limit: int, order: str, after: str | None, before: str | None = None) -> Stretch:
+    """Raises BadParam for a page that is to lie between two items."""
+    if after is not None and before is not None:
+        raise BadParam("before", "give `after` or `before`, not both")
+    return Stretch(limit, newest_first=order == "desc", after=after, before=before)
+
+
+def ends_of(ids: list[str]) -> tuple[str | None, str | None]:
+    """The ids of the first and the last on a page."""
+    return (ids[0], ids[-1]) if ids else (None, None)

@@ -1,0 +1,76 @@
+"""From what OpenAI's clients send to a question: which collection, which question, what was said before."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from api.openai.errors import BadParam
+from api.openai.models import collection_in
+from ragkv.answer.ask import Ask, Turn
+from ragkv.caller import Caller
+from ragkv.db.tenants import scope_of
+from ragkv.parts import Parts
+from ragkv.scope import DEFAULT_COLLECTION, Scope
+
+Role = Literal["system", "developer", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message, as text."""
+
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The last message is the question; those of system and developer, wherever they stand, are instructions."""
+
+    question: str
+    history: tuple[Turn, ...]
+    instructions: str
+
+
+def chosen_scope(model: str, vector_store_ids: Sequence[str] | None, caller: Caller, parts: Parts) -> Scope:
+    """The collection that the model's name or the list gives, or the default one.
+
+    Raises NoSuchModel, NotFound, and BadParam if the two give different ones.
+    """
+    named = collection_in(model, parts)
+    if vector_store_ids is None:
+        return scope_of(parts.database, caller.tenant_id, DEFAULT_COLLECTION if named is None else named)
+    scope = scope_of(parts.database, caller.tenant_id, vector_store_ids[0])
+    if named is not None and scope_of(parts.database, caller.tenant_id, named) != scope:
+        raise BadParam("vector_store_ids", "the model's name gives another collection: give one of the two")
+    return scope
+
+
+def conversation_of(messages: Sequence[Said], param: str, instructions: str = "") -> Conversation:
+    """Raises BadParam unless the last message is a user's and says something."""
+    told = [instructions, *(said.text for said in messages if said.role in ("system", "developer"))]
+    turns = [Turn(said.role, said.text) for said in messages if said.role == "user" or said.role == "assistant"]  # noqa: PLR1714 - it narrows the type
+    if not turns or turns[-1].role != "user":
+        raise BadParam(param, "the last message must be the user's: it is the question")
+    if not turns[-1].text.strip():
+        raise BadParam(param, "the question is empty: ask something")
+    return Conversation(turns[-1].text, tuple(turns[:-1]), "\n".join(filter(str.strip, told)))
+
+
+def ask_about(
+    conversation: Conversation,
+    scope: Scope,
+    max_tokens: int | None,
+    top_k: int | None = None,
+    document_ids: frozenset[str] | None = None,
+) -> Ask:
+    return Ask(
+        tenant_id=scope.tenant_id,
+        collection_id=scope.collection_id,
+        question=conversation.question,
+        history=conversation.history,
+        instructions=conversation.instructions,
+        max_tokens=max_tokens,
+        top_k=top_k,
+        document_ids=document_ids,
+    )

@@ -1,0 +1,73 @@
+"""What an answer rests on, as files of a vector store."""
+
+import msgspec
+
+from api.ask import UsageView
+from api.passages import PassageView
+from ragkv.answer.ask import Citation, Done, Timings
+from ragkv.attachments import Entry, entries_by_document
+from ragkv.metadata import Metadata
+from ragkv.parts import Parts
+
+
+class FileCitation(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer characters [answer_start, answer_end) rest on characters [start, end) of the text of a file."""
+
+    answer_start: int
+    answer_end: int
+    file_id: str
+    filename: str
+    document_id: str
+    chunk_id: str
+    title: str
+    page: int | None
+    start: int
+    end: int
+    quote: str
+
+
+class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What OpenAI's forms have no place for: passages with where their KV came from, milliseconds, tokens by origin."""
+
+    vector_store_id: str
+    passages: list[PassageView]
+    timings: Timings
+    usage: UsageView
+
+
+def sources_of(done: Done, parts: Parts, tenant_id: str) -> dict[str, Entry]:
+    """By document id: the files of the answer's passages. One that was deleted meanwhile is left out."""
+    document_ids = {passage.chunk.document_id for passage in done.passages}
+    return entries_by_document(parts.database, tenant_id, sorted(document_ids))
+
+
+def citations_of(done: Done, sources: dict[str, Entry]) -> list[FileCitation]:
+    return [_citation(one, sources[one.document_id]) for one in done.citations if one.document_id in sources]
+
+
+def facts_of(done: Done, collection_id: str) -> AnswerFacts:
+    passages = [PassageView.of(*pair) for pair in zip(done.passages, done.kv, strict=True)]
+    return AnswerFacts(
+        vector_store_id=collection_id, passages=passages, timings=done.timings, usage=UsageView.of(done.usage)
+    )
+
+
+def attributes_of(metadata: Metadata) -> dict[str, str | int | float | bool]:
+    """Those values that OpenAI's attributes can be: no lists, no objects, no null."""
+    return {key: value for key, value in metadata.items() if isinstance(value, str | int | float | bool)}
+
+
+def _citation(one: Citation, entry: Entry) -> FileCitation:
+    return FileCitation(
+        answer_start=one.answer_start,
+        answer_end=one.answer_end,
+        file_id=entry.file_id,
+        filename=entry.document.name,
+        document_id=one.document_id,
+        chunk_id=one.chunk_id,
+        title=one.title,
+        page=one.page,
+        start=one.start,
+        end=one.end,
+        quote=one.quote,
+    )

@@ -1,0 +1,184 @@
+"""Vector stores, their files and batches of them as OpenAI's clients see them."""
+
+from collections import Counter
+from typing import Literal
+
+import msgspec
+
+from api.openai.fields import AutoChunking
+from api.openai.paging import ends_of
+from api.openai.sources import attributes_of
+from ragkv.attachments import Entry
+from ragkv.db.tables import Status
+from ragkv.file_batches import Batch
+from ragkv.stores import Store
+from ragkv.stretch import Found
+
+FileStatus = Literal["in_progress", "completed", "cancelled", "failed"]
+
+STATUSES: dict[FileStatus, tuple[Status, ...]] = {
+    "in_progress": (Status.ACCEPTED, Status.PARSING, Status.INDEXING),
+    "completed": (Status.SEARCHABLE, Status.READY),
+    "failed": (Status.FAILED,),
+    "cancelled": (),
+}
+"""A file is completed once it answers questions, whether or not its KV is there yet."""
+
+_STATUS: dict[Status, FileStatus] = {status: name for name, statuses in STATUSES.items() for status in statuses}
+
+
+class FileCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many files are in which state."""
+
+    in_progress: int
+    completed: int
+    failed: int
+    cancelled: int
+    total: int
+
+    @classmethod
+    def of(cls, statuses: Counter[Status], cancelled: int = 0) -> "FileCounts":
+        counts = {name: sum(statuses[status] for status in of_it) for name, of_it in STATUSES.items()}
+        return cls(**counts | {"cancelled": cancelled}, total=statuses.total() + cancelled)
+
+
+class VectorStore(msgspec.Struct, frozen=True, kw_only=True):
+    """A collection. `created_at`: Unix seconds."""
+
+    id: str
+    name: str
+    created_at: int
+    status: Literal["in_progress", "completed"]
+    file_counts: FileCounts
+    usage_bytes: int
+    metadata: dict[str, str] = {}
+    object: Literal["vector_store"] = "vector_store"
+
+    @classmethod
+    def of(cls, store: Store) -> "VectorStore":
+        counts = FileCounts.of(store.statuses)
+        return cls(
+            id=store.id,
+            name=store.name,
+            created_at=int(store.created_at.timestamp()),
+            status="in_progress" if counts.in_progress else "completed",
+            file_counts=counts,
+            usage_bytes=store.num_bytes,
+        )
+
+
+class VectorStorePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some vector stores."""
+
+    data: list[VectorStore]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+    object: Literal["list"] = "list"
+
+    @classmethod
+    def of(cls, found: Found[Store]) -> "VectorStorePage":
+        data = [VectorStore.of(store) for store in found.items]
+        first_id, last_id = ends_of([store.id for store in data])
+        return cls(data=data, has_more=found.more, first_id=first_id, last_id=last_id)
+
+
+class VectorStoreDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The vector store is no longer there; its files are."""
+
+    id: str
+    object: Literal["vector_store.deleted"] = "vector_store.deleted"
+    deleted: Literal[True] = True
+
+
+class LastError(msgspec.Struct, frozen=True):
+    """Why a file could not be read."""
+
+    message: str
+    code: Literal["invalid_file"] = "invalid_file"
+
+
+class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file in a vector store, by the file's id; a document that was never a file goes by its own. Unix seconds."""
+
+    id: str
+    created_at: int
+    vector_store_id: str
+    status: FileStatus
+    usage_bytes: int
+    last_error: LastError | None
+    attributes: dict[str, str | int | float | bool]
+    chunking_strategy: AutoChunking = AutoChunking("auto")
+    object: Literal["vector_store.file"] = "vector_store.file"
+
+    @classmethod
+    def of(cls, entry: Entry) -> "StoreFile":
+        document, status = entry.document, _STATUS[entry.document.status]
+        return cls(
+            id=entry.file_id,
+            created_at=int(entry.created_at.timestamp()),
+            vector_store_id=document.collection_id,
+            status=status,
+            usage_bytes=document.bytes,
+            last_error=LastError(document.error or "") if status == "failed" else None,
+            attributes=attributes_of(document.metadata),
+        )
+
+
+class StoreFilePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some files of a vector store."""
+
+    data: list[StoreFile]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+    object: Literal["list"] = "list"
+
+    @classmethod
+    def of(cls, found: Found[Entry]) -> "StoreFilePage":
+        data = [StoreFile.of(entry) for entry in found.items]
+        first_id, last_id = ends_of([file.id for file in data])
+        return cls(data=data, has_more=found.more, first_id=first_id, last_id=last_id)
+
+
+class StoreFileDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The file is no longer in the vector store; the file itself is there."""
+
+    id: str
+    object: Literal["vector_store.file.deleted"] = "vector_store.file.deleted"
+    deleted: Literal[True] = True
+
+
+class FileBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Files that were attached together; cancelled ones are no longer in the vector store. Unix seconds."""
+
+    id: str
+    created_at: int
+    vector_store_id: str
+    status: FileStatus
+    file_counts: FileCounts
+    object: Literal["vector_store.files_batch"] = "vector_store.files_batch"
+
+    @classmethod
+    def of(cls, batch: Batch) -> "FileBatch":
+        counts = FileCounts.of(batch.statuses, batch.gone)
+        return cls(
+            id=batch.id,
+            created_at=int(batch.created_at.timestamp()),
+            vector_store_id=batch.collection_id,
+            status=_batch_status(batch, counts),
+            file_counts=counts,
+        )
+
+
+def statuses_of(name: FileStatus | None) -> tuple[Status, ...] | None:
+    """The states of documents that a filter means; None for all."""
+    return None if name is None else STATUSES[name]
+
+
+def _batch_status(batch: Batch, counts: FileCounts) -> FileStatus:
+    if batch.cancelled:
+        return "cancelled"
+    if counts.in_progress:
+        return "in_progress"
+    return "failed" if counts.total and counts.failed == counts.total else "completed"

@@ -1,0 +1,91 @@
+"""Answers as streams of server-sent events, in OpenAI's manner."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from litestar import Request
+from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation, Schema
+from litestar.openapi.spec.enums import OpenAPIType
+from litestar.response import ServerSentEvent, ServerSentEventMessage
+
+from api.ask import EVENT_STREAM, Events
+from api.disconnect import unless_disconnected
+from ragkv.answer.ask import Delta, Done
+
+Messages = Iterable[ServerSentEventMessage]
+
+
+class Teller(Protocol):
+    """Says what happens to an answer, each thing as the events that a client awaits."""
+
+    def begin(self) -> Messages: ...
+    def tell(self, text: str) -> Messages: ...
+    def end(self, done: Done) -> Awaitable[Messages]:
+        """The answer is whole."""
+        ...
+
+    def fail(self, error: Exception) -> Messages: ...
+
+
+@dataclass
+class StreamingOperation(Operation):
+    """A way whose answer may also come as a stream: the document says so."""
+
+    def __post_init__(self) -> None:
+        answer = (self.responses or {})["200"]
+        assert isinstance(answer, OpenAPIResponse)
+        text = Schema(type=OpenAPIType.STRING, description="Server-sent events, with `stream`.")
+        answer.content = {**(answer.content or {}), EVENT_STREAM: OpenAPIMediaType(schema=text)}
+
+
+async def whole(events: Events) -> Done:
+    """The end of an answer."""
+    async with aclosing(events) as closing:  # type: ignore[type-var]
+        async for said in closing:
+            if isinstance(said, Done):
+                return said
+    raise AssertionError("a stream ends with Done")
+
+
+async def streamed(events: Events, request: Request[Any, Any, Any], teller: Teller) -> ServerSentEvent:
+    """What goes wrong before the first event is an ordinary error response; after it, `teller.fail`."""
+    trimmed_events = trimmed(events)
+    first = await unless_disconnected(request, anext(trimmed_events))
+    return ServerSentEvent(_told(first, trimmed_events, teller))
+
+
+async def trimmed(events: Events) -> AsyncGenerator[Delta | Done, None]:
+    """The same events, their deltas together exactly the answer: no white space before it, none after it."""
+    begun, held = False, ""
+    async with aclosing(events) as closing:  # type: ignore[type-var]
+        async for said in closing:
+            if isinstance(said, Done):
+                yield said
+                return
+            text = held + said.text if begun else said.text.lstrip()
+            begun = begun or bool(text)
+            kept = text.rstrip()
+            held = text[len(kept) :]
+            if kept:
+                yield Delta(kept)
+
+
+async def _told(
+    first: Delta | Done, events: AsyncGenerator[Delta | Done, None], teller: Teller
+) -> AsyncIterator[ServerSentEventMessage]:
+    async with aclosing(events):
+        try:
+            for message in (*teller.begin(), *await _of(first, teller)):
+                yield message
+            async for said in events:
+                for message in await _of(said, teller):
+                    yield message
+        except Exception as error:  # the status line is out: the client learns it from the stream
+            for message in teller.fail(error):
+                yield message
+
+
+async def _of(said: Delta | Done, teller: Teller) -> Messages:
+    return teller.tell(said.text) if isinstance(said, Delta) else await teller.end(said)

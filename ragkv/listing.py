@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ragkv.db.chunks import page_of_chunks, to_chunk
+from ragkv.db.chunks import ordinal_at, page_of_chunks, to_chunk
 from ragkv.db.database import Database
 from ragkv.db.documents import among, documents_where, ids_of, newest_first
 from ragkv.db.tables import ChunkRow, DocumentRow, Status
 from ragkv.documents import DocumentView, find_document, view_of
+from ragkv.kv.file import KVShape
 from ragkv.kv.store import KVStore, Lookup
 from ragkv.metadata import Filter, conditions
 from ragkv.names import is_id
@@ -43,6 +44,7 @@ class ChunkKV(msgspec.Struct, frozen=True):
 
     state: Literal["stored", "pending", "missing"]
     bytes: int
+    shape: KVShape | None = None
 
 
 class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +96,23 @@ def list_chunks(
     return ChunkPage(items, to_cursor(items[-1].ordinal) if len(rows) > limit else None)
 
 
+def chunks_from(database: Database, tenant_id: str, document_id: str, char: int) -> str | None:
+    """The cursor of the page that begins with the chunk in which a character of the document's text lies.
+
+    None if that is the first page, or there is no such character. Raises NotFound for the document.
+    """
+    with database.reading() as session:
+        find_document(session, document_id, tenant_id)
+        ordinal = session.scalar(ordinal_at(document_id, char))
+    return to_cursor(ordinal - 1) if ordinal else None
+
+
+def chunks_before(page: ChunkPage, limit: int) -> str | None:
+    """The cursor of the page before this one; None if that is the first page."""
+    first = page.items[0].ordinal if page.items else 0
+    return to_cursor(first - limit - 1) if first > limit else None
+
+
 def _found(wanted: Wanted) -> "Select[DocumentRow]":
     labels = conditions(wanted.metadata or {})
     found = documents_where(wanted.tenant_id, wanted.collection_id, wanted.status, wanted.name, labels)
@@ -120,4 +139,4 @@ def _chunk_kv(key: str | None, store: KVStore) -> ChunkKV:
         return ChunkKV("pending", 0)
     if store.lookup(key) is Lookup.MISS:
         return ChunkKV("missing", 0)
-    return ChunkKV("stored", store.bytes_of(key))
+    return ChunkKV("stored", store.bytes_of(key), store.shape(key))

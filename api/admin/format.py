@@ -8,17 +8,18 @@ from markupsafe import Markup
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024
 _FEW = 10
+_SECOND_MS = 1000
 
 
 def number(value: float) -> str:
-    """12,345"""
+    """Whole, like 12,345."""
     return f"{value:,.0f}"
 
 
 def size(num_bytes: float) -> str:
     """Bytes: 812 B, 9.3 KiB, 42 MiB."""
     value, unit = float(num_bytes), _UNITS[0]
-    for unit in _UNITS:  # noqa: B007 - the unit at which it stops is used
+    for unit in _UNITS:
         if value < _STEP or unit == _UNITS[-1]:
             break
         value /= _STEP
@@ -35,9 +36,23 @@ def moment(value: datetime | None) -> str:
     )
 
 
+def duration(ms: float) -> str:
+    """From milliseconds: 8.2 ms, 182 ms, 1.21 s, 14.0 s."""
+    if ms < _SECOND_MS:
+        return f"{ms:.1f} ms" if ms < _FEW else f"{ms:.0f} ms"
+    return f"{ms / _SECOND_MS:.2f} s" if ms < _FEW * _SECOND_MS else f"{ms / _SECOND_MS:.1f} s"
+
+
+def percent(share: float) -> str:
+    """From a share: 84%, 3.2%, 0%."""
+    digits = 1 if 0 < share * 100 < _FEW else 0
+    return f"{share * 100:.{digits}f}%"
+
+
 def plural(count: int, noun: str) -> str:
     """1 document, 2 documents."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 FILTERS: dict[str, Callable[..., str]] = {"number": number, "size": size, "moment": moment, "plural": plural}
+FILTERS |= {"duration": duration, "percent": percent}

@@ -4,14 +4,25 @@ from litestar import Router
 from litestar.types import ControllerRouterHandler
 
 from api.admin.assets import static_file
+from api.admin.collections import collection_page, collections_page
+from api.admin.documents import document_page
 from api.admin.errors import PAGE_HANDLERS
+from api.admin.jobs import jobs_page
 from api.admin.keys import keys_page
 from api.admin.login import login, login_page, logout
+from api.admin.overview import overview_page
+from api.admin.playground import playground_page
 from api.admin.settings import settings_page
 from api.auth import administering
 from api.session import own_pages_only
 
 PAGES: list[ControllerRouterHandler] = [
+    overview_page,
+    playground_page,
+    collections_page,
+    collection_page,
+    document_page,
+    jobs_page,
     keys_page,
     settings_page,
     logout,

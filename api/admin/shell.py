@@ -29,7 +29,9 @@ _ENVIRONMENT = Environment(
 _ENVIRONMENT.filters.update(FILTERS)
 
 
-def page(request: Request[Any, Any, Any], template: str, status: int = HTTPStatus.OK, **context: Any) -> Response[str]:
+def page(
+    request: Request[Any, Any, Any], template: str, status_code: int = HTTPStatus.OK, **context: Any
+) -> Response[str]:
     """A template of the folder `templates`, most of which extend base.html, rendered for whoever asks.
 
     Every template knows `caller` (None at login), `csrf_token` ("" without a session), `is_open` (nobody needs a key
@@ -44,10 +46,11 @@ def page(request: Request[Any, Any, Any], template: str, status: int = HTTPStatu
         "active": _entry_of(request.url.path),
     }
     html = _ENVIRONMENT.get_template(template).render(common | context)
-    return Response(html, media_type=MediaType.HTML, status_code=status)
+    return Response(html, media_type=MediaType.HTML, status_code=status_code)
 
 
 def _entry_of(path: str) -> str:
-    """The longest navigation path that this one lies under."""
-    above = [entry for _, entry, _ in NAVIGATION if path == entry or path.startswith(f"{entry}/")]
-    return max(above, key=len, default="")
+    """The navigation path that a page lies under: of a document, that of the collections."""
+    path = path.replace("/admin/documents", "/admin/collections", 1)
+    entries = [entry for _, entry, _ in NAVIGATION]
+    return path if path in entries else "/".join(path.split("/")[:3])

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from sqlalchemy import Delete, Select, Update, bindparam, delete, select, update
+from sqlalchemy import Delete, Select, Update, bindparam, delete, func, select, update
 from sqlalchemy.orm import defer, load_only
 
 from ragkv.chunk import Chunk
@@ -61,6 +61,11 @@ def chunks_of(document_id: str) -> Select[ChunkRow]:
 def page_of_chunks(document_id: str, after: int, limit: int) -> Select[ChunkRow]:
     """A document's next chunks after an ordinal, without their vectors."""
     return chunks_of(document_id).where(ChunkRow.ordinal > after).limit(limit)
+
+
+def ordinal_at(document_id: str, char: int) -> Select[int | None]:
+    """The first chunk of a document that ends after a character of its text."""
+    return select(func.min(ChunkRow.ordinal)).where(ChunkRow.document_id == document_id, ChunkRow.end > char)
 
 
 def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str], recipe: str) -> Select[ChunkRow]:

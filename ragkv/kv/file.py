@@ -2,9 +2,11 @@
 
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import xxhash
@@ -17,6 +19,7 @@ from ragkv.kv.layout import LAYOUT_VERSION, Layout
 QCACHE_BLOCK = 16  # tokens per stored mean key; the last block of a chunk may be shorter
 
 _QCACHE = ("initial", "local", "mean_keys")
+_QCACHE_ITEM = 4  # bytes of a float32
 _TENSORS = ("keys", "values", *_QCACHE)
 
 
@@ -47,6 +50,25 @@ class QCache:
     initial: torch.Tensor
     local: torch.Tensor
     mean_keys: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class KVShape:
+    """What a KV file holds, read off its header alone.
+
+    Keys and values: `layers` of `tokens` of `kv_heads` of `head_dim` numbers each. Its Q-Cache: two query vectors
+    (initial and local) for each of `q_layers` and `q_heads`, and mean keys of `q_blocks` blocks of QCACHE_BLOCK tokens.
+    """
+
+    layers: int
+    tokens: int
+    kv_heads: int
+    head_dim: int
+    dtype: str
+    q_layers: int
+    q_heads: int
+    q_blocks: int
+    q_bytes: int
 
 
 def write_kv(path: Path, kv: ChunkKV) -> int:
@@ -81,22 +103,41 @@ def read_qcache(path: Path) -> QCache:
     return QCache(**_read(path, _QCACHE))
 
 
+def read_shape(path: Path) -> KVShape:
+    """What the file holds. Its tensors are neither read nor checked. Raises like `read_kv`."""
+    with _opened(path) as file:
+        keys, initial, means = (file.get_slice(name) for name in ("keys", "initial", "mean_keys"))
+        layers, tokens, kv_heads, head_dim = keys.get_shape()
+        q_layers, q_heads, _ = initial.get_shape()
+        q_blocks = means.get_shape()[0]
+        dtype = str(keys.get_dtype())
+    q_bytes = _QCACHE_ITEM * head_dim * q_layers * (2 * q_heads + q_blocks * kv_heads)
+    return KVShape(layers, tokens, kv_heads, head_dim, dtype, q_layers, q_heads, q_blocks, q_bytes)
+
+
 def _read(path: Path, names: Sequence[str]) -> dict[str, torch.Tensor]:
-    path.stat()  # a missing file is FileNotFoundError, whatever safetensors makes of it
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, ValueError) as error:
-        raise Corrupt(f"{path.name}: {error}") from None
-    except RuntimeError as error:  # torch could not map it: no descriptors, no memory
-        raise OSError(str(error)) from None
-    if metadata.get("version") != str(LAYOUT_VERSION):
-        raise Unsupported(f"{path.name}: another version of ragkv wrote it")
+    with _opened(path) as file:
+        metadata = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in names}
     for name, tensor in tensors.items():
         if metadata.get(name) != _checksum(tensor):
             raise Corrupt(f"{path.name}: the checksum of its {name} does not match")
     return tensors
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """The file, of this version. What goes wrong inside is raised as `read_kv` says."""
+    path.stat()  # a missing file is FileNotFoundError, whatever safetensors makes of it
+    try:
+        with safe_open(path, framework="pt") as file:
+            if (file.metadata() or {}).get("version") != str(LAYOUT_VERSION):
+                raise Unsupported(f"{path.name}: another version of ragkv wrote it")
+            yield file
+    except (SafetensorError, ValueError) as error:
+        raise Corrupt(f"{path.name}: {error}") from None
+    except RuntimeError as error:  # torch could not map it: no descriptors, no memory
+        raise OSError(str(error)) from None
 
 
 def _check_layout(path: Path, kv: ChunkKV, layout: Layout) -> None:

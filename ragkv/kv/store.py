@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ragkv.errors import Corrupt, Unsupported
-from ragkv.kv.file import ChunkKV, QCache, read_kv, read_qcache, write_kv
+from ragkv.kv.file import ChunkKV, KVShape, QCache, read_kv, read_qcache, read_shape, write_kv
 from ragkv.kv.layout import Layout
 
 log = logging.getLogger(__name__)
@@ -56,6 +56,10 @@ class KVStore:
     def qcache(self, key: str) -> QCache | None:
         """The Q-Cache of a key, read without its KV; None like `get`."""
         return self._use(key, read_qcache)
+
+    def shape(self, key: str) -> KVShape | None:
+        """What the file of a key holds; None like `get`. Little is read: a damaged file may have one."""
+        return self._use(key, read_shape)
 
     def _use(self, key: str, read: Callable[[Path], T]) -> T | None:
         try:

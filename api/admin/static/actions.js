@@ -4,7 +4,7 @@
 // its fields as JSON. Further attributes:
 //   data-confirm="Delete it?"  asks first; data-yes="Delete" is what the button then says
 //   data-then="/admin/..."     where to go afterwards
-//   data-refresh="ID"          or the part of this page to load again
+//   data-refresh="ID ID"       or the parts of this page to load again
 //   data-done="Deleted."       what to say
 // A form's field is a number for type=number, a list for a name that ends in [], and left out while it is empty.
 // A dialog around a form is closed. What goes wrong is shown in the form's .error, or in a corner.
@@ -59,12 +59,12 @@ async function run(element, value) {
 }
 
 async function goOn(element) {
-  const { then, refresh: part, done } = element.dataset;
+  const { then, refresh: parts, done } = element.dataset;
   if (done) announce(done);
   element.closest("dialog")?.close();
   if (element.matches("form")) element.reset();
   if (then) location.assign(then);
-  else if (part) await refresh(part);
+  else if (parts) await refresh(parts);
 }
 
 function complain(element, reason) {

@@ -1,9 +1,11 @@
 // What every page of the dashboard does.
 
 import { startActions } from "./actions.js";
+import { showEntry } from "./navigation.js";
 import { startPolling } from "./poll.js";
 import { localTimes } from "./times.js";
 
+showEntry();
 startActions();
 startPolling();
 localTimes();

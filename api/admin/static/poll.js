@@ -14,7 +14,7 @@ async function poll(element) {
   let pause = usual;
   while (element.isConnected) {
     await new Promise((resolve) => setTimeout(resolve, pause));
-    if (document.hidden || element.contains(document.querySelector("dialog[open]"))) continue;
+    if (document.hidden || document.querySelector("dialog[open]")) continue;
     try {
       await refresh(element.id, url);
       pause = usual;

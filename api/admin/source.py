@@ -1,0 +1,41 @@
+"""The place in a document that a citation points at, and how it lies in the document's chunks."""
+
+import re
+from dataclasses import dataclass
+
+from ragkv.listing import ChunkView
+
+_PLACE = re.compile(r"(\d{1,9})-(\d{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Characters [start, end) of a document's text."""
+
+    start: int
+    end: int
+
+    @classmethod
+    def of(cls, text: str) -> "Place | None":
+        """Of START-END; None for any other text and for no characters at all."""
+        found = _PLACE.fullmatch(text)
+        place = cls(int(found[1]), int(found[2])) if found else None
+        return place if place and place.start < place.end else None
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A chunk, its text cut around the place: `marked` is empty where the place does not touch it."""
+
+    chunk: ChunkView
+    before: str
+    marked: str
+    after: str
+
+
+def mark(chunk: ChunkView, place: Place | None) -> Marked:
+    text = chunk.text
+    if place is None or place.end <= chunk.start or chunk.end <= place.start:
+        return Marked(chunk, text, "", "")
+    start, end = max(place.start - chunk.start, 0), place.end - chunk.start
+    return Marked(chunk, text[:start], text[start:end], text[end:])

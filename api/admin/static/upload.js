@@ -1,0 +1,97 @@
+// One file on its way: its line in the list of uploads, from the first byte to a document that is ready.
+
+import { csrfToken, toLogin } from "./api.js";
+import { inWords, isFinished } from "./progress.js";
+
+export class Upload {
+  constructor(file, list) {
+    this.file = file;
+    this.documentId = null;
+    this.line = document.createElement("li");
+    this.line.className = "upload";
+    this.name = add(this.line, "span", "upload-name", file.name);
+    this.state = add(this.line, "span", "upload-state", "waiting");
+    this.bar = add(this.line, "progress", "", "");
+    this.bar.setAttribute("aria-label", `Upload of ${file.name}`);
+    this.bar.value = 0;
+    list.prepend(this.line);
+  }
+
+  /** Send the file. Resolves when the service has answered, with whether it took the file. */
+  send(collection) {
+    return new Promise((resolve) => {
+      const request = new XMLHttpRequest();
+      request.open("POST", "/v1/documents");
+      request.setRequestHeader("X-CSRF-Token", csrfToken());
+      request.upload.onprogress = (event) => this.sent(event.loaded / event.total);
+      request.onload = () => resolve(this.answered(request.status, request.responseText));
+      request.onerror = () => resolve(this.end("bad", "the connection broke: try again"));
+      const form = new FormData();
+      form.append("collection", collection);
+      form.append("file", this.file);
+      request.send(form);
+    });
+  }
+
+  refuse(reason) {
+    this.end("bad", reason);
+  }
+
+  /** What the service says of the document that this became. */
+  heard(progress) {
+    if (progress.status === "failed") this.end("bad", progress.error || "it failed");
+    else if (isFinished(progress)) this.end("good", "ready");
+    else this.moved(inWords(progress), progress.total ? progress.done / progress.total : undefined);
+  }
+
+  sent(share) {
+    this.moved(`uploading, ${Math.floor(share * 100)}%`, share);
+  }
+
+  answered(status, text) {
+    if (status === 401) toLogin();
+    const answer = parsed(text);
+    if (status !== 202 && status !== 200) return this.end("bad", answer.detail || `error ${status}`);
+    this.documentId = answer.id;
+    this.link(answer.id);
+    if (status === 200) return this.end("good", `there already, ${answer.status}`) || true;
+    this.moved("queued", undefined);
+    return true;
+  }
+
+  link(id) {
+    const link = document.createElement("a");
+    link.href = `/admin/documents/${id}`;
+    link.textContent = this.file.name;
+    this.name.replaceChildren(link);
+  }
+
+  moved(words, share) {
+    this.state.textContent = words;
+    if (share === undefined) this.bar.removeAttribute("value");
+    else this.bar.value = share;
+  }
+
+  end(kind, words) {
+    this.line.classList.add(kind);
+    this.state.textContent = words;
+    this.bar.remove();
+    return false;
+  }
+}
+
+function add(parent, name, className, text) {
+  const child = document.createElement(name);
+  child.className = className;
+  child.textContent = text;
+  parent.append(child);
+  return child;
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return {};
+  }
+}

@@ -18,7 +18,7 @@ from api.disconnect import unless_disconnected
 from api.errors import problem_of
 from api.passages import Filters, PassageView, chosen_documents
 from api.sse import event
-from ragkv.answer.ask import Ask, Citation, Delta, Done, PromptSpan, Timings, Turn, Usage
+from ragkv.answer.ask import Ask, CachedAnswer, Citation, Delta, Done, PromptSpan, Timings, Turn, Usage
 from ragkv.caller import Caller
 from ragkv.db.tenants import scope_of
 from ragkv.parts import Parts
@@ -29,7 +29,7 @@ EVENT_STREAM = "text/event-stream"
 BODY_BYTES = 1024 * 1024
 
 OPTIONS = (
-    "question", "mode", "policy", "recompute_ratio", "block_size", "top_k", "hops", "max_tokens",
+    "question", "mode", "policy", "recompute_ratio", "block_size", "top_k", "hops", "max_tokens", "answer_cache",
 )  # fmt: skip
 """What an `Ask` takes from the body as it is."""
 
@@ -47,6 +47,7 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A question. What is left out follows the settings.
 
     `history`: the conversation so far, oldest turn first. It is searched with, and stands after the passages.
+    `answer_cache`: false for an answer made anew, where the collection keeps answers.
     """
 
     question: Annotated[str, Meta(examples=["Who wrote the first program?"])]
@@ -62,6 +63,7 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     top_k: Annotated[int, Meta(ge=1, le=200)] | None = None
     hops: Annotated[int, Meta(ge=1, le=8)] | None = None
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    answer_cache: bool = True
 
     def to_ask(self, scope: Scope, document_ids: frozenset[str] | None) -> Ask:
         return Ask(
@@ -108,7 +110,8 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True):
 class AnswerView(msgspec.Struct, frozen=True):
     """The answer, what it rests on, and what it took: milliseconds and tokens.
 
-    `prompt_spans`: the prompt from its first token to its last, and where each part of it came from.
+    `prompt_spans`: the prompt from its first token to its last, and where each part of it came from. `cached_answer`: the
+    earlier question whose answer this is; then no token ran through the model, and `retrieve_ms` is the look for it.
     """
 
     answer: str
@@ -118,10 +121,12 @@ class AnswerView(msgspec.Struct, frozen=True):
     timings: Timings
     usage: UsageView
     prompt_spans: tuple[PromptSpan, ...] = ()
+    cached_answer: CachedAnswer | None = None
 
     @classmethod
     def of(cls, done: Done) -> "AnswerView":
-        passages = [PassageView.of(*pair) for pair in zip(done.passages, done.kv, strict=True)]
+        kv = done.kv or [None] * len(done.passages)
+        passages = [PassageView.of(*pair) for pair in zip(done.passages, kv, strict=True)]
         return cls(
             done.answer,
             done.finish_reason,
@@ -130,6 +135,7 @@ class AnswerView(msgspec.Struct, frozen=True):
             done.timings,
             UsageView.of(done.usage),
             done.prompt_spans,
+            done.cached_answer,
         )
 
 

@@ -12,13 +12,14 @@ from msgspec import Meta
 from api.auth import administering, reading, writing
 from ragkv.caller import Caller
 from ragkv.collection import (
+    AnswerCachePatch,
     CollectionPage,
     CollectionView,
-    collection_view,
+    amend_collection,
+    collection_with_counts,
     delete_collection,
     list_collections,
     make_collection,
-    rename_collection,
 )
 from ragkv.paging import MAX_PAGE
 from ragkv.parts import Parts
@@ -30,6 +31,15 @@ class CollectionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A collection's name: 1 to 200 printable characters, no other of the tenant has it."""
 
     name: Annotated[str, Meta(examples=["papers"])]
+
+
+class CollectionPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is left out stays."""
+
+    name: Annotated[str, Meta(examples=["papers"])] | None = None
+    answer_cache: (
+        Annotated[AnswerCachePatch, Meta(examples=[{"enabled": True, "threshold": 0.95, "ttl_s": 86400}])] | None
+    ) = None
 
 
 @post("/", guards=[writing], summary="Make a collection")
@@ -55,19 +65,24 @@ async def index(
 async def show(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> CollectionView:
-    """A collection, by id or name."""
-    return await asyncio.to_thread(collection_view, collection, parts.database, caller.tenant_id)
+    """A collection, by id or name, and how often its answer cache knew the answer."""
+    return await asyncio.to_thread(collection_with_counts, collection, parts, caller.tenant_id)
 
 
-@patch("/{collection:str}", guards=[writing], summary="Rename a collection")
-async def rename(
+@patch("/{collection:str}", guards=[writing], summary="Change a collection")
+async def amend(
     collection: FromPath[str],
-    data: JSONBody[CollectionBody],
+    data: JSONBody[CollectionPatch],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> CollectionView:
-    """Give it another name; its id stays."""
-    return await asyncio.to_thread(rename_collection, collection, data.name, parts.database, caller.tenant_id)
+    """Give it another name (its id stays), or say whether its answers serve again.
+
+    `answer_cache`: off at first. On, a question that means the same as an earlier one gets that one's answer: for questions
+    outside a conversation that name no moment like today, until the collection changes.
+    """
+    change = (data.name, data.answer_cache)
+    return await asyncio.to_thread(amend_collection, collection, parts.database, caller.tenant_id, *change)
 
 
 @delete("/{collection:str}", guards=[administering], summary="Delete a collection")
@@ -77,4 +92,4 @@ async def remove(collection: FromPath[str], caller: NamedDependency[Caller], par
 
 
 def collections_router() -> Router:
-    return Router("/v1/collections", route_handlers=[create, index, show, rename, remove], tags=["collections"])
+    return Router("/v1/collections", route_handlers=[create, index, show, amend, remove], tags=["collections"])

@@ -1,9 +1,11 @@
 """Collections: named sets of a tenant's documents."""
 
+from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from msgspec import Meta
 
 from ragkv.db.base import new_id
 from ragkv.db.collections import collection_facts, collection_named, document_ids_in
@@ -11,7 +13,7 @@ from ragkv.db.database import Database, hold
 from ragkv.db.tables import CollectionRow
 from ragkv.db.tenants import scope_of
 from ragkv.documents import delete_document, uploads_of
-from ragkv.errors import Conflict, NotFound
+from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.names import clean_name
 from ragkv.paging import Name, from_cursor, to_cursor
 from ragkv.parts import Parts
@@ -19,6 +21,35 @@ from ragkv.scope import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
+
+
+Cosine = Annotated[float, Meta(ge=0.5, le=1)]
+Seconds = Annotated[int, Meta(ge=1, le=30 * 24 * 3600)]
+
+
+class AnswerCacheView(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether an answer serves again: for a question whose cosine to the first one is `threshold` or more, for `ttl_s`
+    seconds.
+
+    Since the collection was made `hits` questions were answered so and `misses` were not; `skipped` depend on the day.
+    All are null in lists, and while Redis is away. `hit_rate`: hits of hits and misses, null before the first.
+    """
+
+    enabled: bool
+    threshold: float
+    ttl_s: int
+    hits: int | None = None
+    misses: int | None = None
+    skipped: int | None = None
+    hit_rate: float | None = None
+
+
+class AnswerCachePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is left out stays."""
+
+    enabled: bool | None = None
+    threshold: Cosine | None = None
+    ttl_s: Seconds | None = None
 
 
 class CollectionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +62,7 @@ class CollectionView(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     bytes: int
     created_at: datetime
+    answer_cache: AnswerCacheView
 
 
 class CollectionPage(msgspec.Struct, frozen=True):
@@ -61,6 +93,19 @@ def collection_view(collection: str, database: Database, tenant_id: str) -> Coll
         return _view(*facts)
 
 
+def collection_with_counts(collection: str, parts: Parts, tenant_id: str) -> CollectionView:
+    """`collection_view`, with what its answer cache did."""
+    view = collection_view(collection, parts.database, tenant_id)
+    try:
+        counted = parts.answer_ring.counts(tenant_id, view.id)
+    except Unavailable:
+        return view
+    hits, misses = counted.get("hits", 0), counted.get("misses", 0)
+    rate = hits / (hits + misses) if hits + misses else None
+    numbers = {"hits": hits, "misses": misses, "skipped": counted.get("skipped", 0), "hit_rate": rate}
+    return msgspec.structs.replace(view, answer_cache=msgspec.structs.replace(view.answer_cache, **numbers))
+
+
 def list_collections(database: Database, tenant_id: str, limit: int, cursor: str | None) -> CollectionPage:
     """Raises Rejected for a cursor that is not ours."""
     found = collection_facts(tenant_id).order_by(CollectionRow.name).limit(limit + 1)
@@ -72,17 +117,21 @@ def list_collections(database: Database, tenant_id: str, limit: int, cursor: str
     return CollectionPage(items[:limit], to_cursor(items[limit - 1].name) if more else None)
 
 
-def rename_collection(collection: str, name: str, database: Database, tenant_id: str) -> CollectionView:
-    """Raises NotFound, Rejected for a bad name, Conflict for one that is taken and for the default collection."""
-    cleaned = clean_name(name)
+def amend_collection(
+    collection: str, database: Database, tenant_id: str, name: str | None = None, cache: AnswerCachePatch | None = None
+) -> CollectionView:
+    """Rename a collection, say how its answers serve again. What is None stays.
+
+    Raises NotFound, Rejected for a bad name, Conflict for one that is taken, and for another of the default collection.
+    """
     collection_id = scope_of(database, tenant_id, collection).collection_id
     with database.writing() as session:
         hold(session, _names_of(tenant_id))
         row = _find(session, collection_id)
-        if row.name != cleaned:
-            _refuse_default(row)
-            _refuse_taken(session, tenant_id, cleaned)
-            row.name = cleaned
+        if name is not None:
+            _rename(session, row, clean_name(name))
+        if cache is not None:
+            _set_cache(row, cache)
     return collection_view(collection_id, database, tenant_id)
 
 
@@ -99,6 +148,24 @@ def delete_collection(collection: str, parts: Parts, tenant_id: str) -> None:
             document_ids = session.scalars(document_ids_in(collection_id)).all()
         for document_id in document_ids:
             _delete_if_there(document_id, parts, tenant_id)
+    with suppress(Unavailable):  # a few numbers, which nobody will ask for
+        parts.answer_ring.forget(tenant_id, collection_id)
+
+
+def _rename(session: "Session", row: CollectionRow, name: str) -> None:
+    if row.name != name:
+        _refuse_default(row)
+        _refuse_taken(session, row.tenant_id, name)
+        row.name = name
+
+
+def _set_cache(row: CollectionRow, wanted: AnswerCachePatch) -> None:
+    if wanted.enabled is not None:
+        row.cache_answers = wanted.enabled
+    if wanted.threshold is not None:
+        row.cache_threshold = wanted.threshold
+    if wanted.ttl_s is not None:
+        row.cache_ttl_s = wanted.ttl_s
 
 
 def _delete_if_empty(collection_id: str, database: Database, tenant_id: str) -> bool:
@@ -148,4 +215,5 @@ def _view(row: CollectionRow, documents: int, chunks: int, tokens: int, num_byte
         tokens=int(tokens),
         bytes=int(num_bytes),
         created_at=row.created_at,
+        answer_cache=AnswerCacheView(enabled=row.cache_answers, threshold=row.cache_threshold, ttl_s=row.cache_ttl_s),
     )

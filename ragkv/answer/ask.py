@@ -133,7 +133,7 @@ class Delta:
 @dataclass(frozen=True, slots=True)
 class Done:
     """The whole answer, last event of every stream. `kv` says of each passage where its KV came from, `prompt_spans`
-    of each token of the prompt."""
+    of each token of the prompt; both are empty for an answer that was kept from an earlier question."""
 
     answer: str
     finish_reason: str
@@ -143,3 +143,4 @@ class Done:
     usage: Usage
     kv: tuple[PassageKV, ...] = ()
     prompt_spans: tuple[PromptSpan, ...] = ()
+    cached_answer: CachedAnswer | None = None

@@ -147,7 +147,10 @@ class Answerer:
         )
 
     async def _retrieve(self, ask: Ask, searched: Vectors | None = None) -> list[Passage]:
-        place, limits = (ask.tenant_id, ask.collection_id), (ask.top_k or self._settings.top_k, ask.hops or self._settings.hops)
+        place, limits = (
+            (ask.tenant_id, ask.collection_id),
+            (ask.top_k or self._settings.top_k, ask.hops or self._settings.hops),
+        )
         search = partial(self._retriever.search, *place, searched_for(ask), *limits, ask.document_ids, searched)
         with retrieval(ask, *limits) as span:
             passages = await asyncio.to_thread(search)

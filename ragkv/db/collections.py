@@ -2,6 +2,8 @@
 
 from sqlalchemy import Select, Update, func, select, update
 
+from ragkv.answer.answer_cache import CacheRule
+from ragkv.db.database import Database
 from ragkv.db.tables import CollectionRow, DocumentRow
 
 
@@ -20,6 +22,15 @@ def collection_facts(tenant_id: str) -> Select[CollectionRow, int, int, int, int
 
 def collection_named(tenant_id: str, name: str) -> Select[CollectionRow]:
     return select(CollectionRow).where(CollectionRow.tenant_id == tenant_id, CollectionRow.name == name)
+
+
+def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheRule | None:
+    """How the collection's answers serve again; None if they do not, or if there is no such collection."""
+    columns = (CollectionRow.cache_threshold, CollectionRow.cache_ttl_s, CollectionRow.generation)
+    mine = (CollectionRow.tenant_id == tenant_id, CollectionRow.id == collection_id, CollectionRow.cache_answers)
+    with database.reading() as session:
+        found = session.execute(select(*columns).where(*mine)).one_or_none()
+    return CacheRule(*found) if found is not None else None
 
 
 def document_ids_in(collection_id: str) -> Select[str]:

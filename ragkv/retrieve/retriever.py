@@ -52,6 +52,13 @@ class Scope(NamedTuple):
     document_ids: DocumentIds | None = None
 
 
+class Asked(NamedTuple):
+    """A question, with its vectors where they are known already."""
+
+    question: str
+    vectors: Vectors | None
+
+
 class ChunkSource(Protocol):
     """The database's side of retrieval."""
 
@@ -101,25 +108,27 @@ class Retriever:
         top_k: int,
         hops: int,
         document_ids: DocumentIds | None = None,
+        vectors: Vectors | None = None,
     ) -> list[Passage]:
         """The best `top_k` passages, best first; fewer when the collection holds fewer, none when it is empty.
 
         With `document_ids` the collection is as if it held these documents alone, but for the rarity of its words.
+        `vectors`: the question's, where they are known already.
 
         A passage's `hop` is 1 when the first search alone would have returned it (or handed it to the re-ranker), else
         the hop whose evidence brought it in. Raises Unavailable when the index is away.
         """
-        scope = Scope(tenant_id, collection_id, document_ids)
+        scope, asked = Scope(tenant_id, collection_id, document_ids), Asked(question, vectors)
         if self._reranker is None:
-            return self._retrieve(scope, question, top_k, hops)
-        candidates = self._retrieve(scope, question, max(top_k, CANDIDATES), hops)
+            return self._retrieve(scope, asked, top_k, hops)
+        candidates = self._retrieve(scope, asked, max(top_k, CANDIDATES), hops)
         return self._reranker.reordered(question, candidates)[:top_k]
 
-    def _retrieve(self, scope: Scope, question: str, limit: int, hops: int) -> list[Passage]:
+    def _retrieve(self, scope: Scope, asked: Asked, limit: int, hops: int) -> list[Passage]:
         documents = self._documents(scope)
         if not documents:
             return []
-        walk = _Walk(self._encoder, self._index, self._chunks, scope, question)
+        walk = _Walk(self._encoder, self._index, self._chunks, scope, asked)
         found_in = dict.fromkeys(walk.first_hop(limit), 1)
         links = self._links.of(scope._replace(document_ids=None), documents) if hops > 1 else None
         for hop in range(2, hops + 1):
@@ -138,13 +147,13 @@ class Retriever:
 class _Walk:
     """One question on its way through the hops: the evidence so far for each chunk."""
 
-    def __init__(self, encoder: Encoder, index: Index, chunks: ChunkSource, scope: Scope, question: str) -> None:
+    def __init__(self, encoder: Encoder, index: Index, chunks: ChunkSource, scope: Scope, asked: Asked) -> None:
         self._encoder = encoder
         self._index = index
         self._chunks = chunks
         self._scope = scope
-        self._question = question
-        self._vectors = embed_question(encoder, question)
+        self._question = asked.question
+        self._vectors = asked.vectors or embed_question(encoder, asked.question)
         self._searched: Scores = defaultdict(float)
         self._enriched_with: set[str] = set()
         self._read: dict[str, Chunk] = {}

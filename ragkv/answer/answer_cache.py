@@ -1,0 +1,229 @@
+"""Answers that serve again: for a question that means the same, to a collection that has not changed since.
+
+Off unless the collection says otherwise. Nothing is looked for, or kept, for a question within a conversation, and for one
+whose answer depends on the day. Redis being away is a miss.
+"""
+
+import dataclasses
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ragkv import metrics
+from ragkv.answer.answer_ring import ID_BYTES, MAX_BODY_BYTES, AnswerRing, RingName, new_record_id, record_type
+from ragkv.answer.ask import Ask, CachedAnswer, Citation, Done, Timings, Usage
+from ragkv.answer.particulars import same_particulars
+from ragkv.answer.time_bound import is_time_bound
+from ragkv.chunk import Chunk, Passage
+from ragkv.errors import Unavailable
+from ragkv.retrieve.vectors import Vectors
+
+log = logging.getLogger(__name__)
+
+CANDIDATES = 8
+"""Kept questions, the nearest first, whose words are compared with the question's."""
+WHOLE = frozenset({"stop", "length"})
+"""How an answer ends that is worth keeping."""
+_NOT_ASKED_FOR = frozenset({"tenant_id", "collection_id", "question", "history", "answer_cache"})
+_NOTHING_RAN = Usage(prompt=0, cached=0, stitched=0, recomputed=0, computed=0, completion=0, failed_chunks=0)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRule:
+    """How a collection's answers serve again: from this cosine on, for so many seconds, within one generation."""
+
+    threshold: float
+    ttl_s: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look into the cache. `vectors`: the question's, for the search that follows a miss."""
+
+    vectors: Vectors
+    name: RingName
+    rule: CacheRule
+    found: "Found | None" = None
+    may_keep: bool = True
+
+
+class _PassageOf(msgspec.Struct, frozen=True, array_like=True):
+    chunk_id: str
+    score: float
+    hop: int
+
+
+class _Body(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What is kept of an answer. Text of documents stays in the database, quotations aside."""
+
+    id: bytes
+    at: float
+    question: str
+    answer: str
+    finish_reason: str
+    citations: tuple[Citation, ...]
+    passages: tuple[_PassageOf, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A kept answer with the passages it was made from."""
+
+    body: _Body
+    similarity: float
+    passages: tuple[Passage, ...]
+
+    def done(self, took_ms: float) -> Done:
+        """As the last event of a stream. No token ran through the model."""
+        age_s = max(time.time() - self.body.at, 0.0)
+        return Done(
+            answer=self.body.answer,
+            finish_reason=self.body.finish_reason,
+            citations=self.body.citations,
+            passages=self.passages,
+            timings=Timings(took_ms, 0.0, took_ms, 0.0, 0.0, 0.0, took_ms),
+            usage=_NOTHING_RAN,
+            cached_answer=CachedAnswer(self.body.question, self.similarity, age_s),
+        )
+
+
+class ChunkSource(Protocol):
+    """The database's side."""
+
+    def chunks(self, tenant_id: str, chunk_ids: list[str]) -> list[Chunk]: ...
+
+
+class AnswerCache:
+    """Looks for answers and keeps them. Every call blocks; none raises because of Redis.
+
+    rule_of: a collection's rule, by tenant and collection; None where answers are not kept.
+    recipe: a name for the encoder. basis: a name for whatever else of the service answers depend on.
+    """
+
+    def __init__(
+        self,
+        ring: AnswerRing,
+        rule_of: Callable[[str, str], CacheRule | None],
+        chunks: ChunkSource,
+        embed: Callable[[str], Vectors],
+        recipe: str,
+        basis: str,
+    ) -> None:
+        self._ring = ring
+        self._rule_of = rule_of
+        self._chunks = chunks
+        self._embed = embed
+        self._recipe = recipe
+        self._basis = basis
+        self._lock = threading.Lock()
+        self.unavailable = 0
+
+    def look(self, ask: Ask) -> Look | None:
+        """None where the question is none for the cache."""
+        rule = self._rule_of(ask.tenant_id, ask.collection_id)
+        if rule is None or not ask.answer_cache or ask.history or not ask.question.strip():
+            return None
+        if is_time_bound(ask.question):
+            self._count(ask, "skipped")
+            return None
+        name = RingName(ask.tenant_id, ask.collection_id, self._recipe, rule.generation)
+        look = Look(self._embed(ask.question), name, rule)
+        try:
+            look = dataclasses.replace(look, found=self._find(ask, look))
+        except Unavailable as error:
+            self._note_absence(error)
+            look = dataclasses.replace(look, may_keep=False)
+        metrics.answer_cache(hit=look.found is not None)
+        self._count(ask, "hits" if look.found else "misses")
+        return look
+
+    def keep(self, ask: Ask, look: Look, done: Done) -> None:
+        """Keep an answer for later, unless the collection has changed since the look."""
+        if not (look.may_keep and done.answer and done.finish_reason in WHOLE):
+            return
+        body = _body_of(ask.question, done)
+        packed = msgspec.msgpack.encode(body)
+        if len(packed) > MAX_BODY_BYTES:
+            return
+        try:
+            self._ring.put(look.name, self._record(ask, look, body), packed, look.rule.ttl_s)
+        except Unavailable as error:
+            self._note_absence(error)
+
+    def _find(self, ask: Ask, look: Look) -> Found | None:
+        records = self._ring.records(look.name, len(look.vectors.dense))
+        near = _nearest(records, self._asked(ask), look)
+        bodies = self._ring.bodies(look.name, [slot for slot, _ in near]) if near else []
+        for (slot, similarity), packed in zip(near, bodies, strict=True):
+            body = None if packed is None else msgspec.msgpack.decode(packed, type=_Body)
+            if body and body.id == bytes(records["id"][slot]) and same_particulars(ask.question, body.question):
+                return self._with_passages(ask.tenant_id, body, similarity)
+        return None
+
+    def _with_passages(self, tenant_id: str, body: _Body, similarity: float) -> Found | None:
+        """None if a passage is gone."""
+        chunks = {c.id: c for c in self._chunks.chunks(tenant_id, [p.chunk_id for p in body.passages])}
+        if any(p.chunk_id not in chunks for p in body.passages):
+            return None
+        passages = tuple(Passage(chunks[p.chunk_id], p.score, p.hop) for p in body.passages)
+        return Found(body, similarity, passages)
+
+    def _record(self, ask: Ask, look: Look, body: _Body) -> bytes:
+        dense = look.vectors.dense
+        record = np.zeros(1, record_type(len(dense)))
+        record["id"], record["asked"] = np.void(body.id), np.void(self._asked(ask))
+        record["at"], record["vector"] = body.at, dense
+        return record.tobytes()
+
+    def _asked(self, ask: Ask) -> bytes:
+        """What the question asks for beside its words, and what answers it: whatever differs here is another answer."""
+        wishes = {
+            field.name: getattr(ask, field.name)
+            for field in dataclasses.fields(ask)
+            if field.name not in _NOT_ASKED_FOR
+        }
+        stated = msgspec.json.encode([self._basis, wishes], order="deterministic")
+        return hashlib.sha256(stated).digest()[:ID_BYTES]
+
+    def _count(self, ask: Ask, outcome: str) -> None:
+        try:
+            self._ring.count(ask.tenant_id, ask.collection_id, outcome)
+        except Unavailable as error:
+            self._note_absence(error)
+
+    def _note_absence(self, error: Unavailable) -> None:
+        with self._lock:
+            self.unavailable += 1
+        log.warning(
+            "the answer cache is away (%d times so far), its answers are made again: %s", self.unavailable, error
+        )
+
+
+def _nearest(records: NDArray[np.void], asked: bytes, look: Look) -> list[tuple[int, float]]:
+    """(slot, cosine) of the kept questions that may serve, the nearest first."""
+    fresh = records["at"] >= time.time() - look.rule.ttl_s
+    slots = np.flatnonzero(fresh & (records["asked"] == np.void(asked)))
+    cosines = records["vector"][slots] @ look.vectors.dense
+    order = [i for i in np.argsort(-cosines)[:CANDIDATES] if cosines[i] >= look.rule.threshold]
+    return [(int(slots[i]), float(cosines[i])) for i in order]
+
+
+def _body_of(question: str, done: Done) -> _Body:
+    return _Body(
+        id=new_record_id(),
+        at=time.time(),
+        question=question,
+        answer=done.answer,
+        finish_reason=done.finish_reason,
+        citations=done.citations,
+        passages=tuple(_PassageOf(p.chunk.id, p.score, p.hop) for p in done.passages),
+    )

@@ -1,0 +1,102 @@
+"""What two questions must have in common beyond their meaning, so that one answer serves both.
+
+"Who won in 1998?" and "Who won in 1999?" have nearly the same vector. So do questions that differ in a name, in a "not", in
+"when" or "where", or in who did what to whom. The words that decide such things must be the same, in the same order.
+
+Deciding words are known in English, German, French and Spanish. In languages that know no capital letters every word
+decides: an answer serves there for the very same words alone.
+"""
+
+import re
+import unicodedata
+
+_WORD = re.compile(r"\w+(?:[.,:/'\-]\w+)*")
+_QUOTED = re.compile(r"[\"“”„«»](.+?)[\"“”«»]|(?<!\w)['‘](.+?)['’](?!\w)")
+_SENTENCE_END = re.compile(r"[.?!:;]\s+$|^\W*$")
+
+_DECIDING_OF = {
+    "English": (
+        "who whom whose what which when where why how not no never none nobody nothing neither nor without cannot before after "
+        "until since first second third fourth fifth sixth seventh eighth ninth tenth last earliest oldest youngest most least "
+        "more less fewer higher lower highest lowest larger smaller largest smallest biggest longer shorter longest shortest "
+        "best worst maximum minimum max min above below over under all any every only except unless always same different "
+        "positive negative true false increase increased decrease decreased rise rose fall fell gain lose win won lost loss "
+        "open close start end begin began cause effect mother father son daughter brother sister wife husband parent child "
+        "advantages disadvantages pros cons can could may might must should shall will would left right north south east west "
+        "buy bought sell sold import export male female zero one two three four five six seven eight nine ten eleven twelve "
+        "hundred thousand million billion half twice double "
+        "inner outer internal external inside outside indoor outdoor upper top bottom front rear back input output incoming "
+        "outgoing full part full-time part-time day night old new young high low long short large small big early late fast slow "
+        "hot cold warm hard soft heavy light strong weak thick thin wide narrow deep shallow public private manual automatic "
+        "minor major primary secondary domestic foreign national international gross net fixed variable active passive on off "
+    ),
+    "German": (  # "was" is an English word too
+        "wer wen wem wessen welche welcher welches welchen welchem wann wo wohin woher warum wieso weshalb wie nicht kein "
+        "keine keinen keiner nie niemals ohne vor nach bis seit erste ersten erster erstes zweite zweiten letzte letzten "
+        "letzter mehr weniger meisten wenigsten größte größten kleinste kleinsten höchste höchsten niedrigste älteste jüngste "
+        "über unter alle jeder nur außer darf kann muss soll wird eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf "
+    ),
+    "French": (
+        "qui que quoi quel quelle quels quelles quand où pourquoi comment combien ne pas jamais sans avant après premier première "
+        "deuxième dernier dernière plus moins tous seulement sauf peut doit deux trois quatre cinq six sept huit neuf dix "
+    ),
+    "Spanish": (
+        "quién quiénes qué cuál cuáles cuándo dónde cómo cuánto cuánta cuántos cuántas nunca sin antes después primero primera "
+        "segundo último última más menos todos solo excepto puede debe dos tres cuatro cinco seis siete ocho nueve diez"
+    ),
+}
+_DECIDING = frozenset(" ".join(_DECIDING_OF.values()).casefold().split())
+
+_OPENINGS_OF = {
+    "English": (
+        "a an and are as at but by can could did do does explain for from give has have had how i if in is it list may me of on "
+        "or please should show so tell that the their there these they this those to was we were will with would you "
+    ),
+    "German": (
+        "der die das ein eine ist sind war waren hat haben im in am an auf bei bitte den dem gibt es nenne sag erkläre "
+    ),
+    "French": ("le la les un une des est sont était dans sur en du de y il elle quel donne explique "),
+    "Spanish": ("el los las una es son fue era del al hay dime explica"),
+}
+_OPENINGS = frozenset(" ".join(_OPENINGS_OF.values()).casefold().split()) | _DECIDING
+"""Words that begin a sentence, and so have a capital letter, without being a name."""
+
+
+def same_particulars(one: str, other: str) -> bool:
+    """Whether numbers, names, what is quoted and deciding words are the same in both, in the same order."""
+    ones, others = _words(one), _words(other)
+    named = {word for word, is_name in (*ones, *others) if is_name}
+    return _decisive(ones, named) == _decisive(others, named)
+
+
+def _decisive(words: list[tuple[str, bool]], named: set[str]) -> list[str]:
+    return [word for word, _ in words if word in named or _decides(word)]
+
+
+def _decides(word: str) -> bool:
+    return word in _DECIDING or word.endswith("n't") or any(sign.isdigit() or _is_uncased(sign) for sign in word)
+
+
+def _is_uncased(sign: str) -> bool:
+    """A letter of a script without capitals."""
+    return sign.isalpha() and sign.lower() == sign.upper()
+
+
+def _words(question: str) -> list[tuple[str, bool]]:
+    """Each word in lower case, and whether it is a name: written with a capital letter, or quoted."""
+    text = unicodedata.normalize("NFKC", question).replace("’", "'")
+    quoted = [match.span() for match in _QUOTED.finditer(text)]
+    return [
+        (
+            word.group().casefold().removesuffix("'s"),
+            _is_name(text, word) or any(s <= word.start() < e for s, e in quoted),
+        )
+        for word in _WORD.finditer(text)
+    ]
+
+
+def _is_name(text: str, word: re.Match[str]) -> bool:
+    if not any(sign.isupper() or sign.istitle() for sign in word.group()):
+        return False
+    begins = _SENTENCE_END.search(text[: word.start()]) is not None
+    return not (begins and word.group().casefold() in _OPENINGS | _DECIDING)

@@ -1,0 +1,48 @@
+"""What two questions must share beyond their meaning."""
+
+import pytest
+
+from ragkv.answer.particulars import same_particulars
+
+SAME = [
+    ("Who wrote the first program?", "who wrote the first program"),
+    ("Who wrote the first program?", "Please tell me who wrote the very first program."),
+    ("What is the notice period of the contract?", "What's the notice period of the contract?"),
+    ("Who won in Paris in 1998?", "who was it that won in paris, 1998"),
+    ("How do I reset my password?", "How do I set my password anew?"),
+    ("What does 'hot mode' do?", "What does “Hot Mode” do?"),
+    ("Wer schrieb das erste Programm?", "Wer hat das erste Programm geschrieben?"),
+    ("谁写了第一个程序？", "谁写了第一个程序?"),
+]
+DIFFERENT = [
+    ("Who won in 1998?", "Who won in 1999?"),
+    ("Who won in 1998?", "Who won?"),
+    ("Is 3 more than 5?", "Is 5 more than 3?"),
+    ("What does version 2.1 do?", "What does version 2.2 do?"),
+    ("What is RTX4080?", "What is RTX4090?"),
+    ("What is one plus two?", "What is one plus three?"),
+    ("Who won in Paris?", "Who won in Berlin?"),
+    ("Who won in Paris?", "who won in berlin?"),
+    ("Ada wrote what?", "Bob wrote what?"),
+    ("Did Rome defeat Carthage?", "Did Carthage defeat Rome?"),
+    ('What does "hot mode" do?', 'What does "cool mode" do?'),
+    ("Is smoking allowed?", "Is smoking not allowed?"),
+    ("Is smoking allowed?", "Isn't smoking allowed?"),
+    ("When was Ada born?", "Where was Ada born?"),
+    ("How wide is the inner pipe?", "How wide is the outer pipe?"),
+    ("Wann wurde sie geboren?", "Wo wurde sie geboren?"),
+    ("Was ist der größte Wert?", "Was ist der kleinste Wert?"),
+    ("谁写了第一个程序？", "谁写了第二个程序？"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_questions_that_differ_in_their_wording_alone_may_share_an_answer(one: str, other: str):
+    assert same_particulars(one, other)
+    assert same_particulars(other, one)
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_questions_that_differ_in_a_particular_may_not(one: str, other: str):
+    assert not same_particulars(one, other)
+    assert not same_particulars(other, one)

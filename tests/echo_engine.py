@@ -7,18 +7,26 @@ import torch
 
 from ragkv.engine.protocol import Generate, Piece, Report
 from ragkv.errors import Unavailable
+from ragkv.span import Span, merge, total_tokens
+from ragkv.stitch.plan import LateSelection, StitchPlan
 
 QUERIES = (30, 9, 64)
 """Layers, query heads and head size that `capture` reports: SmolLM2-135M's."""
 
 
 class EchoEngine:
-    """Keeps the Engine protocol. `running` counts generations in progress, `closed` those ended early."""
+    """Keeps the Engine protocol. `running` counts generations in progress, `closed` those ended early.
+
+    With `stitches` it does what a plan says, as far as its report goes, and otherwise computes every prompt in full.
+    `token_s`: how long each token takes that is computed or recomputed, before the first piece.
+    """
 
     def __init__(self, window: int, piece_s: float = 0.0, words: str = "Ada Lovelace wrote it.") -> None:
         self.window = window
         self.piece_s = piece_s
         self.words = words.split(" ")
+        self.stitches = False
+        self.token_s = 0.0
         self.started = False
         self.running = 0
         self.closed = 0
@@ -40,24 +48,45 @@ class EchoEngine:
         request.check_fits(self.window)
         self.running += 1
         finished = False
+        report = self._report(request)
         try:
+            await asyncio.sleep(self.token_s * (report.recomputed + report.computed))
             words = self.words[: request.max_tokens]
             for i, word in enumerate(words):
                 await asyncio.sleep(self.piece_s)
                 if self.fail_after == i:
                     raise Unavailable("the engine failed: it was told to")
                 finished = i == len(words) - 1
-                yield self._piece(request, word if i == 0 else f" {word}", i, finished)
+                yield self._piece(request, word if i == 0 else f" {word}", i, report if finished else None)
         finally:
             self.running -= 1
             self.closed += not finished
 
-    def _piece(self, request: Generate, text: str, index: int, last: bool) -> Piece:
+    def _piece(self, request: Generate, text: str, index: int, report: Report | None) -> Piece:
         reason = "length" if request.max_tokens < len(self.words) else "stop"
-        report = _report(request) if last else None
-        return Piece(text, (request.token_ids[index],), finish_reason=reason if last else None, report=report)
+        return Piece(text, (request.token_ids[index],), finish_reason=reason if report else None, report=report)
+
+    def _report(self, request: Generate) -> Report:
+        queries = torch.ones(QUERIES) if request.capture else None
+        plan = request.plan
+        if plan is None or not self.stitches:
+            return Report(computed=len(request.token_ids), queries=queries)
+        spans = merge([*plan.recompute, *(_chosen(plan, plan.late) if plan.late else ())])
+        redone = total_tokens(spans)
+        return Report(
+            stitched=plan.end - redone,
+            recomputed=redone,
+            computed=len(request.token_ids) - plan.end,
+            loads=1,
+            kv_load_ms=1.0,
+            recompute_ms=redone * self.token_s * 1e3,
+            recomputed_spans=spans,
+            queries=queries,
+        )
 
 
-def _report(request: Generate) -> Report:
-    queries = torch.ones(QUERIES) if request.capture else None
-    return Report(computed=len(request.token_ids), queries=queries)
+def _chosen(plan: StitchPlan, late: LateSelection) -> list[Span]:
+    """The end of each chunk but the first, as much of it as a late policy may spend."""
+    return [
+        Span(piece.span.end - round(late.ratio * piece.span.num_tokens), piece.span.end) for piece in plan.placed[2:]
+    ]

@@ -1,0 +1,209 @@
+"""Charts over time as geometry: where their lines, bars and labels stand. The templates draw it.
+
+Across, places are percent of the width, so that a chart is as wide as there is room; down, they are pixels.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from api.admin.format import duration, number, percent
+from ragkv.statistics.views import Bucket, Summary, Window
+
+TOP, BOTTOM = 22.0, 200.0
+"""The plot lies between, its zero at the bottom."""
+MAX_STEPS = 4
+NICE = (1, 2, 2.5, 5, 10)
+EDGE = 3.0
+"""Percent of the width at either end in which no label has room."""
+
+_LABEL_EVERY: dict[Window, timedelta] = {
+    "1h": timedelta(minutes=15),
+    "24h": timedelta(hours=6),
+    "7d": timedelta(days=1),
+}
+
+ORIGINS = (
+    ("stitched", "stitched"),
+    ("cached", "in the engine's cache"),
+    ("recomputed", "recomputed"),
+    ("computed", "computed"),
+)
+"""From the bottom up: (field of Bucket, what it is called)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A label, or a moment for one, at a place on an axis."""
+
+    at: float
+    label: str
+    moment: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A value."""
+
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Values of one kind in order of time. `path` is drawn in a box of 100 by pixels."""
+
+    kind: str
+    dots: tuple[Dot, ...]
+
+    @property
+    def path(self) -> str:
+        return "M" + "L".join(f"{dot.x:.2f} {dot.y:.1f}" for dot in self.dots)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A part of a stacked column."""
+
+    kind: str
+    x: float
+    width: float
+    y: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A step of time: what is shown when somebody points at it, and in the chart's table."""
+
+    x: float
+    width: float
+    start: datetime
+    cells: tuple[str, ...]
+    is_empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One chart. `heads` name the cells of its columns."""
+
+    heads: tuple[str, ...]
+    columns: tuple[Column, ...]
+    across: tuple[Place, ...]
+    up: tuple[Place, ...]
+    lines: tuple[Line, ...] = ()
+    bars: tuple[Bar, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return all(column.is_empty for column in self.columns)
+
+
+def first_token_chart(found: Summary) -> Chart:
+    """Medians of the time to first token: stitched, measured in full, and what stitched would have cost in full."""
+    kinds: tuple[tuple[str, Callable[[Bucket], float | None]], ...] = (
+        ("in-full", lambda bucket: bucket.stitched_in_full_ms),
+        ("full", lambda bucket: bucket.full_ms),
+        ("stitched", lambda bucket: bucket.stitched_ms),
+    )
+    scale = Scale(max((value(b) or 0.0 for b in found.series for _, value in kinds), default=0.0))
+    lines = (Line(kind, tuple(_dots(found.series, value, scale))) for kind, value in kinds)
+    return Chart(
+        heads=("Questions", "Stitched", "The same in full, estimated", "Measured in full"),
+        columns=_columns(found.series, _first_token_cells),
+        across=_across(found),
+        up=scale.places(duration),
+        lines=tuple(line for line in lines if line.dots),
+    )
+
+
+def origin_chart(found: Summary) -> Chart:
+    """Prompt tokens by where they came from, stacked."""
+    scale = Scale(max((_tokens(bucket) for bucket in found.series), default=0))
+    return Chart(
+        heads=("Questions", *(name.capitalize() for _, name in ORIGINS), "Saved"),
+        columns=_columns(found.series, _origin_cells),
+        across=_across(found),
+        up=scale.places(number),
+        bars=tuple(_bars(found.series, scale)),
+    )
+
+
+class Scale:
+    """Values from 0 to a round number not below the highest, in a few round steps."""
+
+    def __init__(self, highest: float) -> None:
+        self.step = _nice(highest / MAX_STEPS) if highest > 0 else 1.0
+        self.top = self.step * max(1, math.ceil(highest / self.step))
+
+    def y(self, value: float) -> float:
+        return BOTTOM - value / self.top * (BOTTOM - TOP)
+
+    def places(self, called: Callable[[float], str]) -> tuple[Place, ...]:
+        """A place for each step above 0."""
+        values = [self.step * i for i in range(1, round(self.top / self.step) + 1)]
+        return tuple(Place(self.y(value), called(value)) for value in values)
+
+
+def _nice(value: float) -> float:
+    """The smallest round number not below it."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(nice * power for nice in NICE if nice * power >= value * (1 - 1e-9))
+
+
+def _dots(buckets: Sequence[Bucket], value: Callable[[Bucket], float | None], scale: Scale) -> Iterator[Dot]:
+    for index, bucket in enumerate(buckets):
+        ms = value(bucket)
+        if ms is not None:
+            yield Dot((index + 0.5) / len(buckets) * 100, scale.y(ms))
+
+
+def _bars(buckets: Sequence[Bucket], scale: Scale) -> Iterator[Bar]:
+    width = 100 / len(buckets)
+    for index, bucket in enumerate(buckets):
+        below = 0
+        for kind, _ in ORIGINS:
+            tokens: int = getattr(bucket, kind)
+            if tokens:
+                y = scale.y(below + tokens)
+                yield Bar(kind, (index + 0.12) * width, 0.76 * width, y, scale.y(below) - y)
+            below += tokens
+
+
+def _columns(buckets: Sequence[Bucket], cells: Callable[[Bucket], tuple[str, ...]]) -> tuple[Column, ...]:
+    width = 100 / len(buckets)
+    return tuple(
+        Column(index * width, width, bucket.start, cells(bucket), bucket.questions == 0)
+        for index, bucket in enumerate(buckets)
+    )
+
+
+def _first_token_cells(bucket: Bucket) -> tuple[str, ...]:
+    measured = (bucket.stitched_ms, bucket.stitched_in_full_ms, bucket.full_ms)
+    return str(bucket.questions), *("–" if ms is None else duration(ms) for ms in measured)
+
+
+def _origin_cells(bucket: Bucket) -> tuple[str, ...]:
+    tokens = _tokens(bucket)
+    saved = percent((bucket.stitched + bucket.cached) / tokens) if tokens else "–"
+    return str(bucket.questions), *(number(getattr(bucket, kind)) for kind, _ in ORIGINS), saved
+
+
+def _tokens(bucket: Bucket) -> int:
+    return sum(getattr(bucket, kind) for kind, _ in ORIGINS)
+
+
+def _across(found: Summary) -> tuple[Place, ...]:
+    """Round moments, none so near the edge that its label would not fit."""
+    every = _LABEL_EVERY[found.window].total_seconds()
+    start = found.series[0].start.timestamp()
+    length = found.bucket_s * len(found.series)
+    first = math.ceil(start / every) * every
+    moments = (first + i * every for i in range(math.floor((start + length - first) / every) + 1))
+    places = (((moment - start) / length * 100, moment) for moment in moments)
+    return tuple(
+        Place(at, "", datetime.fromtimestamp(moment, found.series[0].start.tzinfo))
+        for at, moment in places
+        if EDGE < at < 100 - EDGE
+    )

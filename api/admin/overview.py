@@ -1,0 +1,64 @@
+"""The overview page: what the cache did for a tenant's questions, and how the service is."""
+
+import asyncio
+from dataclasses import dataclass
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+from litestar.params import FromQuery
+
+from api.admin.charts import ORIGINS, first_token_chart, origin_chart
+from api.admin.shell import AdminRequest, page
+from api.statistics import statistics_of
+from ragkv.collection import list_collections
+from ragkv.paging import MAX_PAGE
+from ragkv.parts import Parts
+from ragkv.statistics.latest import latest
+from ragkv.statistics.views import FirstToken, FullCost, Percentiles, Window
+
+LATEST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """One bar of the comparison at the top."""
+
+    name: str
+    kind: str
+    times: Percentiles | FullCost | None
+
+
+@get("/")
+async def overview_page(
+    request: AdminRequest, parts: NamedDependency[Parts], window: FromQuery[Window] = "24h"
+) -> Response[str]:
+    """The page, which asks for itself again every few seconds."""
+    now = await statistics_of(request.user, parts, window)
+    asked = await asyncio.to_thread(latest, parts.database, request.user.tenant_id, LATEST)
+    race = _race(now.summary.first_token)
+    return page(
+        request,
+        "overview.html",
+        found=now.summary,
+        engine=now.engine,
+        latest=asked,
+        documents=0 if asked else await asyncio.to_thread(_documents, parts, request.user.tenant_id),
+        race=race,
+        slowest=max((runner.times.p95_ms for runner in race if runner.times), default=1.0),
+        ttft=first_token_chart(now.summary),
+        tokens=origin_chart(now.summary),
+        origins=ORIGINS,
+    )
+
+
+def _race(first: FirstToken) -> list[Runner]:
+    """Stitched against the same in full; what was measured in full as well, where it was."""
+    runners = [
+        Runner("Stitched", "stitched", first.stitched),
+        Runner("The same in full", "in-full", first.stitched_in_full),
+    ]
+    return runners if first.full is None else [*runners, Runner("Measured in full", "full", first.full)]
+
+
+def _documents(parts: Parts, tenant_id: str) -> int:
+    return sum(item.documents for item in list_collections(parts.database, tenant_id, MAX_PAGE, None).items)

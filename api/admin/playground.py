@@ -1,0 +1,49 @@
+"""The playground: ask, and see where every token of the prompt came from. The asking itself is /v1/ask."""
+
+import asyncio
+from typing import get_args
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+from litestar.params import FromQuery
+
+from api.admin.shell import AdminRequest, page
+from ragkv.collection import list_collections
+from ragkv.paging import MAX_PAGE
+from ragkv.parts import Parts
+from ragkv.scope import DEFAULT_COLLECTION
+from ragkv.settings import Policy
+
+POLICIES: dict[Policy, str] = {
+    "question": "what the question attends to",
+    "passages": "passages by their score",
+    "contextual": "what depends most on its context",
+    "initial": "what the question looks for",
+    "deviation": "where keys changed most (CacheBlend)",
+    "head": "the beginning of each passage (EPIC)",
+    "random": "anything, to compare with",
+    "none": "nothing",
+}
+"""What each recomputes."""
+assert set(POLICIES) == set(get_args(Policy))
+
+
+@get("/playground")
+async def playground_page(
+    request: AdminRequest,
+    parts: NamedDependency[Parts],
+    collection: FromQuery[str] = DEFAULT_COLLECTION,
+    question: FromQuery[str] = "",
+) -> Response[str]:
+    """The form. `collection`, by id or name, and `question` fill it."""
+    shown = await asyncio.to_thread(list_collections, parts.database, request.user.tenant_id, MAX_PAGE, None)
+    chosen = next((item.id for item in shown.items if collection in (item.id, item.name)), None)
+    return page(
+        request,
+        "playground.html",
+        collections=shown.items,
+        chosen=chosen,
+        question=question,
+        policies=POLICIES,
+        settings=parts.settings,
+    )

@@ -1,0 +1,221 @@
+// One answer on the page, from the first moment of waiting to its sources.
+
+import { legend, piecesOf, promptBar, promptLegend, timingBar } from "./bars.js";
+import { element } from "./element.js";
+import { duration, number, plural } from "./numbers.js";
+
+const TICK_MS = 100;
+const KV = {
+  device: ["of-cached", "in the engine's cache"],
+  stored: ["of-stitched", "stored KV"],
+  recomputed: ["of-recomputed", "recomputed"],
+};
+
+/** An article that fills as the answer comes. `mode` is stitched or full. */
+export class Answer {
+  constructor(mode) {
+    this.mode = mode;
+    this.done = null;
+    this.state = element("span", { class: "badge busy" }, "waiting");
+    this.time = element("p", { class: "figure" }, "0 ms");
+    this.under = element("p", { class: "label" }, "to the first token so far");
+    this.said = element("div", { class: "said", "aria-live": "polite", "aria-busy": "true" });
+    this.below = element("div", { class: "stack below" });
+    const title = mode === "full" ? "In full" : "Stitched";
+    const head = element("header", {}, element("h2", {}, title), this.state);
+    this.article = element("article", { class: `card answer ${mode}`, "aria-label": title }, head, this.time, this.under, this.said, this.below);
+    this.began = performance.now();
+    this.clock = setInterval(() => this.tick(), TICK_MS);
+  }
+
+  tick() {
+    this.time.textContent = duration(performance.now() - this.began);
+  }
+
+  delta(text) {
+    if (this.clock) {
+      this.tick();
+      this.stopClock();
+      this.state.textContent = "answering";
+      this.under.textContent = "to the first token, as seen here";
+    }
+    this.said.append(text);
+  }
+
+  /** The whole answer: what was said takes its final form, and the rest appears. */
+  finish(done) {
+    this.done = done;
+    this.settle("good", done.cached_answer ? "kept answer" : "done");
+    this.time.textContent = duration(done.timings.ttft_ms);
+    this.under.textContent = `to the first token, ${duration(done.timings.total_ms)} in all`;
+    const { sources, numberOf } = sourcesOf(done.citations);
+    this.said.replaceChildren(...withCitations(done, numberOf));
+    this.below.replaceChildren(...[
+      keptNote(done.cached_answer),
+      done.finish_reason === "length" && element("p", { class: "hint" }, "The answer was cut off at its limit of tokens."),
+      sourceList(sources),
+      this.promptPart(done),
+      this.timingPart(done.timings.ttft_ms),
+      passageList(done, this.mode),
+    ].filter(Boolean));
+    this.pointOut();
+  }
+
+  /** Draw the times on a scale that another answer shares. */
+  rescale(longest) {
+    this.below.querySelector(".timing-bar")?.replaceWith(timingBar(piecesOf(this.done.timings, this.mode === "full"), longest));
+  }
+
+  fail(reason) {
+    this.settle("bad", "failed");
+    if (this.clock === null && !this.said.textContent) this.time.textContent = "–";
+    this.under.textContent = "";
+    this.below.replaceChildren(element("p", { class: "notice bad", role: "alert" }, reason));
+  }
+
+  stop() {
+    this.settle("plain", "stopped");
+    this.below.replaceChildren(element("p", { class: "hint" }, "Stopped: the engine no longer works on it."));
+  }
+
+  settle(kind, text) {
+    this.stopClock();
+    this.state.className = `badge ${kind}`;
+    this.state.textContent = text;
+    this.said.setAttribute("aria-busy", "false");
+  }
+
+  stopClock() {
+    clearInterval(this.clock);
+    this.clock = null;
+  }
+
+  promptPart({ prompt_spans: spans, passages, usage }) {
+    if (!spans.length) return null;
+    const rankOf = (passage) => passages.length - passage;
+    return element(
+      "section", {},
+      element("h3", {}, `Prompt: ${plural(usage.prompt, "token")}`),
+      promptBar(spans, rankOf),
+      promptLegend(spans),
+      usage.failed_chunks > 0 && element("p", { class: "hint" }, `${plural(usage.failed_chunks, "passage")} had no usable KV.`),
+    );
+  }
+
+  timingPart(longest) {
+    const pieces = piecesOf(this.done.timings, this.mode === "full");
+    if (!pieces.length) return null;
+    return element(
+      "section", {},
+      element("h3", {}, "Time to first token"),
+      timingBar(pieces, longest),
+      legend(pieces.map(([kind, name, ms]) => [kind, name, duration(ms)])),
+    );
+  }
+
+  /** Whoever points at a passage, in the bar or in the list, sees it in both. */
+  pointOut() {
+    const mark = ({ target, type }) => {
+      const passage = target.closest?.("[data-passage]")?.dataset.passage;
+      for (const other of this.below.querySelectorAll("[data-passage]")) {
+        other.classList.toggle("pointed", type === "pointerover" && passage !== undefined && other.dataset.passage === passage);
+      }
+    };
+    this.below.addEventListener("pointerover", mark);
+    this.below.addEventListener("pointerleave", mark);
+  }
+}
+
+/** Cited places, each once, in the order of the answer. */
+function sourcesOf(citations) {
+  const numbers = new Map();
+  const sources = [];
+  const keyOf = ({ document_id, start, end }) => `${document_id} ${start} ${end}`;
+  for (const citation of citations) {
+    if (numbers.has(keyOf(citation))) continue;
+    sources.push(citation);
+    numbers.set(keyOf(citation), sources.length);
+  }
+  return { sources, numberOf: (citation) => numbers.get(keyOf(citation)) };
+}
+
+/** The answer's text with its citations' numbers where they belong. Places count characters, which JavaScript does not. */
+function withCitations({ answer, citations }, numberOf) {
+  const characters = Array.from(answer);
+  const ends = [...new Set(citations.map((citation) => citation.answer_end))].sort((a, b) => a - b);
+  const pieces = [];
+  let at = 0;
+  for (const end of ends) {
+    pieces.push(characters.slice(at, end).join(""));
+    for (const citation of citations.filter((other) => other.answer_end === end)) pieces.push(numbered(citation, numberOf(citation)));
+    at = end;
+  }
+  pieces.push(characters.slice(at).join(""));
+  return answer ? pieces : [element("span", { class: "muted" }, "The model said nothing.")];
+}
+
+function numbered(citation, number_) {
+  const label = `Source ${number_}: ${citation.title}`;
+  return element("a", { class: "cite", href: sourceUrl(citation), target: "_blank", rel: "noopener", "aria-label": label, title: citation.quote }, String(number_));
+}
+
+function sourceList(sources) {
+  if (!sources.length) return element("p", { class: "hint" }, "No passage says what the answer says: it has no source.");
+  const items = sources.map((source, i) => element(
+    "li", {},
+    element("span", { class: "cite", "aria-hidden": "true" }, String(i + 1)),
+    element(
+      "div", {},
+      element("a", { href: sourceUrl(source), target: "_blank", rel: "noopener" }, placeOf(source)),
+      element("blockquote", {}, source.quote),
+    ),
+  ));
+  return element("section", {}, element("h3", {}, "Sources"), element("ol", { class: "sources" }, ...items));
+}
+
+/** Best first. In the prompt they stand the other way round, the best next to the question. */
+function passageList({ passages }, mode) {
+  if (!passages.length) return null;
+  const items = passages.map((passage, i) => passageItem(passage, i, passages.length - i, mode)).reverse();
+  return element(
+    "details", { class: "passages" },
+    element("summary", {}, plural(passages.length, "passage"), element("span", { class: "muted" }, " in the prompt, best first; the best stands last")),
+    element("ol", {}, ...items),
+  );
+}
+
+function passageItem(passage, place, rank, mode) {
+  return element(
+    "li", { "data-passage": place },
+    element("span", { class: "rank" }, String(rank)),
+    element(
+      "div", {},
+      element("p", { class: "passage-head" }, element("a", { href: sourceUrl(passage), target: "_blank", rel: "noopener" }, placeOf(passage)), kvBadge(passage.kv, mode)),
+      element("p", { class: "label" }, `score ${passage.score.toFixed(3)}, hop ${passage.hop}`),
+      element("p", { class: "excerpt" }, passage.text),
+    ),
+  );
+}
+
+function kvBadge(kv, mode) {
+  if (!kv) return null;
+  const [kind, name] = mode === "full" && kv.source === "recomputed" ? ["of-computed", "computed"] : KV[kv.source];
+  const redone = kv.source !== "stored" ? ""
+    : kv.recomputed_tokens === null ? `, recomputed in part (of ${number(kv.tokens)} tokens)`
+    : kv.recomputed_tokens ? `, ${number(kv.recomputed_tokens)} of ${plural(kv.tokens, "token")} recomputed` : `, ${plural(kv.tokens, "token")}`;
+  return element("span", { class: "kv" }, element("span", { class: `swatch ${kind}` }), name + redone);
+}
+
+function keptNote(kept) {
+  if (!kept) return null;
+  const near = `${(kept.similarity * 100).toFixed(1)}% alike`;
+  return element("p", { class: "notice good" }, `This answer was kept from an earlier question, ${near}: “${kept.question}” No token ran through the model.`);
+}
+
+function sourceUrl({ document_id: id, start, end }) {
+  return `/admin/documents/${encodeURIComponent(id)}?at=${start}-${end}`;
+}
+
+function placeOf({ title, page }) {
+  return page ? `${title}, page ${page}` : title || "untitled";
+}

@@ -1,0 +1,131 @@
+// The playground: one question, asked once or twice.
+
+import { Answer } from "./answer.js";
+import { drawing, element } from "./element.js";
+import { duration, percent } from "./numbers.js";
+import { streamed } from "./stream.js";
+
+const WARM = 0.5; // the share of a prompt in the engine's own cache from which a comparison says little
+
+const form = document.getElementById("ask");
+const [askOnce, compare, stop] = ["ask-once", "compare", "stop"].map((id) => document.getElementById(id));
+const complaint = document.getElementById("ask-error");
+const verdict = document.getElementById("verdict");
+const answers = document.getElementById("answers");
+
+let running = null;
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  begin([form.elements.mode.value], {});
+});
+compare.addEventListener("click", () => {
+  if (form.reportValidity()) begin(["stitched", "full"], { answer_cache: false });
+});
+stop.addEventListener("click", () => running?.abort());
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") running?.abort();
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+  event.preventDefault();
+  (event.shiftKey ? compare : askOnce).click();
+});
+
+/** Ask in each mode, one after the other so that none slows the other down. */
+async function begin(modes, more) {
+  if (running || !hasQuestion()) return;
+  running = new AbortController();
+  showRunning(true);
+  verdict.hidden = true;
+  answers.replaceChildren();
+  answers.className = modes.length > 1 ? "answers two" : "answers";
+  const done = [];
+  for (const mode of modes) {
+    const answer = new Answer(mode);
+    answers.append(answer.article);
+    await run(answer, { ...asked(mode), ...more }, running.signal);
+    if (!answer.done) break;
+    done.push(answer);
+  }
+  if (done.length === 2) judge(...done);
+  running = null;
+  showRunning(false);
+}
+
+async function run(answer, body, signal) {
+  try {
+    for await (const { name, value } of streamed("/v1/ask", body, signal)) {
+      if (name === "delta") answer.delta(value.text);
+      else if (name === "done") answer.finish(value);
+      else if (name === "error") answer.fail(value.detail || value.title);
+    }
+    if (answer.clock) answer.fail("The service ended the answer before it began: try again.");
+  } catch (error) {
+    if (error.name === "AbortError") answer.stop();
+    else answer.fail(error.name === "Problem" || error.status !== undefined ? error.message : "The connection broke off: try again.");
+  }
+}
+
+/** What the form says, without what it leaves to the settings. */
+function asked(mode) {
+  const { question, collection, policy, ratio, top_k: passages, hops, max_tokens: tokens } = form.elements;
+  const body = { question: question.value, collection: collection.value, mode, stream: true };
+  if (policy.value) body.policy = policy.value;
+  if (ratio.value) body.recompute_ratio = Number(ratio.value) / 100;
+  for (const field of [passages, hops, tokens]) if (field.value) body[field.name] = Number(field.value);
+  return body;
+}
+
+function hasQuestion() {
+  const empty = !form.elements.question.value.trim();
+  complaint.hidden = !empty;
+  complaint.textContent = empty ? "The question is empty: ask something." : "";
+  if (empty) form.elements.question.focus();
+  return !empty;
+}
+
+function showRunning(is) {
+  const stopped = document.activeElement === stop;
+  askOnce.disabled = compare.disabled = is;
+  stop.hidden = !is;
+  if (!is && stopped) form.elements.question.focus();
+}
+
+/** Both times beside each other, and what they have in common. */
+function judge(stitched, full) {
+  const [fast, slow] = [stitched, full].map((answer) => answer.done.timings.ttft_ms);
+  const longest = Math.max(fast, slow);
+  for (const answer of [stitched, full]) answer.rescale(longest);
+  const sooner = fast <= slow;
+  const times = (sooner ? slow / fast : fast / slow).toFixed(1);
+  verdict.replaceChildren(
+    element("div", { class: "race-figure" },
+      element("h2", {}, "Time to first token"),
+      element("p", { class: "figure big" }, `${times}×`),
+      element("p", { class: "muted" }, sooner ? "sooner than full prefill" : "later than full prefill")),
+    element("div", { class: "race-bars" },
+      raceRow("Stitched", "stitched", fast, longest),
+      raceRow("In full", "full", slow, longest),
+      note(stitched.done, full.done)),
+  );
+  verdict.hidden = false;
+}
+
+function raceRow(name, kind, ms, longest) {
+  return element("div", { class: "race-row" },
+    element("span", { class: "race-name" }, name),
+    drawing("svg", { class: "race-bar", width: "100%", height: 26, "aria-hidden": "true" },
+      drawing("rect", { class: "track", width: "100%", height: 26, rx: 5 }),
+      drawing("rect", { class: `of-${kind}`, width: `${(ms / longest) * 100}%`, height: 26, rx: 5 })),
+    element("span", { class: "race-value" }, element("strong", {}, duration(ms))));
+}
+
+/** Whether the answers agree, and whether the comparison is fair. */
+function note(stitched, full) {
+  const same = stitched.answer === full.answer ? "Both answers are the same, word for word." : "The answers differ: read both.";
+  const warm = [["stitched", stitched], ["full", full]].filter(([, { usage }]) => usage.cached > WARM * usage.prompt);
+  const hint = element("p", { class: "hint" }, same);
+  for (const [mode, { usage }] of warm) {
+    hint.append(` The engine still held ${percent(usage.cached / usage.prompt)} of the ${mode} prompt from an earlier question: for a fair comparison ask something new.`);
+  }
+  return hint;
+}

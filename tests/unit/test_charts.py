@@ -1,0 +1,79 @@
+"""Where the lines, bars and labels of the dashboard's charts stand."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from api.admin.charts import BOTTOM, TOP, Scale, first_token_chart, origin_chart
+from api.admin.format import duration, number, percent
+from ragkv.statistics.views import Bucket, FirstToken, Jobs, Questions, Summary, TokenCounts
+
+NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
+
+
+def hour_of(*buckets: Bucket) -> Summary:
+    first = FirstToken(stitched=None, full=None, stitched_in_full=None, hint=None)
+    return Summary(
+        window="1h",
+        since=NOON,
+        until=NOON + timedelta(hours=1),
+        questions=Questions(0, 0, 0),
+        first_token=first,
+        tokens=TokenCounts(),
+        hit_rate=None,
+        jobs=Jobs(),
+        bucket_s=60,
+        series=list(buckets),
+    )
+
+
+def minutes(number_of: int, **last: object) -> list[Bucket]:
+    starts = [NOON + timedelta(minutes=i) for i in range(number_of)]
+    return [*(Bucket(start=start) for start in starts[:-1]), Bucket(start=starts[-1], **last)]
+
+
+@pytest.mark.parametrize(("highest", "step", "top"), [(7, 2, 8), (8, 2, 8), (183, 50, 200), (1210, 500, 1500), (0, 1, 1)])
+def test_scales_end_at_a_round_number_in_few_steps(highest: float, step: float, top: float):
+    scale = Scale(highest)
+
+    assert (scale.step, scale.top) == (step, top)
+    assert (scale.y(0), scale.y(top)) == (BOTTOM, TOP)
+    assert len(scale.places(number)) <= 4
+
+
+def test_a_chart_of_nothing_is_empty():
+    chart = first_token_chart(hour_of(*minutes(60)))
+
+    assert chart.is_empty
+    assert (chart.lines, origin_chart(hour_of(*minutes(60))).bars) == ((), ())
+
+
+def test_a_value_stands_in_the_middle_of_its_step():
+    chart = first_token_chart(hour_of(*minutes(10, questions=1, stitched_ms=100.0)))
+    (line,) = chart.lines
+
+    assert (line.kind, line.dots[0].x, line.dots[0].y) == ("stitched", 95, TOP)
+    assert chart.columns[-1].cells == ("1", "100 ms", "–", "–")
+    assert (chart.columns[-1].x, chart.columns[-1].width) == (90, 10)
+
+
+def test_bars_stand_on_each_other_and_reach_the_sum():
+    chart = origin_chart(hour_of(*minutes(10, questions=1, stitched=500, cached=100, recomputed=200, computed=200)))
+
+    assert [bar.kind for bar in chart.bars] == ["stitched", "cached", "recomputed", "computed"]
+    for below, above in zip(chart.bars, chart.bars[1:], strict=False):
+        assert below.y == pytest.approx(above.y + above.height)
+    assert (chart.bars[0].y + chart.bars[0].height, chart.bars[-1].y) == (BOTTOM, pytest.approx(TOP))
+    assert chart.columns[-1].cells[-1] == "60%"
+
+
+def test_labels_stand_at_round_moments_away_from_the_edges():
+    across = origin_chart(hour_of(*minutes(61))).across
+
+    assert [place.moment.strftime("%H:%M") for place in across] == ["12:15", "12:30", "12:45"]
+    assert across[1].at == pytest.approx(30 / 61 * 100)
+
+
+def test_numbers_as_people_read_them():
+    assert [duration(ms) for ms in (8.24, 182.4, 1210, 14_000)] == ["8.2 ms", "182 ms", "1.21 s", "14.0 s"]
+    assert [percent(share) for share in (0, 0.032, 0.84, 1)] == ["0%", "3.2%", "84%", "100%"]

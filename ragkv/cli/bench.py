@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 import click
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from ragkv.bench.api import ApiReport, client_of, measure_asks, measure_load
 from ragkv.bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
 from ragkv.cli.measuring import progress_bars, write_report
 from ragkv.cli.running import running_engine
@@ -15,6 +18,8 @@ from ragkv.db.chunks import ready_chunks, to_chunk
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.stitch.select import block_size_of
+
+_QUESTION = "What is said here, and by whom?"
 
 
 @click.group()
@@ -36,6 +41,45 @@ def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
     _print(report)
     if json_file is not None:
         write_report(report, json_file)
+
+
+@bench.command()
+@click.option("--url", default="http://127.0.0.1:8000", show_default=True, help="Of the running service.")
+@click.option("--key", help="An API key with the scope read, if the service asks for one.")
+@click.option("--question", "questions", multiple=True, help="May be repeated.  [default: one about anything]")
+@click.option("--asks", type=click.IntRange(min=0), default=50, show_default=True, help="Questions asked; 0: none.")
+@click.option("--clients", type=click.IntRange(min=0), default=200, show_default=True, help="Clients at once; 0: none.")
+@click.option("--rounds", type=click.IntRange(min=1), default=10, show_default=True, help="Requests of each client.")
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Write figures."
+)
+def api(
+    url: str, key: str | None, questions: tuple[str, ...], asks: int, clients: int, rounds: int, json_file: Path | None
+) -> None:
+    """What a running service adds to retrieval and engine, and how it stands many clients.
+
+    Clients are counted by key: raise RAGKV_REQUESTS_PER_MINUTE of a service that asks for keys, or most are refused.
+    """
+    report = asyncio.run(_measure_api(url, key, questions or (_QUESTION,), asks, clients, rounds))
+    Console().print_json(msgspec.json.encode(report).decode())
+    if json_file is not None:
+        write_report(report, json_file)
+
+
+async def _measure_api(
+    url: str, key: str | None, questions: tuple[str, ...], asks: int, clients: int, rounds: int
+) -> ApiReport:
+    asking = {"max_tokens": 4}
+    async with client_of(url, key, max(clients, 1)) as client:
+        with progress_bars(Console(stderr=True)) as progress:
+            task = progress.add_task("measuring", total=asks + clients * rounds)
+            advance = partial(progress.advance, task)
+            return ApiReport(
+                url=url,
+                machine=machine(),
+                ask=await measure_asks(client, questions, asks, asking, advance) if asks else None,
+                documents=await measure_load(client, "/v1/documents", clients, rounds, advance) if clients else None,
+            )
 
 
 async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftReport:

@@ -1,0 +1,174 @@
+"""What the service adds to a question, and how many clients it stands: measured from outside, over HTTP."""
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from statistics import median
+from typing import Any
+
+import httpx
+import msgspec
+
+from ragkv.errors import Rejected, Unavailable
+
+WARM_UP = 3
+"""Questions that are not counted: they open the connection and load what is loaded when first used."""
+TIMEOUT_S = 120.0
+OK = 200
+
+Progress = Callable[[], None]
+"""Called after every request that counts."""
+
+
+class Overhead(msgspec.Struct, frozen=True, kw_only=True):
+    """Milliseconds of streamed questions, asked one after the other; medians and 95th percentiles.
+
+    `first_delta`: from sending the question to its first piece of text. `overhead`: of that, what is neither retrieval
+    nor the engine's time to first token; the plan counts as overhead, and is also shown alone.
+    """
+
+    asks: int
+    first_delta_p50: float
+    retrieve_p50: float
+    engine_ttft_p50: float
+    plan_p50: float
+    overhead_p50: float
+    overhead_p95: float
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """One request after the other by each of so many clients at once. `errors`: everything but 200, by what it was."""
+
+    path: str
+    clients: int
+    requests: int
+    errors: dict[str, int]
+    seconds: float
+    per_second: float
+    p50_ms: float
+    p95_ms: float
+    slowest_ms: float
+
+
+class ApiReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured, where."""
+
+    url: str
+    machine: str
+    ask: Overhead | None
+    documents: Load | None
+
+
+class _Ask(msgspec.Struct, frozen=True):
+    first_delta: float
+    retrieve: float
+    engine_ttft: float
+    plan: float
+
+    @property
+    def overhead(self) -> float:
+        return self.first_delta - self.retrieve - self.engine_ttft
+
+
+async def measure_asks(
+    client: httpx.AsyncClient, questions: Sequence[str], count: int, options: dict[str, Any], progress: Progress
+) -> Overhead:
+    """Ask `count` times, the questions in turn. Raises Rejected or Unavailable with what the service says."""
+    asks = []
+    for number in range(-WARM_UP, count):
+        asked = await _ask(client, {"question": questions[number % len(questions)], "stream": True} | options)
+        if number >= 0:
+            asks.append(asked)
+            progress()
+    return Overhead(
+        asks=count,
+        first_delta_p50=median(ask.first_delta for ask in asks),
+        retrieve_p50=median(ask.retrieve for ask in asks),
+        engine_ttft_p50=median(ask.engine_ttft for ask in asks),
+        plan_p50=median(ask.plan for ask in asks),
+        overhead_p50=median(ask.overhead for ask in asks),
+        overhead_p95=_percentile([ask.overhead for ask in asks], 95),
+    )
+
+
+async def measure_load(client: httpx.AsyncClient, path: str, clients: int, rounds: int, progress: Progress) -> Load:
+    """`clients` at once, each asking for `path` `rounds` times."""
+    times: list[float] = []
+    errors: Counter[str] = Counter()
+
+    async def visit() -> None:
+        for _ in range(rounds):
+            began = time.perf_counter()
+            if wrong := await _get(client, path):
+                errors[wrong] += 1
+            times.append((time.perf_counter() - began) * 1e3)
+            progress()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(visit() for _ in range(clients)))
+    seconds = time.perf_counter() - began
+    return Load(
+        path=path,
+        clients=clients,
+        requests=len(times),
+        errors=dict(errors),
+        seconds=seconds,
+        per_second=len(times) / seconds,
+        p50_ms=median(times),
+        p95_ms=_percentile(times, 95),
+        slowest_ms=max(times),
+    )
+
+
+def client_of(url: str, key: str | None, connections: int) -> httpx.AsyncClient:
+    """A client that keeps so many connections open."""
+    limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return httpx.AsyncClient(base_url=url, headers=headers, limits=limits, timeout=TIMEOUT_S)
+
+
+async def _ask(client: httpx.AsyncClient, body: dict[str, Any]) -> _Ask:
+    began, first = time.perf_counter(), None
+    try:
+        async with client.stream("POST", "/v1/ask", json=body) as response:
+            if response.status_code != OK:
+                raise Rejected(
+                    f"the service answered {response.status_code}: {(await response.aread()).decode()[:500]}"
+                )
+            async for name, data in _events(response):
+                first = first or time.perf_counter()
+                if name == "done":
+                    return _timed(msgspec.json.decode(data)["timings"], (first - began) * 1e3)
+    except httpx.HTTPError as error:
+        raise Unavailable(f"no service answers at {client.base_url}: {error}") from error
+    raise Unavailable("the stream broke off before its end")
+
+
+def _timed(timings: dict[str, float], first_delta: float) -> _Ask:
+    return _Ask(first_delta, timings["retrieve_ms"], timings["engine_ttft_ms"], timings["plan_ms"])
+
+
+async def _events(response: httpx.Response) -> AsyncIterator[tuple[str, str]]:
+    name = ""
+    async for line in response.aiter_lines():
+        field, _, value = line.partition(": ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            yield name, value
+
+
+async def _get(client: httpx.AsyncClient, path: str) -> str | None:
+    """What went wrong, in a word."""
+    try:
+        status = (await client.get(path)).status_code
+    except httpx.HTTPError as error:
+        return type(error).__name__
+    return None if status == OK else str(status)
+
+
+def _percentile(values: Sequence[float], percent: int) -> float:
+    """By nearest rank."""
+    return sorted(values)[math.ceil(len(values) * percent / 100) - 1]

@@ -1,0 +1,72 @@
+"""The measurement of the service from outside, against a service with an engine that echoes."""
+
+import asyncio
+import io
+
+import httpx
+import pytest
+
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.bench.api import client_of, measure_asks, measure_load
+from ragkv.documents import store_document
+from ragkv.errors import Rejected, Unavailable
+from ragkv.parts import Parts
+from ragkv.redis_door import EmbeddedRedis
+from tests.over_http import ADA, serving
+
+QUESTION = "Who wrote the first program?"
+
+
+@pytest.fixture
+def url(parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis):
+    """A service with a document."""
+    ingest_document(store_document("ada.md", io.BytesIO(ADA), parts, parts.scope).document_id, ingest)
+    with serving(parts) as client:
+        yield str(client.base_url)
+
+
+def test_what_the_service_adds_is_the_rest_of_the_time_to_the_first_delta(url: str):
+    steps = []
+
+    async def measure():
+        async with client_of(url, None, 1) as client:
+            return await measure_asks(client, [QUESTION], 4, {"max_tokens": 2}, lambda: steps.append(1))
+
+    seen = asyncio.run(measure())
+
+    assert seen.asks == len(steps) == 4
+    assert 0 < seen.overhead_p50 <= seen.overhead_p95
+    assert seen.first_delta_p50 > seen.retrieve_p50 > 0
+    assert 0 <= seen.plan_p50 < seen.overhead_p50
+
+
+def test_two_hundred_clients_at_once_see_no_error(url: str):
+    async def measure():
+        async with client_of(url, None, 200) as client:
+            return await measure_load(client, "/v1/documents", 200, 2, lambda: None)
+
+    seen = asyncio.run(measure())
+
+    assert (seen.clients, seen.requests, seen.errors) == (200, 400, {})
+    assert 0 < seen.p50_ms <= seen.p95_ms <= seen.slowest_ms
+    assert seen.per_second == pytest.approx(400 / seen.seconds)
+
+
+def test_errors_are_counted_by_what_they_were(url: str):
+    async def measure(path):
+        async with client_of(url, None, 2) as client:
+            return await measure_load(client, path, 2, 1, lambda: None)
+
+    assert asyncio.run(measure("/v1/documents/0123")).errors == {"404": 2}
+
+
+def test_a_service_that_cannot_answer_is_quoted_and_one_that_is_not_there_named(url: str, free_port):
+    async def measure(url, **options):
+        async with client_of(url, None, 1) as client:
+            await measure_asks(client, [QUESTION], 1, options, lambda: None)
+
+    with pytest.raises(Rejected, match="404"):
+        asyncio.run(measure(url, collection="nowhere"))
+    with pytest.raises(Unavailable, match="no service answers"):
+        asyncio.run(measure(str(httpx.URL(url).copy_with(port=free_port()))))

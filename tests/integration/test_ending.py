@@ -1,0 +1,188 @@
+"""How the service stops: under a real web server, with an engine that takes its time."""
+
+import io
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+
+from api.app import create_app
+from api.command import listen
+from api.ending import Ending
+from api.server import Server
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.documents import store_document
+from ragkv.parts import Parts
+from ragkv.redis_door import EmbeddedRedis
+from tests.echo_engine import EchoEngine
+from tests.over_http import ADA, assert_problem, events_of, upload, wait_until, wait_until_ready
+
+QUESTION = {"question": "Who wrote the first program?", "stream": True}
+PIECE_S = 0.4
+WHOLE = "Ada Lovelace wrote it."
+
+
+class Worker:
+    """A helper that remembers how it was told to end."""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self.killed = threading.Event()
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+    def kill(self) -> None:
+        self.killed.set()
+
+
+@dataclass
+class Running:
+    """A service in a thread."""
+
+    server: Server
+    client: httpx.Client
+    thread: threading.Thread
+    worker: Worker = field(default_factory=Worker)
+
+    def signal(self) -> None:
+        self.server.handle_exit(signal.SIGTERM, None)
+
+    @property
+    def has_ended(self) -> bool:
+        return not self.thread.is_alive()
+
+
+@pytest.fixture
+def engine(settings) -> EchoEngine:
+    return EchoEngine(settings.max_model_len, PIECE_S)
+
+
+@pytest.fixture
+def ready(parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis) -> Parts:
+    """Parts with a document to ask about."""
+    ingest_document(store_document("ada.md", io.BytesIO(ADA), parts, parts.scope).document_id, ingest)
+    return parts
+
+
+@contextmanager
+def running(parts: Parts, grace_s: float = 30) -> Iterator[Running]:
+    ending, worker, listener = Ending(), Worker(), listen("127.0.0.1", 0)
+    server = Server(create_app(parts, ending), ending, grace_s, worker)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with httpx.Client(base_url=url, timeout=30) as client:
+        wait_until_ready(client)
+        yield Running(server, client, thread, worker)
+        server.handle_exit(signal.SIGTERM, None)
+        server.handle_exit(signal.SIGTERM, None)
+        thread.join(20)
+    assert not thread.is_alive()
+
+
+@contextmanager
+def asking(service: Running) -> Iterator[Iterator[str]]:
+    """A stream that has begun: its text, as it comes."""
+    with service.client.stream("POST", "/v1/ask", json=QUESTION) as response:
+        yield response.iter_text()
+
+
+def test_a_stream_that_has_begun_is_finished_and_then_everything_ends(ready: Parts, engine: EchoEngine):
+    with running(ready) as service, asking(service) as pieces:
+        begun = next(pieces)
+        service.signal()
+        text = begun + "".join(pieces)
+
+        assert dict(events_of(text))["done"]["answer"] == WHOLE
+        wait_until(lambda: service.has_ended)
+        assert (engine.closed, engine.started) == (0, False)
+        assert service.worker.stopped.is_set()
+        assert not service.worker.killed.is_set()
+
+
+def test_meanwhile_readyz_says_so_and_nothing_new_is_answered(ready: Parts):
+    with running(ready) as service, ExitStack() as streams:
+        pieces = streams.enter_context(asking(service))
+        next(pieces)
+        service.signal()
+        wait_until(lambda: service.client.get("/readyz").status_code == 503)
+
+        assert service.client.get("/readyz").json()["service"].startswith("stopping")
+        assert service.client.get("/healthz").status_code == 200
+        assert service.client.get("/metrics").status_code == 200
+        for response in (service.client.post("/v1/ask", json=QUESTION), upload(service.client)):
+            assert_problem(response, 503, "stopping")
+            assert int(response.headers["retry-after"]) > 0
+        assert service.worker.stopped.is_set()
+        assert "done" in "".join(pieces)
+
+
+def test_streams_of_progress_end_at_once(ready: Parts):
+    with running(ready) as service:
+        upload(service.client, b"A document that nobody reads.")
+        with service.client.stream("GET", "/v1/collections/default/events") as response:
+            pieces = response.iter_text()
+            next(pieces)
+            began = time.monotonic()
+            service.signal()
+            list(pieces)
+        wait_until(lambda: service.has_ended)
+
+        assert time.monotonic() - began < 2
+
+
+def test_a_second_signal_cuts_off_what_runs(ready: Parts, engine: EchoEngine):
+    engine.piece_s = 5
+    with running(ready) as service:
+        asked = threading.Thread(target=_ask_in_vain, args=(service,))
+        asked.start()
+        wait_until(lambda: engine.running)
+        began = time.monotonic()
+        service.signal()
+        service.signal()
+        wait_until(lambda: service.has_ended)
+        asked.join()
+
+        assert time.monotonic() - began < 4
+        assert (engine.closed, engine.started) == (1, False)
+        assert service.worker.killed.is_set()
+
+
+def test_what_takes_longer_than_the_grace_is_cut_off(ready: Parts, engine: EchoEngine):
+    engine.piece_s = 5
+    with running(ready, grace_s=0.5) as service:
+        asked = threading.Thread(target=_ask_in_vain, args=(service,))
+        asked.start()
+        wait_until(lambda: engine.running)
+        began = time.monotonic()
+        service.signal()
+        wait_until(lambda: service.has_ended)
+        asked.join()
+
+        assert 0.5 < time.monotonic() - began < 4
+        assert (engine.closed, engine.started) == (1, False)
+
+
+def test_idle_it_stops_at_once(ready: Parts):
+    with running(ready) as service:
+        began = time.monotonic()
+        service.signal()
+        wait_until(lambda: service.has_ended)
+
+        assert time.monotonic() - began < 2
+
+
+def _ask_in_vain(service: Running) -> None:
+    """The connection is closed before an answer, or in the middle of it."""
+    try:
+        response = httpx.post(f"{service.client.base_url}v1/ask", json=QUESTION | {"stream": False}, timeout=30)
+    except httpx.HTTPError:
+        return
+    assert response.status_code >= 499

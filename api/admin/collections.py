@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 
 from api.admin.shell import AdminRequest, page
-from ragkv.collection import collection_view, list_collections
+from ragkv.collection import collection_with_counts, list_collections
 from ragkv.db.tables import Status
 from ragkv.listing import Wanted, list_documents
 from ragkv.parts import Parts
@@ -49,6 +49,6 @@ def _collection(
     collection: str, status: Status | None, name: str, cursor: str | None, request: AdminRequest, parts: Parts
 ) -> dict[str, Any]:
     tenant_id = request.user.tenant_id
-    view = collection_view(collection, parts.database, tenant_id)
+    view = collection_with_counts(collection, parts, tenant_id)
     wanted = Wanted(tenant_id, view.id, status, name or None)
     return {"collection": view, "documents": list_documents(parts.database, wanted, DOCUMENTS_A_PAGE, cursor)}

@@ -6,7 +6,8 @@
 //   data-then="/admin/..."     where to go afterwards
 //   data-refresh="ID ID"       or the parts of this page to load again
 //   data-done="Deleted."       what to say
-// A form's field is a number for type=number, a list for a name that ends in [], and left out while it is empty.
+// A form's field is a number for type=number, true or false for a checkbox, a list for a name that ends in [], a member of
+// an object for a name with a dot, and left out while it is empty.
 // A dialog around a form is closed. What goes wrong is shown in the form's .error, or in a corner.
 
 import { announce } from "./announce.js";
@@ -34,11 +35,22 @@ export function startActions() {
 /** What a form's fields say. */
 export function valuesOf(form) {
   const values = {};
-  for (const [name, text] of new FormData(form)) {
-    if (name.endsWith("[]")) (values[name.slice(0, -2)] ??= []).push(text);
-    else if (text !== "") values[name] = form.elements[name].type === "number" ? Number(text) : text;
+  for (const field of form.elements) {
+    const value = valueOf(field);
+    if (!field.name || value === undefined) continue;
+    const [name, member] = field.name.split(".");
+    if (name.endsWith("[]")) (values[name.slice(0, -2)] ??= []).push(value);
+    else if (member) (values[name] ??= {})[member] = value;
+    else values[name] = value;
   }
   return values;
+}
+
+function valueOf(field) {
+  if (field.type === "checkbox" && !field.name.endsWith("[]")) return field.checked;
+  if (["checkbox", "radio"].includes(field.type) && !field.checked) return undefined;
+  if (field.value === "") return undefined;
+  return field.type === "number" ? Number(field.value) : field.value;
 }
 
 async function run(element, value) {

@@ -24,6 +24,7 @@ from ragkv.db.uploads import (
     entries_of_documents,
     entry_by_id,
     places_of,
+    texts_of_document,
 )
 from ragkv.documents import (
     DocumentView,
@@ -87,6 +88,13 @@ def entry_of(file_id: str, database: Database, scope: Scope) -> Entry:
     """Raises NotFound."""
     with database.reading() as session:
         return to_entry(_find(session, file_id, scope))
+
+
+def texts_of(file_id: str, database: Database, scope: Scope) -> list[str]:
+    """The text of a file of a collection, chunk by chunk; none before it is read. Raises NotFound."""
+    with database.reading() as session:
+        document = _find(session, file_id, scope)[0]
+        return list(session.scalars(texts_of_document(document.id)))
 
 
 def list_entries(database: Database, scope: Scope, stretch: Stretch, statuses: Sequence[Status] | None) -> Found[Entry]:

@@ -14,12 +14,12 @@ from litestar.response import File
 from api.auth import reading, writing
 from api.documents import FORM_BYTES
 from api.openai.errors import errors
-from api.openai.paging import After, Order, ends_of, stretch_of
+from api.openai.paging import After, Order, ends_of
 from ragkv.attachments import delete_file
 from ragkv.caller import Caller
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from ragkv.stretch import Found
+from ragkv.stretch import Found, Stretch
 from ragkv.uploads import FileView, file_view, keep_file, kept_file, list_files
 
 MAX_LISTED = 10_000
@@ -108,7 +108,7 @@ async def index(
     purpose: FromQuery[Purpose | None] = None,
 ) -> FilePage:
     """The tenant's files."""
-    stretch = stretch_of(limit, order, after)
+    stretch = Stretch(limit, newest_first=order == "desc", after=after)
     return FilePage.of(await asyncio.to_thread(list_files, parts.database, caller.tenant_id, stretch, purpose))
 
 

@@ -2,22 +2,31 @@
 
 from typing import Annotated, Literal
 
+from litestar.di import Provide
 from litestar.params import QueryParameter
 
 from api.openai.errors import BadParam
 from ragkv.stretch import Stretch
 
-Limit = Annotated[int, QueryParameter(ge=1, le=100, description="How many on a page.")]
 Order = Annotated[Literal["asc", "desc"], QueryParameter(description="By the moment they were made.")]
 After = Annotated[str | None, QueryParameter(description="The id of the item before the page, in the list's order.")]
 Before = Annotated[str | None, QueryParameter(description="The id of the item after the page, in the list's order.")]
 
 
-def stretch_of(limit: int, order: str, after: str | None, before: str | None = None) -> Stretch:
-    """Raises BadParam for a page that is to lie between two items."""
+def stretch_of(
+    limit: Annotated[int, QueryParameter(ge=1, le=100, description="How many on a page.")] = 20,
+    order: Order = "desc",
+    after: After = None,
+    before: Before = None,
+) -> Stretch:
+    """The dependency `stretch`. Raises BadParam for a page that is to lie between two items."""
     if after is not None and before is not None:
         raise BadParam("before", "give `after` or `before`, not both")
     return Stretch(limit, newest_first=order == "desc", after=after, before=before)
+
+
+PAGED = {"stretch": Provide(stretch_of, sync_to_thread=False)}
+"""For ways that list something."""
 
 
 def ends_of(ids: list[str]) -> tuple[str | None, str | None]:

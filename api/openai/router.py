@@ -3,10 +3,13 @@
 from litestar import Router
 
 from api.openai.chat import chat_router
+from api.openai.files import files_router
 from api.openai.models import models_router
+from api.openai.responses import responses_router
+from api.openai.vector_stores import vector_stores_router
 from ragkv.settings import Settings
 
 
 def openai_routers(settings: Settings) -> list[Router]:
     """The ways under /v1 that `OpenAI(base_url="http://host/v1")` asks."""
-    return [models_router(), chat_router()]
+    return [models_router(), chat_router(), responses_router(), files_router(settings), vector_stores_router()]

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from api.ask import UsageView
+from api.ask import AnswerView, UsageView
 from api.passages import PassageView
-from ragkv.answer.ask import Citation, Done, Timings
+from ragkv.answer.ask import CachedAnswer, Citation, Done, Timings
 from ragkv.attachments import Entry, entries_by_document
 from ragkv.metadata import Metadata
 from ragkv.parts import Parts
@@ -27,12 +27,16 @@ class FileCitation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What OpenAI's forms have no place for: passages with where their KV came from, milliseconds, tokens by origin."""
+    """What OpenAI's forms have no place for: passages with where their KV came from, milliseconds, tokens by origin.
+
+    `cached_answer`: the earlier question whose answer this is; then no token ran through the model.
+    """
 
     vector_store_id: str
     passages: list[PassageView]
     timings: Timings
     usage: UsageView
+    cached_answer: CachedAnswer | None
 
 
 def sources_of(done: Done, parts: Parts, tenant_id: str) -> dict[str, Entry]:
@@ -46,9 +50,13 @@ def citations_of(done: Done, sources: dict[str, Entry]) -> list[FileCitation]:
 
 
 def facts_of(done: Done, collection_id: str) -> AnswerFacts:
-    passages = [PassageView.of(*pair) for pair in zip(done.passages, done.kv, strict=True)]
+    view = AnswerView.of(done)
     return AnswerFacts(
-        vector_store_id=collection_id, passages=passages, timings=done.timings, usage=UsageView.of(done.usage)
+        vector_store_id=collection_id,
+        passages=view.passages,
+        timings=view.timings,
+        usage=view.usage,
+        cached_answer=view.cached_answer,
     )
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Delete, Select, delete, func, select
 
 from ragkv.db.file_tables import AttachmentRow, FileBatchMemberRow, FileBatchRow, FileRow
 from ragkv.db.stretches import Keys
-from ragkv.db.tables import CollectionRow, DocumentRow, Status
+from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, Status
 
 FILE_KEYS: Keys = (FileRow.created_at.expression, FileRow.id.expression)
 COLLECTION_KEYS: Keys = (CollectionRow.created_at.expression, CollectionRow.id.expression)
@@ -104,6 +104,11 @@ def entries_of_documents(tenant_id: str, document_ids: Sequence[str]) -> Select[
         .where(DocumentRow.tenant_id == tenant_id, DocumentRow.id.in_(document_ids))
         .order_by(ENTRY_MOMENT.desc(), ENTRY_ID.desc())
     )
+
+
+def texts_of_document(document_id: str) -> Select[str]:
+    """The text of each of its chunks, in order."""
+    return select(ChunkRow.text).where(ChunkRow.document_id == document_id).order_by(ChunkRow.ordinal)
 
 
 def batch_by_id(tenant_id: str, collection_id: str, batch_id: str) -> Select[FileBatchRow]:

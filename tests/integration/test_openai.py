@@ -1,64 +1,96 @@
 """The unmodified `openai` client against the service, over a real connection, around an engine that echoes."""
 
+import threading
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import httpx
+import msgspec
 import openai
 import pytest
 from openai import OpenAI
+from openai.types.responses import ResponseFileSearchToolCall, ResponseOutputMessage
 
 from ingest.parts import IngestParts
-from ingest.pipeline import ingest_document
-from ragkv.keys import issue_key_by_name
-from ragkv.models import public_name
-from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
-from tests.echo_engine import EchoEngine
-from tests.over_http import ADA, serving, upload, wait_until
+from ragkv.rate import RateLimit
+from tests.over_http import ADA, upload, wait_until
+from tests.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
 
 ANSWER = "Ada Lovelace wrote it."
-QUESTION = [{"role": "user", "content": "Who wrote the first program?"}]
+ASKED = "Who wrote the first program?"
+QUESTION = [{"role": "user", "content": ASKED}]
+BABBAGE = b"# Charles Babbage\n\nCharles Babbage designed the difference engine in London.\n"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, loaded: IngestParts) -> Iterator[OpenAIService]:
+    """One service for every test; each has vector stores of its own."""
+    with openai_service(tmp_path_factory.mktemp("openai"), loaded) as service:
+        upload(service.http, headers={"Authorization": f"Bearer {service.key}"})
+        service.read_all()
+        yield service
 
 
 @pytest.fixture
-def key(parts: Parts) -> str:
-    return issue_key_by_name(parts.database, "default", "tests", ["admin"]).key
-
-
-@pytest.fixture
-def base_url(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[str]:
-    with serving(parts) as client:
-        yield f"{client.base_url}/v1"
-
-
-@pytest.fixture
-def client(base_url: str, key: str) -> Iterator[OpenAI]:
-    with OpenAI(base_url=base_url, api_key=key, max_retries=0) as client:
+def client(service: OpenAIService) -> Iterator[OpenAI]:
+    service.engine.piece_s, service.engine.fail_after = 0.0, None
+    with service.client() as client:
         yield client
 
 
 @pytest.fixture
-def model(parts: Parts) -> str:
-    return public_name(parts.settings)
+def model(service: OpenAIService) -> str:
+    return service.model
 
 
 @pytest.fixture
-def document(client: OpenAI, ingest: IngestParts) -> str:
-    """A document of the default collection, uploaded the native way, that is ready."""
-    response = upload(client._client, headers=client.auth_headers)
-    ingest_document(response.json()["id"], ingest)
-    return str(response.json()["id"])
+def store(client: OpenAI) -> str:
+    """An empty vector store."""
+    return client.vector_stores.create(name=f"store {uuid.uuid4().hex[:8]}").id
+
+
+@pytest.fixture
+def file(client: OpenAI) -> str:
+    return client.files.create(file=("ada.md", ADA), purpose="assistants").id
+
+
+@pytest.fixture
+def read(client: OpenAI, service: OpenAIService, store: str, file: str) -> str:
+    """The file, in the vector store and read."""
+    client.vector_stores.files.create(store, file_id=file, attributes={"year": 1843, "author": "Menabrea"})
+    service.read_all()
+    return file
+
+
+@contextmanager
+def worker(service: OpenAIService) -> Iterator[None]:
+    """Somebody reads documents meanwhile."""
+    ending = threading.Event()
+
+    def work() -> None:
+        while not ending.wait(0.1):
+            service.read_all()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
 
 
 class TestModels:
     def test_the_model_is_listed_alone_and_with_each_collection(self, client: OpenAI, model: str):
-        client.vector_stores.create(name="papers / 2024")
+        client.vector_stores.create(name="papers / 2024 @ home")
 
-        assert [one.id for one in client.models.list()] == [model, f"{model}@default", f"{model}@papers / 2024"]
+        listed = [one.id for one in client.models.list()]
+        assert {model, f"{model}@default", f"{model}@papers / 2024 @ home"} <= set(listed)
+        assert all(client.models.retrieve(one).id == one for one in listed)
 
-    def test_a_model_is_found_by_its_id(self, client: OpenAI, model: str):
-        assert client.models.retrieve(model).owned_by == "ragkv"
-        assert client.models.retrieve(f"{model}@default").id == f"{model}@default"
+    def test_what_is_not_there_is_not_found(self, client: OpenAI, model: str):
         for name in ("gpt-4o", f"{model}@nowhere"):
             with pytest.raises(openai.NotFoundError) as raised:
                 client.models.retrieve(name)
@@ -66,8 +98,10 @@ class TestModels:
 
 
 class TestChat:
-    def test_an_answer_comes_with_its_sources_and_numbers(self, client: OpenAI, model: str, document: str):
-        completion = client.chat.completions.create(model=model, messages=QUESTION, temperature=0)
+    def test_an_answer_comes_with_its_sources_and_numbers(self, client: OpenAI, model: str, store: str, read: str):
+        completion = client.chat.completions.create(
+            model=model, messages=QUESTION, temperature=0, extra_body={"vector_store_ids": [store]}
+        )
 
         assert (completion.object, completion.model) == ("chat.completion", model)
         assert completion.choices[0].message.content == ANSWER
@@ -75,18 +109,544 @@ class TestChat:
         assert completion.usage.total_tokens == completion.usage.prompt_tokens + completion.usage.completion_tokens
         assert completion.usage.prompt_tokens_details.cached_tokens == 0
         citation = completion.choices[0].message.citations[0]
-        assert (citation["file_id"], citation["filename"]) == (document, "ada.md")
+        assert (citation["file_id"], citation["filename"]) == (read, "ada.md")
+        assert completion.ragkv["vector_store_id"] == store
         assert completion.ragkv["timings"]["ttft_ms"] > 0
 
-    def test_a_stream_gives_the_same_piece_by_piece(self, client: OpenAI, model: str, document: str):
+    def test_a_stream_gives_the_same_piece_by_piece(self, client: OpenAI, model: str, store: str, read: str):
         options = {"include_usage": True}
-        chunks = list(client.chat.completions.create(model=model, messages=QUESTION, stream=True, stream_options=options))
+        body = {"vector_store_ids": [store]}
+        with client.chat.completions.create(
+            model=model, messages=QUESTION, stream=True, stream_options=options, extra_body=body
+        ) as stream:
+            *pieces, last, usage = list(stream)
 
-        *pieces, last, usage = chunks
         assert pieces[0].choices[0].delta.role == "assistant"
         assert "".join(chunk.choices[0].delta.content for chunk in pieces) == ANSWER
         assert last.choices[0].finish_reason == "stop"
-        assert last.choices[0].delta.citations[0]["document_id"] == document
+        assert last.choices[0].delta.citations[0]["file_id"] == read
         assert last.ragkv["timings"]["total_ms"] > 0
         assert (usage.choices, usage.usage.completion_tokens) == ([], 4)
-        assert len({chunk.id for chunk in chunks}) == 1
+        assert len({chunk.id for chunk in (*pieces, last, usage)}) == 1
+
+    def test_the_clients_own_helper_puts_a_stream_together(self, client: OpenAI, model: str):
+        with client.chat.completions.stream(model=model, messages=QUESTION) as stream:
+            for _ in stream:
+                pass
+            completion = stream.get_final_completion()
+
+        assert completion.choices[0].message.content == ANSWER
+        assert completion.usage is None
+
+    def test_the_models_name_gives_the_collection_as_well(self, client: OpenAI, model: str, store: str, read: str):
+        name = client.vector_stores.retrieve(store).name
+        for suffix in (name, store):
+            completion = client.chat.completions.create(model=f"{model}@{suffix}", messages=QUESTION)
+            assert completion.choices[0].message.citations[0]["file_id"] == read
+        same = client.chat.completions.create(
+            model=f"{model}@{name}", messages=QUESTION, extra_body={"vector_store_ids": [store]}
+        )
+        assert same.ragkv["vector_store_id"] == store
+        with pytest.raises(openai.BadRequestError, match="another collection"):
+            client.chat.completions.create(
+                model=f"{model}@default", messages=QUESTION, extra_body={"vector_store_ids": [store]}
+            )
+
+    def test_a_conversation_goes_on_with_what_was_answered(self, client: OpenAI, model: str):
+        first = client.chat.completions.create(model=model, messages=QUESTION)
+        messages = [
+            *QUESTION,
+            first.choices[0].message,
+            {"role": "user", "content": [{"type": "text", "text": "When?"}]},
+        ]
+        second = client.chat.completions.create(model=model, messages=messages)
+
+        assert second.usage.prompt_tokens > first.usage.prompt_tokens
+
+    def test_system_messages_stand_in_the_prompt(self, client: OpenAI, model: str):
+        alone = client.chat.completions.create(model=model, messages=QUESTION)
+        told = client.chat.completions.create(
+            model=model, messages=[{"role": "system", "content": "Answer like a pirate, in one word."}, *QUESTION]
+        )
+
+        assert told.usage.prompt_tokens > alone.usage.prompt_tokens
+
+    @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+    def test_an_answer_ends_at_its_limit(self, client: OpenAI, model: str, name: str):
+        completion = client.chat.completions.create(model=model, messages=QUESTION, **{name: 2})
+
+        assert completion.choices[0].message.content == "Ada Lovelace"
+        assert (completion.choices[0].finish_reason, completion.usage.completion_tokens) == ("length", 2)
+
+    def test_an_engine_that_fails_half_way_ends_the_stream_with_an_error(
+        self, client: OpenAI, service: OpenAIService, model: str
+    ):
+        service.engine.fail_after = 2
+        with pytest.raises(openai.APIError, match="the engine failed"):
+            list(client.chat.completions.create(model=model, messages=QUESTION, stream=True))
+
+    @pytest.mark.parametrize("stream", [True, False])
+    @pytest.mark.parametrize("way", ["chat/completions", "responses"])
+    def test_closing_the_request_stops_the_generation(
+        self, client: OpenAI, service: OpenAIService, model: str, way: str, stream: bool
+    ):
+        service.engine.piece_s, closed = 1.0, service.engine.closed
+        body = {"model": model, "stream": stream} | ({"input": ASKED} if way == "responses" else {"messages": QUESTION})
+        with (
+            pytest.raises(httpx.ReadTimeout),
+            service.http.stream(
+                "POST", f"/v1/{way}", json=body, timeout=0.7, headers={"Authorization": f"Bearer {service.key}"}
+            ) as response,
+        ):
+            response.read()
+        wait_until(lambda: service.engine.closed == closed + 1 and service.engine.running == 0)
+
+    def test_an_empty_vector_store_says_what_to_do(self, client: OpenAI, model: str, store: str):
+        with pytest.raises(openai.NotFoundError, match="upload"):
+            client.chat.completions.create(model=model, messages=QUESTION, extra_body={"vector_store_ids": [store]})
+
+
+def file_search(store: str, **options: Any) -> list[dict[str, Any]]:
+    return [{"type": "file_search", "vector_store_ids": [store], **options}]
+
+
+class TestResponses:
+    def test_an_answer_cites_its_files(self, client: OpenAI, model: str, store: str, read: str):
+        response = client.responses.create(
+            model=model,
+            input=ASKED,
+            tools=file_search(store),
+            include=["file_search_call.results"],
+            metadata={"run": "1"},
+        )
+
+        assert (response.status, response.output_text, response.metadata) == ("completed", ANSWER, {"run": "1"})
+        search, message = response.output
+        assert isinstance(search, ResponseFileSearchToolCall) and isinstance(message, ResponseOutputMessage)
+        assert search.queries == [ASKED]
+        assert (search.results[0].file_id, search.results[0].filename) == (read, "ada.md")
+        assert search.results[0].attributes == {"year": 1843, "author": "Menabrea"}
+        annotation = message.content[0].annotations[0]
+        assert (annotation.type, annotation.file_id, annotation.filename) == ("file_citation", read, "ada.md")
+        assert annotation.index <= len(ANSWER)
+        assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
+        assert response.tools[0].vector_store_ids == [store]
+        assert response.ragkv["timings"]["ttft_ms"] > 0
+
+    def test_results_come_only_if_asked_for(self, client: OpenAI, model: str):
+        assert client.responses.create(model=model, input=ASKED).output[0].results is None
+
+    def test_a_stream_tells_each_step_in_order(self, client: OpenAI, model: str, store: str, read: str):
+        events = list(
+            client.responses.create(
+                model=model,
+                input=ASKED,
+                tools=file_search(store),
+                stream=True,
+                include=["file_search_call.results"],
+            )
+        )
+
+        assert [event.sequence_number for event in events] == list(range(len(events)))
+        names = [event.type.removeprefix("response.") for event in events]
+        assert names[:8] == [
+            "created",
+            "in_progress",
+            "output_item.added",
+            "file_search_call.in_progress",
+            "file_search_call.searching",
+            "file_search_call.completed",
+            "output_item.added",
+            "content_part.added",
+        ]
+        assert names[8:12] == ["output_text.delta"] * 4
+        assert names[12:] == [
+            "output_text.annotation.added",
+            "output_text.done",
+            "content_part.done",
+            "output_item.done",
+            "output_item.done",
+            "completed",
+        ]
+        assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == ANSWER
+        assert events[-3].item.results[0].file_id == read
+        whole = client.responses.create(model=model, input=ASKED, tools=file_search(store))
+        assert events[-1].response.output_text == whole.output_text
+        assert events[-1].response.output[1].content[0].annotations == whole.output[1].content[0].annotations
+
+    def test_the_clients_own_helper_follows_a_stream(self, client: OpenAI, model: str):
+        with client.responses.stream(model=model, input=ASKED) as stream:
+            for _ in stream:
+                pass
+            assert stream.get_final_response().output_text == ANSWER
+
+    def test_a_conversation_goes_on_with_the_output_of_the_answer_before(self, client: OpenAI, model: str):
+        said: list[Any] = [{"role": "user", "content": [{"type": "input_text", "text": ASKED}]}]
+        first = client.responses.create(model=model, input=said)
+        said += [*first.output, {"role": "user", "content": "When was that?"}]
+        second = client.responses.create(model=model, input=said)
+
+        assert second.usage.input_tokens > first.usage.input_tokens
+        assert second.output[0].queries == ["When was that?"]
+
+    def test_instructions_stand_in_the_prompt(self, client: OpenAI, model: str):
+        alone = client.responses.create(model=model, input=ASKED)
+        told = client.responses.create(model=model, input=ASKED, instructions="Answer like a pirate, in one word.")
+
+        assert told.usage.input_tokens > alone.usage.input_tokens
+        assert told.instructions == "Answer like a pirate, in one word."
+
+    def test_an_answer_that_is_cut_off_is_incomplete(self, client: OpenAI, model: str):
+        response = client.responses.create(model=model, input=ASKED, max_output_tokens=2)
+        *_, last = client.responses.create(model=model, input=ASKED, max_output_tokens=2, stream=True)
+
+        assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+        assert (last.type, last.response.status) == ("response.incomplete", "incomplete")
+
+    def test_an_engine_that_fails_half_way_fails_the_response(self, client: OpenAI, service: OpenAIService, model: str):
+        service.engine.fail_after = 2
+        *_, last = client.responses.create(model=model, input=ASKED, stream=True)
+
+        assert (last.type, last.response.error.code) == ("response.failed", "server_error")
+        assert "the engine failed" in last.response.error.message
+
+    def test_filters_choose_the_files(self, client: OpenAI, model: str, store: str, read: str):
+        def found(**filters: Any) -> bool:
+            try:
+                tools = file_search(store, filters=filters, max_num_results=3)
+                return client.responses.create(model=model, input=ASKED, tools=tools).status == "completed"
+            except openai.NotFoundError:
+                return False
+
+        assert found(type="eq", key="year", value=1843)
+        assert found(type="gte", key="year", value=1843.0)
+        assert not found(type="gt", key="year", value=1843)
+        assert found(type="in", key="author", value=["Menabrea", "Somerville"])
+        assert found(
+            type="or",
+            filters=[{"type": "eq", "key": "year", "value": 1}, {"type": "ne", "key": "author", "value": "Babbage"}],
+        )
+
+
+class TestFiles:
+    def test_a_file_is_kept_listed_read_and_deleted(self, client: OpenAI):
+        made = client.files.create(file=("ada.md", ADA), purpose="user_data")
+
+        assert (made.filename, made.bytes, made.purpose, made.status) == ("ada.md", len(ADA), "user_data", "processed")
+        assert client.files.retrieve(made.id) == made
+        assert client.files.content(made.id).read() == ADA
+        assert made in list(client.files.list(purpose="user_data"))
+        assert made not in list(client.files.list(purpose="assistants"))
+        assert client.files.delete(made.id).deleted
+        for gone in (client.files.retrieve, client.files.content, client.files.delete):
+            with pytest.raises(openai.NotFoundError):
+                gone(made.id)
+
+    def test_equal_bytes_are_several_files_and_stored_once(self, client: OpenAI, service: OpenAIService):
+        body = uuid.uuid4().hex.encode()
+        before = stored(service)
+        one, two = (client.files.create(file=(name, body), purpose="assistants") for name in ("1.md", "2.md"))
+
+        assert one.id != two.id
+        assert len(stored(service)) == len(before) + 1
+        client.files.delete(one.id)
+        assert client.files.content(two.id).read() == body
+        client.files.delete(two.id)
+        assert stored(service) == before
+
+    def test_lists_come_in_pages(self, client: OpenAI):
+        made = [client.files.create(file=(f"{i}.md", b"%d" % i), purpose="user_data").id for i in range(5)]
+
+        assert [file.id for file in client.files.list(purpose="user_data", limit=2)][:5] == made[::-1]
+        ascending = client.files.list(purpose="user_data", limit=2, order="asc", after=made[1])
+        assert [file.id for file in ascending] == made[2:]
+        assert ascending.has_more
+
+    def test_deleting_a_file_takes_it_out_of_every_vector_store(
+        self, client: OpenAI, service: OpenAIService, file: str
+    ):
+        stores = [client.vector_stores.create(name=uuid.uuid4().hex[:9], file_ids=[file]).id for _ in range(2)]
+        service.read_all()
+        assert client.vector_stores.retrieve(stores[0]).file_counts.completed == 1
+
+        client.files.delete(file)
+
+        assert [client.vector_stores.retrieve(store).file_counts.total for store in stores] == [0, 0]
+        assert not client.vector_stores.search(stores[0], query=ASKED).data
+
+    def test_bad_files_are_refused_with_the_reason(self, client: OpenAI):
+        with pytest.raises(openai.BadRequestError, match="empty"):
+            client.files.create(file=("none.md", b""), purpose="assistants")
+        with pytest.raises(openai.BadRequestError) as raised:
+            client.files.create(file=("a.jsonl", b"{}"), purpose="fine-tune")
+        assert raised.value.param == "purpose"
+        with pytest.raises(openai.APIStatusError) as too_large:
+            client.files.create(file=("long.md", b"x" * (MAX_UPLOAD_BYTES + 1)), purpose="assistants")
+        assert too_large.value.status_code == 413
+        with pytest.raises(openai.BadRequestError, match="expires_after"):
+            client.files.create(
+                file=("a.md", b"a"), purpose="assistants", expires_after={"anchor": "created_at", "seconds": 3600}
+            )
+
+
+class TestVectorStores:
+    def test_a_vector_store_is_a_collection(self, client: OpenAI, service: OpenAIService):
+        made = client.vector_stores.create(name="atlas")
+
+        assert (made.name, made.status, made.file_counts.total) == ("atlas", "completed", 0)
+        shown = service.http.get(
+            f"/v1/collections/{made.id}", headers={"Authorization": f"Bearer {service.key}"}
+        ).json()
+        assert shown["name"] == "atlas"
+        assert client.vector_stores.update(made.id, name="maps").name == "maps"
+        assert client.vector_stores.retrieve(made.id).name == "maps"
+        assert client.vector_stores.update(made.id).name == "maps"
+        assert client.vector_stores.delete(made.id).deleted
+        with pytest.raises(openai.NotFoundError):
+            client.vector_stores.retrieve(made.id)
+
+    def test_names_are_unique(self, client: OpenAI):
+        made = client.vector_stores.create()
+        with pytest.raises(openai.ConflictError) as raised:
+            client.vector_stores.create(name=made.name)
+        assert raised.value.response.headers["x-should-retry"] == "false"
+
+    def test_lists_come_in_pages_both_ways(self, client: OpenAI):
+        made = [client.vector_stores.create(name=f"page {i}").id for i in range(4)]
+
+        assert [store.id for store in client.vector_stores.list(limit=2)][:4] == made[::-1]
+        assert [store.id for store in client.vector_stores.list(limit=1, order="asc", after=made[0])] == made[1:]
+        page = client.vector_stores.list(limit=2, before=made[0])
+        assert [store.id for store in page.data] == [made[2], made[1]]
+        assert page.has_more
+        with pytest.raises(openai.NotFoundError):
+            client.vector_stores.list(after="0" * 32)
+
+    def test_it_may_begin_with_files_all_or_none(self, client: OpenAI, file: str):
+        with pytest.raises(openai.NotFoundError):
+            client.vector_stores.create(name="half", file_ids=[file, "0" * 32])
+        assert client.vector_stores.create(name="half", file_ids=[file]).file_counts.in_progress == 1
+
+    def test_the_default_collection_stays(self, client: OpenAI):
+        with pytest.raises(openai.ConflictError):
+            client.vector_stores.delete("default")
+
+
+class TestFilesOfAVectorStore:
+    def test_the_clients_helpers_upload_and_wait(self, client: OpenAI, service: OpenAIService, store: str):
+        with worker(service):
+            done = client.vector_stores.files.upload_and_poll(
+                vector_store_id=store, file=("b.md", BABBAGE), attributes={"draft": False}, poll_interval_ms=200
+            )
+
+        assert (done.status, done.vector_store_id, done.usage_bytes) == ("completed", store, len(BABBAGE))
+        assert done.attributes == {"draft": False}
+        assert client.files.retrieve(done.id).filename == "b.md"
+
+    def test_a_file_is_shown_listed_changed_and_detached(self, client: OpenAI, store: str, read: str):
+        files = client.vector_stores.files
+
+        assert [file.id for file in files.list(store)] == [read]
+        assert list(files.list(store, filter="in_progress")) == list(files.list(store, filter="cancelled")) == []
+        assert "".join(part.text for part in files.content(read, vector_store_id=store)).count("analytical engine") == 1
+        changed = files.update(read, vector_store_id=store, attributes={"year": 1844})
+        assert changed.attributes == files.retrieve(read, vector_store_id=store).attributes == {"year": 1844}
+        assert files.delete(read, vector_store_id=store).deleted
+        assert client.files.retrieve(read).bytes == len(ADA)
+        with pytest.raises(openai.NotFoundError):
+            files.retrieve(read, vector_store_id=store)
+
+    def test_files_with_equal_bytes_are_one_document_that_the_last_takes_along(
+        self, client: OpenAI, service: OpenAIService, store: str, read: str
+    ):
+        twin = client.files.create(file=("twin.md", ADA), purpose="assistants").id
+        attached = client.vector_stores.files.create(store, file_id=twin)
+
+        assert (attached.status, attached.attributes) == ("completed", {"year": 1843, "author": "Menabrea"})
+        assert {file.id for file in client.vector_stores.files.list(store)} == {read, twin}
+        client.vector_stores.files.delete(read, vector_store_id=store)
+        assert len(client.vector_stores.search(store, query=ASKED).data) == 1
+        client.vector_stores.files.delete(twin, vector_store_id=store)
+        assert not client.vector_stores.search(store, query=ASKED).data
+
+    def test_a_document_that_was_uploaded_directly_goes_by_its_own_id(
+        self, client: OpenAI, service: OpenAIService, store: str
+    ):
+        headers = {"Authorization": f"Bearer {service.key}"}
+        form = {"collection": store, "metadata": '{"tags": ["a"], "year": 1991}'}
+        document = upload(service.http, BABBAGE, data=form, headers=headers).json()["id"]
+
+        (listed,) = client.vector_stores.files.list(store)
+        assert (listed.id, listed.attributes) == (document, {"year": 1991})
+        client.vector_stores.files.delete(document, vector_store_id=store)
+        assert service.http.get(f"/v1/documents/{document}", headers=headers).status_code == 404
+
+    def test_a_replaced_document_is_no_longer_the_file(
+        self, client: OpenAI, service: OpenAIService, store: str, read: str
+    ):
+        headers = {"Authorization": f"Bearer {service.key}"}
+        form = {"collection": store}
+        document = upload(service.http, ADA, data=form, headers=headers).json()["id"]
+        service.http.put(f"/v1/documents/{document}", files={"file": ("new.md", BABBAGE)}, headers=headers)
+
+        assert [file.id for file in client.vector_stores.files.list(store)] == [document]
+        assert client.files.content(read).read() == ADA
+
+    def test_a_file_that_cannot_be_read_fails_with_the_reason(self, client: OpenAI, service: OpenAIService, store: str):
+        with worker(service):
+            failed = client.vector_stores.files.upload_and_poll(
+                vector_store_id=store, file=("picture.png", b"\x89PNG\r\n\x1a\n" + bytes(100)), poll_interval_ms=200
+            )
+
+        assert (failed.status, failed.last_error.code) == ("failed", "invalid_file")
+        assert "recognise its text" in failed.last_error.message
+        assert client.vector_stores.retrieve(store).file_counts.failed == 1
+
+
+class TestFileBatches:
+    def test_the_clients_helpers_upload_many_and_wait(
+        self, client: OpenAI, service: OpenAIService, store: str, file: str
+    ):
+        with worker(service):
+            batch = client.vector_stores.file_batches.upload_and_poll(
+                store,
+                files=[("b.md", BABBAGE), ("c.md", b"# Clocks\n\nTick.\n")],
+                file_ids=[file],
+                poll_interval_ms=200,
+            )
+
+        assert (batch.status, batch.file_counts.completed, batch.file_counts.total) == ("completed", 3, 3)
+        listed = list(client.vector_stores.file_batches.list_files(batch.id, vector_store_id=store, limit=1))
+        assert len(listed) == 3
+        assert {one.status for one in listed} == {"completed"}
+
+    def test_each_file_may_have_its_own_attributes(self, client: OpenAI, store: str, file: str):
+        other = client.files.create(file=("b.md", BABBAGE), purpose="assistants").id
+        client.vector_stores.file_batches.create(
+            store, files=[{"file_id": file, "attributes": {"n": 1}}, {"file_id": other}]
+        )
+
+        shown = {one.id: one.attributes for one in client.vector_stores.files.list(store)}
+        assert shown == {file: {"n": 1}, other: {}}
+
+    def test_one_that_is_cancelled_takes_out_what_is_not_read(
+        self, client: OpenAI, service: OpenAIService, store: str, read: str
+    ):
+        other = client.files.create(file=("b.md", BABBAGE), purpose="assistants").id
+        batches = client.vector_stores.file_batches
+        batch = batches.create(store, file_ids=[read, other])
+        assert (batch.status, batch.file_counts.in_progress) == ("in_progress", 1)
+
+        cancelled = batches.cancel(batch.id, vector_store_id=store)
+
+        assert (cancelled.status, cancelled.file_counts.cancelled) == ("cancelled", 1)
+        assert batches.retrieve(batch.id, vector_store_id=store) == cancelled
+        assert [file.id for file in client.vector_stores.files.list(store)] == [read]
+        assert client.files.retrieve(other).id == other
+
+    def test_a_batch_with_an_unknown_file_attaches_none(self, client: OpenAI, store: str, file: str):
+        with pytest.raises(openai.NotFoundError):
+            client.vector_stores.file_batches.create(store, file_ids=[file, "0" * 32])
+        assert list(client.vector_stores.files.list(store)) == []
+
+
+class TestSearch:
+    def test_passages_come_with_file_and_attributes(self, client: OpenAI, store: str, read: str):
+        page = client.vector_stores.search(store, query=ASKED, max_num_results=1)
+
+        (found,) = page.data
+        assert (found.file_id, found.filename, found.attributes["year"]) == (read, "ada.md", 1843)
+        assert "first program" in found.content[0].text
+        assert found.score > 0
+
+    def test_several_questions_are_asked_at_once(self, client: OpenAI, store: str, read: str):
+        page = client.vector_stores.search(store, query=[ASKED, "Whose engine was it?"])
+
+        assert page.search_query == [ASKED, "Whose engine was it?"]
+        assert len({found.content[0].text for found in page.data}) == len(page.data) > 0
+
+    def test_filters_narrow_it(self, client: OpenAI, store: str, read: str):
+        def found(**filters: Any) -> bool:
+            return bool(client.vector_stores.search(store, query=ASKED, filters=filters).data)
+
+        assert found(type="lt", key="year", value=1900)
+        assert not found(type="nin", key="author", value=["Menabrea"])
+        assert found(
+            type="and",
+            filters=[
+                {"type": "eq", "key": "author", "value": "Menabrea"},
+                {"type": "lte", "key": "year", "value": 1843},
+            ],
+        )
+
+
+class TestErrors:
+    def test_who_asks_must_have_the_key_for_it(self, service: OpenAIService, model: str, store: str):
+        with service.client("rk_wrong") as stranger, pytest.raises(openai.AuthenticationError) as raised:
+            stranger.models.list()
+        assert raised.value.code == "invalid_api_key"
+        with service.client(service.key_of("default", "read")) as reader, pytest.raises(openai.PermissionDeniedError):
+            reader.vector_stores.create(name="mine")
+        with service.client(service.key_of("default", "write")) as writer, pytest.raises(openai.PermissionDeniedError):
+            writer.vector_stores.delete(store)
+
+    def test_what_belongs_to_another_tenant_is_not_found(
+        self, service: OpenAIService, model: str, store: str, read: str
+    ):
+        with service.client(service.key_of("another", "admin")) as stranger:
+            assert list(stranger.files.list()) == []
+            for ask in (
+                lambda: stranger.files.retrieve(read),
+                lambda: stranger.files.list(after=read),
+                lambda: stranger.vector_stores.retrieve(store),
+                lambda: stranger.vector_stores.create(name="theirs", file_ids=[read]),
+                lambda: stranger.responses.create(model=model, input=ASKED, tools=file_search(store)),
+                lambda: stranger.chat.completions.create(model=f"{model}@{store}", messages=QUESTION),
+            ):
+                with pytest.raises(openai.NotFoundError):
+                    ask()
+
+    def test_an_engine_that_is_away_is_worth_another_try(self, client: OpenAI, service: OpenAIService, model: str):
+        service.engine.started = False
+        try:
+            with pytest.raises(openai.InternalServerError) as raised:
+                client.chat.completions.create(model=model, messages=QUESTION)
+        finally:
+            service.engine.started = True
+        assert (raised.value.status_code, raised.value.type) == (503, "server_error")
+        assert int(raised.value.response.headers["retry-after"]) > 0
+
+    def test_who_asks_too_often_is_told_to_wait(self, service: OpenAIService):
+        gate, before = service.parts.gate, service.parts.gate._limit
+        gate._limit = RateLimit(service.parts.redis, 1, fails_open=False)
+        try:
+            with service.client() as client, pytest.raises(openai.RateLimitError) as raised:
+                [client.models.list() for _ in range(2)]
+        finally:
+            gate._limit = before
+        assert raised.value.code == "rate_limit_exceeded"
+        assert int(raised.value.response.headers["retry-after"]) > 0
+
+    def test_ways_that_are_not_there_say_so_in_the_same_form(self, client: OpenAI):
+        with pytest.raises(openai.NotFoundError) as raised:
+            client.embeddings.create(model="x", input="y", encoding_format="float")
+        assert raised.value.type == "invalid_request_error"
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve("resp_1")
+
+    def test_files_count_against_the_tenants_quota(self, service: OpenAIService):
+        settings = service.parts.settings
+        with service.client(service.key_of("small", "admin")) as client:
+            client.files.create(file=("a.md", b"x" * 80), purpose="assistants")
+            service.parts.settings = msgspec.structs.replace(settings, max_tenant_bytes=100)
+            try:
+                client.files.create(file=("b.md", b"x" * 80), purpose="assistants")
+                with pytest.raises(openai.APIStatusError, match="RAGKV_MAX_TENANT_BYTES") as raised:
+                    client.files.create(file=("c.md", b"y" * 30), purpose="assistants")
+            finally:
+                service.parts.settings = settings
+        assert raised.value.status_code == 413
+
+
+def stored(service: OpenAIService) -> set[str]:
+    return {path.name for path in service.parts.settings.files_dir.rglob("*") if path.is_file()}

@@ -1,0 +1,138 @@
+"""/v1/vector_stores/ID/file_batches: many files attached together."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+from litestar import Router, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+from msgspec import Meta
+
+from api.auth import reading, writing
+from api.openai.errors import BadParam, errors
+from api.openai.fields import Attributes, AutoChunking, Id
+from api.openai.paging import PAGED
+from api.openai.store_files import NewStoreFile, StatusFilter
+from api.openai.store_views import FileBatch, FileStatus, StoreFilePage, statuses_of
+from ragkv.attachments import Attach
+from ragkv.caller import Caller
+from ragkv.db.tenants import scope_of
+from ragkv.file_batches import attach_batch, batch_of, cancel_batch, list_batch
+from ragkv.parts import Parts
+from ragkv.stretch import Stretch
+
+MAX_FILES = 500
+NOT_FOUND = "No such vector store, or no such batch of files in it."
+
+
+class NewFileBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Files to be attached: `file_ids`, all with the same attributes, or `files`, each with its own."""
+
+    file_ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_FILES)] | None = None
+    files: Annotated[list[NewStoreFile], Meta(min_length=1, max_length=MAX_FILES)] | None = None
+    attributes: Attributes | None = None
+    chunking_strategy: AutoChunking | None = None
+
+    def to_attach(self) -> list[Attach]:
+        """Raises BadParam for neither or both lists, and for attributes that would be ignored."""
+        if (self.files is None) == (self.file_ids is None):
+            raise BadParam("file_ids", "give `file_ids` or `files`, not both")
+        if self.files is None:
+            attributes = None if self.attributes is None else dict(self.attributes)
+            return [Attach(file_id, attributes) for file_id in self.file_ids or ()]
+        if self.attributes is not None:
+            raise BadParam("attributes", "with `files`, give each file its own attributes")
+        return [file.to_attach() for file in self.files]
+
+
+@post(
+    "/",
+    status_code=HTTPStatus.OK,
+    guards=[writing],
+    summary="Attach many files",
+    responses=errors(NOT_FOUND="No such vector store, or no such file: none is attached."),
+)
+async def create(
+    vector_store_id: FromPath[str],
+    data: JSONBody[NewFileBatch],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> FileBatch:
+    """Put files into a collection and queue them: all, or none."""
+    return await asyncio.to_thread(_create, vector_store_id, data, caller, parts)
+
+
+@get("/{batch_id:str}", guards=[reading], summary="Show a batch of files", responses=errors(NOT_FOUND=NOT_FOUND))
+async def show(
+    vector_store_id: FromPath[str],
+    batch_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> FileBatch:
+    """How far the files of a batch have come."""
+    return await asyncio.to_thread(_show, vector_store_id, batch_id, caller, parts)
+
+
+@post(
+    "/{batch_id:str}/cancel",
+    status_code=HTTPStatus.OK,
+    guards=[writing],
+    summary="Cancel a batch of files",
+    responses=errors(NOT_FOUND=NOT_FOUND),
+)
+async def cancel(
+    vector_store_id: FromPath[str],
+    batch_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> FileBatch:
+    """Take out of the collection what is not read yet. The files themselves stay."""
+    return await asyncio.to_thread(_cancel, vector_store_id, batch_id, caller, parts)
+
+
+@get(
+    "/{batch_id:str}/files",
+    guards=[reading],
+    summary="List a batch's files",
+    responses=errors(NOT_FOUND=NOT_FOUND),
+    dependencies=PAGED,
+)
+async def files(
+    vector_store_id: FromPath[str],
+    batch_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    stretch: NamedDependency[Stretch],
+    filter: StatusFilter = None,  # noqa: A002 - the wire's name
+) -> StoreFilePage:
+    """The files of a batch that are still in the collection."""
+    return await asyncio.to_thread(_files, (vector_store_id, batch_id), stretch, filter, caller, parts)
+
+
+def file_batches_router() -> Router:
+    return Router("/{vector_store_id:str}/file_batches", route_handlers=[create, show, cancel, files])
+
+
+def _create(vector_store_id: str, body: NewFileBatch, caller: Caller, parts: Parts) -> FileBatch:
+    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
+    return FileBatch.of(attach_batch(body.to_attach(), parts, scope))
+
+
+def _show(vector_store_id: str, batch_id: str, caller: Caller, parts: Parts) -> FileBatch:
+    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
+    return FileBatch.of(batch_of(batch_id, parts.database, scope))
+
+
+def _cancel(vector_store_id: str, batch_id: str, caller: Caller, parts: Parts) -> FileBatch:
+    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
+    return FileBatch.of(cancel_batch(batch_id, parts, scope))
+
+
+def _files(
+    place: tuple[str, str], stretch: Stretch, status: FileStatus | None, caller: Caller, parts: Parts
+) -> StoreFilePage:
+    vector_store_id, batch_id = place
+    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
+    return StoreFilePage.of(list_batch(batch_id, parts.database, scope, stretch, statuses_of(status)))

@@ -1,0 +1,96 @@
+"""Answers as the events of a streamed response."""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import msgspec
+from litestar.response import ServerSentEventMessage
+
+from api.openai.errors import facts_of
+from api.openai.response_views import (
+    Asked,
+    FileSearchCall,
+    OutputMessage,
+    OutputText,
+    ResponseFailure,
+    ResponseObject,
+    response_of,
+)
+from api.openai.sources import sources_of
+from api.openai.streaming import Messages
+from api.sse import event
+from ragkv.answer.ask import Done
+from ragkv.attachments import Entry
+from ragkv.parts import Parts
+
+SEARCH, MESSAGE = 0, 1
+"""Places in the output."""
+
+
+class ResponseTeller:
+    """An answer as the events that OpenAI's clients know, numbered in their order.
+
+    The search is over when the first word comes. Which passages it found is known with the last one: its item is done
+    after the text.
+    """
+
+    def __init__(self, asked: Asked, parts: Parts, tenant_id: str) -> None:
+        self._asked = asked
+        self._parts = parts
+        self._tenant_id = tenant_id
+        self._numbers = count()
+        self._text = ""
+
+    def begin(self) -> Messages:
+        search = FileSearchCall(id=self._asked.search_id, queries=[], status="in_progress")
+        message = OutputMessage(id=self._asked.message_id, status="in_progress", content=[])
+        yield self._event("response.created", response=self._asked.begun)
+        yield self._event("response.in_progress", response=self._asked.begun)
+        yield self._event("response.output_item.added", output_index=SEARCH, item=search)
+        for step in ("in_progress", "searching", "completed"):
+            yield self._event(f"response.file_search_call.{step}", output_index=SEARCH, item_id=search.id)
+        yield self._event("response.output_item.added", output_index=MESSAGE, item=message)
+        yield self._of_text("response.content_part.added", part=OutputText(text="", annotations=[]))
+
+    def tell(self, text: str) -> Messages:
+        self._text += text
+        yield self._of_text("response.output_text.delta", delta=text, logprobs=[])
+
+    async def end(self, done: Done) -> Messages:
+        sources = await asyncio.to_thread(sources_of, done, self._parts, self._tenant_id)
+        return self._end(done, sources)
+
+    def fail(self, error: Exception) -> Messages:
+        failed = msgspec.structs.replace(
+            self._asked.begun, status="failed", error=ResponseFailure(facts_of(error)[1].message)
+        )
+        yield self._event("response.failed", response=failed)
+
+    def _end(self, done: Done, sources: dict[str, Entry]) -> Messages:
+        response = response_of(self._asked, done, sources)
+        search, message = response.output
+        assert isinstance(message, OutputMessage)
+        yield from self._end_of_text(message.content[0])
+        yield self._event("response.output_item.done", output_index=SEARCH, item=search)
+        yield self._event("response.output_item.done", output_index=MESSAGE, item=message)
+        yield self._event(_last_event(response), response=response)
+
+    def _end_of_text(self, part: OutputText) -> Iterator[ServerSentEventMessage]:
+        if missing := part.text.removeprefix(self._text):
+            yield self._of_text("response.output_text.delta", delta=missing, logprobs=[])
+        for i, annotation in enumerate(part.annotations):
+            yield self._of_text("response.output_text.annotation.added", annotation_index=i, annotation=annotation)
+        yield self._of_text("response.output_text.done", text=part.text, logprobs=[])
+        yield self._of_text("response.content_part.done", part=part)
+
+    def _of_text(self, name: str, **facts: Any) -> ServerSentEventMessage:
+        return self._event(name, output_index=MESSAGE, item_id=self._asked.message_id, content_index=0, **facts)
+
+    def _event(self, name: str, **facts: Any) -> ServerSentEventMessage:
+        return event(name, {"type": name, "sequence_number": next(self._numbers), **facts})
+
+
+def _last_event(response: ResponseObject) -> str:
+    return f"response.{response.status}"

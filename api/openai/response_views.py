@@ -1,0 +1,204 @@
+"""Answers as responses: a search and a message."""
+
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from api.openai.fields import TextFormat
+from api.openai.sources import AnswerFacts, attributes_of, citations_of, facts_of
+from ragkv.answer.ask import Done, Usage
+from ragkv.attachments import Entry
+from ragkv.db.base import new_id
+
+Status = Literal["in_progress", "completed", "incomplete", "failed"]
+
+
+class FileSearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A passage that the answer was made from. Scores order passages; they may be above 1."""
+
+    file_id: str
+    filename: str
+    score: float
+    text: str
+    attributes: dict[str, str | int | float | bool]
+
+
+class FileSearchCall(msgspec.Struct, frozen=True, kw_only=True):
+    """The search that every answer begins with. `results` if `include` asks for them."""
+
+    id: str
+    queries: list[str]
+    status: Literal["in_progress", "completed"]
+    results: list[FileSearchResult] | None = None
+    type: Literal["file_search_call"] = "file_search_call"
+
+
+class Annotation(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that the text before `index` rests on."""
+
+    file_id: str
+    filename: str
+    index: int
+    type: Literal["file_citation"] = "file_citation"
+
+
+class OutputText(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer, with what it rests on."""
+
+    text: str
+    annotations: list[Annotation]
+    logprobs: list[dict[str, Any]] = []
+    type: Literal["output_text"] = "output_text"
+
+
+class OutputMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The model's message: one text."""
+
+    id: str
+    status: Literal["in_progress", "completed", "incomplete"]
+    content: list[OutputText]
+    role: Literal["assistant"] = "assistant"
+    type: Literal["message"] = "message"
+
+
+class InputDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens that were not computed for this question: found in the engine's cache, or stitched."""
+
+    cached_tokens: int
+    cache_write_tokens: int = 0
+
+
+class OutputDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """The served model says all that it thinks."""
+
+    reasoning_tokens: int = 0
+
+
+class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens."""
+
+    input_tokens: int
+    input_tokens_details: InputDetails
+    output_tokens: int
+    output_tokens_details: OutputDetails
+    total_tokens: int
+
+    @classmethod
+    def of(cls, usage: Usage) -> "ResponseUsage":
+        return cls(
+            input_tokens=usage.prompt,
+            input_tokens_details=InputDetails(cached_tokens=usage.cached + usage.stitched),
+            output_tokens=usage.completion,
+            output_tokens_details=OutputDetails(),
+            total_tokens=usage.prompt + usage.completion,
+        )
+
+
+class Incomplete(msgspec.Struct, frozen=True):
+    """Why an answer was cut off."""
+
+    reason: Literal["max_output_tokens"] = "max_output_tokens"
+
+
+class ResponseFailure(msgspec.Struct, frozen=True):
+    """What went wrong while the answer was streamed."""
+
+    message: str
+    code: Literal["server_error"] = "server_error"
+
+
+class TextConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Answers are plain text."""
+
+    format: TextFormat | None = None
+
+
+class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer. It is not kept: it cannot be asked for again. Unix seconds; `ragkv`: what OpenAI has no place for."""
+
+    id: str
+    created_at: int
+    model: str
+    status: Status
+    output: list[FileSearchCall | OutputMessage] = []
+    usage: ResponseUsage | None = None
+    error: ResponseFailure | None = None
+    incomplete_details: Incomplete | None = None
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    metadata: dict[str, str] = {}
+    parallel_tool_calls: bool = True
+    previous_response_id: None = None
+    store: Literal[False] = False
+    temperature: float = 0.0
+    text: TextConfig = TextConfig(TextFormat("text"))
+    tool_choice: Any = "auto"
+    tools: list[Any] = []
+    top_p: float = 1.0
+    truncation: Literal["disabled"] = "disabled"
+    ragkv: AnswerFacts | UnsetType = UNSET
+    object: Literal["response"] = "response"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an answer repeats of its question. `begun` is the response before anything is known."""
+
+    begun: ResponseObject
+    question: str
+    collection_id: str
+    with_results: bool
+    search_id: str
+    message_id: str
+
+    @classmethod
+    def now(cls, question: str, collection_id: str, *, with_results: bool, **said: Any) -> "Asked":
+        begun = ResponseObject(id=f"resp_{new_id()}", created_at=int(time.time()), status="in_progress", **said)
+        return cls(begun, question, collection_id, with_results, f"fs_{new_id()}", f"msg_{new_id()}")
+
+
+def response_of(asked: Asked, done: Done, sources: dict[str, Entry]) -> ResponseObject:
+    cut_off = done.finish_reason == "length"
+    return msgspec.structs.replace(
+        asked.begun,
+        status="incomplete" if cut_off else "completed",
+        output=[search_of(asked, done, sources), message_of(asked, done, sources)],
+        usage=ResponseUsage.of(done.usage),
+        incomplete_details=Incomplete() if cut_off else None,
+        ragkv=facts_of(done, asked.collection_id),
+    )
+
+
+def search_of(asked: Asked, done: Done, sources: dict[str, Entry]) -> FileSearchCall:
+    """The search, its passages best first."""
+    results = None
+    if asked.with_results:
+        best_first = reversed(done.passages)
+        known = ((passage, sources.get(passage.chunk.document_id)) for passage in best_first)
+        results = [_result(passage.chunk.text, passage.score, entry) for passage, entry in known if entry is not None]
+    return FileSearchCall(id=asked.search_id, queries=[asked.question], status="completed", results=results)
+
+
+def message_of(asked: Asked, done: Done, sources: dict[str, Entry]) -> OutputMessage:
+    text = OutputText(text=done.answer, annotations=annotations_of(done, sources))
+    status: Literal["completed", "incomplete"] = "incomplete" if done.finish_reason == "length" else "completed"
+    return OutputMessage(id=asked.message_id, status=status, content=[text])
+
+
+def annotations_of(done: Done, sources: dict[str, Entry]) -> list[Annotation]:
+    """One a file and place, in the order of the text."""
+    cited = {(one.answer_end, one.file_id): one.filename for one in citations_of(done, sources)}
+    return [Annotation(file_id=file_id, filename=name, index=index) for (index, file_id), name in sorted(cited.items())]
+
+
+def _result(text: str, score: float, entry: Entry) -> FileSearchResult:
+    return FileSearchResult(
+        file_id=entry.file_id,
+        filename=entry.document.name,
+        score=score,
+        text=text,
+        attributes=attributes_of(entry.document.metadata),
+    )

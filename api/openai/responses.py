@@ -1,0 +1,213 @@
+"""/v1/responses: an answer with the file_search tool, which every answer of this service makes use of."""
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+import msgspec
+from litestar import Request, Response, Router, post
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+from msgspec import Meta
+
+from api.ask import BODY_BYTES
+from api.auth import reading
+from api.disconnect import unless_disconnected
+from api.openai.errors import BadParam, errors
+from api.openai.fields import (
+    Anything,
+    Flag,
+    Ignored,
+    MaxResults,
+    NotSupported,
+    Off,
+    StoreIds,
+    Tags,
+    Tier,
+    Tokens,
+    TopP,
+    Zero,
+)
+from api.openai.filters import FilterBody, filter_of
+from api.openai.questions import Conversation, Role, Said, ask_about, chosen_scope, conversation_of
+from api.openai.response_events import ResponseTeller
+from api.openai.response_views import Asked, ResponseObject, TextConfig, response_of
+from api.openai.sources import sources_of
+from api.openai.store_search import Ranking
+from api.openai.streaming import StreamingOperation, streamed, whole
+from ragkv.answer.ask import Ask
+from ragkv.attribute_filter import documents_that_match
+from ragkv.caller import Caller
+from ragkv.parts import Parts
+
+
+class InputText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Text; pictures, sound and files are not read. What an answer carried beside it may come back with it."""
+
+    type: Literal["input_text", "output_text"]
+    text: str
+    annotations: Anything = None
+    logprobs: Anything = None
+
+
+class InputItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message; or an item of an answer's output, as it was given."""
+
+    type: Literal["message", "file_search_call"] = "message"
+    role: Role | None = None
+    content: str | list[InputText] | None = None
+    id: Ignored = None
+    status: Ignored = None
+    phase: Ignored = None
+    queries: list[str] | None = None
+    results: Anything = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class FileSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where to search, for how many passages, and in which files."""
+
+    type: Literal["file_search"]
+    vector_store_ids: StoreIds
+    max_num_results: MaxResults | None = None
+    filters: FilterBody | None = None
+    ranking_options: Ranking | None = None
+
+
+class ChosenTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The only tool."""
+
+    type: Literal["file_search"]
+
+
+class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question, or a conversation whose last message is one.
+
+    `model`: a name of /v1/models; MODEL@COLLECTION answers from that collection, and so does the file_search tool.
+    Every answer begins with a search, whether or not the tool is given.
+    """
+
+    model: Annotated[str, Meta(examples=["SmolLM2-135M-Instruct"])]
+    input: (
+        Annotated[str, Meta(min_length=1, examples=["Who wrote the first program?"])]
+        | Annotated[list[InputItem], Meta(min_length=1, max_length=1000)]
+    )
+    instructions: str | None = None
+    tools: Annotated[list[FileSearch], Meta(max_length=1)] = []
+    tool_choice: Literal["auto", "required"] | ChosenTool | None = None
+    include: Annotated[list[Literal["file_search_call.results"]], Meta(max_length=10)] | None = None
+    max_output_tokens: Tokens = None
+    stream: bool | None = None
+
+    temperature: Zero = None
+    text: TextConfig | None = None
+    truncation: Literal["disabled"] | None = None
+    background: Off = None
+    store: Off = None
+
+    top_p: TopP = None
+    user: Ignored = None
+    safety_identifier: Ignored = None
+    prompt_cache_key: Ignored = None
+    metadata: Tags | None = None
+    parallel_tool_calls: Flag = None
+    service_tier: Tier = None
+
+    access_programs: NotSupported = None
+    background_options: NotSupported = None
+    context_management: NotSupported = None
+    conversation: NotSupported = None
+    image: NotSupported = None
+    max_tool_calls: NotSupported = None
+    moderation: NotSupported = None
+    previous_response_id: NotSupported = None
+    prompt: NotSupported = None
+    prompt_cache_options: NotSupported = None
+    prompt_cache_retention: NotSupported = None
+    reasoning: NotSupported = None
+    stream_options: NotSupported = None
+    top_logprobs: NotSupported = None
+
+    @property
+    def tool(self) -> FileSearch | None:
+        return self.tools[0] if self.tools else None
+
+    def to_conversation(self) -> Conversation:
+        """Raises BadParam for a message without a role, and for a conversation that ends with no question."""
+        return conversation_of(self._said(), "input", self.instructions or "")
+
+    def _said(self) -> list[Said]:
+        if isinstance(self.input, str):
+            return [Said("user", self.input)]
+        messages = [(i, item) for i, item in enumerate(self.input) if item.type == "message"]
+        return [Said(_role_of(item, i), item.text) for i, item in messages]
+
+
+@post(
+    "/",
+    status_code=200,
+    guards=[reading],
+    request_max_body_size=BODY_BYTES,
+    operation_class=StreamingOperation,
+    summary="Answer with citations",
+    responses=errors(
+        NOT_FOUND="No such model or vector store, or nothing in it to search.",
+        REQUEST_ENTITY_TOO_LARGE="The body is too large, or the question for the model's window.",
+    ),
+)
+async def create(
+    data: JSONBody[ResponseBody],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> Response[ResponseObject]:
+    """Answer a question from a collection, citing its files. With `stream`: typed events, the last with the answer."""
+    return await _answer(data, request, caller, parts)
+
+
+def responses_router() -> Router:
+    return Router("/v1/responses", route_handlers=[create], tags=["openai: responses"])
+
+
+async def _answer(body: ResponseBody, request: Request[Any, Any, Any], caller: Caller, parts: Parts) -> Response[Any]:
+    ask = await asyncio.to_thread(_ask_of, body, caller, parts)
+    events, asked = parts.answerer.stream(ask), _asked(body, ask)
+    if body.stream:
+        return await streamed(events, request, ResponseTeller(asked, parts, caller.tenant_id))
+    done = await unless_disconnected(request, whole(events))
+    sources = await asyncio.to_thread(sources_of, done, parts, caller.tenant_id)
+    return Response(response_of(asked, done, sources))
+
+
+def _ask_of(body: ResponseBody, caller: Caller, parts: Parts) -> Ask:
+    conversation, tool = body.to_conversation(), body.tool
+    scope = chosen_scope(body.model, None if tool is None else tool.vector_store_ids, caller, parts)
+    if tool is None:
+        return ask_about(conversation, scope, body.max_output_tokens)
+    wanted = None if tool.filters is None else filter_of(tool.filters, "tools[0].filters")
+    chosen = None if wanted is None else documents_that_match(parts.database, scope, wanted)
+    return ask_about(conversation, scope, body.max_output_tokens, tool.max_num_results, chosen)
+
+
+def _asked(body: ResponseBody, ask: Ask) -> Asked:
+    return Asked.now(
+        ask.question,
+        ask.collection_id,
+        with_results=bool(body.include),
+        model=body.model,
+        instructions=body.instructions,
+        max_output_tokens=body.max_output_tokens,
+        metadata=body.metadata or {},
+        tool_choice=body.tool_choice or "auto",
+        tools=body.tools,
+    )
+
+
+def _role_of(item: InputItem, index: int) -> Role:
+    if item.role is None:
+        raise BadParam(f"input[{index}].role", "a message has a role: user, assistant, system or developer")
+    return item.role

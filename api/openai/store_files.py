@@ -1,0 +1,188 @@
+"""/v1/vector_stores/ID/files: files in a collection."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+import msgspec
+from litestar import Router, delete, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from api.auth import reading, writing
+from api.openai.errors import errors
+from api.openai.fields import Attributes, AutoChunking, Id
+from api.openai.paging import PAGED
+from api.openai.store_views import FileStatus, StoreFile, StoreFileDeleted, StoreFilePage, statuses_of
+from ragkv.attachments import Attach, attach_files, describe, detach_file, entry_of, list_entries, texts_of
+from ragkv.caller import Caller
+from ragkv.db.tenants import scope_of
+from ragkv.parts import Parts
+from ragkv.stretch import Stretch
+
+NOT_FOUND = "No such vector store, or no such file in it."
+
+StatusFilter = Annotated[FileStatus | None, QueryParameter(description="Only files in this state.")]
+
+
+class NewStoreFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file to be attached, and what it says of itself there. Attributes given again take the place of the old."""
+
+    file_id: Id
+    attributes: Attributes | None = None
+    chunking_strategy: AutoChunking | None = None
+
+    def to_attach(self) -> Attach:
+        return Attach(self.file_id, None if self.attributes is None else dict(self.attributes))
+
+
+class AttributesChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All attributes that the file is to have."""
+
+    attributes: Attributes | None
+
+
+class TextOfFile(msgspec.Struct, frozen=True):
+    """Text of one chunk."""
+
+    text: str
+    type: Literal["text"] = "text"
+
+
+class ContentPage(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a file's text, chunk by chunk."""
+
+    data: list[TextOfFile]
+    has_more: Literal[False] = False
+    next_page: None = None
+    object: Literal["vector_store.file_content.page"] = "vector_store.file_content.page"
+
+
+@post(
+    "/",
+    status_code=HTTPStatus.OK,
+    guards=[writing],
+    summary="Attach a file",
+    responses=errors(NOT_FOUND="No such vector store, or no such file."),
+)
+async def create(
+    vector_store_id: FromPath[str],
+    data: JSONBody[NewStoreFile],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> StoreFile:
+    """Put a file into a collection and queue it. Files with equal bytes are one document there."""
+    return await asyncio.to_thread(_attach, vector_store_id, data, caller, parts)
+
+
+@get(
+    "/",
+    guards=[reading],
+    summary="List a vector store's files",
+    responses=errors(NOT_FOUND=NOT_FOUND),
+    dependencies=PAGED,
+)
+async def index(
+    vector_store_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    stretch: NamedDependency[Stretch],
+    filter: StatusFilter = None,  # noqa: A002 - the wire's name
+) -> StoreFilePage:
+    """Files of a collection, and its documents that were uploaded to it directly."""
+    return await asyncio.to_thread(_list, vector_store_id, stretch, filter, caller, parts)
+
+
+@get("/{file_id:str}", guards=[reading], summary="Show a vector store's file", responses=errors(NOT_FOUND=NOT_FOUND))
+async def show(
+    vector_store_id: FromPath[str],
+    file_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> StoreFile:
+    """A file of a collection, and whether it is read already."""
+    return await asyncio.to_thread(_show, vector_store_id, file_id, caller, parts)
+
+
+@post(
+    "/{file_id:str}",
+    status_code=HTTPStatus.OK,
+    guards=[writing],
+    summary="Change a file's attributes",
+    responses=errors(NOT_FOUND=NOT_FOUND),
+)
+async def change(
+    vector_store_id: FromPath[str],
+    file_id: FromPath[str],
+    data: JSONBody[AttributesChange],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> StoreFile:
+    """Give a file of a collection these attributes in place of what it had."""
+    return await asyncio.to_thread(_change, vector_store_id, file_id, data, caller, parts)
+
+
+@delete(
+    "/{file_id:str}",
+    status_code=HTTPStatus.OK,
+    guards=[writing],
+    summary="Detach a file",
+    responses=errors(NOT_FOUND=NOT_FOUND),
+)
+async def remove(
+    vector_store_id: FromPath[str],
+    file_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> StoreFileDeleted:
+    """Take a file out of a collection, with all that was made from it there. The file itself stays."""
+    await asyncio.to_thread(_detach, vector_store_id, file_id, caller, parts)
+    return StoreFileDeleted(id=file_id)
+
+
+@get("/{file_id:str}/content", guards=[reading], summary="Show a file's text", responses=errors(NOT_FOUND=NOT_FOUND))
+async def content(
+    vector_store_id: FromPath[str],
+    file_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> ContentPage:
+    """What was read from a file, as the chunks that are searched; nothing before it is read."""
+    return await asyncio.to_thread(_content, vector_store_id, file_id, caller, parts)
+
+
+def store_files_router() -> Router:
+    handlers = [create, index, show, change, remove, content]
+    return Router("/{vector_store_id:str}/files", route_handlers=handlers)
+
+
+def _attach(vector_store_id: str, body: NewStoreFile, caller: Caller, parts: Parts) -> StoreFile:
+    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
+    attach_files([body.to_attach()], parts, scope)
+    return StoreFile.of(entry_of(body.file_id, parts.database, scope))
+
+
+def _list(
+    vector_store_id: str, stretch: Stretch, status: FileStatus | None, caller: Caller, parts: Parts
+) -> StoreFilePage:
+    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
+    return StoreFilePage.of(list_entries(parts.database, scope, stretch, statuses_of(status)))
+
+
+def _show(vector_store_id: str, file_id: str, caller: Caller, parts: Parts) -> StoreFile:
+    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
+    return StoreFile.of(entry_of(file_id, parts.database, scope))
+
+
+def _change(vector_store_id: str, file_id: str, body: AttributesChange, caller: Caller, parts: Parts) -> StoreFile:
+    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
+    return StoreFile.of(describe(file_id, dict(body.attributes or {}), parts, scope))
+
+
+def _detach(vector_store_id: str, file_id: str, caller: Caller, parts: Parts) -> None:
+    detach_file(file_id, parts, scope_of(parts.database, caller.tenant_id, vector_store_id))
+
+
+def _content(vector_store_id: str, file_id: str, caller: Caller, parts: Parts) -> ContentPage:
+    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
+    return ContentPage(data=[TextOfFile(text) for text in texts_of(file_id, parts.database, scope)])

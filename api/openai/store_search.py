@@ -1,0 +1,127 @@
+"""/v1/vector_stores/ID/search: passages of a collection, without an answer."""
+
+import asyncio
+from typing import Annotated, Literal
+
+import msgspec
+from litestar import post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+from msgspec import Meta
+
+from api.auth import reading
+from api.openai.errors import BadParam, errors
+from api.openai.fields import MaxResults, Off, Zero
+from api.openai.filters import FilterBody, filter_of
+from api.openai.sources import attributes_of
+from api.search import MAX_QUESTION_CHARS
+from ragkv.attachments import Entry, entries_by_document
+from ragkv.attribute_filter import documents_that_match
+from ragkv.caller import Caller
+from ragkv.chunk import Passage
+from ragkv.db.tenants import scope_of
+from ragkv.parts import Parts
+from ragkv.scope import Scope
+
+Query = Annotated[str, Meta(min_length=1, max_length=MAX_QUESTION_CHARS, examples=["Who wrote the first program?"])]
+
+
+class Ranking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The service ranks in one way, and its scores have no threshold."""
+
+    ranker: Literal["auto"] | None = None
+    score_threshold: Zero = None
+
+
+class StoreSearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to search for: a question, or several, whose passages come together."""
+
+    query: Query | Annotated[list[Query], Meta(min_length=1, max_length=8)]
+    max_num_results: MaxResults | None = None
+    filters: FilterBody | None = None
+    ranking_options: Ranking | None = None
+    rewrite_query: Off = None
+
+    @property
+    def queries(self) -> list[str]:
+        return self.query if isinstance(self.query, list) else [self.query]
+
+
+class PassageText(msgspec.Struct, frozen=True):
+    """A passage's text."""
+
+    text: str
+    type: Literal["text"] = "text"
+
+
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A passage. Scores order the results of one search; they are no probabilities and may be above 1."""
+
+    file_id: str
+    filename: str
+    score: float
+    attributes: dict[str, str | int | float | bool]
+    content: list[PassageText]
+
+
+class SearchPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Passages, best first."""
+
+    search_query: list[str]
+    data: list[SearchResult]
+    has_more: Literal[False] = False
+    next_page: None = None
+    object: Literal["vector_store.search_results.page"] = "vector_store.search_results.page"
+
+
+@post(
+    "/{vector_store_id:str}/search",
+    status_code=200,
+    guards=[reading],
+    summary="Search a vector store",
+    responses=errors(NOT_FOUND="No such vector store."),
+)
+async def search(
+    vector_store_id: FromPath[str],
+    data: JSONBody[StoreSearchBody],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> SearchPage:
+    """The passages an answer would be made from. No model runs but the encoder."""
+    return await asyncio.to_thread(_search, vector_store_id, data, caller, parts)
+
+
+def _search(vector_store_id: str, body: StoreSearchBody, caller: Caller, parts: Parts) -> SearchPage:
+    if not all(map(str.strip, body.queries)):
+        raise BadParam("query", "the query is empty: ask something")
+    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
+    passages = _passages(body, scope, parts)
+    documents = sorted({passage.chunk.document_id for passage in passages})
+    entries = entries_by_document(parts.database, scope.tenant_id, documents)
+    found = [_result(one, entries[one.chunk.document_id]) for one in passages if one.chunk.document_id in entries]
+    return SearchPage(search_query=body.queries, data=found)
+
+
+def _passages(body: StoreSearchBody, scope: Scope, parts: Parts) -> list[Passage]:
+    """The best of all queries, each by the query that it answers best."""
+    limit, hops = body.max_num_results or 10, parts.settings.hops
+    wanted = None if body.filters is None else filter_of(body.filters, "filters")
+    chosen = None if wanted is None else documents_that_match(parts.database, scope, wanted)
+    best: dict[str, Passage] = {}
+    for query in body.queries:
+        found = parts.retriever.search(scope.tenant_id, scope.collection_id, query, limit, hops, document_ids=chosen)
+        for passage in found:
+            known = best.get(passage.chunk.id)
+            if known is None or known.score < passage.score:
+                best[passage.chunk.id] = passage
+    return sorted(best.values(), key=lambda passage: -passage.score)[:limit]
+
+
+def _result(passage: Passage, entry: Entry) -> SearchResult:
+    return SearchResult(
+        file_id=entry.file_id,
+        filename=entry.document.name,
+        score=passage.score,
+        attributes=attributes_of(entry.document.metadata),
+        content=[PassageText(passage.chunk.text)],
+    )

@@ -1,0 +1,142 @@
+"""/v1/vector_stores: collections, under the name that OpenAI's clients have for them."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+from litestar import Router, delete, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+from msgspec import Meta
+
+from api.auth import administering, reading, writing
+from api.openai.errors import errors
+from api.openai.fields import AutoChunking, Id, NotSupported
+from api.openai.file_batches import file_batches_router
+from api.openai.paging import PAGED
+from api.openai.store_files import store_files_router
+from api.openai.store_search import search
+from api.openai.store_views import VectorStore, VectorStoreDeleted, VectorStorePage
+from ragkv.attachments import Attach, attach_files
+from ragkv.caller import Caller
+from ragkv.collection import amend_collection, delete_collection, make_collection
+from ragkv.db.base import new_id
+from ragkv.db.tenants import scope_of
+from ragkv.parts import Parts
+from ragkv.stores import list_stores, store_of
+from ragkv.stretch import Stretch
+from ragkv.uploads import file_view
+
+NOT_FOUND = "No such vector store."
+TAKEN = "The name is taken, or the vector store is the default collection, which stays."
+
+StoreName = Annotated[str, Meta(min_length=1, max_length=200, examples=["papers"])]
+NoTags = Annotated[dict[str, str], Meta(max_length=0, description="Only an empty object is supported.")]
+
+
+class NewVectorStore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A vector store and the files it begins with. Names are unique; without one it gets a name."""
+
+    name: StoreName | None = None
+    file_ids: Annotated[list[Id], Meta(max_length=500)] = []
+    chunking_strategy: AutoChunking | None = None
+    metadata: NoTags | None = None
+    description: NotSupported = None
+    expires_after: NotSupported = None
+
+
+class VectorStoreChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another name."""
+
+    name: StoreName | None = None
+    metadata: NoTags | None = None
+    expires_after: NotSupported = None
+
+
+@post(
+    "/",
+    status_code=HTTPStatus.OK,
+    guards=[writing],
+    summary="Make a vector store",
+    responses=errors(NOT_FOUND="No such file.", CONFLICT="The name is taken."),
+)
+async def create(
+    data: JSONBody[NewVectorStore], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> VectorStore:
+    """Make a collection, and attach files to it."""
+    return await asyncio.to_thread(_create, data, caller, parts)
+
+
+@get("/", guards=[reading], summary="List vector stores", responses=errors(NOT_FOUND=NOT_FOUND), dependencies=PAGED)
+async def index(
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    stretch: NamedDependency[Stretch],
+) -> VectorStorePage:
+    """The tenant's collections, with how far their files have come."""
+    return VectorStorePage.of(await asyncio.to_thread(list_stores, parts.database, caller.tenant_id, stretch))
+
+
+@get("/{vector_store_id:str}", guards=[reading], summary="Show a vector store", responses=errors(NOT_FOUND=NOT_FOUND))
+async def show(
+    vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> VectorStore:
+    """A collection, by id or name."""
+    return VectorStore.of(await asyncio.to_thread(store_of, vector_store_id, parts.database, caller.tenant_id))
+
+
+@post(
+    "/{vector_store_id:str}",
+    status_code=HTTPStatus.OK,
+    guards=[writing],
+    summary="Rename a vector store",
+    responses=errors(NOT_FOUND=NOT_FOUND, CONFLICT=TAKEN),
+)
+async def change(
+    vector_store_id: FromPath[str],
+    data: JSONBody[VectorStoreChange],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> VectorStore:
+    """Give it another name; its id stays."""
+    return await asyncio.to_thread(_change, vector_store_id, data.name, caller, parts)
+
+
+@delete(
+    "/{vector_store_id:str}",
+    status_code=HTTPStatus.OK,
+    guards=[administering],
+    summary="Delete a vector store",
+    responses=errors(NOT_FOUND=NOT_FOUND, CONFLICT=TAKEN),
+)
+async def remove(
+    vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> VectorStoreDeleted:
+    """Remove it with all that was made from its files. Files that were uploaded to /v1/files stay there."""
+    await asyncio.to_thread(delete_collection, vector_store_id, parts, caller.tenant_id)
+    return VectorStoreDeleted(id=vector_store_id)
+
+
+def vector_stores_router() -> Router:
+    return Router(
+        "/v1/vector_stores",
+        route_handlers=[create, index, show, change, remove, search, store_files_router(), file_batches_router()],
+        tags=["openai: vector stores"],
+    )
+
+
+def _create(body: NewVectorStore, caller: Caller, parts: Parts) -> VectorStore:
+    for file_id in body.file_ids:
+        file_view(file_id, parts.database, caller.tenant_id)
+    name = body.name or f"vector store {new_id()[:8]}"
+    made = make_collection(name, parts.database, caller.tenant_id)
+    if body.file_ids:
+        scope = scope_of(parts.database, caller.tenant_id, made.id)
+        attach_files([Attach(file_id) for file_id in body.file_ids], parts, scope)
+    return VectorStore.of(store_of(made.id, parts.database, caller.tenant_id))
+
+
+def _change(vector_store_id: str, name: str | None, caller: Caller, parts: Parts) -> VectorStore:
+    view = amend_collection(vector_store_id, parts.database, caller.tenant_id, name)
+    return VectorStore.of(store_of(view.id, parts.database, caller.tenant_id))

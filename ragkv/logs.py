@@ -43,6 +43,7 @@ _NOISE = ("color_message", "fileinfo", "vllm_process_name")
 def configure(form: LogFormat, level: LogLevel, process: str) -> None:
     """From now on every logger of this process writes here, to standard error. `process` names it in every line."""
     logging.config.dictConfig(_configuration(form, level.upper(), process))
+    logging.captureWarnings(capture=True)
 
 
 def write_for_vllm(form: LogFormat, level: LogLevel, process: str, vllm_level: str, file: Path) -> None:

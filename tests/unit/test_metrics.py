@@ -1,0 +1,107 @@
+"""What is exposed, what is documented and what the dashboard shows are the same."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ragkv import metrics
+from ragkv.inventory import Inventory, Stored
+
+DOCS = Path(__file__).parents[2] / "docs"
+ROW = re.compile(r"^\| `((?:ragkv_|vllm:)[a-z_]+)` \| (\w+) \|(?: ([a-z, ]*) ?\|)? ", re.MULTILINE)
+NAME = re.compile(r"\b(?:ragkv_|vllm:|process_)[a-z_]+")
+PARTS = ("_bucket", "_sum", "_count")
+"""Of a histogram."""
+
+FULL = Inventory(
+    up={"engine": True, "database": True, "redis": False},
+    stored=Stored({"ready": 2}, {"done": 1, "failed": 1}, {"disk": 3}, {"disk": 3000}),
+    queue_depth=4,
+    ingested={
+        "documents:ready": 2,
+        "tokens:computed": 70,
+        "stage:parse:sum": 3.5,
+        "stage:parse:0.5": 1,
+        "stage:parse:+Inf": 1,
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def exposed():
+    """Families by name, each with a sample."""
+    metrics.requested("GET", "/v1/documents", 200, 0.02)
+    metrics.in_flight(0)
+    metrics.throttled()
+    metrics.unchecked()
+    metrics.asked("stitched", "answered")
+    metrics.answered_in("stitched", ttft=250, engine_ttft=200, retrieve=30, plan=5, total=900)
+    metrics.stitched_in(kv_load=8, recompute=40)
+    metrics.used(completion=7, failed_chunks=1, cached=1, stitched=2, recomputed=3, computed=4)
+    metrics.answer_cache(hit=True)
+    families = text_string_to_metric_families(metrics.render(FULL).decode())
+    return {full_name(family): family for family in families}
+
+
+def full_name(family) -> str:
+    return family.name + "_total" * (family.type == "counter")
+
+
+def documented() -> dict[str, tuple[str, frozenset[str]]]:
+    """Type and labels by name."""
+    rows = ROW.findall((DOCS / "OPERATIONS.md").read_text())
+    return {name: (kind, frozenset(re.findall("[a-z_]+", labels))) for name, kind, labels in rows}
+
+
+def test_every_metric_of_ours_is_documented_with_its_type_and_labels(exposed):
+    ours = {
+        name: (family.type, frozenset(label for sample in family.samples for label in sample.labels) - {"le"})
+        for name, family in exposed.items()
+        if name.startswith("ragkv_") and not name.endswith("_created")
+    }
+
+    assert ours == {name: row for name, row in documented().items() if name.startswith("ragkv_")}
+
+
+def test_the_dashboard_uses_only_what_is_documented(exposed):
+    board = json.loads((DOCS / "grafana" / "ragkv.json").read_text())
+    expressions = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+    used = {name for expression in expressions for name in NAME.findall(expression)}
+    known = documented().keys() | exposed.keys()
+    histograms = {name + part for name, (kind, _) in documented().items() if kind == "histogram" for part in PARTS}
+
+    assert len(expressions) > 20
+    assert used - known - histograms == set()
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_buckets_are_cumulative(exposed):
+    samples = {
+        (sample.name, sample.labels.get("le")): sample.value
+        for sample in exposed["ragkv_ingest_stage_seconds"].samples
+    }  # fmt: skip
+
+    assert samples["ragkv_ingest_stage_seconds_bucket", "0.1"] == 0
+    assert samples["ragkv_ingest_stage_seconds_bucket", "0.5"] == 1
+    assert (
+        samples["ragkv_ingest_stage_seconds_bucket", "+Inf"] == samples["ragkv_ingest_stage_seconds_count", None] == 2
+    )
+    assert samples["ragkv_ingest_stage_seconds_sum", None] == 3.5
+
+
+def test_what_could_not_be_read_is_left_out():
+    text = metrics.render(Inventory({"engine": True, "database": False, "redis": False}, None, None, None)).decode()
+
+    assert 'ragkv_part_up{part="database"} 0.0' in text
+    for name in ("ragkv_documents", "ragkv_queue_depth", "ragkv_ingest"):
+        assert name not in text
+
+
+def test_methods_that_nobody_knows_share_a_label():
+    metrics.requested("BREW", "(none)", 405, 0.001)
+
+    assert 'method="OTHER"' in metrics.render(FULL).decode()
+    assert "BREW" not in metrics.render(FULL).decode()

@@ -114,7 +114,7 @@ class TestStopping:
         assert begun.wait(60)
         if whole_group:
             for process in service.family():
-                if "VLLM" in process.name() or process.name().startswith("VLLM"):
+                if "VLLM" in process.name():
                     process.send_signal(signal.SIGINT)
         stopped = service.terminate()
         asking.join()

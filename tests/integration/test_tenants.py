@@ -16,6 +16,7 @@ from ragkv.caller import KEY_SCOPES, KeyScope
 from ragkv.keys import issue_key_by_name
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
+from tests.openai_ways import openai_bodies, openai_ids
 from tests.over_http import Client, client_of, upload
 
 SECRET = b"# Treasure\n\nThe xanadu chest lies under the third palm of the western beach.\n"
@@ -55,12 +56,16 @@ class Way:
         return bool(self.handler.opt.get(PUBLIC))
 
 
+OF_THE_WHOLE_SERVICE = {"GET /metrics"}
+"""For whoever runs the service: the default tenant."""
+
+
 def ways_into(app: Any) -> Iterator[Way]:
     for route in app.routes:
         if isinstance(route, HTTPRoute) and not route.path.startswith("/schema"):
             for method, (handler, _) in route.route_handler_map.items():
                 if method not in ("OPTIONS", "HEAD"):
-                    path = route.path_format.replace(":str", "")
+                    path = route.path_format.replace(":str", "").replace(":path", "")
                     yield Way(str(method), path, handler)
 
 
@@ -94,7 +99,7 @@ def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         "POST /v1/search": [{"json": {"question": QUESTION} | more} for more in ({}, *chosen)],
         "POST /v1/ask": [{"json": {"question": QUESTION} | more} for more in ({}, *chosen)],
         "POST /v1/keys": [{"json": {"name": "x"}}],
-    }
+    } | openai_bodies(ids)
 
 
 @pytest.fixture
@@ -117,6 +122,7 @@ def owner(client: Client, parts: Parts, ingest: IngestParts) -> Owner:
     for document in (document_id, notes.json()["id"]):
         ingest_document(document, ingest)
     owner.ids |= {"document_id": document_id, "key_id": issued.view.id, "collection": made["id"]}
+    owner.ids |= openai_ids(client, owner.headers, ingest)
     return owner
 
 
@@ -157,9 +163,11 @@ def test_no_way_in_leads_to_another_tenants_things(client: Client, owner: Owner,
             names_owner = any(value in repr(request) for value in owner.ids.values())
             if names_owner:
                 assert response.status_code == 404, (way.name, response.text)
+            elif way.name in OF_THE_WHOLE_SERVICE:
+                assert response.status_code == 403, (way.name, response.text)
             else:
                 assert response.status_code < 300, (way.name, response.text)
-            for value in (*owner.ids.values(), "palm", "treasure.md", "rope", "notes.md"):
+            for value in (*owner.ids.values(), "palm", "treasure.md", "rope", "notes.md", "pearls", "reef.md"):
                 assert names_owner or value not in response.text, (way.name, value)
     shown = client.get(f"/v1/documents/{owner.ids['document_id']}", headers=owner.headers).json()
     assert (shown["status"], shown["name"]) == ("ready", "treasure.md"), "nothing that the stranger did had an effect"
@@ -200,6 +208,8 @@ def test_every_way_in_needs_its_scope(client: Client, owner: Owner, parts: Parts
             assert client.request(**request, headers=headers).status_code == 403, way.name
 
 
-def _events_first_and_deletes_last(way: Way) -> tuple[bool, bool, bool, bool]:
-    """A collection goes after its documents, and the key last of all."""
-    return way.method == "DELETE", not way.path.endswith("/events"), "key" in way.path, "{collection}" in way.path
+def _events_first_and_deletes_last(way: Way) -> tuple[bool, bool, bool, int]:
+    """What lies within another thing goes before it, a collection after its documents, and the key last of all."""
+    holds_others = "{collection}" in way.path or way.path.endswith("{vector_store_id}")
+    depth = -way.path.count("/")
+    return way.method == "DELETE", not way.path.endswith("/events"), "key" in way.path, depth + 10 * holds_others

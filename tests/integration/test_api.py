@@ -135,7 +135,13 @@ class TestAsking:
 class TestService:
     def test_healthz_answers_and_readyz_names_what_is_away(self, client: Client, engine: EchoEngine):
         assert client.get("/healthz").status_code == 200
-        assert client.get("/readyz").json() == {"ready": True, "engine": "ok", "database": "ok", "redis": "ok", "service": "ok"}
+        assert client.get("/readyz").json() == {
+            "ready": True,
+            "engine": "ok",
+            "database": "ok",
+            "redis": "ok",
+            "service": "ok",
+        }
         engine.started = False
 
         response = client.get("/readyz")

@@ -21,6 +21,8 @@ from tests.over_http import Client, client_of, upload
 
 SECRET = b"# Treasure\n\nThe xanadu chest lies under the third palm of the western beach.\n"
 QUESTION = "Where does the xanadu chest lie?"
+NOBODYS = ("/schema", "/admin/login", "/admin/static")
+"""For everybody, and about nobody: test_sessions.py looks at them."""
 
 
 @dataclass
@@ -62,7 +64,7 @@ OF_THE_WHOLE_SERVICE = {"GET /metrics"}
 
 def ways_into(app: Any) -> Iterator[Way]:
     for route in app.routes:
-        if isinstance(route, HTTPRoute) and not route.path.startswith("/schema"):
+        if isinstance(route, HTTPRoute) and not route.path.startswith(NOBODYS):
             for method, (handler, _) in route.route_handler_map.items():
                 if method not in ("OPTIONS", "HEAD"):
                     path = route.path_format.replace(":str", "").replace(":path", "")
@@ -96,6 +98,8 @@ def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         ],
         "PUT /v1/documents/{document_id}": [{"files": {"file": ("f.md", SECRET)}}],
         "PATCH /v1/documents/{document_id}": [{"json": {"metadata": {"place": "beach"}}}],
+        "PATCH /v1/documents/{document_id}/kv": [{"json": {"pinned": True}}],
+        "PATCH /v1/collections/{collection}/kv": [{"json": {"pinned": True}}],
         "POST /v1/search": [{"json": {"question": QUESTION} | more} for more in ({}, *chosen)],
         "POST /v1/ask": [{"json": {"question": QUESTION} | more} for more in ({}, *chosen)],
         "POST /v1/keys": [{"json": {"name": "x"}}],

@@ -1,0 +1,249 @@
+"""The dashboard over HTTP: who gets in, what keeps other sites out, and what browsers are told."""
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from api.admin.headers import HEADERS
+from api.app import create_app
+from api.auth import PUBLIC
+from api.session import COOKIE
+from ragkv.keys import issue_key, issue_key_by_name, revoke_key
+from ragkv.parts import LOGINS_PER_MINUTE, Parts
+from ragkv.redis_door import EmbeddedRedis
+from tests.over_http import HERE, Client, assert_problem, client_of, upload
+
+HTML = {"accept": "text/html"}
+PAGES = ("/admin/collections", "/admin/collections/default", "/admin/jobs", "/admin/keys", "/admin/settings")
+
+
+@pytest.fixture
+def client(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[Client]:
+    with client_of(parts) as client:
+        yield client
+
+
+@pytest.fixture
+def key(parts: Parts) -> str:
+    """An admin's."""
+    return issue_key(parts.database, parts.scope.tenant_id, "browser", ["admin"]).key
+
+
+@pytest.fixture
+def session(client: Client, key: str) -> Client:
+    """A client that has logged in."""
+    assert log_in(client, key).status_code == 303
+    return client
+
+
+def log_in(client: Client, key: str, **form: str) -> httpx.Response:
+    return client.post("/admin/login", data={"key": key} | form, follow_redirects=False)
+
+
+def csrf_token(client: Client) -> str:
+    found = re.search(r'<meta name="csrf-token" content="([^"]*)"', client.get("/admin/keys").text)
+    assert found is not None
+    return found[1]
+
+
+class TestLogin:
+    def test_a_key_becomes_a_cookie_that_scripts_and_other_sites_do_not_get(self, client: Client, key: str):
+        response = log_in(client, key)
+
+        cookie = response.headers["set-cookie"].lower()
+        assert response.headers["location"] == "/admin"
+        assert all(flag in cookie for flag in ("httponly", "samesite=strict", "path=/", f"max-age={12 * 3600}"))
+        assert "secure" not in cookie
+        assert key.split("_")[2] not in cookie
+
+    def test_behind_tls_the_cookie_is_secure(self, client: Client, key: str):
+        response = client.post(
+            "/admin/login", data={"key": key}, headers={"origin": "https://127.0.0.1"}, follow_redirects=False
+        )
+
+        assert "secure" in response.headers["set-cookie"].lower()
+
+    def test_the_session_opens_pages_and_the_api(self, session: Client):
+        for page in PAGES:
+            assert session.get(page).status_code == 200
+        assert session.get("/v1/documents").status_code == 200
+
+    def test_redis_does_not_know_the_token(self, session: Client, parts: Parts):
+        token = session.cookies[COOKIE]
+        kept = [(name, parts.redis.get(name), parts.redis.ttl(name)) for name in parts.redis.keys("ragkv:session:*")]
+
+        assert len(kept) == 1
+        assert token not in repr(kept)
+        assert 0 < kept[0][2] <= 12 * 3600
+
+    @pytest.mark.parametrize("wrong", ["", "nonsense", "rk_0123456789abcdef_" + "0" * 64, "é" * 1000])
+    def test_a_wrong_key_is_refused_on_the_page(self, client: Client, key: str, wrong: str):
+        response = log_in(client, wrong)
+
+        assert response.status_code == 401
+        assert "the API key is not known" in response.text
+        assert "set-cookie" not in response.headers
+
+    def test_a_key_without_the_scope_admin_is_refused(self, client: Client, parts: Parts, key: str):
+        narrow = issue_key(parts.database, parts.scope.tenant_id, "x", ["write"]).key
+
+        assert log_in(client, narrow).status_code == 403
+        for page in PAGES:
+            assert_problem(client.get(page, headers={"authorization": f"Bearer {narrow}"}), 403, "admin")
+
+    def test_an_address_may_try_a_few_times_a_minute(self, client: Client, key: str):
+        for _ in range(LOGINS_PER_MINUTE):
+            assert log_in(client, "wrong").status_code == 401
+
+        refused = log_in(client, key)
+        assert refused.status_code == 429
+        assert "wait" in refused.text
+
+    def test_without_a_session_people_are_led_to_the_login_and_programs_are_told(self, client: Client, key: str):
+        page = client.get("/admin/jobs?status=failed", headers=HTML, follow_redirects=False)
+
+        assert page.headers["location"] == "/admin/login?next=%2Fadmin%2Fjobs%3Fstatus%3Dfailed"
+        assert_problem(client.get("/admin/jobs"), 401)
+
+    @pytest.mark.parametrize(
+        "outside", ["https://elsewhere.example", "//elsewhere.example", "/admin\\@x", "/adminx", "/v1", "javascript:1", ""]
+    )
+    def test_login_leads_nowhere_but_into_the_dashboard(self, client: Client, key: str, outside: str):
+        assert log_in(client, key, next=outside).headers["location"] == "/admin"
+        assert log_in(client, key, next="/admin/jobs?status=failed").headers["location"] == "/admin/jobs?status=failed"
+
+
+class TestEnd:
+    def test_logging_out_ends_the_session_here_not_only_in_the_browser(self, session: Client):
+        token = session.cookies[COOKIE]
+        assert session.post("/admin/logout", headers={"x-csrf-token": csrf_token(session)}).status_code == 204
+
+        assert COOKIE not in session.cookies
+        session.cookies.set(COOKIE, token)
+        assert_problem(session.get("/v1/documents"), 401)
+
+    def test_revoking_the_key_ends_its_sessions(self, session: Client, parts: Parts, key: str):
+        revoke_key(parts.database, key.split("_")[1])
+
+        assert_problem(session.get("/v1/documents"), 401, "revoked")
+
+    def test_a_session_that_redis_forgot_has_ended(self, session: Client, parts: Parts):
+        parts.redis.delete(*parts.redis.keys("ragkv:session:*"))
+
+        assert_problem(session.get("/v1/documents"), 401)
+
+    @pytest.mark.parametrize("token", ["", "x", "0" * 64, "é" * 64])
+    def test_a_made_up_cookie_is_no_session(self, client: Client, key: str, token: str):
+        header = f"{COOKIE}={token}".encode()
+
+        assert_problem(client.get("/v1/documents", headers={b"cookie": header}), 401)
+
+    def test_a_key_in_the_header_goes_before_the_session(self, session: Client, parts: Parts):
+        other = issue_key_by_name(parts.database, "other", "x", ["read"]).key
+        upload(session, headers={"x-csrf-token": csrf_token(session)})
+
+        assert session.get("/v1/documents", headers={"authorization": f"Bearer {other}"}).json()["items"] == []
+
+
+class TestForgery:
+    def test_what_changes_something_needs_the_sessions_token(self, session: Client):
+        assert_problem(upload(session), 403, "X-CSRF-Token")
+        assert_problem(upload(session, headers={"x-csrf-token": "0" * 64}), 403, "X-CSRF-Token")
+        assert upload(session, headers={"x-csrf-token": csrf_token(session)}).status_code == 202
+
+    def test_the_token_of_another_session_is_wrong(self, session: Client, key: str):
+        token = csrf_token(session)
+        log_in(session, key)
+
+        assert_problem(upload(session, headers={"x-csrf-token": token}), 403)
+
+    @pytest.mark.parametrize(
+        "said",
+        [{"origin": "https://elsewhere.example"}, {"origin": "http://127.0.0.1:3000"}, {"origin": "null"},
+         {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}],
+    )  # fmt: skip
+    def test_another_sites_page_cannot_use_the_session(self, session: Client, said: dict[str, str]):
+        headers = {"x-csrf-token": csrf_token(session)} | said
+
+        assert_problem(upload(session, headers=headers), 403)
+
+    @pytest.mark.parametrize("said", [{"origin": HERE}, {"sec-fetch-site": "same-origin"}])
+    def test_the_dashboards_own_page_can(self, session: Client, said: dict[str, str]):
+        assert upload(session, headers={"x-csrf-token": csrf_token(session)} | said).status_code == 202
+
+    def test_another_site_cannot_log_somebody_in(self, client: Client, key: str):
+        response = client.post(
+            "/admin/login", data={"key": key}, headers={"origin": "https://elsewhere.example"}, follow_redirects=False
+        )
+
+        assert response.status_code == 403
+        assert "set-cookie" not in response.headers
+
+    def test_while_the_service_is_open_another_port_cannot_use_the_dashboard(self, client: Client):
+        assert_problem(client.post("/admin/logout", headers={"origin": "http://127.0.0.1:3000"}), 403)
+
+
+class TestPages:
+    def test_without_keys_nobody_logs_in(self, client: Client):
+        assert "The service is open" in client.get("/admin/keys").text
+        assert client.get("/admin/login", follow_redirects=False).headers["location"] == "/admin"
+
+    @pytest.mark.parametrize("path", [*PAGES, "/admin/login", "/admin/nowhere", "/admin/static/admin.css", "/admin/static/no.js"])  # fmt: skip
+    def test_every_response_carries_the_headers(self, client: Client, key: str, path: str):
+        for headers in ({}, HTML, {"authorization": f"Bearer {key}"}):
+            response = client.get(path, headers=headers, follow_redirects=False)
+            assert {name: response.headers[name] for name in HEADERS} == HEADERS
+            assert response.headers["cache-control"] == ("no-cache" if "admin.css" in path else response.headers["cache-control"])
+            assert "static" in path or response.headers["cache-control"] == "no-store"
+
+    def test_a_browser_that_has_a_file_gets_it_no_second_time(self, client: Client):
+        first = client.get("/admin/static/admin.css")
+        again = client.get("/admin/static/admin.css", headers={"if-none-match": first.headers["etag"]})
+
+        assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+
+    @pytest.mark.parametrize("name", ["..%2fshell.py", "%2e%2e%2fshell.py", "shell.py", "x" * 5000, "%00"])
+    def test_nothing_but_its_files_is_served(self, client: Client, name: str):
+        assert client.get(f"/admin/static/{name}").status_code == 404
+
+    def test_no_page_has_anything_inline_or_from_elsewhere(self, client: Client):
+        for path in PAGES:
+            html = client.get(path).text
+            assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)", html), path
+            assert not re.search(r"""(?:src|href|action)=["'](?:https?:)?//""", html), path
+
+    def test_what_is_not_there_is_a_page_that_says_so(self, client: Client):
+        response = client.get(f"/admin/documents/{'0' * 32}", headers=HTML)
+
+        assert (response.status_code, response.headers["content-type"]) == (404, "text/html; charset=utf-8")
+        assert "there is no document" in response.text
+
+    def test_filters_that_make_no_sense_are_left_out_and_cursors_refused(self, client: Client):
+        assert client.get("/admin/jobs?status=nonsense").status_code == 200
+        assert client.get("/admin/collections/default?status=nonsense").status_code == 200
+        for page in ("jobs", "collections", "collections/default"):
+            assert_problem(client.get(f"/admin/{page}?cursor=nonsense"), 422, "cursor")
+
+    def test_only_the_default_tenant_sees_where_the_service_keeps_its_things(
+        self, client: Client, parts: Parts, key: str
+    ):
+        other = issue_key_by_name(parts.database, "other", "x", ["admin"]).key
+        mine, theirs = (
+            client.get("/admin/settings", headers={"authorization": f"Bearer {one}"}).text for one in (key, other)
+        )
+
+        assert str(parts.settings.data_dir) in mine
+        assert str(parts.settings.data_dir) not in theirs
+        assert "RAGKV_MAX_UPLOAD_BYTES" in theirs
+
+    def test_login_and_files_are_all_that_is_open_to_everybody(self, parts: Parts):
+        public = {
+            route.path
+            for route in create_app(parts).routes
+            for handler, _ in getattr(route, "route_handler_map", {}).values()
+            if route.path.startswith("/admin") and handler.opt.get(PUBLIC)
+        }
+
+        assert public == {"/admin/login", "/admin/static/{asset:str}"}

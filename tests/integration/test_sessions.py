@@ -108,7 +108,8 @@ class TestLogin:
         assert_problem(client.get("/admin/jobs"), 401)
 
     @pytest.mark.parametrize(
-        "outside", ["https://elsewhere.example", "//elsewhere.example", "/admin\\@x", "/adminx", "/v1", "javascript:1", ""]
+        "outside",
+        ["https://elsewhere.example", "//elsewhere.example", "/admin\\@x", "/adminx", "/v1", "javascript:1", ""],
     )
     def test_login_leads_nowhere_but_into_the_dashboard(self, client: Client, key: str, outside: str):
         assert log_in(client, key, next=outside).headers["location"] == "/admin"
@@ -195,7 +196,9 @@ class TestPages:
         for headers in ({}, HTML, {"authorization": f"Bearer {key}"}):
             response = client.get(path, headers=headers, follow_redirects=False)
             assert {name: response.headers[name] for name in HEADERS} == HEADERS
-            assert response.headers["cache-control"] == ("no-cache" if "admin.css" in path else response.headers["cache-control"])
+            assert response.headers["cache-control"] == (
+                "no-cache" if "admin.css" in path else response.headers["cache-control"]
+            )
             assert "static" in path or response.headers["cache-control"] == "no-store"
 
     def test_a_browser_that_has_a_file_gets_it_no_second_time(self, client: Client):

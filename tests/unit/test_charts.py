@@ -76,4 +76,4 @@ def test_labels_stand_at_round_moments_away_from_the_edges():
 
 def test_numbers_as_people_read_them():
     assert [duration(ms) for ms in (8.24, 182.4, 1210, 14_000)] == ["8.2 ms", "182 ms", "1.21 s", "14.0 s"]
-    assert [percent(share) for share in (0, 0.032, 0.84, 1)] == ["0%", "3.2%", "84%", "100%"]
+    assert [percent(share) for share in (0, 0.032, 0.09999, 0.84, 1)] == ["0%", "3.2%", "10%", "84%", "100%"]

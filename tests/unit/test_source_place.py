@@ -10,7 +10,9 @@ CHUNK = ChunkView(
 )
 
 
-@pytest.mark.parametrize("text", ["", "5", "-", "5-", "-5", "5-5", "7-5", "a-b", "1-2-3", " 1-2", "1-2\n", "1-" + "9" * 20])
+@pytest.mark.parametrize(
+    "text", ["", "5", "-", "5-", "-5", "5-5", "7-5", "a-b", "1-2-3", " 1-2", "1-2\n", "1-" + "9" * 20]
+)
 def test_what_is_no_place_is_none(text: str):
     assert Place.of(text) is None
 

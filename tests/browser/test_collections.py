@@ -1,0 +1,114 @@
+"""Collections, keys and settings in the browser."""
+
+import httpx
+from playwright.sync_api import Page, expect
+
+from tests.browser.visit import Visit
+
+
+class TestCollections:
+    def test_one_is_made_renamed_and_deleted(self, logged_in: Page):
+        logged_in.goto("/admin/collections")
+        logged_in.get_by_role("button", name="New collection").click()
+        logged_in.get_by_label("Name").fill("papers")
+        logged_in.keyboard.press("Enter")
+        logged_in.get_by_role("link", name="papers").click()
+
+        logged_in.get_by_role("button", name="Rename").click()
+        expect(logged_in.get_by_label("Name", exact=True)).to_be_focused()
+        logged_in.get_by_label("Name", exact=True).fill("letters")
+        logged_in.keyboard.press("Enter")
+        expect(logged_in.get_by_role("heading", name="letters", level=1)).to_be_visible()
+
+        logged_in.get_by_role("button", name="Delete").click()
+        logged_in.locator("#confirm").get_by_role("button", name="Delete").click()
+        expect(logged_in.get_by_role("heading", name="Collections", level=1)).to_be_visible()
+        expect(logged_in.locator("tbody tr")).to_have_count(1)
+
+    def test_a_name_that_is_taken_is_refused_where_it_was_typed(self, visit: Visit, logged_in: Page):
+        logged_in.goto("/admin/collections")
+        logged_in.get_by_role("button", name="New collection").click()
+        logged_in.get_by_label("Name").fill("default")
+        logged_in.get_by_role("button", name="Make collection").click()
+
+        expect(logged_in.locator("#make .error")).to_have_text("there is a collection 'default' already")
+        expect(logged_in.get_by_label("Name")).to_have_value("default")
+        visit.expect_fault("409")
+
+    def test_the_default_collection_stays(self, logged_in: Page):
+        logged_in.goto("/admin/collections/default")
+
+        expect(logged_in.get_by_role("button", name="Rename")).to_have_count(0)
+        expect(logged_in.get_by_role("button", name="Delete")).to_have_count(0)
+
+    def test_answers_may_be_kept(self, logged_in: Page, service: httpx.Client, key: str):
+        logged_in.goto("/admin/collections/default")
+        logged_in.locator("#answer-cache summary").click()
+        logged_in.get_by_label("Answer from the cache").check()
+        logged_in.get_by_label("Least similarity").fill("0.9")
+        logged_in.get_by_role("button", name="Save").click()
+
+        expect(logged_in.locator("#answer-cache .badge")).to_have_text("on")
+        kept = service.get("/v1/collections/default", headers={"x-api-key": key}).json()["answer_cache"]
+        assert (kept["enabled"], kept["threshold"], kept["ttl_s"]) == (True, 0.9, 86400)
+
+
+class TestKeys:
+    def test_a_key_is_shown_once_works_and_can_be_revoked(self, logged_in: Page, service: httpx.Client):
+        logged_in.goto("/admin/keys")
+        logged_in.get_by_label("Name").fill("indexing job")
+        logged_in.get_by_label("write").check()
+        logged_in.get_by_label("Days until it expires").fill("30")
+        logged_in.get_by_role("button", name="Make key").click()
+        made = logged_in.locator("#new-key-value").inner_text()
+
+        line = logged_in.locator("tbody tr").filter(has_text="indexing job")
+        expect(line).to_contain_text("write")
+        assert service.get("/v1/documents", headers={"x-api-key": made}).status_code == 200
+        logged_in.reload()
+        assert made not in logged_in.content()
+        line.get_by_role("button", name="Revoke").click()
+        logged_in.locator("#confirm").get_by_role("button", name="Revoke").click()
+        expect(line).to_contain_text("revoked")
+        assert service.get("/v1/documents", headers={"x-api-key": made}).status_code == 401
+
+    def test_a_key_can_be_copied(self, logged_in: Page):
+        logged_in.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        logged_in.goto("/admin/keys")
+        logged_in.get_by_label("Name").fill("x")
+        logged_in.get_by_role("button", name="Make key").click()
+        logged_in.get_by_role("button", name="Copy").click()
+
+        expect(logged_in.get_by_text("Copied.")).to_be_visible()
+        copied = logged_in.evaluate("navigator.clipboard.readText()")
+        assert copied == logged_in.locator("#new-key-value").inner_text()
+
+    def test_revoking_ones_own_key_leads_to_the_login(self, visit: Visit, logged_in: Page):
+        logged_in.goto("/admin/keys")
+        logged_in.locator("tbody tr").filter(has_text="yours").get_by_role("button", name="Revoke").click()
+        expect(logged_in.locator("#confirm")).to_contain_text("you will be logged out")
+        logged_in.locator("#confirm").get_by_role("button", name="Revoke").click()
+
+        logged_in.get_by_label("API key").wait_for()
+        visit.faults.clear()
+
+    def test_the_first_key_closes_the_service_and_opens_the_dashboard(self, visit: Visit, page: Page):
+        page.goto("/admin/keys")
+        page.get_by_label("Name").fill("first")
+        page.get_by_role("button", name="Make key").click()
+        made = page.locator("#new-key-value").inner_text()
+        page.get_by_role("link", name="Log in with it").click()
+        page.get_by_label("API key").fill(made)
+        page.get_by_role("button", name="Log in").click()
+
+        expect(page.get_by_role("button", name="Log out")).to_be_visible()
+        expect(page.get_by_text("The service is open.")).to_have_count(0)
+
+
+def test_settings_are_shown_with_their_names(logged_in: Page):
+    logged_in.goto("/admin/settings")
+
+    line = logged_in.locator("tr").filter(has_text="RAGKV_CHUNK_TOKENS")
+    expect(line).to_contain_text("64")
+    expect(line).to_contain_text("set")
+    expect(logged_in.locator("tr").filter(has_text="RAGKV_TOP_K")).to_contain_text("default")

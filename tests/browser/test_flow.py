@@ -1,0 +1,216 @@
+"""What an admin does on the first day, in the browser, with `ragkv serve` and its real engine. Also takes the pictures."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+from sqlalchemy import update
+
+from api.admin.shell import NAVIGATION
+from ragkv.db.database import Database
+from ragkv.db.tables import DocumentRow, Status
+from tests.browser.visit import Visit
+from tests.e2e.service import SAMPLE, Service, environment, started
+
+PDF = "aviation-and-space.pdf"
+QUESTION = "Who composed the music of Billy Elliot?"
+QUESTIONS = SAMPLE.with_name("questions.jsonl")
+READY_MS = 300_000
+
+GROWTH = """() => {
+  window.seen = [];
+  const note = () => {
+    const said = document.querySelector("#answers .said")?.textContent;
+    if (said && seen.at(-1) !== said) seen.push(said);
+  };
+  new MutationObserver(note).observe(document.getElementById("answers"), { childList: true, subtree: true, characterData: true });
+}"""
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 1280, "height": 860}},
+    "dark": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "is_mobile": True},
+}
+TALLEST = 1500
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("flow") / "data"
+
+
+@pytest.fixture(scope="module")
+def service(data_dir: Path, language_model: Path, free_port: Callable[[], int]) -> Iterator[Service]:
+    with started(environment(data_dir, language_model), free_port(), data_dir.with_name("serve.log")) as service:
+        service.wait_ready()
+        yield service
+
+
+@pytest.fixture(scope="module")
+def key(service: Service) -> str:
+    """The first key. The client that made it goes on with it."""
+    made = service.client.post("/v1/keys", json={"name": "admin", "scopes": ["admin"]}).json()["key"]
+    service.client.headers["authorization"] = f"Bearer {made}"
+    return str(made)
+
+
+def row(page: Page, name: str) -> Locator:
+    return page.locator("tr[data-document]").filter(has_text=name)
+
+
+def becomes(page: Page, name: str, status: str) -> None:
+    expect(row(page, name).locator(".badge")).to_have_text(status, timeout=READY_MS)
+
+
+def test_the_first_day(chromium: Browser, service: Service, key: str, data_dir: Path):
+    with Visit.beginning(chromium, str(service.client.base_url)) as visit:
+        page = visit.page
+        logs_in(visit, key)
+        uploads_by_drag_and_drop(visit)
+        asks_and_opens_a_citation(page)
+        compares_with_full_prefill(page)
+        retries_what_failed(visit, service, data_dir)
+        deletes(page, service)
+
+
+def logs_in(visit: Visit, key: str) -> None:
+    visit.page.goto("/admin/collections/default")
+    visit.page.get_by_label("API key").fill(key)
+    visit.page.get_by_role("button", name="Log in").click()
+    expect(visit.page.get_by_role("heading", name="default", level=1)).to_be_visible()
+
+
+def uploads_by_drag_and_drop(visit: Visit) -> None:
+    """And watches: the stages come by, in tokens, until both are ready."""
+    visit.drop((PDF, (SAMPLE / PDF).read_bytes()), ("films.md", (SAMPLE / "films.md").read_bytes()))
+    upload = visit.page.locator(".upload").filter(has_text=PDF)
+    expect(upload).to_contain_text(re.compile(r"prefill: [\d,]+ of [\d,]+ tokens"), timeout=READY_MS)
+    for name in (PDF, "films.md"):
+        becomes(visit.page, name, "ready")
+    expect(upload).to_contain_text("ready")
+
+
+def asks_and_opens_a_citation(page: Page) -> None:
+    page.get_by_role("link", name="Playground").click()
+    page.get_by_label("Question").fill(QUESTION)
+    page.evaluate(GROWTH)
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator("#answers .badge").first).to_have_text("done", timeout=READY_MS)
+    assert page.evaluate("seen.length") > 2, "the answer came piece by piece"
+    quote = page.locator(".sources blockquote").first.inner_text()
+    with page.context.expect_page() as opened:
+        page.locator(".said .cite").first.click()
+    marked = "".join(opened.value.locator("mark").all_inner_texts())
+    assert quote in marked or marked in quote
+    expect(opened.value.locator("mark").first).to_be_in_viewport()
+    opened.value.close()
+
+
+def compares_with_full_prefill(page: Page) -> None:
+    page.get_by_label("Question").fill("Who directed the film Madame la Presidente?")
+    page.get_by_role("button", name="Compare with full prefill").click()
+    expect(page.locator("#verdict")).to_contain_text(re.compile(r"\d\.\d×"), timeout=READY_MS)
+    for name in ("Stitched", "In full"):
+        answer = page.get_by_role("article", name=name, exact=True)
+        expect(answer.locator(".badge").first).to_have_text("done")
+        expect(answer.locator(".figure")).to_have_text(re.compile(r"[\d.]+ m?s"))
+
+
+def retries_what_failed(visit: Visit, service: Service, data_dir: Path) -> None:
+    """One whose worker died, which the second try reads; one that can never be read fails again, with the reason."""
+    page = visit.page
+    page.goto("/admin/collections/default")
+    visit.drop(("scan.gif", b"GIF89a is no text"), ("places.txt", (SAMPLE / "places.txt").read_bytes()))
+    becomes(page, "scan.gif", "failed")
+    expect(row(page, "scan.gif").locator(".error")).to_contain_text("it is an image")
+    becomes(page, "places.txt", "ready")
+    break_off(data_dir, "places.txt")
+    page.reload()
+    expect(row(page, "places.txt").locator(".error")).to_contain_text("the worker died")
+    for name, status in (("places.txt", "ready"), ("scan.gif", "failed")):
+        row(page, name).get_by_role("button", name="Retry").click()
+        expect(row(page, name).locator(".error")).to_have_count(0)
+        becomes(page, name, status)
+
+
+def deletes(page: Page, service: Service) -> None:
+    row(page, PDF).get_by_role("button", name="Delete").click()
+    page.locator("#confirm").get_by_role("button", name="Delete").click()
+    expect(row(page, PDF)).to_have_count(0)
+    assert PDF not in {document["name"] for document in service.client.get("/v1/documents").json()["items"]}
+
+
+def break_off(data_dir: Path, name: str) -> None:
+    """What is left of a document whose worker died too often."""
+    database = Database(f"sqlite:///{data_dir / 'ragkv.sqlite3'}")
+    failed = {"status": Status.FAILED, "error": "the worker died 3 times while reading this document"}
+    with database.writing() as session:
+        session.execute(update(DocumentRow).where(DocumentRow.name == name).values(**failed))
+    database.close()
+
+
+class TestPictures:
+    """With --screenshots DIR."""
+
+    @pytest.fixture
+    def folder(self, request: pytest.FixtureRequest) -> Path:
+        given = request.config.getoption("--screenshots")
+        if given is None:
+            pytest.skip("pictures are taken with --screenshots DIR")
+        folder = Path(given)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @pytest.fixture
+    def busy(self, service: Service, key: str) -> dict[str, Any]:
+        """A service that has read the sample documents and answered questions; one of its documents."""
+        documents = [service.read(path.name, path.read_bytes()) for path in sorted(SAMPLE.iterdir())]
+        service.read("scan.gif", b"GIF89a is no text")
+        for name in ("field notes", "papers 2024"):
+            service.client.post("/v1/collections", json={"name": name})
+        for line in QUESTIONS.read_text().splitlines()[:12]:
+            for mode in ("stitched", "full"):
+                service.ask(json.loads(line)["question"], mode=mode)
+        return next(document for document in documents if document["name"] == "films.md")
+
+    @pytest.mark.parametrize("look", LOOKS)
+    def test_of_every_page(
+        self, chromium: Browser, service: Service, key: str, busy: dict[str, Any], folder: Path, look: str
+    ):
+        with Visit.beginning(chromium, str(service.client.base_url), **LOOKS[look]) as visit:
+            visit.page.goto("/admin/login")
+            take(visit.page, folder / f"login-{look}.png")
+            visit.log_in(key)
+            for name, path in pages(busy["id"], citation_of(service.client)):
+                visit.page.goto(path)
+                if name == "playground":
+                    compares_with_full_prefill(visit.page)
+                take(visit.page, folder / f"{name}-{look}.png")
+
+
+def pages(document_id: str, place: str) -> list[tuple[str, str]]:
+    shown = [(path.rpartition("/")[2], path) for _, path, _ in NAVIGATION]
+    shown[0] = ("overview", "/admin")
+    more = [("collection", "/admin/collections/default"), ("document", f"/admin/documents/{document_id}?at={place}")]
+    return shown + more
+
+
+def citation_of(client: httpx.Client) -> str:
+    """A place in films.md that an answer cites."""
+    answer = client.post("/v1/ask", json={"question": QUESTION}).json()
+    source = (answer["citations"] or answer["passages"])[0]
+    return f"{source['start']}-{source['end']}"
+
+
+def take(page: Page, path: Path) -> None:
+    """The whole page up to TALLEST pixels, once it stands still."""
+    page.wait_for_timeout(800)
+    page.evaluate("scrollTo(0, 0)")
+    size = page.evaluate("[innerWidth, document.documentElement.scrollHeight]")
+    clip = {"x": 0, "y": 0, "width": size[0], "height": min(size[1], TALLEST)}
+    page.screenshot(path=path, full_page=True, clip=clip, animations="disabled")

@@ -1,0 +1,82 @@
+"""Coming in and leaving."""
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from ragkv.keys import issue_key
+from ragkv.parts import Parts
+from tests.browser.visit import Visit
+
+
+def test_without_keys_there_is_nothing_to_log_in_to(page: Page):
+    page.goto("/admin/login")
+
+    expect(page.get_by_text("The service is open.")).to_be_visible()
+    expect(page.get_by_role("button", name="Log out")).to_have_count(0)
+
+
+def test_the_login_leads_to_the_page_that_was_asked_for(page: Page, key: str):
+    page.goto("/admin/jobs?status=failed")
+    page.get_by_label("API key").fill(key)
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    assert page.url.endswith("/admin/jobs?status=failed")
+
+
+@pytest.mark.parametrize(("scope", "reason"), [(None, "the API key is not known"), ("read", "lacks the scope admin")])
+def test_a_key_that_will_not_do_is_refused_with_the_reason(visit: Visit, key: str, parts: Parts, scope, reason: str):
+    given = issue_key(parts.database, parts.scope.tenant_id, "x", [scope]).key if scope else "rk_wrong"
+    visit.page.goto("/admin/login")
+    visit.page.get_by_label("API key").fill(given)
+    visit.page.get_by_role("button", name="Log in").click()
+
+    expect(visit.page.get_by_role("alert")).to_contain_text(reason)
+    expect(visit.page.get_by_label("API key")).to_be_focused()
+    visit.expect_fault("403" if scope else "401")
+
+
+def test_scripts_do_not_see_the_sessions_cookie(logged_in: Page):
+    assert logged_in.evaluate("document.cookie") == ""
+
+
+def test_logging_out_ends_it(logged_in: Page):
+    logged_in.get_by_role("button", name="Log out").click()
+    logged_in.get_by_label("API key").wait_for()
+    logged_in.goto("/admin/keys")
+
+    assert "/admin/login?next=" in logged_in.url
+
+
+def test_a_session_that_ended_meanwhile_leads_to_the_login_at_the_next_action(
+    visit: Visit, logged_in: Page, parts: Parts
+):
+    logged_in.goto("/admin/collections")
+    parts.redis.delete(*parts.redis.keys("ragkv:session:*"))
+    logged_in.get_by_role("button", name="New collection").click()
+    logged_in.get_by_label("Name").fill("papers")
+    logged_in.get_by_role("button", name="Make collection").click()
+
+    logged_in.get_by_label("API key").wait_for()
+    assert "next=%2Fadmin%2Fcollections" in logged_in.url
+    visit.expect_fault("401")
+
+
+def test_a_page_of_another_origin_cannot_use_the_session(
+    visit: Visit, logged_in: Page, service: httpx.Client, key: str
+):
+    """One of the same machine, which browsers call the same site: the cookie goes along, and that is not enough."""
+    port = service.base_url.port
+    logged_in.route(
+        "http://127.0.0.1:1/", lambda route: route.fulfill(content_type="text/html", body="<p>elsewhere</p>")
+    )
+    logged_in.goto("http://127.0.0.1:1/")
+    logged_in.evaluate(
+        f"""fetch("http://127.0.0.1:{port}/v1/collections", {{
+          method: "POST", mode: "no-cors", credentials: "include", body: '{{"name": "forged"}}' }})"""
+    )
+
+    names = [item["name"] for item in service.get("/v1/collections", headers={"x-api-key": key}).json()["items"]]
+    assert names == ["default"]
+    visit.faults.clear()

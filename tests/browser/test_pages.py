@@ -1,0 +1,119 @@
+"""Every page, on a desk and on a phone: nothing sticks out, everything can be reached by keyboard."""
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from api.admin.shell import NAVIGATION
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from tests.browser.visit import Visit
+from tests.over_http import ADA, upload
+
+PAGES = (*(path for _, path, _ in NAVIGATION), "/admin/collections/default", "/admin/documents/{document}")
+DESK = {"viewport": {"width": 1280, "height": 800}}
+PHONE = {"viewport": {"width": 360, "height": 640}, "has_touch": True, "is_mobile": True}
+
+CONTRAST = """() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (c) => { const v = c / 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+  const luminance = ([r, g, b]) => 0.2126 * light(r) + 0.7152 * light(g) + 0.0722 * light(b);
+  const behind = (element) => {
+    for (; element; element = element.parentElement) {
+      const colour = rgb(getComputedStyle(element).backgroundColor);
+      if (colour.length < 4 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const poor = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !element.checkVisibility() || element.closest("svg, :disabled, .faded, .skip")) continue;
+    const [text, ground] = [luminance(rgb(getComputedStyle(element).color)), luminance(behind(element))];
+    const contrast = (Math.max(text, ground) + 0.05) / (Math.min(text, ground) + 0.05);
+    if (contrast < 4.5) poor.push(`${contrast.toFixed(2)}: ${walker.currentNode.data.trim().slice(0, 60)}`);
+  }
+  return poor;
+}"""
+
+OUTLINE = """() => {
+  const focused = document.activeElement;
+  if (focused === document.body) return null;
+  const style = getComputedStyle(focused.matches(".sr-only") ? focused.closest(".drop-zone").querySelector("label") : focused);
+  return [focused.outerHTML.slice(0, 120), style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0];
+}"""
+
+
+@pytest.fixture
+def document(service: httpx.Client, ingest: IngestParts) -> str:
+    """A document that is ready, and one whose name has no place to break."""
+    document_id = str(upload(service).json()["id"])
+    upload(service, b"GIF89a", "a-name-without-a-single-place-to-break-" + "x" * 200 + ".gif")
+    ingest_document(document_id, ingest)
+    return document_id
+
+
+@pytest.fixture(params=[DESK, PHONE, DESK | {"color_scheme": "dark"}], ids=["desk", "phone", "dark"])
+def window(request: pytest.FixtureRequest, chromium: Browser, service: httpx.Client) -> Iterator[Page]:
+    with Visit.beginning(chromium, str(service.base_url), **request.param) as visit:
+        yield visit.page
+
+
+def test_every_page_fits_reads_well_and_says_where_one_is(window: Page, document: str):
+    for path in PAGES:
+        response = window.goto(path.format(document=document))
+
+        assert response is not None
+        assert response.status == 200, path
+        assert window.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} sticks out"
+        assert window.evaluate(CONTRAST) == [], path
+        expect(window.get_by_role("heading", level=1)).to_have_count(1)
+        expect(window.locator("nav [aria-current=page]").first).to_be_in_viewport()
+        assert re.fullmatch(r".+ · ragkv", window.title()), path
+
+
+def test_every_page_can_be_used_by_keyboard(page: Page, document: str):
+    """Tab goes from the skip link to the end, what has the focus shows it, and nothing keeps it."""
+    for path in PAGES:
+        page.goto(path.format(document=document))
+        page.locator("body").click(position={"x": 1, "y": 1})
+        page.evaluate("document.activeElement.blur()")
+        wanted = page.locator(
+            "a[href]:visible, button:enabled:visible, input:visible, select:visible, summary:visible"
+        ).count()
+        seen = []
+        for _ in range(wanted + 3):
+            page.keyboard.press("Tab")
+            if (focused := page.evaluate(OUTLINE)) is None:
+                break
+            seen.append(focused)
+        assert seen[0][0].startswith('<a class="skip"'), path
+        assert [html for html, outlined in seen if not outlined] == [], path
+        assert len({html for html, _ in seen}) > len(NAVIGATION), path
+
+
+def test_the_skip_link_leads_past_the_navigation(page: Page):
+    page.goto("/admin/settings")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+
+    expect(page.locator("main")).to_be_focused()
+
+
+def test_what_is_not_there_is_a_page_with_a_way_back(visit: Visit):
+    visit.page.goto(f"/admin/documents/{'0' * 32}")
+    visit.expect_fault("404")
+    visit.page.get_by_role("link", name="To the overview").click()
+
+    expect(visit.page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+
+def test_names_are_text_whatever_they_look_like(page: Page, service: httpx.Client, document: str):
+    upload(service, ADA + b"!", "<img src=x onerror=alert(1)>{{ 7 * 7 }}.md")
+    page.goto("/admin/collections/default")
+
+    expect(page.get_by_role("link", name="<img src=x onerror=alert(1)>{{ 7 * 7 }}.md")).to_be_visible()

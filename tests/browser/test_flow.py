@@ -166,7 +166,7 @@ class TestPictures:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    @pytest.fixture
+    @pytest.fixture(scope="class")
     def busy(self, service: Service, key: str) -> dict[str, Any]:
         """A service that has read the sample documents and answered questions; one of its documents."""
         documents = [service.read(path.name, path.read_bytes()) for path in sorted(SAMPLE.iterdir())]

@@ -22,6 +22,7 @@ from api.errors import HANDLERS
 from api.events import collection_events, document_events
 from api.health import healthz, readyz
 from api.keys import keys_router
+from api.kv import kv_router
 from api.metrics import metrics_of_all
 from api.observe import Observing
 from api.openai.errors import in_openai_form
@@ -45,6 +46,7 @@ def create_app(parts: Parts, ending: Ending | None = None) -> Litestar:
         route_handlers=[
             collections_router(),
             collection_events,
+            kv_router(),
             documents_router(parts.settings),
             document_events,
             search,

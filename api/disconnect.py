@@ -1,7 +1,7 @@
 """Work that ends when nobody waits for it any longer."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Generator
 from typing import Any, TypeVar
 
 from litestar import Request
@@ -21,6 +21,21 @@ async def unless_disconnected(request: Request[Any, Any, Any], work: Awaitable[T
         return working.result()
     finally:
         await _cancelled(working, watching)
+
+
+async def stepwise(steps: Generator[T, None, None]) -> AsyncGenerator[T, None]:
+    """What blocking work says on its way, each step of it in a thread. It is closed between two steps."""
+    step: asyncio.Future[T | None] | None = None
+    try:
+        while True:
+            step = asyncio.ensure_future(asyncio.to_thread(next, steps, None))
+            if (said := await asyncio.shield(step)) is None:
+                return
+            yield said
+    finally:
+        if step is not None:
+            await asyncio.wait({step})
+        await asyncio.to_thread(steps.close)
 
 
 async def _disconnected(request: Request[Any, Any, Any]) -> None:

@@ -50,7 +50,11 @@ class Accepted:
 
 
 class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
-    """A document as users see it. `done` of `total` tokens of the present stage are through."""
+    """A document as users see it. `done` of `total` tokens of the present stage are through.
+
+    `kv_evicted`: some of its KV was removed to make room, and is made again only when asked for. `kv_pinned`: it is removed
+    by hand alone.
+    """
 
     id: str
     collection_id: str
@@ -66,6 +70,8 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     error: str | None
     metadata: Metadata
+    kv_pinned: bool
+    kv_evicted: bool
     created_at: datetime
     updated_at: datetime
 
@@ -265,6 +271,8 @@ def view_of(row: DocumentRow) -> DocumentView:
         tokens=row.num_tokens,
         error=row.error,
         metadata=row.labels,
+        kv_pinned=row.kv_pinned,
+        kv_evicted=row.kv_evicted,
         created_at=row.created_at,
         updated_at=row.updated_at,
     )

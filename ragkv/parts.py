@@ -20,6 +20,7 @@ from ragkv.db.sources import DatabaseSource
 from ragkv.db.tenants import ensure_scope, tenant_secret
 from ragkv.files import FileStore
 from ragkv.gate import Gate
+from ragkv.kv_use import KVUse
 from ragkv.models import Progress, encoder_folder, model_folder, reranker_folder
 from ragkv.queue import Queue, make_celery
 from ragkv.rate import RateLimit
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from ragkv.answer.answer_cache import AnswerCache
     from ragkv.answer.answer_ring import AnswerRing
+    from ragkv.answer.ask import Ask, Done
     from ragkv.answer.caching import CachingAnswerer
     from ragkv.answer.planner import Planner
     from ragkv.answer.prompt import PromptBuilder
@@ -81,7 +83,7 @@ class Parts:
         ensure_scope(self.database)
 
     def close(self) -> None:
-        for name in ("database", "redis", "server_index"):
+        for name in ("kv_use", "database", "redis", "server_index"):
             part = self.__dict__.pop(name, None)
             if part is not None:
                 part.close()
@@ -258,11 +260,19 @@ class Parts:
         from ragkv.answer.caching import CachingAnswerer
         from ragkv.answer.service import Answerer
 
-        journal = partial(record_question, self.database)
         answerer = Answerer(
-            self.settings, self.retriever, self.prompts, self.engine, self.planner, self.keys_of, journal
+            self.settings, self.retriever, self.prompts, self.engine, self.planner, self.keys_of, self._record
         )
         return CachingAnswerer(answerer, self.answer_cache)
+
+    def _record(self, ask: "Ask", done: "Done") -> None:
+        record_question(self.database, ask, done)
+        if ask.mode == "stitched":
+            self.kv_use.note(passage.chunk.id for passage in done.passages)
+
+    @cached_property
+    def kv_use(self) -> KVUse:
+        return KVUse(self.database)
 
     @cached_property
     def answer_ring(self) -> "AnswerRing":

@@ -1,4 +1,4 @@
-"""Whose documents a request is about."""
+"""Whose documents, and whose KV, a request is about."""
 
 from dataclasses import dataclass
 
@@ -16,3 +16,12 @@ class Scope:
 
     def __repr__(self) -> str:
         return f"Scope(tenant_id={self.tenant_id!r}, collection_id={self.collection_id!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Whose KV: all of a tenant's, or that of one of its collections or documents."""
+
+    tenant_id: str
+    collection_id: str | None = None
+    document_id: str | None = None

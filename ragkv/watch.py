@@ -6,7 +6,7 @@ import msgspec
 
 from ragkv.db.base import utc_now
 from ragkv.db.database import Database
-from ragkv.db.documents import UNFINISHED, changed_since
+from ragkv.db.documents import changed_since
 from ragkv.db.tables import Status
 from ragkv.documents import DocumentView, view_of
 
@@ -16,7 +16,10 @@ MARGIN = timedelta(seconds=5)
 
 
 class DocumentProgress(msgspec.Struct, frozen=True):
-    """How far a document has come: `done` of `total` tokens of the stage parse, embed or prefill."""
+    """How far a document has come: `done` of `total` tokens of the stage parse, embed or prefill.
+
+    `kv_evicted`: it is searchable and stays so, until its KV is asked for again.
+    """
 
     id: str
     name: str
@@ -25,14 +28,15 @@ class DocumentProgress(msgspec.Struct, frozen=True):
     done: int
     total: int
     error: str | None
+    kv_evicted: bool = False
 
     @classmethod
     def of(cls, view: DocumentView) -> "DocumentProgress":
-        return cls(view.id, view.name, view.status, view.stage, view.done, view.total, view.error)
+        return cls(view.id, view.name, view.status, view.stage, view.done, view.total, view.error, view.kv_evicted)
 
     @property
     def is_finished(self) -> bool:
-        return self.status in FINISHED
+        return self.status in FINISHED or self.kv_evicted
 
 
 class CollectionWatch:
@@ -48,7 +52,7 @@ class CollectionWatch:
         """What changed since the last look; at the first, every document that is not finished."""
         now = utc_now()
         with self._database.reading() as session:
-            rows = session.scalars(changed_since(self._collection_id, UNFINISHED, self._since))
+            rows = session.scalars(changed_since(self._collection_id, self._since))
             found = {row.id: DocumentProgress.of(view_of(row)) for row in rows}
         news = [progress for progress in found.values() if self._seen.get(progress.id) != progress]
         self._seen, self._since = found, now - MARGIN

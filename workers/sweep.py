@@ -1,24 +1,29 @@
-"""Queues again what a crash dropped."""
+"""What a worker looks after beside its documents: what a crash dropped, and KV that must go."""
 
 import logging
 import threading
+from collections.abc import Callable
 
 from ragkv.documents import requeue_stuck
 from ragkv.errors import RagKVError
+from ragkv.kv_upkeep import NOTHING, collect_garbage, make_room
 from ragkv.parts import Parts
 
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 15.0
+GARBAGE_EVERY = 240
+"""Sweeps, an hour."""
 
 
 class Sweeper:
-    """A thread that looks for unfinished documents that nobody holds. Several at once do no harm."""
+    """A thread that sweeps now and then. Several at once do no harm."""
 
     def __init__(self, parts: Parts, interval_s: float = INTERVAL_S) -> None:
         self._parts = parts
         self._interval_s = interval_s
         self._stop = threading.Event()
+        self._sweeps = 0
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="sweep", daemon=True).start()
@@ -31,9 +36,30 @@ class Sweeper:
             self.sweep()
 
     def sweep(self) -> None:
-        """One look. Whatever is away is tried again at the next."""
-        try:
-            if stuck := requeue_stuck(self._parts):
-                log.info("queued %d unfinished documents again", len(stuck))
-        except RagKVError as error:
-            log.warning("sweep: %s", error)
+        """One sweep. Whatever is away is tried again at the next."""
+        steps = [self._requeue, self._make_room]
+        if self._sweeps % GARBAGE_EVERY == 0:
+            steps.append(self._collect_garbage)
+        self._sweeps += 1
+        for step in steps:
+            _try(step)
+
+    def _requeue(self) -> None:
+        """Unfinished documents that nobody holds go back to the queue."""
+        if stuck := requeue_stuck(self._parts):
+            log.info("queued %d unfinished documents again", len(stuck))
+
+    def _make_room(self) -> None:
+        if (freed := make_room(self._parts)) != NOTHING:
+            log.info("evicted %d KV files of %d bytes to stay within RAGKV_MAX_KV_BYTES", freed.files, freed.bytes)
+
+    def _collect_garbage(self) -> None:
+        if (freed := collect_garbage(self._parts)) != NOTHING:
+            log.info("removed %d KV files of %d bytes that nothing uses", freed.files, freed.bytes)
+
+
+def _try(step: Callable[[], None]) -> None:
+    try:
+        step()
+    except (RagKVError, OSError) as error:
+        log.warning("sweep: %s", error)

@@ -9,6 +9,7 @@ from api.admin.documents import document_page
 from api.admin.errors import PAGE_HANDLERS
 from api.admin.jobs import jobs_page
 from api.admin.keys import keys_page
+from api.admin.kv import kv_page
 from api.admin.login import login, login_page, logout
 from api.admin.overview import overview_page
 from api.admin.playground import playground_page
@@ -24,6 +25,7 @@ PAGES: list[ControllerRouterHandler] = [
     document_page,
     jobs_page,
     keys_page,
+    kv_page,
     settings_page,
     logout,
 ]

@@ -10,6 +10,7 @@ from sqlalchemy import (
     ScalarSelect,
     Select,
     Update,
+    and_,
     delete,
     exists,
     func,
@@ -25,7 +26,9 @@ from ragkv.db.tables import DocumentLabelRow, DocumentRow, Status
 from ragkv.names import storable
 
 UNFINISHED = (Status.ACCEPTED, Status.PARSING, Status.INDEXING, Status.SEARCHABLE)
-_FRESH: dict[str, Any] = {"attempts": 0, "error": None, "stage": "", "lease_owner": None, "lease_until": None}
+_FRESH: dict[str, Any] = {
+    "attempts": 0, "error": None, "stage": "", "lease_owner": None, "lease_until": None, "kv_evicted": False,
+}  # fmt: skip
 
 
 def document_by_id(tenant_id: str, document_id: str) -> Select[DocumentRow]:
@@ -76,9 +79,9 @@ def metadata_of(found: Select[DocumentRow]) -> Select[str, dict[str, Any]]:
     return found.with_only_columns(DocumentRow.id, DocumentRow.labels)
 
 
-def changed_since(collection_id: str, statuses: Sequence[Status], moment: datetime) -> Select[DocumentRow]:
-    """A collection's documents that have one of the statuses, or changed since the moment; oldest change first."""
-    recent = or_(DocumentRow.status.in_(statuses), DocumentRow.updated_at >= moment)
+def changed_since(collection_id: str, moment: datetime) -> Select[DocumentRow]:
+    """A collection's documents that are unfinished, or changed since the moment; oldest change first."""
+    recent = or_(unfinished(), DocumentRow.updated_at >= moment)
     mine = DocumentRow.collection_id == collection_id
     return select(DocumentRow).where(mine, recent).order_by(DocumentRow.updated_at, DocumentRow.id)
 
@@ -116,14 +119,14 @@ def versions_of_indexed(tenant_id: str, collection_id: str, recipe: str) -> Sele
 
 def stuck_documents(now: datetime) -> Select[str]:
     """Ids of documents that are unfinished and that nobody holds, oldest first; the sweep queues them again."""
-    return select(DocumentRow.id).where(DocumentRow.status.in_(UNFINISHED), _free(now)).order_by(DocumentRow.created_at)
+    return select(DocumentRow.id).where(unfinished(), _free(now)).order_by(DocumentRow.created_at)
 
 
 def claim(document_id: str, owner: str, now: datetime, until: datetime) -> Update:
     """Take the lease and count an attempt. Matches one row, or none: gone, finished or held by another."""
     return (
         update(DocumentRow)
-        .where(DocumentRow.id == document_id, DocumentRow.status.in_(UNFINISHED), _free(now))
+        .where(DocumentRow.id == document_id, unfinished(), _free(now))
         .values(lease_owner=owner, lease_until=until, attempts=DocumentRow.attempts + 1)
     )
 
@@ -148,6 +151,16 @@ def precompute_outdated_again(recipe: str, kv_recipe: str) -> Update:
     """Documents whose chunks fit and whose KV does not are searchable, no longer ready."""
     outdated = (DocumentRow.status == Status.READY, DocumentRow.recipe == recipe, DocumentRow.kv_recipe != kv_recipe)
     return update(DocumentRow).where(*outdated).values(status=Status.SEARCHABLE, **_FRESH)
+
+
+def precompute_again(document_id: str) -> Update:
+    """A document whose KV is to be made where it is missing, with fresh attempts."""
+    return update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.SEARCHABLE, **_FRESH)
+
+
+def unfinished() -> ColumnElement[bool]:
+    """Whether there is still work to do for a document. One whose KV was evicted stays searchable until somebody asks."""
+    return and_(DocumentRow.status.in_(UNFINISHED), DocumentRow.kv_evicted.is_(False))
 
 
 def count_by_status() -> Select[Status, int, int, int]:

@@ -8,6 +8,8 @@ from sqlalchemy import Select, Update, func, select, tuple_, update
 from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, JobStatus
 
 INGEST = "ingest"
+REBUILD = "rebuild"
+"""KV made again that was evicted."""
 
 
 def open_jobs(document_id: str, **changes: Any) -> Update:

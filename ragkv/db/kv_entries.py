@@ -1,12 +1,21 @@
-"""Statements about KV files: what is kept, and for whom."""
+"""Statements about KV files: what is kept, for whom, and what may go."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Delete, Insert, Select, delete, func, select
+from sqlalchemy import ColumnElement, Delete, Insert, Select, Update, and_, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from ragkv.db.tables import ChunkRow, KVEntryRow
+from ragkv.db.documents import unfinished
+from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, Status, TenantRow
+from ragkv.scope import Holder
+
+_SUMS = (
+    func.count(),
+    func.coalesce(func.sum(KVEntryRow.num_bytes), 0),
+    func.coalesce(func.sum(KVEntryRow.num_tokens), 0),
+)
 
 
 def keep_entries(dialect: str, rows: list[dict[str, Any]]) -> Insert:
@@ -31,16 +40,150 @@ def keys_in_use(keys: Sequence[str]) -> Select[str | None]:
     return select(ChunkRow.kv_key).where(ChunkRow.kv_key.in_(keys)).distinct()
 
 
+def keys_with_entries(keys: Sequence[str]) -> Select[str]:
+    """Those of `keys` that have an entry."""
+    return select(KVEntryRow.key).where(KVEntryRow.key.in_(keys))
+
+
 def forget_entries(keys: Sequence[str]) -> Delete:
     return delete(KVEntryRow).where(KVEntryRow.key.in_(keys))
 
 
 def kv_totals() -> Select[int, int]:
     """(files, bytes)."""
-    return select(func.count(), func.coalesce(func.sum(KVEntryRow.num_bytes), 0)).select_from(KVEntryRow)
+    return select(*_SUMS[:2]).select_from(KVEntryRow)
 
 
 def kv_by_tier() -> Select[str, int, int]:
     """(tier, files, bytes) of all tenants."""
-    sums = (func.count(), func.coalesce(func.sum(KVEntryRow.num_bytes), 0))
-    return select(KVEntryRow.tier, *sums).group_by(KVEntryRow.tier)
+    return select(KVEntryRow.tier, *_SUMS[:2]).group_by(KVEntryRow.tier)
+
+
+def kv_of(holder: Holder) -> Select[int, int, int, datetime | None]:
+    """(files, bytes, tokens, last use) of what a holder's chunks use."""
+    return select(*_SUMS, func.max(KVEntryRow.last_used_at)).where(_used_by(holder))
+
+
+def kv_by_collection(tenant_id: str) -> Select[CollectionRow, int, int, int]:
+    """(collection, files, bytes, tokens) by name. What two collections share counts in both."""
+    used = (
+        select(DocumentRow.collection_id, ChunkRow.kv_key)
+        .join(DocumentRow, DocumentRow.id == ChunkRow.document_id)
+        .where(ChunkRow.tenant_id == tenant_id, ChunkRow.kv_key.is_not(None))
+        .distinct()
+        .subquery()
+    )
+    sums = (func.count(KVEntryRow.key), *_SUMS[1:])
+    return (
+        select(CollectionRow, *sums)
+        .outerjoin(used, used.c.collection_id == CollectionRow.id)
+        .outerjoin(KVEntryRow, KVEntryRow.key == used.c.kv_key)
+        .where(CollectionRow.tenant_id == tenant_id)
+        .group_by(CollectionRow.id)
+        .order_by(CollectionRow.name)
+    )
+
+
+def kv_by_tenant() -> Select[str, int, int, int]:
+    """(name, files, bytes, tokens) of all tenants, the largest first."""
+    size = _SUMS[1]
+    return (
+        select(TenantRow.name, func.count(KVEntryRow.key), *_SUMS[1:])
+        .outerjoin(KVEntryRow, KVEntryRow.tenant_id == TenantRow.id)
+        .group_by(TenantRow.id)
+        .order_by(size.desc(), TenantRow.name)
+    )
+
+
+def kv_by_document(document_ids: Sequence[str]) -> Select[str, int, int, int]:
+    """(document, files, bytes, tokens) of those documents that have some. What two documents share counts in both."""
+    used = (
+        select(ChunkRow.document_id, ChunkRow.kv_key)
+        .where(ChunkRow.document_id.in_(document_ids), ChunkRow.kv_key.is_not(None))
+        .distinct()
+        .subquery()
+    )
+    found = select(used.c.document_id, *_SUMS).join(KVEntryRow, KVEntryRow.key == used.c.kv_key)
+    return found.group_by(used.c.document_id)
+
+
+def entries_of(holder: Holder) -> Select[str, int]:
+    """(key, bytes) of what a holder's chunks use."""
+    return select(KVEntryRow.key, KVEntryRow.num_bytes).where(_used_by(holder)).order_by(KVEntryRow.key)
+
+
+def entries_only_of(holder: Holder) -> Select[str, int]:
+    """(key, bytes) of what a holder's chunks use and no others do."""
+    others = and_(ChunkRow.kv_key == KVEntryRow.key, DocumentRow.tenant_id == holder.tenant_id, ~_belongs(holder))
+    elsewhere = exists().where(ChunkRow.document_id == DocumentRow.id, others)
+    return entries_of(holder).where(~elsewhere)
+
+
+def used(chunk_ids: Sequence[str], moment: datetime) -> Update:
+    """The KV of these chunks was used."""
+    keys = select(ChunkRow.kv_key).where(ChunkRow.id.in_(chunk_ids))
+    return update(KVEntryRow).where(KVEntryRow.key.in_(keys)).values(last_used_at=moment)
+
+
+def least_recently_used(limit: int) -> Select[str, int]:
+    """(key, bytes) of what may go, first what was not used for the longest time. What is pinned may not."""
+    pinned = (
+        exists()
+        .where(ChunkRow.kv_key == KVEntryRow.key)
+        .where(ChunkRow.document_id == DocumentRow.id, DocumentRow.collection_id == CollectionRow.id)
+        .where(or_(DocumentRow.kv_pinned, CollectionRow.kv_pinned))
+    )
+    oldest = (KVEntryRow.last_used_at, KVEntryRow.key)
+    return select(KVEntryRow.key, KVEntryRow.num_bytes).where(~pinned).order_by(*oldest).limit(limit)
+
+
+def orphans(before: datetime) -> Select[str]:
+    """Keys that no chunk uses, of tenants whose documents are all read: nobody is about to use them."""
+    busy = exists().where(DocumentRow.tenant_id == KVEntryRow.tenant_id, unfinished())
+    in_use = exists().where(ChunkRow.kv_key == KVEntryRow.key)
+    return select(KVEntryRow.key).where(KVEntryRow.created_at < before, ~in_use, ~busy)
+
+
+def lose_readiness(keys: Sequence[str]) -> Update:
+    """Documents that are ready and use one of these keys are searchable from now on."""
+    users = select(ChunkRow.document_id).where(ChunkRow.kv_key.in_(keys))
+    ready = (DocumentRow.status == Status.READY, DocumentRow.id.in_(users))
+    return update(DocumentRow).where(*ready).values(status=Status.SEARCHABLE, kv_evicted=True)
+
+
+def documents_using(keys: Sequence[str]) -> Select[str]:
+    """Ids of the documents with chunks that use one of these keys."""
+    return select(ChunkRow.document_id).where(ChunkRow.kv_key.in_(keys)).distinct()
+
+
+def evicted_documents(holder: Holder) -> Select[str]:
+    """Ids of a holder's documents that are no longer ready."""
+    return select(DocumentRow.id).where(_belongs(holder), DocumentRow.kv_evicted).order_by(DocumentRow.created_at)
+
+
+def chunks_by_kv(holder: Holder) -> Select[int, int]:
+    """(chunks, those whose KV is kept)."""
+    kept = func.count(KVEntryRow.key)
+    return (
+        select(func.count(ChunkRow.id), kept)
+        .join(DocumentRow, DocumentRow.id == ChunkRow.document_id)
+        .outerjoin(KVEntryRow, KVEntryRow.key == ChunkRow.kv_key)
+        .where(_belongs(holder))
+    )
+
+
+def _used_by(holder: Holder) -> ColumnElement[bool]:
+    if holder.collection_id is None and holder.document_id is None:
+        return KVEntryRow.tenant_id == holder.tenant_id
+    users = select(ChunkRow.kv_key).join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(_belongs(holder))
+    return KVEntryRow.key.in_(users)
+
+
+def _belongs(holder: Holder) -> ColumnElement[bool]:
+    """Whether a document is one of the holder's."""
+    mine = [DocumentRow.tenant_id == holder.tenant_id]
+    if holder.collection_id is not None:
+        mine.append(DocumentRow.collection_id == holder.collection_id)
+    if holder.document_id is not None:
+        mine.append(DocumentRow.id == holder.document_id)
+    return and_(*mine)

@@ -35,6 +35,10 @@ def collection_of(tenant_id: str, collection: str) -> Select[bytes, CollectionRo
     )
 
 
+def tenant_ids() -> Select[str]:
+    return select(TenantRow.id)
+
+
 def find_scope(database: Database, tenant: str = DEFAULT_TENANT, collection: str = DEFAULT_COLLECTION) -> Scope:
     """Raises NotFound for a tenant without such a collection."""
     with database.reading() as session:

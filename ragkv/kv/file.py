@@ -17,6 +17,8 @@ from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.layout import LAYOUT_VERSION, Layout
 
 QCACHE_BLOCK = 16  # tokens per stored mean key; the last block of a chunk may be shorter
+PARTIAL = ".partial"
+"""How the name of a file ends that is still being written."""
 
 _QCACHE = ("initial", "local", "mean_keys")
 _QCACHE_ITEM = 4  # bytes of a float32
@@ -76,7 +78,7 @@ def write_kv(path: Path, kv: ChunkKV) -> int:
     tensors = {name: getattr(kv, name).contiguous().cpu() for name in _TENSORS}
     metadata = {"version": str(LAYOUT_VERSION)} | {name: _checksum(tensor) for name, tensor in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
     try:
         save_file(tensors, partial, metadata)
         _make_durable(partial)

@@ -5,11 +5,12 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
 from ragkv.errors import Corrupt, Unsupported
-from ragkv.kv.file import ChunkKV, KVShape, QCache, read_kv, read_qcache, read_shape, write_kv
+from ragkv.kv.file import PARTIAL, ChunkKV, KVShape, QCache, read_kv, read_qcache, read_shape, write_kv
 from ragkv.kv.layout import Layout
 
 log = logging.getLogger(__name__)
@@ -82,9 +83,27 @@ class KVStore:
         """Every key that has a file."""
         return (path.stem for path in self.folder.glob("??/*.safetensors") if _KEY.fullmatch(path.stem))
 
+    def older_than(self, moment: datetime) -> Iterator[str]:
+        """Keys whose files were written before the moment."""
+        return (key for key in self.keys() if _written_before(self.path(key), moment))
+
+    def delete_partial(self, before: datetime) -> None:
+        """Remove what writers that were killed before the moment left behind."""
+        for path in self.folder.glob(f"??/*{PARTIAL}"):
+            if _written_before(path, before):
+                path.unlink(missing_ok=True)
+
     def bytes_of(self, key: str) -> int:
         """Size of the KV file, 0 if there is none."""
         try:
             return self.path(key).stat().st_size
         except FileNotFoundError:
             return 0
+
+
+def _written_before(path: Path, moment: datetime) -> bool:
+    """False for a file that is gone."""
+    try:
+        return path.stat().st_mtime < moment.timestamp()
+    except FileNotFoundError:
+        return False

@@ -13,10 +13,22 @@ export function duration(ms) {
 }
 
 export function percent(share) {
-  const value = share * 100;
+  const value = Math.round(share * 1000) / 10;
   return `${value > 0 && value < 10 ? value.toFixed(1) : value.toFixed(0)}%`;
 }
 
 export function plural(count, noun) {
   return `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** Bytes: 812 B, 9.3 KiB, 42 MiB. */
+export function size(bytes) {
+  let [value, unit] = [bytes, 0];
+  while (value >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${unit && value < 10 ? value.toFixed(1) : WHOLE.format(value)} ${UNITS[unit]}`;
 }

@@ -1,0 +1,72 @@
+"""The KV store's page: how much KV there is and where, and what can be done about it."""
+
+import asyncio
+from dataclasses import dataclass
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+from litestar.params import FromQuery
+
+from api.admin.shell import AdminRequest, page
+from ragkv.db.tenants import scope_of
+from ragkv.kv_admin import KVAmount, KVOverview, kv_of_documents, overview
+from ragkv.listing import DocumentPage, Wanted, list_documents
+from ragkv.parts import Parts
+
+DOCUMENTS_A_PAGE = 25
+NOTHING = KVAmount(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One row of a picture: `value` bytes, None where nobody knows, drawn as `width` percent."""
+
+    kind: str
+    name: str
+    what: str
+    value: int | None
+    width: float
+
+
+@get("/kv")
+async def kv_page(
+    request: AdminRequest,
+    parts: NamedDependency[Parts],
+    collection: FromQuery[str] = "",
+    cursor: FromQuery[str | None] = None,
+) -> Response[str]:
+    """Bytes by tier and collection, and the documents, of all collections or of one, with what each has."""
+    tenant_id = request.user.tenant_id
+    seen = await asyncio.to_thread(overview, parts, tenant_id)
+    documents, kept = await asyncio.to_thread(_documents, parts, tenant_id, collection, cursor)
+    return page(
+        request,
+        "kv.html",
+        seen=seen,
+        tiers=tier_bars(seen),
+        largest=max((one.bytes for one in seen.collections), default=0),
+        documents=documents,
+        kept={document.id: kept.get(document.id, NOTHING) for document in documents.items},
+        chosen=collection,
+        cursor=cursor,
+    )
+
+
+def tier_bars(seen: KVOverview) -> list[Bar]:
+    """Device, host and disk on one scale."""
+    device, host, disk = seen.tiers.device.capacity_bytes, seen.tiers.host.bytes, seen.tiers.disk.bytes
+    rows = (
+        ("computed", "Device", "room in the engine's own cache, which all tenants share", device),
+        ("cached", "Host", "of the files, in this machine's memory now", host),
+        ("stitched", "Disk", "all files", disk),
+    )
+    longest = max((value for *_, value in rows if value), default=1)
+    return [Bar(kind, name, what, value, (value or 0) / longest * 100) for kind, name, what, value in rows]
+
+
+def _documents(
+    parts: Parts, tenant_id: str, collection: str, cursor: str | None
+) -> tuple[DocumentPage, dict[str, KVAmount]]:
+    collection_id = scope_of(parts.database, tenant_id, collection).collection_id if collection else None
+    found = list_documents(parts.database, Wanted(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor)
+    return found, kv_of_documents([document.id for document in found.items], parts)

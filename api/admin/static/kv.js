@@ -1,0 +1,72 @@
+// The KV store's page: verifications with their progress, and what an eviction freed.
+
+import { announce } from "./announce.js";
+import { number, plural, size } from "./numbers.js";
+import { streamed } from "./stream.js";
+import { refresh } from "./swap.js";
+
+const card = document.getElementById("verification");
+const title = document.getElementById("verification-title");
+const text = document.getElementById("verification-text");
+const bar = document.getElementById("verification-bar");
+let running = null;
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-verify]");
+  if (button) verify(button);
+});
+document.addEventListener("admin:done", (event) => {
+  if (!event.target.matches("[data-evicts]")) return;
+  const { files, bytes } = event.detail;
+  announce(files ? `${plural(files, "file")} removed, ${size(bytes)}.` : "Nothing was removed: other documents use all of it too.");
+});
+
+/** One at a time: another one takes its place. */
+async function verify(button) {
+  running?.abort();
+  running = new AbortController();
+  const { signal } = running;
+  begin(button.dataset.name);
+  try {
+    for await (const { name, value } of streamed(button.dataset.verify, {}, signal)) {
+      if (name === "error") throw new Error(value.detail || value.title);
+      show(value);
+      if (name === "done") await end(value);
+    }
+  } catch (error) {
+    if (error.name !== "AbortError") text.textContent = error.message;
+  }
+}
+
+function begin(name) {
+  card.hidden = false;
+  title.textContent = `Verifying ${name}`;
+  text.textContent = "";
+  bar.hidden = false;
+  bar.removeAttribute("value");
+}
+
+function show({ checked, total, bytes }) {
+  bar.max = total || 1;
+  bar.value = total ? checked : 1;
+  text.textContent = `${number(checked)} of ${plural(total, "file")}, ${size(bytes)}`;
+}
+
+async function end(found) {
+  title.textContent = title.textContent.replace("Verifying", "Verified");
+  text.textContent = inWords(found);
+  bar.hidden = true;
+  await refresh("kv");
+}
+
+function inWords({ checked, bytes, damaged, missing, unusable, documents }) {
+  const wrong = [
+    damaged && `${plural(damaged, "damaged file")} removed`,
+    missing && `${plural(missing, "file")} missing`,
+    unusable && `${plural(unusable, "file")} that cannot be used now`,
+  ].filter(Boolean);
+  const all = `${plural(checked, "file")}, ${size(bytes)}`;
+  if (!wrong.length) return `${all}: all sound.`;
+  const cure = documents.length ? ` Rebuild ${plural(documents.length, "document")} to have them made again.` : "";
+  return `${all}: ${wrong.join(", ")}.${cure}`;
+}

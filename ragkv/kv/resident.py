@@ -1,0 +1,42 @@
+"""How much of a file the kernel holds in memory: its page cache is the store's host tier."""
+
+import ctypes
+import mmap
+import os
+from functools import cache
+from pathlib import Path
+
+_IN_MEMORY = 1
+"""The bit of `mincore`'s answer that counts."""
+
+
+def resident_bytes(path: Path) -> int:
+    """Bytes of the file in the page cache, in whole pages; 0 if there is no such file. Reads none of it.
+
+    Raises OSError where the kernel does not tell.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return 0
+    try:
+        size = os.fstat(descriptor).st_size
+        return _resident(descriptor, size) if size else 0
+    finally:
+        os.close(descriptor)
+
+
+def _resident(descriptor: int, size: int) -> int:
+    pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+    with mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY) as mapped:  # writable, as ctypes wants it; never written
+        start = ctypes.c_char.from_buffer(mapped)
+        failed = _libc().mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), pages)
+        del start  # a mapping that is pointed at cannot be closed
+    if failed:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return min(sum(page & _IN_MEMORY for page in pages) * mmap.PAGESIZE, size)
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,251 @@
+"""KV as its owners see it: how much there is and where, and what they can do about it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ragkv.db.documents import precompute_again
+from ragkv.db.jobs import REBUILD
+from ragkv.db.kv_entries import (
+    chunks_by_kv,
+    entries_of,
+    evicted_documents,
+    kv_by_collection,
+    kv_by_document,
+    kv_by_tenant,
+    kv_of,
+)
+from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, Status
+from ragkv.db.tenants import scope_of
+from ragkv.documents import DocumentView, document_view, enqueue, find_document
+from ragkv.errors import Conflict, NotFound
+from ragkv.kv.resident import resident_bytes
+from ragkv.parts import Parts
+from ragkv.scope import Holder
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+MAX_LOOKED_AT = 20_000
+"""Files of one tenant whose share of memory is worth the time to look."""
+GIB = 2**30
+
+
+class KVAmount(msgspec.Struct, frozen=True):
+    """Files, their bytes, and the tokens of the chunks they were made from."""
+
+    files: int
+    bytes: int
+    tokens: int
+
+
+class HostTier(msgspec.Struct, frozen=True):
+    """How much of the tenant's files the kernel holds in memory, so that they are not read from the disk.
+
+    null where it does not tell, or where there are too many files to look at.
+    """
+
+    bytes: int | None
+
+
+class DeviceTier(msgspec.Struct, frozen=True):
+    """The engine's own KV cache, which all tenants share. null for an engine behind a URL: it has settings of its own.
+
+    How much of it is in use is a figure of the engine's: see /metrics.
+    """
+
+    capacity_bytes: int | None
+
+
+class KVTiers(msgspec.Struct, frozen=True):
+    """Where KV lies. What is on a higher tier is on the disk too."""
+
+    device: DeviceTier
+    host: HostTier
+    disk: KVAmount
+
+
+class CollectionKV(msgspec.Struct, frozen=True):
+    """What one collection's chunks use. What two collections share counts in both."""
+
+    id: str
+    name: str
+    pinned: bool
+    files: int
+    bytes: int
+    tokens: int
+
+
+class TenantKV(msgspec.Struct, frozen=True):
+    """All KV of one tenant."""
+
+    name: str
+    files: int
+    bytes: int
+    tokens: int
+
+
+class KVOverview(msgspec.Struct, frozen=True):
+    """A tenant's KV. `limit_bytes`: what all tenants' KV may take together, null for no limit.
+
+    `tenants`: for whoever runs the service, the default tenant; null for others.
+    """
+
+    tiers: KVTiers
+    collections: list[CollectionKV]
+    tenants: list[TenantKV] | None
+    limit_bytes: int | None
+    last_used_at: datetime | None
+
+
+class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
+    """The KV of a document or a collection: of its `chunks`, `stored_chunks` have some.
+
+    `evicted_documents` answer from recomputed KV until they are rebuilt. `last_used_at` is up to half a minute behind.
+    """
+
+    pinned: bool
+    files: int
+    bytes: int
+    tokens: int
+    chunks: int
+    stored_chunks: int
+    evicted_documents: int
+    last_used_at: datetime | None
+
+
+class Queued(msgspec.Struct, frozen=True):
+    """How many documents were queued."""
+
+    documents: int
+
+
+def holder_of_document(document_id: str, parts: Parts, tenant_id: str) -> Holder:
+    """Raises NotFound."""
+    return Holder(tenant_id, document_id=document_view(document_id, parts.database, tenant_id).id)
+
+
+def holder_of_collection(collection: str, parts: Parts, tenant_id: str) -> Holder:
+    """A collection by id or name. Raises NotFound."""
+    return Holder(tenant_id, collection_id=scope_of(parts.database, tenant_id, collection).collection_id)
+
+
+def overview(parts: Parts, tenant_id: str) -> KVOverview:
+    """All of a tenant's KV. Looks at every file: it may take a second."""
+    with parts.database.reading() as session:
+        files, size, tokens, last_used = session.execute(kv_of(Holder(tenant_id))).one()
+        collections = [_collection(*facts) for facts in session.execute(kv_by_collection(tenant_id))]
+        tenants = _tenants(session) if tenant_id == parts.scope.tenant_id else None
+    tiers = KVTiers(_device(parts), HostTier(_resident(parts, tenant_id, files)), _amount(files, size, tokens))
+    return KVOverview(tiers, collections, tenants, parts.settings.max_kv_bytes or None, last_used)
+
+
+def held_kv(holder: Holder, parts: Parts) -> HeldKV:
+    """The KV of a document or a collection that is there."""
+    with parts.database.reading() as session:
+        files, size, tokens, last_used = session.execute(kv_of(holder)).one()
+        chunks, stored = session.execute(chunks_by_kv(holder)).one()
+        evicted = session.scalars(evicted_documents(holder)).all()
+        pinned = _row(session, holder).kv_pinned
+    return HeldKV(
+        pinned=pinned,
+        files=files,
+        bytes=int(size),
+        tokens=int(tokens),
+        chunks=chunks,
+        stored_chunks=stored,
+        evicted_documents=len(evicted),
+        last_used_at=last_used,
+    )
+
+
+def kv_of_documents(document_ids: Sequence[str], parts: Parts) -> dict[str, KVAmount]:
+    """What each of some documents uses; at most a thousand or so. Those without KV are left out."""
+    with parts.database.reading() as session:
+        return {document_id: _amount(*sums) for document_id, *sums in session.execute(kv_by_document(document_ids))}
+
+
+def pin(holder: Holder, parts: Parts, *, pinned: bool) -> HeldKV:
+    """Keep the KV of a document or a collection from being evicted to make room, or no longer."""
+    with parts.database.writing() as session:
+        _row(session, holder).kv_pinned = pinned
+    return held_kv(holder, parts)
+
+
+def rebuild_document(document_id: str, parts: Parts, tenant_id: str) -> DocumentView:
+    """Queue a document so that its KV is made where it is missing; nothing to do for one that is being read.
+
+    It goes on answering. Raises NotFound, Conflict for a document that failed.
+    """
+    with parts.database.writing() as session:
+        document = find_document(session, document_id, tenant_id)
+        if document.status is Status.FAILED:
+            raise Conflict("the document failed: retry it, there is nothing to be rebuilt yet")
+        is_whole = document.status is Status.READY or document.kv_evicted
+        if is_whole:
+            session.execute(precompute_again(document_id))
+            session.add(JobRow(tenant_id=tenant_id, document_id=document_id, kind=REBUILD))
+    if is_whole:
+        enqueue(document_id, parts)
+    return document_view(document_id, parts.database, tenant_id)
+
+
+def rebuild_evicted(holder: Holder, parts: Parts) -> Queued:
+    """Queue every document whose KV was evicted."""
+    with parts.database.reading() as session:
+        evicted = session.scalars(evicted_documents(holder)).all()
+    return Queued(sum(_rebuild_if_there(document_id, parts, holder.tenant_id) for document_id in evicted))
+
+
+def _rebuild_if_there(document_id: str, parts: Parts, tenant_id: str) -> bool:
+    try:
+        rebuild_document(document_id, parts, tenant_id)
+    except (NotFound, Conflict):
+        return False  # deleted or replaced meanwhile
+    return True
+
+
+def _row(session: "Session", holder: Holder) -> DocumentRow | CollectionRow:
+    row: DocumentRow | CollectionRow | None
+    if holder.document_id is not None:
+        row = session.get(DocumentRow, holder.document_id)
+    else:
+        row = session.get(CollectionRow, holder.collection_id)
+    if row is None:
+        raise NotFound("it was deleted meanwhile")
+    return row
+
+
+def _amount(files: int, size: int, tokens: int) -> KVAmount:
+    return KVAmount(*_sums(files, size, tokens))
+
+
+def _sums(files: int, size: int, tokens: int) -> tuple[int, int, int]:
+    """As integers: PostgreSQL's sums are decimals."""
+    return files, int(size), int(tokens)
+
+
+def _collection(row: CollectionRow, files: int, size: int, tokens: int) -> CollectionKV:
+    return CollectionKV(row.id, row.name, row.kv_pinned, *_sums(files, size, tokens))
+
+
+def _tenants(session: "Session") -> list[TenantKV]:
+    return [TenantKV(name, *_sums(*sums)) for name, *sums in session.execute(kv_by_tenant())]
+
+
+def _device(parts: Parts) -> DeviceTier:
+    is_here = parts.settings.engine_url is None
+    return DeviceTier(int(parts.settings.kv_cache_gib * GIB) if is_here else None)
+
+
+def _resident(parts: Parts, tenant_id: str, files: int) -> int | None:
+    if files > MAX_LOOKED_AT:
+        return None
+    with parts.database.reading() as session:
+        keys = [key for key, _ in session.execute(entries_of(Holder(tenant_id)))]
+    try:
+        return sum(resident_bytes(parts.kv_store.path(key)) for key in keys)
+    except OSError:
+        return None

@@ -1,0 +1,141 @@
+"""KV files come and go: evicted by hand or to make room, and collected when nobody needs them.
+
+What is evicted is recomputed when a question needs it. Its documents stay searchable, and are ready again after a rebuild.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ragkv.db.base import utc_now
+from ragkv.db.database import hold
+from ragkv.db.ingestion import forget_unused
+from ragkv.db.kv_entries import (
+    entries_only_of,
+    forget_entries,
+    keys_in_use,
+    keys_with_entries,
+    kv_totals,
+    least_recently_used,
+    lose_readiness,
+    orphans,
+)
+from ragkv.db.tenants import tenant_ids
+from ragkv.parts import Parts
+from ragkv.scope import Holder
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+log = logging.getLogger(__name__)
+
+BATCH = 500
+"""Keys in one statement and one transaction."""
+ENTRY_GRACE = timedelta(hours=1)
+FILE_GRACE = timedelta(days=1)
+"""A file gets its entry when its whole document is read: until then it must not be taken for one that nobody needs."""
+_EVICTION = "eviction of KV"
+
+
+class Freed(msgspec.Struct, frozen=True):
+    """What was removed."""
+
+    files: int
+    bytes: int
+
+    def __add__(self, other: "Freed") -> "Freed":
+        return Freed(self.files + other.files, self.bytes + other.bytes)
+
+
+NOTHING = Freed(0, 0)
+
+
+def evict(holder: Holder, parts: Parts) -> Freed:
+    """Remove the KV that is a holder's alone, pinned or not. What others use too stays."""
+    with parts.database.reading() as session:
+        entries = [(key, int(size)) for key, size in session.execute(entries_only_of(holder))]
+    return evict_entries(entries, parts)
+
+
+def evict_entries(entries: Iterable[tuple[str, int]], parts: Parts) -> Freed:
+    """Remove KV by (key, bytes)."""
+    freed = NOTHING
+    listed = list(entries)
+    for some in (listed[start : start + BATCH] for start in range(0, len(listed), BATCH)):
+        keys = [key for key, _ in some]
+        with parts.database.writing() as session:
+            _forget(session, keys)
+        parts.kv_store.delete(keys)
+        freed += Freed(len(some), sum(size for _, size in some))
+    return freed
+
+
+def make_room(parts: Parts) -> Freed:
+    """Remove what was not used for the longest time and is not pinned, until all KV fits RAGKV_MAX_KV_BYTES.
+
+    Several processes may do it at once.
+    """
+    freed = NOTHING
+    while (some := _evict_least_used(parts)) != NOTHING:
+        freed += some
+    return freed
+
+
+def collect_garbage(parts: Parts) -> Freed:
+    """Remove KV that no chunk uses, and files that nothing names: left by what was replaced, or by a worker that died."""
+    with parts.database.reading() as session:
+        unused = session.scalars(orphans(utc_now() - ENTRY_GRACE)).all()
+    gone = {*forget_unused(parts.database, unused), *_nameless(list(_old_files(parts)), parts)}
+    freed = Freed(len(gone), sum(parts.kv_store.bytes_of(key) for key in gone))
+    parts.kv_store.delete(gone)
+    parts.kv_store.delete_partial(utc_now() - FILE_GRACE)
+    return freed
+
+
+def _evict_least_used(parts: Parts) -> Freed:
+    limit = parts.settings.max_kv_bytes
+    with parts.database.writing() as session:
+        hold(session, _EVICTION)
+        _, kept = session.execute(kv_totals()).one()
+        excess = int(kept) - limit
+        if not limit or excess <= 0:
+            return NOTHING
+        chosen = list(_until(excess, session.execute(least_recently_used(BATCH)).all()))
+        _forget(session, [key for key, _ in chosen])
+    parts.kv_store.delete(key for key, _ in chosen)
+    return Freed(len(chosen), sum(size for _, size in chosen))
+
+
+def _until(excess: int, entries: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """The first entries, until they have so many bytes together."""
+    for key, size in entries:
+        if excess <= 0:
+            return
+        excess -= size
+        yield key, size
+
+
+def _forget(session: "Session", keys: Sequence[str]) -> None:
+    session.execute(lose_readiness(keys), execution_options={"synchronize_session": False})
+    session.execute(forget_entries(keys))
+
+
+def _old_files(parts: Parts) -> Iterator[str]:
+    """Keys of files that are older than FILE_GRACE, those of the present prefixes aside: they have no entry."""
+    with parts.database.reading() as session:
+        tenants = session.scalars(tenant_ids()).all()
+    prefixes = {parts.keys_of(tenant_id).prefix() for tenant_id in tenants}
+    return (key for key in parts.kv_store.older_than(utc_now() - FILE_GRACE) if key not in prefixes)
+
+
+def _nameless(keys: Sequence[str], parts: Parts) -> list[str]:
+    """Those of the keys that neither an entry nor a chunk has."""
+    named: set[str | None] = set()
+    with parts.database.reading() as session:
+        for some in (keys[start : start + BATCH] for start in range(0, len(keys), BATCH)):
+            named.update(session.scalars(keys_with_entries(some)))
+            named.update(session.scalars(keys_in_use(some)))
+    return [key for key in keys if key not in named]

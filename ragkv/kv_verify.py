@@ -1,0 +1,91 @@
+"""KV files read and held against their checksums, a piece at a time."""
+
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from ragkv.db.kv_entries import documents_using, entries_of
+from ragkv.kv.store import Lookup
+from ragkv.kv_upkeep import evict_entries
+from ragkv.parts import Parts
+from ragkv.scope import Holder
+
+SPEAK_EVERY_S = 0.5
+
+Health = Literal["sound", "damaged", "missing", "unusable"]
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """How far a verification has come, or at its end what it found.
+
+    `checked` of `total` files. `damaged`: their checksum did not match, and they were removed. `missing`: they were not
+    there. `unusable`: they could not be opened, or are of another model, and were left alone. `documents` have lost KV: they
+    answer from recomputed KV until they are rebuilt.
+    """
+
+    checked: int
+    total: int
+    bytes: int
+    damaged: int = 0
+    missing: int = 0
+    unusable: int = 0
+    documents: list[str] = []
+
+
+@dataclass(slots=True)
+class _Count:
+    checked: int = 0
+    bytes: int = 0
+    lost: list[tuple[str, int]] = field(default_factory=list)
+    healths: dict[Health, int] = field(default_factory=dict)
+
+    def add(self, key: str, size: int, health: Health) -> None:
+        self.checked += 1
+        self.bytes += size
+        self.healths[health] = self.healths.get(health, 0) + 1
+        if health in ("damaged", "missing"):
+            self.lost.append((key, size))
+
+    def so_far(self, total: int, documents: list[str]) -> Verified:
+        damaged, missing, unusable = (self.healths.get(kind, 0) for kind in ("damaged", "missing", "unusable"))
+        return Verified(self.checked, total, self.bytes, damaged, missing, unusable, documents)
+
+
+def verify(holder: Holder, parts: Parts) -> Generator[Verified, None, None]:
+    """Read every KV file of a holder. Says how far it is every half second; the last says what was found.
+
+    What is lost is forgotten at the end, also when the iterator is closed early.
+    """
+    with parts.database.reading() as session:
+        entries = [(key, int(size)) for key, size in session.execute(entries_of(holder))]
+    count, spoken = _Count(), time.monotonic()
+    try:
+        for key, size in entries:
+            count.add(key, size, _health(key, parts))
+            if time.monotonic() - spoken >= SPEAK_EVERY_S:
+                spoken = time.monotonic()
+                yield count.so_far(len(entries), [])
+    finally:
+        documents = _forget(count.lost, parts)
+    yield count.so_far(len(entries), documents)
+
+
+def _health(key: str, parts: Parts) -> Health:
+    """Reading a damaged file removes it."""
+    if parts.kv_store.lookup(key) is Lookup.MISS:
+        return "missing"
+    if parts.kv_store.get(key, parts.layout) is not None:
+        return "sound"
+    return "damaged" if parts.kv_store.lookup(key) is Lookup.MISS else "unusable"
+
+
+def _forget(lost: list[tuple[str, int]], parts: Parts) -> list[str]:
+    with parts.database.reading() as session:
+        keys = [key for key, _ in lost]
+        batches = (keys[start : start + 500] for start in range(0, len(keys), 500))
+        documents = {document_id for some in batches for document_id in session.scalars(documents_using(some))}
+    evict_entries(lost, parts)
+    return sorted(documents)

@@ -1,0 +1,251 @@
+"""KV that is shown, evicted, pinned, rebuilt and verified, over HTTP and by the sweep; with real files."""
+
+import os
+import time
+from datetime import timedelta
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import select, update
+
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.db.base import utc_now
+from ragkv.db.tables import ChunkRow, JobRow, KVEntryRow
+from ragkv.documents import accept_document, stuck_ids
+from ragkv.kv.resident import resident_bytes
+from ragkv.kv_upkeep import NOTHING, collect_garbage, make_room
+from ragkv.kv_use import KVUse
+from ragkv.parts import Parts
+from tests.over_http import Client, assert_problem, events_of, upload
+
+GRACE = b"# Grace Hopper\n\nGrace Hopper wrote the first compiler, and found the first bug.\n"
+
+
+@pytest.fixture
+def other(client: Client, ingest: IngestParts) -> str:
+    """Another document that is ready."""
+    document_id = str(upload(client, GRACE, "grace.md").json()["id"])
+    ingest_document(document_id, ingest)
+    return document_id
+
+
+def document(client: Client, document_id: str) -> dict[str, Any]:
+    return dict(client.get(f"/v1/documents/{document_id}").json())
+
+
+def held(client: Client, document_id: str) -> dict[str, Any]:
+    return dict(client.get(f"/v1/documents/{document_id}/kv").json())
+
+
+def files_of(parts: Parts, document_id: str) -> list[Path]:
+    with parts.database.reading() as session:
+        keys = session.scalars(select(ChunkRow.kv_key).where(ChunkRow.document_id == document_id)).all()
+    return [parts.kv_store.path(key) for key in keys if key]
+
+
+def limit(parts: Parts, max_kv_bytes: int) -> None:
+    parts.settings = msgspec.structs.replace(parts.settings, max_kv_bytes=max_kv_bytes)
+
+
+def verify(client: Client, path: str) -> dict[str, Any]:
+    response = client.post(f"{path}/verify")
+    assert response.headers["content-type"].startswith("text/event-stream")
+    name, found = list(events_of(response.text))[-1]
+    assert name == "done"
+    return dict(found)
+
+
+class TestUsage:
+    def test_bytes_are_shown_by_tier_and_collection(self, client: Client, answerable: str, other: str, parts: Parts):
+        client.post("/v1/collections", json={"name": "empty"})
+        files = files_of(parts, answerable) + files_of(parts, other)
+        seen = client.get("/v1/kv").json()
+
+        disk = seen["tiers"]["disk"]
+        assert (disk["files"], disk["bytes"]) == (len(files), sum(path.stat().st_size for path in files))
+        assert 0 < seen["tiers"]["host"]["bytes"] <= disk["bytes"], "they were just written"
+        assert seen["tiers"]["device"]["capacity_bytes"] == 2 * 2**30
+        assert seen["limit_bytes"] is None
+        assert [(one["name"], one["files"]) for one in seen["collections"]] == [("default", len(files)), ("empty", 0)]
+
+    def test_a_document_says_what_is_kept_of_it(self, client: Client, answerable: str):
+        seen = held(client, answerable)
+
+        assert seen["files"] == seen["chunks"] == seen["stored_chunks"] > 0
+        assert (seen["pinned"], seen["evicted_documents"]) == (False, 0)
+
+    def test_what_the_kernel_holds_of_a_file_is_seen(self, tmp_path: Path):
+        path = tmp_path / "file"
+        path.write_bytes(b"x" * 10_000)
+
+        assert resident_bytes(path) == 10_000
+        assert resident_bytes(tmp_path / "none") == 0
+        (tmp_path / "empty").touch()
+        assert resident_bytes(tmp_path / "empty") == 0
+
+
+class TestEviction:
+    def test_an_evicted_document_answers_and_is_left_alone_until_it_is_rebuilt(
+        self, client: Client, answerable: str, parts: Parts, ingest: IngestParts
+    ):
+        files = files_of(parts, answerable)
+        freed = client.delete(f"/v1/documents/{answerable}/kv").json()
+
+        assert freed["files"] == len(files) and freed["bytes"] > 0
+        assert not any(path.exists() for path in files)
+        shown = document(client, answerable)
+        assert (shown["status"], shown["kv_evicted"]) == ("searchable", True)
+        assert client.post("/v1/ask", json={"question": "Who?"}).json()["usage"]["failed_chunks"] == len(files)
+        assert stuck_ids(parts.database) == []
+        assert ingest_document(answerable, ingest) == "skipped"
+
+        rebuilt = client.post(f"/v1/documents/{answerable}/kv/rebuild")
+        assert (rebuilt.status_code, rebuilt.json()["kv_evicted"]) == (202, False)
+        assert stuck_ids(parts.database) == [answerable]
+        assert ingest_document(answerable, ingest) == "ready"
+        assert all(path.exists() for path in files)
+        with parts.database.reading() as session:
+            assert [job.kind for job in session.scalars(select(JobRow).order_by(JobRow.created_at))] == [
+                "ingest",
+                "rebuild",
+            ]
+
+    def test_those_who_watch_do_not_wait_for_it(self, client: Client, answerable: str):
+        client.delete(f"/v1/documents/{answerable}/kv")
+
+        for path in (f"documents/{answerable}/events", "collections/default/events?until=finished"):
+            name, _ = list(events_of(client.get(f"/v1/{path}").text))[-1]
+            assert name == "done"
+
+    def test_what_another_document_uses_stays(self, client: Client, answerable: str, ingest: IngestParts):
+        client.post("/v1/collections", json={"name": "twin"})
+        ingest_document(upload(client, data={"collection": "twin"}).json()["id"], ingest)
+
+        assert client.delete(f"/v1/documents/{answerable}/kv").json() == {"files": 0, "bytes": 0}
+        assert document(client, answerable)["status"] == "ready"
+        assert client.delete("/v1/collections/twin/kv").json()["files"] == 0
+
+    def test_a_collection_is_evicted_and_rebuilt_as_a_whole(self, client: Client, answerable: str, other: str):
+        assert client.delete("/v1/collections/default/kv").json()["files"] > 1
+        assert client.get("/v1/collections/default/kv").json()["evicted_documents"] == 2
+
+        assert client.post("/v1/collections/default/kv/rebuild").json() == {"documents": 2}
+        assert client.post("/v1/collections/default/kv/rebuild").json() == {"documents": 0}
+
+    def test_a_document_that_is_being_read_is_left_to_it_and_one_that_failed_is_not_rebuilt(
+        self, client: Client, ingest: IngestParts
+    ):
+        waiting = upload(client).json()["id"]
+        assert client.post(f"/v1/documents/{waiting}/kv/rebuild").json()["status"] == "accepted"
+
+        failed = upload(client, b"%PDF-1.7 broken", "broken.pdf").json()["id"]
+        ingest_document(failed, ingest)
+        assert_problem(client.post(f"/v1/documents/{failed}/kv/rebuild"), 409, "retry")
+
+
+class TestRoom:
+    def test_what_was_not_used_for_the_longest_time_goes_first(
+        self, client: Client, answerable: str, other: str, parts: Parts
+    ):
+        use = KVUse(parts.database, write_every_s=0)
+        with parts.database.reading() as session:
+            use.note(session.scalars(select(ChunkRow.id).where(ChunkRow.document_id == answerable)))
+        less_used = held(client, other)["bytes"]
+        limit(parts, held(client, answerable)["bytes"])
+
+        assert make_room(parts).bytes == less_used
+        assert document(client, other)["kv_evicted"]
+        assert document(client, answerable)["status"] == "ready"
+        assert make_room(parts) == NOTHING
+
+    @pytest.mark.parametrize("place", ["documents/{answerable}", "collections/default"])
+    def test_what_is_pinned_stays(self, client: Client, answerable: str, other: str, parts: Parts, place: str):
+        path = f"/v1/{place.format(answerable=answerable)}/kv"
+        assert client.patch(path, json={"pinned": True}).json()["pinned"] is True
+        limit(parts, 1)
+        make_room(parts)
+
+        assert document(client, answerable)["status"] == "ready"
+        assert document(client, other)["kv_evicted"] is place.startswith("documents")
+
+        client.patch(path, json={"pinned": False})
+        make_room(parts)
+        assert document(client, answerable)["kv_evicted"]
+
+    def test_without_a_limit_nothing_goes(self, answerable: str, parts: Parts):
+        assert make_room(parts) == NOTHING
+
+    def test_an_answer_is_a_use(self, client: Client, answerable: str, parts: Parts):
+        before = held(client, answerable)["last_used_at"]
+        client.post("/v1/ask", json={"question": "Who?"})
+        parts.kv_use.write()
+
+        assert held(client, answerable)["last_used_at"] > before
+
+
+class TestVerification:
+    def test_sound_files_stay(self, client: Client, answerable: str, parts: Parts):
+        files = files_of(parts, answerable)
+        for path in (f"/v1/documents/{answerable}/kv", "/v1/collections/default/kv", "/v1/kv"):
+            found = verify(client, path)
+            assert found["checked"] == found["total"] == len(files)
+            assert (found["damaged"], found["missing"], found["documents"]) == (0, 0, [])
+        assert document(client, answerable)["status"] == "ready"
+
+    def test_damaged_files_are_removed_and_missing_ones_noticed(
+        self, client: Client, answerable: str, other: str, parts: Parts, ingest: IngestParts
+    ):
+        damaged, missing = files_of(parts, answerable)[0], files_of(parts, other)[0]
+        damaged.write_bytes(damaged.read_bytes()[:-8] + b"gremlins")
+        missing.unlink()
+        found = verify(client, "/v1/kv")
+
+        assert (found["damaged"], found["missing"], found["unusable"]) == (1, 1, 0)
+        assert found["documents"] == sorted([answerable, other])
+        assert not damaged.exists()
+        assert document(client, answerable)["kv_evicted"]
+
+        assert client.post("/v1/collections/default/kv/rebuild").json() == {"documents": 2}
+        for document_id in (answerable, other):
+            assert ingest_document(document_id, ingest) == "ready"
+        assert verify(client, "/v1/kv")["missing"] == 0
+
+
+class TestGarbage:
+    def test_files_that_nothing_names_go_once_they_are_old(self, answerable: str, parts: Parts):
+        kept = set(parts.kv_store.keys())
+        stray, fresh = (parts.kv_store.path(sign * 64) for sign in "ab")
+        partial = stray.with_name(f".{stray.name}.1.partial")
+        for path in (stray, fresh, partial):
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(b"x" * 100)
+        for path in (stray, partial, *(parts.kv_store.path(key) for key in kept)):
+            os.utime(path, (time.time() - 90_000,) * 2)
+        collect_garbage(parts)
+
+        assert set(parts.kv_store.keys()) == kept | {"b" * 64}, "the prefix has no entry, and stays"
+        assert not partial.exists()
+
+    def test_entries_that_no_chunk_uses_go(self, answerable: str, parts: Parts):
+        """As after a change of the instructions, which name all KV anew."""
+        files = files_of(parts, answerable)
+        with parts.database.writing() as session:
+            session.execute(update(ChunkRow).values(kv_key="c" * 64))
+        assert collect_garbage(parts) == NOTHING, "too young"
+
+        with parts.database.writing() as session:
+            session.execute(update(KVEntryRow).values(created_at=utc_now() - timedelta(hours=2)))
+        assert collect_garbage(parts).files == len(files)
+        assert not any(path.exists() for path in files)
+
+    def test_nothing_goes_while_a_document_is_read(self, answerable: str, parts: Parts):
+        accept_document("new.md", BytesIO(GRACE), parts, parts.scope)
+        with parts.database.writing() as session:
+            session.execute(update(ChunkRow).values(kv_key="c" * 64))
+            session.execute(update(KVEntryRow).values(created_at=utc_now() - timedelta(hours=2)))
+
+        assert collect_garbage(parts) == NOTHING

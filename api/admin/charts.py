@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from api.admin.format import duration, number, percent
 from ragkv.statistics.views import Bucket, Summary, Window
 
-TOP, BOTTOM = 22.0, 200.0
+TOP, BOTTOM = 10.0, 200.0
 """The plot lies between, its zero at the bottom."""
 MAX_STEPS = 4
 NICE = (1, 2, 2.5, 5, 10)

@@ -45,8 +45,8 @@ def duration(ms: float) -> str:
 
 def percent(share: float) -> str:
     """From a share: 84%, 3.2%, 0%."""
-    digits = 1 if 0 < share * 100 < _FEW else 0
-    return f"{share * 100:.{digits}f}%"
+    value = round(share * 100, 1)
+    return f"{value:.1f}%" if 0 < value < _FEW else f"{value:.0f}%"
 
 
 def plural(count: int, noun: str) -> str:

@@ -16,6 +16,7 @@ export class Answer {
   constructor(mode) {
     this.mode = mode;
     this.done = null;
+    this.settled = false;
     this.state = element("span", { class: "badge busy" }, "waiting");
     this.time = element("p", { class: "figure" }, "0 ms");
     this.under = element("p", { class: "label" }, "to the first token so far");
@@ -68,7 +69,7 @@ export class Answer {
 
   fail(reason) {
     this.settle("bad", "failed");
-    if (this.clock === null && !this.said.textContent) this.time.textContent = "–";
+    if (!this.said.textContent) this.time.textContent = "–";
     this.under.textContent = "";
     this.below.replaceChildren(element("p", { class: "notice bad", role: "alert" }, reason));
   }
@@ -79,6 +80,7 @@ export class Answer {
   }
 
   settle(kind, text) {
+    this.settled = true;
     this.stopClock();
     this.state.className = `badge ${kind}`;
     this.state.textContent = text;
@@ -179,7 +181,7 @@ function passageList({ passages }, mode) {
   const items = passages.map((passage, i) => passageItem(passage, i, passages.length - i, mode)).reverse();
   return element(
     "details", { class: "passages" },
-    element("summary", {}, plural(passages.length, "passage"), element("span", { class: "muted" }, " in the prompt, best first; the best stands last")),
+    element("summary", {}, plural(passages.length, "passage"), element("span", { class: "muted" }, ", best first: in the prompt the best stands last")),
     element("ol", {}, ...items),
   );
 }

@@ -1,11 +1,13 @@
 // The playground: one question, asked once or twice.
 
 import { Answer } from "./answer.js";
+import { Problem } from "./api.js";
 import { drawing, element } from "./element.js";
 import { duration, percent } from "./numbers.js";
 import { streamed } from "./stream.js";
 
 const WARM = 0.5; // the share of a prompt in the engine's own cache from which a comparison says little
+const BROKEN = "The connection broke off before the answer was whole: try again.";
 
 const form = document.getElementById("ask");
 const [askOnce, compare, stop] = ["ask-once", "compare", "stop"].map((id) => document.getElementById(id));
@@ -35,6 +37,7 @@ async function begin(modes, more) {
   if (running || !hasQuestion()) return;
   running = new AbortController();
   showRunning(true);
+  rememberQuestion();
   verdict.hidden = true;
   answers.replaceChildren();
   answers.className = modes.length > 1 ? "answers two" : "answers";
@@ -58,10 +61,10 @@ async function run(answer, body, signal) {
       else if (name === "done") answer.finish(value);
       else if (name === "error") answer.fail(value.detail || value.title);
     }
-    if (answer.clock) answer.fail("The service ended the answer before it began: try again.");
+    if (!answer.settled) answer.fail(BROKEN);
   } catch (error) {
     if (error.name === "AbortError") answer.stop();
-    else answer.fail(error.name === "Problem" || error.status !== undefined ? error.message : "The connection broke off: try again.");
+    else answer.fail(error instanceof Problem ? error.message : BROKEN);
   }
 }
 
@@ -81,6 +84,12 @@ function hasQuestion() {
   complaint.textContent = empty ? "The question is empty: ask something." : "";
   if (empty) form.elements.question.focus();
   return !empty;
+}
+
+/** In the address, so that the question is there again after a look at a source. */
+function rememberQuestion() {
+  const { question, collection } = form.elements;
+  history.replaceState(null, "", `?${new URLSearchParams({ collection: collection.value, question: question.value })}`);
 }
 
 function showRunning(is) {
@@ -105,9 +114,10 @@ function judge(stitched, full) {
     element("div", { class: "race-bars" },
       raceRow("Stitched", "stitched", fast, longest),
       raceRow("In full", "full", slow, longest),
-      note(stitched.done, full.done)),
+      ...notes(stitched.done, full.done)),
   );
   verdict.hidden = false;
+  verdict.scrollIntoView({ block: "nearest" });
 }
 
 function raceRow(name, kind, ms, longest) {
@@ -119,13 +129,17 @@ function raceRow(name, kind, ms, longest) {
     element("span", { class: "race-value" }, element("strong", {}, duration(ms))));
 }
 
-/** Whether the answers agree, and whether the comparison is fair. */
-function note(stitched, full) {
-  const same = stitched.answer === full.answer ? "Both answers are the same, word for word." : "The answers differ: read both.";
-  const warm = [["stitched", stitched], ["full", full]].filter(([, { usage }]) => usage.cached > WARM * usage.prompt);
-  const hint = element("p", { class: "hint" }, same);
-  for (const [mode, { usage }] of warm) {
-    hint.append(` The engine still held ${percent(usage.cached / usage.prompt)} of the ${mode} prompt from an earlier question: for a fair comparison ask something new.`);
+/** What else is to be said: the engine by itself, whether the answers agree, whether the comparison is fair. */
+function notes(stitched, full) {
+  const engine = full.timings.engine_ttft_ms / stitched.timings.engine_ttft_ms;
+  const said = [
+    `The engine alone, without retrieval: ${duration(stitched.timings.engine_ttft_ms)} against ${duration(full.timings.engine_ttft_ms)}, ${engine.toFixed(1)}×.`,
+    stitched.answer === full.answer ? "Both answers are the same, word for word." : "The answers differ: read both.",
+  ];
+  for (const [mode, { usage }] of [["stitched", stitched], ["full", full]]) {
+    if (usage.cached > WARM * usage.prompt) {
+      said.push(`The engine still held ${percent(usage.cached / usage.prompt)} of the ${mode} prompt from an earlier question: for a fair comparison ask something new.`);
+    }
   }
-  return hint;
+  return said.map((text) => element("p", { class: "hint" }, text));
 }

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from api.auth import reading
 from api.disconnect import unless_disconnected
-from api.errors import problem_of
+from api.errors import problem_of, problems
 from api.passages import Filters, PassageView, chosen_documents
 from api.sse import event
 from ragkv.answer.ask import Ask, CachedAnswer, Citation, Delta, Done, PromptSpan, Timings, Turn, Usage
@@ -139,7 +139,19 @@ class AnswerView(msgspec.Struct, frozen=True):
         )
 
 
-@post("/v1/ask", status_code=200, tags=["questions"], guards=[reading], request_max_body_size=BODY_BYTES, summary="Ask")
+@post(
+    "/v1/ask",
+    status_code=200,
+    tags=["questions"],
+    guards=[reading],
+    request_max_body_size=BODY_BYTES,
+    summary="Ask",
+    responses=problems(
+        NOT_FOUND="No such collection or document, or nothing in it to be searched.",
+        REQUEST_ENTITY_TOO_LARGE="The question does not fit the model's window, or the body is too large.",
+        UNPROCESSABLE_ENTITY="The question is empty.",
+    ),
+)
 async def ask(
     data: JSONBody[AskBody],
     request: Request[Any, Any, Any],

@@ -10,6 +10,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
 from api.auth import administering, reading, writing
+from api.errors import problems
 from ragkv.caller import Caller
 from ragkv.collection import (
     AnswerCachePatch,
@@ -42,7 +43,12 @@ class CollectionPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ) = None
 
 
-@post("/", guards=[writing], summary="Make a collection")
+@post(
+    "/",
+    guards=[writing],
+    summary="Make a collection",
+    responses=problems(CONFLICT="The name is taken.", UNPROCESSABLE_ENTITY="The name will not do."),
+)
 async def create(
     data: JSONBody[CollectionBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> CollectionView:
@@ -50,7 +56,12 @@ async def create(
     return await asyncio.to_thread(make_collection, data.name, parts.database, caller.tenant_id)
 
 
-@get("/", guards=[reading], summary="List collections")
+@get(
+    "/",
+    guards=[reading],
+    summary="List collections",
+    responses=problems(UNPROCESSABLE_ENTITY="The cursor is not one of ours."),
+)
 async def index(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
@@ -61,7 +72,12 @@ async def index(
     return await asyncio.to_thread(list_collections, parts.database, caller.tenant_id, limit, cursor)
 
 
-@get("/{collection:str}", guards=[reading], summary="Show a collection")
+@get(
+    "/{collection:str}",
+    guards=[reading],
+    summary="Show a collection",
+    responses=problems(NOT_FOUND="No such collection."),
+)
 async def show(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> CollectionView:
@@ -69,7 +85,16 @@ async def show(
     return await asyncio.to_thread(collection_with_counts, collection, parts, caller.tenant_id)
 
 
-@patch("/{collection:str}", guards=[writing], summary="Change a collection")
+@patch(
+    "/{collection:str}",
+    guards=[writing],
+    summary="Change a collection",
+    responses=problems(
+        NOT_FOUND="No such collection.",
+        CONFLICT="The name is taken, or the default collection was to be renamed.",
+        UNPROCESSABLE_ENTITY="The name will not do.",
+    ),
+)
 async def amend(
     collection: FromPath[str],
     data: JSONBody[CollectionPatch],
@@ -85,7 +110,12 @@ async def amend(
     return await asyncio.to_thread(amend_collection, collection, parts.database, caller.tenant_id, *change)
 
 
-@delete("/{collection:str}", guards=[administering], summary="Delete a collection")
+@delete(
+    "/{collection:str}",
+    guards=[administering],
+    summary="Delete a collection",
+    responses=problems(NOT_FOUND="No such collection.", CONFLICT="The default collection stays."),
+)
 async def remove(collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
     """Remove it with all its documents and all that was made from them."""
     await asyncio.to_thread(delete_collection, collection, parts, caller.tenant_id)

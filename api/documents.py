@@ -9,13 +9,14 @@ import msgspec
 from litestar import Response, Router, delete, get, patch, post, put
 from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody, MultipartBody
 from litestar.response import File
 from msgspec import Meta
 
 from api.auth import reading, writing
 from api.collections import Limit
-from api.errors import Problem, problem_of
+from api.errors import Problem, problem_of, problems
 from ragkv.caller import Caller
 from ragkv.changes import amend_document, replace_document, retry_document
 from ragkv.db.tables import Status
@@ -81,7 +82,19 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     metadata: Annotated[Metadata, Meta(examples=[{"year": 2024, "draft": None}])] | None = None
 
 
-@post("/", guards=[writing], summary="Upload a document")
+@post(
+    "/",
+    guards=[writing],
+    status_code=HTTPStatus.ACCEPTED,
+    summary="Upload a document",
+    response_description="Accepted and queued.",
+    responses=problems(
+        NOT_FOUND="No such collection.",
+        REQUEST_ENTITY_TOO_LARGE="More bytes than a file, or all files of a tenant, may have.",
+        UNPROCESSABLE_ENTITY="The file is empty, or the metadata will not do.",
+    )
+    | {200: ResponseSpec(DocumentView, generate_examples=False, description="The document that has these bytes.")},
+)
 async def upload(
     data: MultipartBody[Upload], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Response[DocumentView]:
@@ -91,7 +104,17 @@ async def upload(
     return Response(view, status_code=status, headers={"Location": f"/v1/documents/{view.id}"})
 
 
-@post("/batch", guards=[writing], status_code=HTTPStatus.OK, summary="Upload many documents")
+@post(
+    "/batch",
+    guards=[writing],
+    status_code=HTTPStatus.OK,
+    summary="Upload many documents",
+    responses=problems(
+        NOT_FOUND="No such collection.",
+        REQUEST_ENTITY_TOO_LARGE="More bytes than one request may have.",
+        UNPROCESSABLE_ENTITY="The metadata will not do.",
+    ),
+)
 async def upload_many(
     data: MultipartBody[Uploads], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> list[Uploaded]:
@@ -100,7 +123,12 @@ async def upload_many(
     return [await asyncio.to_thread(_try, file, form, parts) for file in data.files]
 
 
-@get("/", guards=[reading], summary="List documents")
+@get(
+    "/",
+    guards=[reading],
+    summary="List documents",
+    responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="The cursor or the filter will not do."),
+)
 async def index(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
@@ -115,7 +143,9 @@ async def index(
     return await asyncio.to_thread(_list, caller, parts, (collection, status, name, metadata), limit, cursor)
 
 
-@get("/{document_id:str}", guards=[reading], summary="Show a document")
+@get(
+    "/{document_id:str}", guards=[reading], summary="Show a document", responses=problems(NOT_FOUND="No such document.")
+)
 async def show(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> DocumentView:
@@ -123,7 +153,12 @@ async def show(
     return await asyncio.to_thread(document_view, document_id, parts.database, caller.tenant_id)
 
 
-@patch("/{document_id:str}", guards=[writing], summary="Change name or metadata")
+@patch(
+    "/{document_id:str}",
+    guards=[writing],
+    summary="Change name or metadata",
+    responses=problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="Too much metadata."),
+)
 async def amend(
     document_id: FromPath[str],
     data: JSONBody[Amendment],
@@ -134,7 +169,18 @@ async def amend(
     return await asyncio.to_thread(amend_document, document_id, parts, caller.tenant_id, data.name, data.metadata)
 
 
-@put("/{document_id:str}", guards=[writing], status_code=HTTPStatus.ACCEPTED, summary="Replace a document's file")
+@put(
+    "/{document_id:str}",
+    guards=[writing],
+    status_code=HTTPStatus.ACCEPTED,
+    summary="Replace a document's file",
+    responses=problems(
+        NOT_FOUND="No such document.",
+        CONFLICT="Another document of the collection has these bytes.",
+        REQUEST_ENTITY_TOO_LARGE="More bytes than a file, or all files of a tenant, may have.",
+        UNPROCESSABLE_ENTITY="The file is empty.",
+    ),
+)
 async def replace(
     document_id: FromPath[str],
     data: MultipartBody[Replacement],
@@ -146,13 +192,24 @@ async def replace(
     return await asyncio.to_thread(replace_document, document_id, file.filename, file.file, parts, caller.tenant_id)
 
 
-@delete("/{document_id:str}", guards=[writing], summary="Delete a document")
+@delete(
+    "/{document_id:str}",
+    guards=[writing],
+    summary="Delete a document",
+    responses=problems(NOT_FOUND="No such document."),
+)
 async def remove(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
     """Remove a document with all that was made from it, whatever its state."""
     await asyncio.to_thread(delete_document, document_id, parts, caller.tenant_id)
 
 
-@post("/{document_id:str}/retry", guards=[writing], status_code=HTTPStatus.ACCEPTED, summary="Try again")
+@post(
+    "/{document_id:str}/retry",
+    guards=[writing],
+    status_code=HTTPStatus.ACCEPTED,
+    summary="Try again",
+    responses=problems(NOT_FOUND="No such document.", CONFLICT="The document did not fail."),
+)
 async def retry(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> DocumentView:
@@ -160,7 +217,12 @@ async def retry(
     return await asyncio.to_thread(retry_document, document_id, parts, caller.tenant_id)
 
 
-@get("/{document_id:str}/file", guards=[reading], summary="Download the original")
+@get(
+    "/{document_id:str}/file",
+    guards=[reading],
+    summary="Download the original",
+    responses=problems(NOT_FOUND="No such document, or its file is gone."),
+)
 async def download(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
     """The bytes that were uploaded, always as a download: a browser shows nothing of them."""
     path, name = await asyncio.to_thread(stored_file, document_id, parts, caller.tenant_id)
@@ -168,7 +230,12 @@ async def download(document_id: FromPath[str], caller: NamedDependency[Caller], 
     return File(path, filename=name, media_type="application/octet-stream", headers=headers)
 
 
-@get("/{document_id:str}/chunks", guards=[reading], summary="List a document's chunks")
+@get(
+    "/{document_id:str}/chunks",
+    guards=[reading],
+    summary="List a document's chunks",
+    responses=problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="The cursor is not one of ours."),
+)
 async def chunks(
     document_id: FromPath[str],
     caller: NamedDependency[Caller],

@@ -10,6 +10,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.types import ExceptionHandlersMap
 
 from ragkv.errors import (
@@ -56,6 +57,24 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str = ""
     errors: list[dict[str, Any]] = []
     request_id: str = ""
+
+
+def problems(**also: str) -> dict[int, ResponseSpec]:
+    """The documented problem responses of a way: those of every one, and others by their names in `HTTPStatus`."""
+    said = _EVERYWHERE | {HTTPStatus[name]: description for name, description in also.items()}
+    return {
+        int(status): ResponseSpec(Problem, generate_examples=False, media_type=MEDIA_TYPE, description=description)
+        for status, description in sorted(said.items())
+    }
+
+
+_EVERYWHERE = {
+    HTTPStatus.BAD_REQUEST: "Something in the request has the wrong form: `errors` says what.",
+    HTTPStatus.UNAUTHORIZED: "No API key, or one that is wrong, expired or revoked.",
+    HTTPStatus.FORBIDDEN: "The API key lacks the scope that this needs.",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too many requests with one key: wait as long as `Retry-After` says.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Engine, index, queue or database is away, or the service is stopping: try again.",
+}
 
 
 def problem_of(error: Exception) -> Problem:

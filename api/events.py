@@ -12,6 +12,7 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from api.auth import reading
 from api.ending import Ending
+from api.errors import problems
 from api.sse import KEEP_ALIVE, event
 from ragkv.caller import Caller
 from ragkv.db.tenants import scope_of
@@ -26,7 +27,13 @@ SPEAK_EVERY_S = 15.0
 Until = Literal["closed", "finished"]
 
 
-@get("/v1/documents/{document_id:str}/events", guards=[reading], tags=["documents"], summary="Watch a document")
+@get(
+    "/v1/documents/{document_id:str}/events",
+    guards=[reading],
+    tags=["documents"],
+    summary="Watch a document",
+    responses=problems(NOT_FOUND="No such document."),
+)
 async def document_events(
     document_id: FromPath[str],
     caller: NamedDependency[Caller],
@@ -41,7 +48,13 @@ async def document_events(
     return ServerSentEvent(_of_document(document_id, parts, caller.tenant_id, ending))
 
 
-@get("/v1/collections/{collection:str}/events", guards=[reading], tags=["collections"], summary="Watch a collection")
+@get(
+    "/v1/collections/{collection:str}/events",
+    guards=[reading],
+    tags=["collections"],
+    summary="Watch a collection",
+    responses=problems(NOT_FOUND="No such collection."),
+)
 async def collection_events(
     collection: FromPath[str],
     caller: NamedDependency[Caller],

@@ -2,10 +2,12 @@
 
 import asyncio
 from http import HTTPStatus
+from typing import Literal
 
 import msgspec
 from litestar import Response, get
 from litestar.di import NamedDependency
+from litestar.openapi.datastructures import ResponseSpec
 
 from api.auth import PUBLIC
 from api.ending import ALWAYS, Ending
@@ -24,13 +26,25 @@ class Readiness(msgspec.Struct, frozen=True):
     service: str = "ok"
 
 
-@get("/healthz", tags=["health"], opt={PUBLIC: True, ALWAYS: True})
-async def healthz() -> dict[str, str]:
+class Health(msgspec.Struct, frozen=True):
     """The process is up."""
-    return {"status": "ok"}
+
+    status: Literal["ok"] = "ok"
 
 
-@get("/readyz", tags=["health"], raises=[], opt={PUBLIC: True, ALWAYS: True})
+@get("/healthz", tags=["health"], summary="Whether it is up", opt={PUBLIC: True, ALWAYS: True})
+async def healthz() -> Health:
+    """200 while the process is up, whatever it can do."""
+    return Health()
+
+
+@get(
+    "/readyz",
+    tags=["health"],
+    summary="Whether it can work",
+    opt={PUBLIC: True, ALWAYS: True},
+    responses={503: ResponseSpec(Readiness, generate_examples=False, description="Something is away.")},
+)
 async def readyz(parts: NamedDependency[Parts], ending: NamedDependency[Ending]) -> Response[Readiness]:
     """200 if engine, database and Redis answer and the service is not stopping, else 503 with what is wrong."""
     readiness = await check(parts)

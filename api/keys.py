@@ -10,6 +10,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from api.auth import administering
+from api.errors import problems
 from ragkv.caller import Caller, KeyScope
 from ragkv.keys import MAX_DAYS, IssuedKey, KeyView, issue_key, list_keys, revoke_key
 from ragkv.parts import Parts
@@ -23,19 +24,19 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     days: Annotated[int, Meta(ge=1, le=MAX_DAYS, examples=[90])] | None = None
 
 
-@post("/", summary="Make a key")
+@post("/", summary="Make a key", responses=problems(UNPROCESSABLE_ENTITY="The name will not do."))
 async def create(data: JSONBody[NewKey], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> IssuedKey:
     """Make a key. It is shown in this answer and never again."""
     return await asyncio.to_thread(issue_key, parts.database, caller.tenant_id, data.name, data.scopes, data.days)
 
 
-@get("/", summary="List keys")
+@get("/", summary="List keys", responses=problems())
 async def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list[KeyView]:
     """The tenant's keys, revoked ones too, without their secrets."""
     return await asyncio.to_thread(list_keys, parts.database, caller.tenant_id)
 
 
-@delete("/{key_id:str}", summary="Revoke a key")
+@delete("/{key_id:str}", summary="Revoke a key", responses=problems(NOT_FOUND="No such key."))
 async def revoke(key_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
     """Refuse a key from now on. It stays in the list."""
     await asyncio.to_thread(revoke_key, parts.database, key_id, caller.tenant_id)

@@ -13,7 +13,7 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from api.auth import administering, reading, writing
 from api.disconnect import stepwise
-from api.errors import problem_of
+from api.errors import problem_of, problems
 from api.sse import event
 from ragkv.caller import Caller
 from ragkv.documents import DocumentView
@@ -44,13 +44,13 @@ class PinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     pinned: bool
 
 
-@get("/kv", guards=[reading], summary="Show all KV")
+@get("/kv", guards=[reading], summary="Show all KV", responses=problems())
 async def show_all(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> KVOverview:
     """The tenant's KV by tier and by collection."""
     return await asyncio.to_thread(overview, parts, caller.tenant_id)
 
 
-@post("/kv/verify", guards=[administering], status_code=HTTPStatus.OK, summary="Verify all KV")
+@post("/kv/verify", guards=[administering], status_code=HTTPStatus.OK, summary="Verify all KV", responses=problems())
 async def verify_all(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ServerSentEvent:
     """Hold every KV file against its checksum: events `progress`, then `done` with what was found, or `error`.
 
@@ -59,7 +59,7 @@ async def verify_all(caller: NamedDependency[Caller], parts: NamedDependency[Par
     return ServerSentEvent(verification(Holder(caller.tenant_id), parts))
 
 
-@get(DOCUMENT, guards=[reading], summary="Show a document's KV")
+@get(DOCUMENT, guards=[reading], summary="Show a document's KV", responses=problems(NOT_FOUND="No such document."))
 async def show_document(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> HeldKV:
@@ -67,7 +67,7 @@ async def show_document(
     return await asyncio.to_thread(lambda: held_kv(holder_of_document(document_id, parts, caller.tenant_id), parts))
 
 
-@patch(DOCUMENT, guards=[writing], summary="Pin a document's KV")
+@patch(DOCUMENT, guards=[writing], summary="Pin a document's KV", responses=problems(NOT_FOUND="No such document."))
 async def pin_document(
     document_id: FromPath[str],
     data: JSONBody[PinBody],
@@ -79,7 +79,13 @@ async def pin_document(
     return await asyncio.to_thread(pin, holder, parts, pinned=data.pinned)
 
 
-@delete(DOCUMENT, guards=[writing], status_code=HTTPStatus.OK, summary="Evict a document's KV")
+@delete(
+    DOCUMENT,
+    guards=[writing],
+    status_code=HTTPStatus.OK,
+    summary="Evict a document's KV",
+    responses=problems(NOT_FOUND="No such document."),
+)
 async def evict_document(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Freed:
@@ -87,7 +93,13 @@ async def evict_document(
     return await asyncio.to_thread(lambda: evict(holder_of_document(document_id, parts, caller.tenant_id), parts))
 
 
-@post(f"{DOCUMENT}/rebuild", guards=[writing], status_code=HTTPStatus.ACCEPTED, summary="Rebuild a document's KV")
+@post(
+    f"{DOCUMENT}/rebuild",
+    guards=[writing],
+    status_code=HTTPStatus.ACCEPTED,
+    summary="Rebuild a document's KV",
+    responses=problems(NOT_FOUND="No such document.", CONFLICT="The document failed."),
+)
 async def rebuild_one(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> DocumentView:
@@ -95,7 +107,13 @@ async def rebuild_one(
     return await asyncio.to_thread(rebuild_document, document_id, parts, caller.tenant_id)
 
 
-@post(f"{DOCUMENT}/verify", guards=[writing], status_code=HTTPStatus.OK, summary="Verify a document's KV")
+@post(
+    f"{DOCUMENT}/verify",
+    guards=[writing],
+    status_code=HTTPStatus.OK,
+    summary="Verify a document's KV",
+    responses=problems(NOT_FOUND="No such document."),
+)
 async def verify_document(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> ServerSentEvent:
@@ -104,7 +122,9 @@ async def verify_document(
     return ServerSentEvent(verification(holder, parts))
 
 
-@get(COLLECTION, guards=[reading], summary="Show a collection's KV")
+@get(
+    COLLECTION, guards=[reading], summary="Show a collection's KV", responses=problems(NOT_FOUND="No such collection.")
+)
 async def show_collection(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> HeldKV:
@@ -112,7 +132,12 @@ async def show_collection(
     return await asyncio.to_thread(lambda: held_kv(holder_of_collection(collection, parts, caller.tenant_id), parts))
 
 
-@patch(COLLECTION, guards=[administering], summary="Pin a collection's KV")
+@patch(
+    COLLECTION,
+    guards=[administering],
+    summary="Pin a collection's KV",
+    responses=problems(NOT_FOUND="No such collection."),
+)
 async def pin_collection(
     collection: FromPath[str],
     data: JSONBody[PinBody],
@@ -124,7 +149,13 @@ async def pin_collection(
     return await asyncio.to_thread(pin, holder, parts, pinned=data.pinned)
 
 
-@delete(COLLECTION, guards=[administering], status_code=HTTPStatus.OK, summary="Evict a collection's KV")
+@delete(
+    COLLECTION,
+    guards=[administering],
+    status_code=HTTPStatus.OK,
+    summary="Evict a collection's KV",
+    responses=problems(NOT_FOUND="No such collection."),
+)
 async def evict_collection(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Freed:
@@ -137,6 +168,7 @@ async def evict_collection(
     guards=[administering],
     status_code=HTTPStatus.ACCEPTED,
     summary="Rebuild a collection's KV",
+    responses=problems(NOT_FOUND="No such collection."),
 )
 async def rebuild_all(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
@@ -146,7 +178,13 @@ async def rebuild_all(
     return await asyncio.to_thread(rebuild_evicted, holder, parts)
 
 
-@post(f"{COLLECTION}/verify", guards=[administering], status_code=HTTPStatus.OK, summary="Verify a collection's KV")
+@post(
+    f"{COLLECTION}/verify",
+    guards=[administering],
+    status_code=HTTPStatus.OK,
+    summary="Verify a collection's KV",
+    responses=problems(NOT_FOUND="No such collection."),
+)
 async def verify_collection(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> ServerSentEvent:

@@ -7,6 +7,7 @@ from litestar.di import NamedDependency
 
 from api.auth import reading
 from api.ending import ALWAYS
+from api.errors import problems
 from api.health import check
 from ragkv import metrics
 from ragkv.caller import Caller
@@ -15,7 +16,15 @@ from ragkv.inventory import take_inventory
 from ragkv.parts import Parts
 
 
-@get("/metrics", guards=[reading], tags=["health"], summary="Metrics", opt={ALWAYS: True}, media_type="text/plain")
+@get(
+    "/metrics",
+    guards=[reading],
+    tags=["health"],
+    summary="Metrics",
+    opt={ALWAYS: True},
+    media_type="text/plain",
+    responses=problems(),
+)
 async def metrics_of_all(parts: NamedDependency[Parts], caller: NamedDependency[Caller]) -> Response[bytes]:
     """What the service counts, in Prometheus' text format. They are sums over all tenants: a key must be the owner's.
 

@@ -11,6 +11,7 @@ from litestar.params import JSONBody
 from msgspec import Meta
 
 from api.auth import reading
+from api.errors import problems
 from api.passages import Filters, PassageView, chosen_documents
 from ragkv.caller import Caller
 from ragkv.db.tenants import scope_of
@@ -53,6 +54,11 @@ class SearchView(msgspec.Struct, frozen=True):
     guards=[reading],
     request_max_body_size=BODY_BYTES,
     summary="Search",
+    responses=problems(
+        NOT_FOUND="No such collection or document, or nothing in it to be searched.",
+        REQUEST_ENTITY_TOO_LARGE="The body is too large.",
+        UNPROCESSABLE_ENTITY="The question is empty.",
+    ),
 )
 async def search(
     data: JSONBody[SearchBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]

@@ -8,6 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
 from api.auth import reading
+from api.errors import problems
 from ragkv.caller import Caller
 from ragkv.parts import Parts
 from ragkv.statistics.engine import EngineView, engine_view
@@ -22,7 +23,7 @@ class Statistics(msgspec.Struct, frozen=True):
     engine: EngineView
 
 
-@get("/v1/statistics", guards=[reading], tags=["statistics"], summary="Statistics")
+@get("/v1/statistics", guards=[reading], tags=["statistics"], summary="Statistics", responses=problems())
 async def statistics(
     caller: NamedDependency[Caller], parts: NamedDependency[Parts], window: FromQuery[Window] = "24h"
 ) -> Statistics:

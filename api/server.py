@@ -9,6 +9,8 @@ from litestar import Litestar
 
 from api.ending import Ending
 
+KEEP_ALIVE_S = 75
+"""How long a connection may lie idle: longer than proxies keep theirs, so that it is they who close them."""
 CUT_S = 1
 """What requests get once they are cut off, to end in good order."""
 
@@ -29,9 +31,15 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, app: Litestar, ending: Ending, grace_s: float, *helpers: Helper) -> None:
-        super().__init__(
-            uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=CUT_S, lifespan="on")
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=CUT_S,
         )
+        super().__init__(config)
         self._ending = ending
         self._grace_s = grace_s
         self._helpers = helpers

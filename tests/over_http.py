@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
-import uvicorn
 from litestar import Litestar
 from litestar.testing import TestClient
 
 from api.app import create_app
 from api.command import listen
+from api.ending import Ending
+from api.server import Server
 from ragkv.parts import Parts
 
 ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
@@ -45,9 +46,10 @@ def assert_problem(response: httpx.Response, status: int, detail: str = "") -> N
 
 @contextmanager
 def serving(parts: Parts) -> Iterator[httpx.Client]:
-    """The app under uvicorn, and a client of it."""
+    """The app under its web server, and a client of it."""
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(create_app(parts), log_config=None, lifespan="on"))
+    ending = Ending()
+    server = Server(create_app(parts, ending), ending, grace_s=1)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as client:

@@ -104,7 +104,8 @@ class TestStopping:
 
         def ask() -> None:
             body = {"question": QUESTION, "stream": True, "max_tokens": 120}
-            with httpx.stream("POST", f"{service.client.base_url}v1/ask", json=body, timeout=120) as response:
+            url = service.client.base_url.join("/v1/ask")
+            with httpx.stream("POST", url, json=body, timeout=120) as response:
                 for piece in response.iter_text():
                     pieces.append(piece)
                     begun.set()

@@ -25,6 +25,8 @@ from tests.over_http import ADA, assert_problem, events_of, upload, wait_until, 
 
 QUESTION = {"question": "Who wrote the first program?", "stream": True}
 PIECE_S = 0.4
+LONG_S = 15
+"""Far longer than it may take to cut something off."""
 WHOLE = "Ada Lovelace wrote it."
 
 
@@ -135,11 +137,11 @@ def test_streams_of_progress_end_at_once(ready: Parts):
             list(pieces)
         wait_until(lambda: service.has_ended)
 
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < LONG_S
 
 
 def test_a_second_signal_cuts_off_what_runs(ready: Parts, engine: EchoEngine):
-    engine.piece_s = 5
+    engine.piece_s = LONG_S
     with running(ready) as service:
         asked = threading.Thread(target=_ask_in_vain, args=(service,))
         asked.start()
@@ -150,13 +152,13 @@ def test_a_second_signal_cuts_off_what_runs(ready: Parts, engine: EchoEngine):
         wait_until(lambda: service.has_ended)
         asked.join()
 
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < LONG_S
         assert (engine.closed, engine.started) == (1, False)
         assert service.worker.killed.is_set()
 
 
 def test_what_takes_longer_than_the_grace_is_cut_off(ready: Parts, engine: EchoEngine):
-    engine.piece_s = 5
+    engine.piece_s = LONG_S
     with running(ready, grace_s=0.5) as service:
         asked = threading.Thread(target=_ask_in_vain, args=(service,))
         asked.start()
@@ -166,7 +168,7 @@ def test_what_takes_longer_than_the_grace_is_cut_off(ready: Parts, engine: EchoE
         wait_until(lambda: service.has_ended)
         asked.join()
 
-        assert 0.5 < time.monotonic() - began < 4
+        assert 0.5 < time.monotonic() - began < LONG_S
         assert (engine.closed, engine.started) == (1, False)
 
 
@@ -176,13 +178,14 @@ def test_idle_it_stops_at_once(ready: Parts):
         service.signal()
         wait_until(lambda: service.has_ended)
 
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < LONG_S
 
 
 def _ask_in_vain(service: Running) -> None:
     """The connection is closed before an answer, or in the middle of it."""
     try:
-        response = httpx.post(f"{service.client.base_url}v1/ask", json=QUESTION | {"stream": False}, timeout=30)
+        url = service.client.base_url.join("/v1/ask")
+        response = httpx.post(url, json=QUESTION | {"stream": False}, timeout=30)
     except httpx.HTTPError:
         return
     assert response.status_code >= 499

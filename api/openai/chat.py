@@ -28,6 +28,7 @@ from api.openai.fields import (
     Tokens,
     TopP,
     Zero,
+    refuse_switched_on,
 )
 from api.openai.questions import Role, Said, ask_about, chosen_scope, conversation_of
 from api.openai.sources import sources_of
@@ -177,8 +178,11 @@ def _ask_of(body: ChatBody, caller: Caller, parts: Parts) -> Ask:
 
 
 def _check(body: ChatBody) -> None:
+    refuse_switched_on(body, ("logprobs", "store"))
     if body.stream_options is not None and not body.stream:
         raise BadParam("stream_options", "stream_options are for streams: leave them out, or set `stream`")
+    if body.stream_options is not None and body.stream_options.include_obfuscation:
+        raise BadParam("stream_options.include_obfuscation", "obfuscation is not supported here: leave it out")
     limits = {body.max_tokens, body.max_completion_tokens} - {None}
     if len(limits) > 1:
         raise BadParam("max_tokens", "max_tokens and max_completion_tokens differ: give one of the two")

@@ -5,25 +5,29 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from api.openai.errors import BadParam
+
 NotSupported = Annotated[None, Meta(description="Not supported: leave it out.")]
 """Any value but null is refused, naming the field."""
 
 Ignored = Annotated[str, Meta(max_length=1000, description="No effect on the answer.")] | None
 Flag = Annotated[bool, Meta(description="No effect on the answer.")] | None
-Off = Annotated[Literal[False], Meta(description="Only false is supported.")] | None
+Off = Annotated[bool, Meta(description="Only false is supported.")] | None
+"""To be looked through with `refuse_switched_on`."""
 Zero = Annotated[float, Meta(ge=0, le=0, description="Only 0 is supported: answers are greedy.")] | None
 One = Annotated[Literal[1], Meta(description="Only 1 is supported.")] | None
 TopP = Annotated[float, Meta(ge=0, le=1, description="No effect on the answer: answers are greedy.")] | None
 Tokens = Annotated[int, Meta(ge=1, le=1_000_000)] | None
 Tier = Annotated[Literal["auto", "default"], Meta(description="No effect on the answer.")] | None
 
+Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Key = Annotated[str, Meta(min_length=1, max_length=64)]
 Tags = Annotated[
     dict[Key, Annotated[str, Meta(max_length=512)]], Meta(max_length=16, description="No effect on the answer.")
 ]
 """What OpenAI calls metadata."""
 Attributes = Annotated[
-    dict[Key, Annotated[str, Meta(max_length=512)] | int | float | bool],
+    dict[Key, Annotated[str, Meta(max_length=512)] | Whole | float | bool],
     Meta(max_length=16, description="The metadata of the document.", examples=[{"year": 2024, "draft": False}]),
 ]
 Id = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -46,3 +50,10 @@ class AutoChunking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The only way to cut documents: RAGKV_CHUNK_TOKENS says how."""
 
     type: Literal["auto"]
+
+
+def refuse_switched_on(body: msgspec.Struct, names: tuple[str, ...]) -> None:
+    """Raises BadParam for the first of these fields that is true."""
+    for name in names:
+        if getattr(body, name):
+            raise BadParam(name, f"{name!r} is not supported here: leave it out")

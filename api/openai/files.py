@@ -79,7 +79,7 @@ class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     object: Literal["file"] = "file"
-    deleted: Literal[True] = True
+    deleted: bool = True
 
 
 @post(

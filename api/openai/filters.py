@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from api.openai.errors import BadParam
+from api.openai.fields import Whole
 from ragkv.attribute_filter import AttributeFilter, Comparator, Comparison, Compound, Value
 
 MAX_DEPTH = 8
@@ -13,7 +14,7 @@ MAX_COMPARISONS = 100
 
 Kind = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin", "and", "or"]
 Text = Annotated[str, Meta(max_length=512)]
-Single = Text | int | float | bool
+Single = Text | Whole | float | bool
 
 
 class FilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

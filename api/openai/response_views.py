@@ -26,14 +26,13 @@ class FileSearchResult(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, str | int | float | bool]
 
 
-class FileSearchCall(msgspec.Struct, frozen=True, kw_only=True):
+class FileSearchCall(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="file_search_call"):
     """The search that every answer begins with. `results` if `include` asks for them."""
 
     id: str
     queries: list[str]
     status: Literal["in_progress", "completed"]
     results: list[FileSearchResult] | None = None
-    type: Literal["file_search_call"] = "file_search_call"
 
 
 class Annotation(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,14 +53,13 @@ class OutputText(msgspec.Struct, frozen=True, kw_only=True):
     type: Literal["output_text"] = "output_text"
 
 
-class OutputMessage(msgspec.Struct, frozen=True, kw_only=True):
+class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
     """The model's message: one text."""
 
     id: str
     status: Literal["in_progress", "completed", "incomplete"]
     content: list[OutputText]
     role: Literal["assistant"] = "assistant"
-    type: Literal["message"] = "message"
 
 
 class InputDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +130,7 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
     parallel_tool_calls: bool = True
     previous_response_id: None = None
-    store: Literal[False] = False
+    store: bool = False
     temperature: float = 0.0
     text: TextConfig = TextConfig(TextFormat("text"))
     tool_choice: Any = "auto"

@@ -26,6 +26,7 @@ from api.openai.fields import (
     Tokens,
     TopP,
     Zero,
+    refuse_switched_on,
 )
 from api.openai.filters import FilterBody, filter_of
 from api.openai.questions import Conversation, Role, Said, ask_about, chosen_scope, conversation_of
@@ -184,6 +185,7 @@ async def _answer(body: ResponseBody, request: Request[Any, Any, Any], caller: C
 
 
 def _ask_of(body: ResponseBody, caller: Caller, parts: Parts) -> Ask:
+    refuse_switched_on(body, ("background", "store"))
     conversation, tool = body.to_conversation(), body.tool
     scope = chosen_scope(body.model, None if tool is None else tool.vector_store_ids, caller, parts)
     if tool is None:

@@ -53,7 +53,7 @@ class ContentPage(msgspec.Struct, frozen=True, kw_only=True):
     """All of a file's text, chunk by chunk."""
 
     data: list[TextOfFile]
-    has_more: Literal[False] = False
+    has_more: bool = False
     next_page: None = None
     object: Literal["vector_store.file_content.page"] = "vector_store.file_content.page"
 

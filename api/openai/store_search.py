@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from api.auth import reading
 from api.openai.errors import BadParam, errors
-from api.openai.fields import MaxResults, Off, Zero
+from api.openai.fields import MaxResults, Off, Zero, refuse_switched_on
 from api.openai.filters import FilterBody, filter_of
 from api.openai.sources import attributes_of
 from api.search import MAX_QUESTION_CHARS
@@ -69,7 +69,7 @@ class SearchPage(msgspec.Struct, frozen=True, kw_only=True):
 
     search_query: list[str]
     data: list[SearchResult]
-    has_more: Literal[False] = False
+    has_more: bool = False
     next_page: None = None
     object: Literal["vector_store.search_results.page"] = "vector_store.search_results.page"
 
@@ -92,6 +92,7 @@ async def search(
 
 
 def _search(vector_store_id: str, body: StoreSearchBody, caller: Caller, parts: Parts) -> SearchPage:
+    refuse_switched_on(body, ("rewrite_query",))
     if not all(map(str.strip, body.queries)):
         raise BadParam("query", "the query is empty: ask something")
     scope = scope_of(parts.database, caller.tenant_id, vector_store_id)

@@ -88,7 +88,7 @@ class VectorStoreDeleted(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     object: Literal["vector_store.deleted"] = "vector_store.deleted"
-    deleted: Literal[True] = True
+    deleted: bool = True
 
 
 class LastError(msgspec.Struct, frozen=True):
@@ -146,7 +146,7 @@ class StoreFileDeleted(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     object: Literal["vector_store.file.deleted"] = "vector_store.file.deleted"
-    deleted: Literal[True] = True
+    deleted: bool = True
 
 
 class FileBatch(msgspec.Struct, frozen=True, kw_only=True):

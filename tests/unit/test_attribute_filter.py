@@ -1,0 +1,52 @@
+"""Filters that compare and combine, on metadata alone."""
+
+from typing import Any
+
+import pytest
+
+from ragkv.attribute_filter import Comparison, Compound, matches
+
+FACTS = {"year": 2024, "title": "Annual report", "draft": False, "tags": ["a", "b"], "size": 1.5}
+
+
+def compare(comparator: Any, key: str, *values: Any) -> Comparison:
+    return Comparison(key, comparator, values)
+
+
+@pytest.mark.parametrize(
+    ("comparator", "key", "values", "expected"),
+    [
+        ("eq", "year", (2024,), True),
+        ("eq", "year", (2024.0,), True),
+        ("eq", "year", ("2024",), False),
+        ("eq", "draft", (False,), True),
+        ("eq", "draft", (0,), False),
+        ("eq", "tags", ("b",), True),
+        ("eq", "missing", (1,), False),
+        ("ne", "year", (2024,), False),
+        ("ne", "missing", (1,), True),
+        ("in", "year", (2023, 2024), True),
+        ("nin", "tags", ("c", "b"), False),
+        ("nin", "missing", ("c",), True),
+        ("gt", "year", (2023,), True),
+        ("gt", "year", (2024,), False),
+        ("gte", "year", (2024,), True),
+        ("lt", "size", (2,), True),
+        ("lte", "title", ("B",), True),
+        ("lt", "title", (3,), False),
+        ("gt", "draft", (-1,), False),
+        ("gt", "missing", (0,), False),
+    ],
+)
+def test_a_comparison_holds_for_values_of_its_kind(comparator: str, key: str, values: tuple[Any, ...], expected: bool):
+    assert matches(compare(comparator, key, *values), FACTS) is expected
+
+
+def test_combinations_may_be_nested():
+    recent, report = compare("gte", "year", 2020), compare("eq", "title", "Annual report")
+    other = compare("eq", "title", "Minutes")
+
+    assert matches(Compound("and", (recent, report)), FACTS)
+    assert not matches(Compound("and", (recent, other)), FACTS)
+    assert matches(Compound("and", (recent, Compound("or", (other, report)))), FACTS)
+    assert not matches(Compound("or", (other, compare("lt", "year", 2020))), FACTS)

@@ -1,0 +1,24 @@
+"""Deltas of OpenAI's streams are together exactly the answer."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from api.openai.streaming import trimmed
+from ragkv.answer.ask import Delta, Done
+
+
+async def said(*texts: str) -> AsyncIterator[Delta | Done]:
+    for text in texts:
+        yield Delta(text)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "texts", [("a", " b", " c"), (" ", "\n a", " ", " b", "  "), ("a ", "", "\n"), ("  ", " "), (" a b ", " c ")]
+)
+async def test_white_space_around_an_answer_is_not_streamed(texts: tuple[str, ...]):
+    deltas = [one.text async for one in trimmed(said(*texts)) if isinstance(one, Delta)]
+
+    assert "".join(deltas) == "".join(texts).strip()
+    assert all(deltas)

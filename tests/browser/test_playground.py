@@ -158,7 +158,7 @@ def test_options_are_sent_and_what_is_left_out_is_not(playground: Page, parts: P
     expect(state(playground)).to_have_text("done")
 
 
-def test_a_session_asks_as_well(logged_in: Page, document: str):
+def test_a_session_asks_as_well(document: str, logged_in: Page):
     """Its token goes along."""
     logged_in.goto("/admin/playground")
     logged_in.get_by_label("Question").fill(QUESTION)

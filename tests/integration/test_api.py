@@ -63,6 +63,8 @@ class TestAsking:
         assert answer["answer"] == "Ada Lovelace wrote it."
         assert answer["passages"][0]["document_id"] == answerable
         assert answer["usage"]["prompt"] == answer["usage"]["computed"] > 0
+        assert [span["kind"] for span in answer["prompt_spans"]] == ["prefix", "passage", "question"]
+        assert answer["prompt_spans"][-1]["end"] == answer["usage"]["prompt"]
         assert answer["timings"]["ttft_ms"] > 0
         with parts.database.reading() as session:
             kept = session.scalars(select(QuestionRow)).one()

@@ -8,8 +8,6 @@ from typing import Any
 
 from litestar import Litestar
 from litestar.di import Provide
-from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
 
 from api.admin.headers import guard_pages
 from api.admin.router import admin_router
@@ -27,6 +25,7 @@ from api.metrics import metrics_of_all
 from api.observe import Observing
 from api.openai.errors import in_openai_form
 from api.openai.router import openai_routers
+from api.schema.site import openapi_config
 from api.search import search
 from api.statistics import statistics
 from ragkv.errors import RagKVError
@@ -68,16 +67,12 @@ def create_app(parts: Parts, ending: Ending | None = None) -> Litestar:
         exception_handlers=in_openai_form(HANDLERS),
         before_send=[guard_pages],
         lifespan=[_running_engine(parts)],
-        openapi_config=_openapi(),
+        openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,
         logging_config=None,
     )
     app.asgi_handler = Observing(app.asgi_handler, ending)
     return app
-
-
-def _openapi() -> OpenAPIConfig:
-    return OpenAPIConfig("ragkv", "1", path="/schema", render_plugins=[SwaggerRenderPlugin(), JsonRenderPlugin()])
 
 
 def _running_engine(parts: Parts) -> Callable[[Litestar], Any]:

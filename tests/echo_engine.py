@@ -10,8 +10,8 @@ from ragkv.errors import Unavailable
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import LateSelection, StitchPlan
 
-QUERIES = (30, 9, 64)
-"""Layers, query heads and head size that `capture` reports: SmolLM2-135M's."""
+QUERIES = (10, 9, 64)
+"""Layers that keep a Q-Cache, query heads and head size, as `capture` reports them for SmolLM2-135M."""
 
 
 class EchoEngine:

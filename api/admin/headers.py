@@ -1,10 +1,11 @@
-"""What browsers are told about the dashboard: load from here alone, run nothing inline, keep nothing."""
+"""What browsers are told about the dashboard and the API's description: load from here alone, run nothing inline, keep
+nothing."""
 
 from litestar.datastructures import MutableScopeHeaders
 from litestar.types import Message, Scope
 
 PATH = "/admin"
-STATIC = f"{PATH}/static/"
+GUARDED = (PATH, "/schema")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -20,12 +21,11 @@ HEADERS = {
 
 
 async def guard_pages(message: Message, scope: Scope) -> None:
-    """A hook before a message is sent: every response under /admin gets the headers, errors too."""
+    """A hook before a message is sent: every response under GUARDED gets the headers, errors too."""
     path = scope["path"]
-    if message["type"] != "http.response.start" or not (path == PATH or path.startswith(f"{PATH}/")):
+    if message["type"] != "http.response.start" or not f"{path}/".startswith(tuple(f"{one}/" for one in GUARDED)):
         return
     headers = MutableScopeHeaders.from_message(message)
     for name, value in HEADERS.items():
         headers[name] = value
-    if not path.startswith(STATIC):
-        headers["cache-control"] = "no-store"
+    headers.setdefault("cache-control", "no-store")

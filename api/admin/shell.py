@@ -45,8 +45,12 @@ def page(
         "navigation": NAVIGATION,
         "active": _entry_of(request.url.path),
     }
-    html = _ENVIRONMENT.get_template(template).render(common | context)
-    return Response(html, media_type=MediaType.HTML, status_code=status_code)
+    return Response(render(template, **common, **context), media_type=MediaType.HTML, status_code=status_code)
+
+
+def render(template: str, **context: Any) -> str:
+    """A template as HTML. Whatever is put into it is escaped."""
+    return _ENVIRONMENT.get_template(template).render(context)
 
 
 def _entry_of(path: str) -> str:

@@ -63,7 +63,7 @@ class Report:
     recompute_ms: float = 0.0
     failed_keys: tuple[str, ...] = ()
     recomputed_spans: tuple[Span, ...] | None = None
-    queries: torch.Tensor | None = None  # [layers, q_heads, head_dim] float32, with `capture` only
+    queries: torch.Tensor | None = None  # [q_layers, q_heads, head_dim] float32, with `capture` only
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,237 @@
+"""An example of every body and every answer: real values of the types themselves, so that they cannot drift apart."""
+
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, get_args, get_origin
+
+import msgspec
+
+from api.ask import AnswerView, AskBody, CachedTokens, TurnBody, UsageView
+from api.collections import CollectionBody, CollectionPatch
+from api.documents import Amendment, Replacement, Upload, Uploaded, Uploads
+from api.errors import Problem
+from api.health import Health, Readiness
+from api.keys import NewKey
+from api.kv import PinBody
+from api.passages import PassageView
+from api.search import SearchBody, SearchTimings, SearchView
+from api.statistics import Statistics
+from ragkv.answer.ask import Citation, PassageKV, PromptSpan, Timings
+from ragkv.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
+from ragkv.db.tables import Status
+from ragkv.documents import DocumentView
+from ragkv.keys import IssuedKey, KeyView
+from ragkv.kv.file import KVShape
+from ragkv.kv_admin import (
+    CollectionKV,
+    DeviceTier,
+    HeldKV,
+    HostTier,
+    KVAmount,
+    KVOverview,
+    KVTiers,
+    Queued,
+    TenantKV,
+)
+from ragkv.kv_upkeep import Freed
+from ragkv.kv_verify import Verified
+from ragkv.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
+from ragkv.statistics.engine import EngineView
+from ragkv.statistics.views import (
+    Bucket,
+    FirstToken,
+    FullCost,
+    HitRate,
+    Jobs,
+    Percentiles,
+    Questions,
+    Summary,
+    TokenCounts,
+)
+from ragkv.watch import DocumentProgress
+
+DOCUMENT_ID = "5f0c4f1e9d3b4c0f8a6e2b7d1c9a8e30"
+COLLECTION_ID = "c2a7d4b09e6f4f3ab1d85e7c60f92a14"
+CHUNK_ID = f"{DOCUMENT_ID}:0"
+CURSOR = "WyIyMDI2LTAxLTA1VDA5OjMwOjAwWiJd"
+MOMENT = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+TEXT = "Ada Lovelace wrote the first program, for the analytical engine of Charles Babbage."
+QUESTION = "Who wrote the first program?"
+
+DOCUMENT = DocumentView(
+    id=DOCUMENT_ID,
+    collection_id=COLLECTION_ID,
+    name="ada.md",
+    title="Ada Lovelace",
+    media_type="text/markdown",
+    bytes=1_284,
+    status=Status.READY,
+    stage="",
+    done=296,
+    total=296,
+    chunks=2,
+    tokens=296,
+    error=None,
+    metadata={"year": 1843, "tags": ["history"]},
+    kv_pinned=False,
+    kv_evicted=False,
+    created_at=MOMENT,
+    updated_at=MOMENT,
+)
+PROGRESS = DocumentProgress(DOCUMENT_ID, "ada.md", Status.SEARCHABLE, "prefill", 148, 296, None)
+VERIFIED = Verified(checked=212, total=212, bytes=148_373_504)
+PASSAGE = PassageView(
+    CHUNK_ID, DOCUMENT_ID, "Ada Lovelace", TEXT, None, 0, len(TEXT), 1.93, 1, PassageKV("stored", 28, 4)
+)
+DONE = AnswerView(
+    answer="Ada Lovelace.",
+    finish_reason="stop",
+    citations=(Citation(0, 13, CHUNK_ID, DOCUMENT_ID, "Ada Lovelace", None, 0, len(TEXT), TEXT),),
+    passages=[PASSAGE],
+    timings=Timings(11.2, 1.4, 96.8, 84.1, 2.3, 31.0, 188.5),
+    usage=UsageView(
+        prompt=104,
+        cached=0,
+        stitched=62,
+        recomputed=4,
+        computed=38,
+        completion=5,
+        failed_chunks=0,
+        prompt_tokens=104,
+        completion_tokens=5,
+        total_tokens=109,
+        prompt_tokens_details=CachedTokens(62),
+    ),
+    prompt_spans=(
+        PromptSpan(0, 38, "prefix", "stitched", None),
+        PromptSpan(38, 66, "passage", None, 0),
+        PromptSpan(66, 104, "question", "computed", None),
+    ),
+)
+COLLECTION = CollectionView(
+    id=COLLECTION_ID,
+    name="papers",
+    documents=12,
+    chunks=340,
+    tokens=81_204,
+    bytes=3_118_021,
+    created_at=MOMENT,
+    answer_cache=AnswerCacheView(
+        enabled=True, threshold=0.95, ttl_s=86_400, hits=31, misses=93, skipped=4, hit_rate=0.25
+    ),
+)
+CHUNK = ChunkView(
+    id=CHUNK_ID,
+    ordinal=0,
+    title="Ada Lovelace",
+    text=TEXT,
+    page=None,
+    start=0,
+    end=len(TEXT),
+    tokens=28,
+    kv=ChunkKV("stored", 1_393_344, KVShape(30, 28, 3, 64, "BF16", 10, 9, 2, 61_440)),
+)
+KEY = KeyView(
+    id="9f2c4e1a7b3d5068",
+    name="indexing job",
+    scopes=["read", "write"],
+    created_at=MOMENT,
+    expires_at=datetime(2026, 4, 5, 9, 30, tzinfo=UTC),
+    last_used_at=MOMENT,
+    revoked_at=None,
+)
+SUMMARY = Summary(
+    window="24h",
+    since=MOMENT,
+    until=datetime(2026, 1, 6, 9, 30, tzinfo=UTC),
+    questions=Questions(total=37, stitched=34, full=3),
+    first_token=FirstToken(
+        stitched=Percentiles(182.4, 411.0),
+        full=Percentiles(1210.7, 1893.2),
+        stitched_in_full=FullCost(p50_ms=1204.0, p95_ms=1880.1, times_sooner=6.6, basis="full", runs=3),
+        hint=None,
+    ),
+    tokens=TokenCounts(104_312, 2_816, 88_120, 9_790, 3_586, 412, 90_936),
+    hit_rate=HitRate(device=0.03, stored=0.84, recomputed=0.09, computed=0.04, failed_chunks=0),
+    jobs=Jobs(queued=2, running=1),
+    bucket_s=1800,
+    series=[Bucket(start=MOMENT, questions=4, stitched_ms=182.4)],
+)
+
+EXAMPLES: dict[Any, object] = {
+    AnswerView: DONE,
+    AskBody: AskBody(
+        question=QUESTION,
+        collection="papers",
+        filter={"year": [1843, 1844]},
+        history=[
+            TurnBody(role="user", content="Who was Charles Babbage?"),
+            TurnBody(role="assistant", content="An inventor."),
+        ],
+    ),
+    SearchBody: SearchBody(question=QUESTION, collection="papers", top_k=4),
+    SearchView: SearchView([PASSAGE], SearchTimings(11.2)),
+    CollectionBody: CollectionBody(name="papers"),
+    CollectionPatch: CollectionPatch(answer_cache=AnswerCachePatch(enabled=True, threshold=0.95)),
+    CollectionView: COLLECTION,
+    CollectionPage: CollectionPage([COLLECTION], CURSOR),
+    DocumentView: DOCUMENT,
+    DocumentPage: DocumentPage([DOCUMENT], CURSOR),
+    Amendment: Amendment(name="lovelace.md", metadata={"year": 1843, "draft": None}),
+    Uploaded: Uploaded("ada.md", HTTPStatus.ACCEPTED, document=DOCUMENT),
+    ChunkPage: ChunkPage([CHUNK], None),
+    NewKey: NewKey(name="indexing job", scopes=("read", "write"), days=90),
+    IssuedKey: IssuedKey(key=f"rk_{KEY.id}_{'0123456789abcdef' * 4}", view=KEY),
+    KeyView: KEY,
+    PinBody: PinBody(pinned=True),
+    HeldKV: HeldKV(
+        pinned=False,
+        files=2,
+        bytes=14_745_600,
+        tokens=296,
+        chunks=2,
+        stored_chunks=2,
+        evicted_documents=0,
+        last_used_at=MOMENT,
+    ),
+    KVOverview: KVOverview(
+        KVTiers(DeviceTier(2_147_483_648), HostTier(100_663_296), KVAmount(340, 4_045_504_512, 81_204)),
+        [CollectionKV(COLLECTION_ID, "papers", pinned=False, files=340, bytes=4_045_504_512, tokens=81_204)],
+        [TenantKV("default", 340, 4_045_504_512, 81_204)],
+        limit_bytes=None,
+        last_used_at=MOMENT,
+    ),
+    Freed: Freed(2, 14_745_600),
+    Queued: Queued(3),
+    Statistics: Statistics(
+        SUMMARY,
+        EngineView(
+            ready=True,
+            place="local",
+            model="Qwen3-0.6B",
+            window=8192,
+            kv_cache_gib=2.0,
+            policy="question",
+            recompute_ratio=0.1,
+        ),
+    ),
+    Health: Health(),
+    Readiness: Readiness(ready=True, engine="ok", database="ok", redis="ok"),
+    Upload: {"file": "(the bytes of ada.md)", "collection": "papers", "metadata": '{"year": 1843}'},
+    Uploads: {"files": ["(the bytes of ada.md)", "(the bytes of babbage.pdf)"], "collection": "papers"},
+    Replacement: {"file": "(the bytes of ada.md)"},
+}
+"""By type. Forms are dictionaries: their files are no JSON."""
+
+
+def example_of(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:
+    """An example of a type as JSON; of a Problem the one with this status and detail. None where there is none."""
+    if kind is Problem:
+        problem = Problem(HTTPStatus(status).phrase, status, detail, request_id="4be0643f1d98573b97cdca98a65347dd")
+        return msgspec.to_builtins(problem)
+    if get_origin(kind) is list:
+        example = example_of(get_args(kind)[0])
+        return None if example is None else [example]
+    if kind is Readiness and status == HTTPStatus.SERVICE_UNAVAILABLE:
+        return msgspec.to_builtins(Readiness(ready=False, engine="ok", database="ok", redis="Redis does not answer"))
+    return msgspec.to_builtins(EXAMPLES[kind]) if kind in EXAMPLES else None

@@ -1,0 +1,154 @@
+"""The OpenAPI document as a page for people, rendered here: it loads nothing from elsewhere and runs no script."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from api.admin.shell import render
+from api.schema.document import EVENTS, Json
+
+METHODS = ("get", "post", "put", "patch", "delete")
+_LIMITS = {
+    "minimum": "from {}", "maximum": "to {}", "minLength": "{} characters or more", "maxLength": "{} characters or fewer",
+    "minItems": "{} or more", "maxItems": "{} or fewer", "format": "{}", "pattern": "like {}",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A parameter, or a member of an object."""
+
+    name: str
+    kind: str
+    required: bool
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A body or an answer. `status` is empty for a body."""
+
+    status: str
+    what: str
+    media_type: str
+    kind: str
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one path."""
+
+    id: str
+    method: str
+    path: str
+    summary: str
+    what: str
+    scope: str
+    parameters: list[Row]
+    bodies: list[Content]
+    answers: list[Content]
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A component of the document: an object's members, or else what it is."""
+
+    name: str
+    what: str
+    members: list[Row]
+    kind: str
+
+
+def page_of(document: Json) -> str:
+    """The whole page, HTML."""
+    groups: dict[str, list[Operation]] = {}
+    for tag, operation in _operations(document):
+        groups.setdefault(tag, []).append(operation)
+    types = [_type(name, schema) for name, schema in sorted(document["components"]["schemas"].items())]
+    meaning = {tag["name"]: tag["description"] for tag in document["tags"]}
+    return render("schema.html", info=document["info"], groups=groups, types=types, meaning=meaning)
+
+
+def kind_of(schema: Json) -> str:
+    """A schema in a few words: of what kind a value is, and its limits."""
+    limits = [text.format(schema[name]) for name, text in _LIMITS.items() if name in schema]
+    return f"{_bare(schema)} ({', '.join(limits)})" if limits else _bare(schema)
+
+
+def _bare(schema: Json) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"].rsplit("/", 1)[-1])
+    if several := schema.get("anyOf") or schema.get("oneOf"):
+        return " or ".join(kind_of(one) for one in several)
+    if "enum" in schema or "const" in schema:
+        return " or ".join(json.dumps(value) for value in schema.get("enum", [schema.get("const")]))
+    return _of_type(schema.get("type"), schema.get("items"), schema.get("additionalProperties"))
+
+
+def _of_type(name: str | list[str] | None, items: Json | None, members: Json | bool | None) -> str:
+    if name == "array" and items:
+        return f"list of {kind_of(items)}"
+    if name == "object" and isinstance(members, dict):
+        return f"object of {kind_of(members)}"
+    return " or ".join(name) if isinstance(name, list) else name or "anything"
+
+
+def _operations(document: Json) -> Iterator[tuple[str, Operation]]:
+    for path, item in document["paths"].items():
+        for method in METHODS:
+            if method in item:
+                yield item[method]["tags"][0], _operation(method, path, item[method])
+
+
+def _operation(method: str, path: str, said: Json) -> Operation:
+    scopes = [scope for rule in said["security"] for scopes in rule.values() for scope in scopes]
+    body = said.get("requestBody") or {}
+    return Operation(
+        id=said["operationId"],
+        method=method,
+        path=path,
+        summary=said.get("summary", ""),
+        what=said.get("description", ""),
+        scope=scopes[0] if scopes else "",
+        parameters=[_parameter(parameter) for parameter in said.get("parameters", ())],
+        bodies=list(_contents("", "", body.get("content") or {})),
+        answers=[
+            content for status, answer in sorted(said["responses"].items()) for content in _answers(status, answer)
+        ],
+    )
+
+
+def _answers(status: str, answer: Json) -> Iterator[Content]:
+    if answer.get("content"):
+        yield from _contents(status, answer["description"], answer["content"])
+    else:
+        yield Content(status, answer["description"], "", "", "")
+
+
+def _contents(status: str, what: str, content: Json) -> Iterator[Content]:
+    for media_type, media in content.items():
+        kind = "server-sent events" if media_type == EVENTS else kind_of(media.get("schema") or {})
+        yield Content(status, what, media_type, kind, _shown(media.get("example")))
+
+
+def _parameter(parameter: Json) -> Row:
+    required = bool(parameter.get("required"))
+    return Row(parameter["name"], kind_of(parameter["schema"]), required, parameter.get("description") or "")
+
+
+def _type(name: str, schema: Json) -> Type:
+    needed = schema.get("required", ())
+    members = [
+        Row(member, kind_of(said), member in needed, said.get("description", ""))
+        for member, said in schema.get("properties", {}).items()
+    ]
+    return Type(name, schema.get("description", ""), members, "" if members else kind_of(schema))
+
+
+def _shown(example: Any) -> str:
+    """As text; a string as it is."""
+    if example is None or isinstance(example, str):
+        return example or ""
+    return json.dumps(example, indent=2, ensure_ascii=False)

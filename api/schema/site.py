@@ -1,0 +1,82 @@
+"""/schema: the document, and a page of it. Both are made once, when first asked for."""
+
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from litestar import Litestar, MediaType, Request
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import OpenAPIRenderPlugin
+from litestar.openapi.spec import Server
+from litestar.types import Method
+from litestar.types.internal_types import PathParameterDefinition
+
+from api.schema.document import Json, document_of
+from api.schema.page import page_of
+from ragkv import __version__
+
+DESCRIPTION = """Documents go in, questions come out answered, with citations. Chunks of documents are run through the model \
+once, when they are uploaded; a question stitches their keys and values together instead of computing them again.
+
+Send an API key as `Authorization: Bearer rk_...`; until the first one is made, nobody needs any. Errors are problem details \
+(RFC 9457); under the paths of OpenAI's API they have OpenAI's form."""
+
+
+def openapi_config() -> OpenAPIConfig:
+    """Where the document is and what it says of the whole."""
+    document = _Document()
+    return OpenAPIConfig(
+        title="ragkv",
+        version=__version__,
+        description=DESCRIPTION,
+        servers=[Server(url="/", description="This service.")],
+        path="/schema",
+        render_plugins=[_Page(document), _Raw(document)],
+        use_handler_docstrings=True,
+        operation_id_creator=_name_of,
+    )
+
+
+def _name_of(handler: object, method: Method, path: list[str | PathParameterDefinition]) -> str:
+    """Of an operation, for clients that are made from the document: get_documents_chunks."""
+    parts = [part for part in path if isinstance(part, str) and part != "v1"]
+    one = ["one"] if path and not isinstance(path[-1], str) else []
+    return "_".join([str(method.value).lower(), *parts, *one])
+
+
+class _Document:
+    """What the two ways to see it share."""
+
+    app: Litestar
+
+    @cached_property
+    def whole(self) -> Json:
+        return document_of(self.app)
+
+    @cached_property
+    def encoded(self) -> bytes:
+        return msgspec.json.encode(self.whole)
+
+    @cached_property
+    def page(self) -> bytes:
+        return page_of(self.whole).encode()
+
+
+class _Raw(OpenAPIRenderPlugin):
+    def __init__(self, document: _Document) -> None:
+        super().__init__(path="/openapi.json", media_type=MediaType.JSON)
+        self._document = document
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: Json) -> bytes:
+        self._document.app = request.app
+        return self._document.encoded
+
+
+class _Page(OpenAPIRenderPlugin):
+    def __init__(self, document: _Document) -> None:
+        super().__init__(path="/", media_type=MediaType.HTML)
+        self._document = document
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: Json) -> bytes:
+        self._document.app = request.app
+        return self._document.page

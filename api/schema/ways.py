@@ -1,0 +1,73 @@
+"""Every way into the service that is documented: a method of a path, and the handler behind it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Union, get_args, get_origin
+
+from litestar import Litestar, Response
+from litestar.enums import RequestEncodingType
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import BodyKwarg
+from litestar.routes import HTTPRoute
+
+from api.auth import PUBLIC, Requires
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One method of one path. `method` in lower case."""
+
+    method: str
+    path: str
+    handler: HTTPRouteHandler
+
+    @property
+    def status(self) -> str:
+        """Of an answer that is no problem."""
+        return str(int(self.handler.status_code))
+
+    @property
+    def scope(self) -> str | None:
+        """What the API key must allow; None for a way that is everybody's."""
+        if self.handler.opt.get(PUBLIC):
+            return None
+        return next(guard.scope for guard in self.handler.resolve_guards() if isinstance(guard, Requires))
+
+    @property
+    def body(self) -> Any:
+        """The type of the body; None without one."""
+        field = self.handler.parsed_fn_signature.parameters.get("data")
+        return None if field is None else field.annotation
+
+    @property
+    def is_form(self) -> bool:
+        """Whether the body is a form with files."""
+        field = self.handler.parsed_fn_signature.parameters.get("data")
+        definition = None if field is None else field.kwarg_definition
+        return isinstance(definition, BodyKwarg) and definition.media_type == RequestEncodingType.MULTI_PART
+
+    @property
+    def answers(self) -> list[Any]:
+        """Types of a good answer: what is encoded as JSON, `File` or `ServerSentEvent`; nothing for no content."""
+        returned = self.handler.parsed_fn_signature.return_type.annotation
+        kinds = get_args(returned) if get_origin(returned) in _UNIONS else (returned,)
+        return [_unwrapped(kind) for kind in kinds if kind is not type(None)]
+
+
+def ways_of(app: Litestar) -> Iterator[Way]:
+    """The documented ways, in the order of the app's routes."""
+    for route in app.routes:
+        if isinstance(route, HTTPRoute):
+            for method, (handler, _) in route.route_handler_map.items():
+                if handler.resolve_include_in_schema():
+                    yield Way(str(method).lower(), route.path_format, handler)
+
+
+_UNIONS = (Union, type(int | str))
+
+
+def _unwrapped(kind: Any) -> Any:
+    """What a Response holds."""
+    if get_origin(kind) is Response:
+        return get_args(kind)[0]
+    return kind

@@ -1,0 +1,165 @@
+"""The OpenAPI document held against the service: what it says may be sent is sent, and what comes back is as it says."""
+
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.db.ingestion import Lease
+from ragkv.documents import stuck_ids
+from ragkv.keys import issue_key_by_name
+from ragkv.parts import Parts
+from ragkv.redis_door import EmbeddedRedis
+from ragkv.settings import Settings
+from tests.conftest import lend_models
+from tests.echo_engine import EchoEngine
+from tests.over_http import ADA, serving, upload
+
+REQUESTS = 40
+"""Good ones for each way, and bad ones."""
+PATIENCE_S = 30
+
+CONFIG = {
+    "checks": {
+        # What has the right form may name what is not there, or not go together.
+        "positive_data_acceptance": {"expected-statuses": ["2xx", 400, 401, 403, 404, 409, 413, 422]},
+    },
+}
+
+
+@dataclass
+class World:
+    """A service with one of everything, for a tenant with a key."""
+
+    client: httpx.Client
+    ingest: IngestParts
+    reading: threading.Lock
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def mend(self) -> None:
+        """What an earlier request took away or spoilt is there again."""
+        if self._of("/v1/documents/{document_id}").get("status") != "ready":
+            self._upload()
+        if not self._of("/v1/collections/{collection}"):
+            self.ids["collection"] = self._make("/v1/collections", name=f"maps {time.monotonic_ns()}")
+        if not self._of("/v1/files/{file_id}"):
+            form = {"files": {"file": ("ada.md", ADA)}, "data": {"purpose": "assistants"}}
+            self.ids["file_id"] = self.client.post("/v1/files", **form).json()["id"]
+        if not self._of("/v1/vector_stores/{vector_store_id}/files/{file_id}"):
+            self.ids["vector_store_id"] = self._make("/v1/vector_stores", file_ids=[self.ids["file_id"]])
+        if not self._of("/v1/vector_stores/{vector_store_id}/file_batches/{batch_id}"):
+            path = f"/v1/vector_stores/{self.ids['vector_store_id']}/file_batches"
+            self.ids["batch_id"] = self._make(path, file_ids=[self.ids["file_id"]])
+        self.ids["model"] = self.client.get("/v1/models").json()["data"][0]["id"]
+
+    def _upload(self) -> None:
+        """The same bytes may be there as a document that was spoilt."""
+        with self.reading:
+            found = upload(self.client).json()["id"]
+            self.client.delete(f"/v1/documents/{found}")
+            self.ids["document_id"] = upload(self.client).json()["id"]
+            ingest_document(self.ids["document_id"], self.ingest)
+
+    def _of(self, path: str) -> dict[str, Any]:
+        """What is there under the present ids; nothing if it is gone."""
+        try:
+            response = self.client.get(path.format(**self.ids))
+        except KeyError:
+            return {}
+        return response.json() if response.status_code == 200 else {}
+
+    def _make(self, path: str, **body: Any) -> str:
+        return str(self.client.post(path, json=body).json()["id"])
+
+
+class Refusing(threading.Thread):
+    """A worker that fails every document: tests upload what nobody wants to read, and others wait for the end of it."""
+
+    def __init__(self, parts: Parts, reading: threading.Lock) -> None:
+        super().__init__(daemon=True)
+        self._parts = parts
+        self._reading = reading
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        while not self.stopping.wait(0.05):
+            with self._reading:
+                for document_id in stuck_ids(self._parts.database):
+                    if lease := Lease.take(self._parts.database, document_id, "refusing"):
+                        lease.fail("nobody reads here")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, language_model: Path, loaded: IngestParts) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("schema")
+    chosen = Settings(data_dir=folder, model=str(language_model), chunk_tokens=64, requests_per_minute=0)
+    with ExitStack() as stack:
+        redis_server = EmbeddedRedis(chosen)
+        redis_server.start()
+        stack.callback(redis_server.stop)
+        parts = Parts(chosen, EchoEngine(chosen.max_model_len))
+        lend_models(parts, loaded)
+        parts.prepare()
+        stack.callback(parts.close)
+        client = stack.enter_context(serving(parts))
+        client.headers["Authorization"] = f"Bearer {issue_key_by_name(parts.database, 'default', 'x', ['admin']).key}"
+        ingest = IngestParts(parts)
+        ingest.prefiller = loaded.prefiller
+        refusing = Refusing(parts, threading.Lock())
+        refusing.start()
+        stack.callback(refusing.stopping.set)
+        yield World(client, ingest, refusing._reading)
+
+
+@pytest.fixture(scope="module")
+def described(world: World) -> schemathesis.BaseSchema:
+    config = schemathesis.Config.from_dict(CONFIG)
+    return schemathesis.openapi.from_url(f"{world.client.base_url}/schema/openapi.json", config=config)
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["good", "bad"])
+def test_the_service_is_as_it_is_described(
+    described: schemathesis.BaseSchema, world: World, mode: GenerationMode, subtests: pytest.Subtests
+):
+    """Over a real connection: no 5xx; statuses, media types and bodies as documented, for whatever is sent."""
+    for found in described.get_all_operations():
+        operation = found.ok()
+        with subtests.test(operation.label):
+            world.mend()
+            _try_out(operation, mode, world)
+
+
+def _try_out(operation: schemathesis.APIOperation, mode: GenerationMode, world: World) -> None:
+    @settings(
+        max_examples=REQUESTS, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def try_out(case: schemathesis.Case) -> None:
+        aim(case, world.ids)
+        case.call_and_validate(headers={"Authorization": world.client.headers["Authorization"]}, timeout=PATIENCE_S)
+
+    with suppress(Unsatisfiable):  # nothing about it can be wrong
+        try_out()
+
+
+def aim(case: schemathesis.Case, ids: dict[str, str]) -> None:
+    """Let most of the good requests name what is there, and let no stream be without end."""
+    if case.meta is None or case.meta.generation.mode is GenerationMode.POSITIVE:
+        for name, value in (case.path_parameters or {}).items():
+            if name in ids and zlib.crc32(repr(value).encode()) % 4:
+                case.path_parameters[name] = ids[name]
+    if case.path == "/v1/collections/{collection}/events" and case.query.get("until", "closed") == "closed":
+        case.query = {"until": "finished"}

@@ -7,7 +7,7 @@ import pytest
 from ragkv.answer.recipe import Recipe
 from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Generate
-from ragkv.span import Span, merge
+from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import Placed, StitchPlan
 from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, block_size_of
 from tests.engine.world import Answered, World, passages, request
@@ -42,6 +42,7 @@ def test_missing_kv_gives_the_answer_that_recomputing_those_chunks_gives(
     assert answered.token_ids == reference.token_ids
     assert answered.logprobs == reference.logprobs
     assert answered.report.recomputed == sum(chunks[index].num_tokens for index in missing)
+    assert answered.report.recomputed_spans == merge(prompt.chunks[index] for index in missing)
     assert len(answered.report.failed_keys) == len(missing)
 
 
@@ -97,6 +98,8 @@ def test_every_policy_recomputes_its_share(served: World, chunks: list[Chunk], p
     context = sum(chunk.num_tokens for chunk in chunks)
     assert report.recomputed == pytest.approx(0 if policy == "none" else ratio * context, abs=16)
     assert report.stitched + report.recomputed == prompt.question.start
+    assert report.recomputed_spans is not None
+    assert total_tokens(report.recomputed_spans) == report.recomputed
 
 
 def query_vectors(world: World) -> "object":

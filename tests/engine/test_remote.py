@@ -13,6 +13,7 @@ import pytest
 from ragkv.engine.launch import serve_command
 from ragkv.engine.remote import RemoteEngine
 from ragkv.errors import Rejected, Unavailable
+from ragkv.span import merge
 from tests.engine.conftest import embedded_settings
 from tests.engine.test_recompute import query_vectors
 from tests.engine.world import Model, World, request
@@ -59,6 +60,7 @@ def test_a_remote_engine_stitches_and_reports_like_one_in_this_process(remote: W
     assert there.token_ids == here.token_ids
     assert (there.report.stitched, there.report.recomputed) == (here.report.stitched, here.report.recomputed)
     assert there.report.computed == here.report.computed
+    assert there.report.recomputed_spans == here.report.recomputed_spans == merge(prompt.chunks[-2:])
     assert there.report.kv_load_ms > 0
     assert there.report.recompute_ms > 0
     assert there.logprobs[0].keys() == here.logprobs[0].keys()

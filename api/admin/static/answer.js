@@ -69,13 +69,13 @@ export class Answer {
 
   fail(reason) {
     this.settle("bad", "failed");
-    if (!this.said.textContent) this.time.textContent = "–";
-    this.under.textContent = "";
+    this.time.hidden = this.under.hidden = this.said.hidden = !this.said.textContent;
     this.below.replaceChildren(element("p", { class: "notice bad", role: "alert" }, reason));
   }
 
   stop() {
     this.settle("plain", "stopped");
+    this.time.hidden = this.under.hidden = this.said.hidden = !this.said.textContent;
     this.below.replaceChildren(element("p", { class: "hint" }, "Stopped: the engine no longer works on it."));
   }
 
@@ -181,7 +181,7 @@ function passageList({ passages }, mode) {
   const items = passages.map((passage, i) => passageItem(passage, i, passages.length - i, mode)).reverse();
   return element(
     "details", { class: "passages" },
-    element("summary", {}, plural(passages.length, "passage"), element("span", { class: "muted" }, ", best first: in the prompt the best stands last")),
+    element("summary", {}, plural(passages.length, "passage"), element("span", { class: "muted" }, " best first, which the prompt has last")),
     element("ol", {}, ...items),
   );
 }

@@ -51,7 +51,7 @@ def list_jobs(
 def jobs_by_status(database: Database, tenant_id: str) -> dict[JobStatus, int]:
     """How many of a tenant's jobs have each status, also those that none has."""
     with database.reading() as session:
-        found = dict(session.execute(count_jobs(tenant_id)).tuples().all())
+        found = dict(session.execute(count_jobs(tenant_id)).all())
     return {status: found.get(status, 0) for status in JobStatus}
 
 

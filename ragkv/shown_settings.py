@@ -15,7 +15,7 @@ _SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&
 
 
 class ShownSetting(msgspec.Struct, frozen=True):
-    """A setting by its name in the environment. `value` as text; None if it is not set."""
+    """A setting by the name of its variable. `value` as text; None if it is not set."""
 
     name: str
     value: str | None

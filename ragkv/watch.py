@@ -1,6 +1,6 @@
 """What happens to documents while somebody looks on."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -39,6 +39,18 @@ class DocumentProgress(msgspec.Struct, frozen=True):
         return self.status in FINISHED or self.kv_evicted
 
 
+class _Sight(msgspec.Struct, frozen=True):
+    """What one look saw. A document that ended as it had ended before, between two looks, did so at another moment."""
+
+    progress: DocumentProgress
+    ended_at: datetime | None
+
+    @classmethod
+    def of(cls, view: DocumentView) -> "_Sight":
+        progress = DocumentProgress.of(view)
+        return cls(progress, view.updated_at if progress.is_finished else None)
+
+
 class CollectionWatch:
     """One look after the other at one collection. A deleted document is not mentioned again."""
 
@@ -46,19 +58,19 @@ class CollectionWatch:
         self._database = database
         self._collection_id = collection_id
         self._since = utc_now()
-        self._seen: dict[str, DocumentProgress] = {}
+        self._seen: dict[str, _Sight] = {}
 
     def look(self) -> list[DocumentProgress]:
         """What changed since the last look; at the first, every document that is not finished."""
         now = utc_now()
         with self._database.reading() as session:
             rows = session.scalars(changed_since(self._collection_id, self._since))
-            found = {row.id: DocumentProgress.of(view_of(row)) for row in rows}
-        news = [progress for progress in found.values() if self._seen.get(progress.id) != progress]
+            found = {row.id: _Sight.of(view_of(row)) for row in rows}
+        news = [sight.progress for document_id, sight in found.items() if self._seen.get(document_id) != sight]
         self._seen, self._since = found, now - MARGIN
         return news
 
     @property
     def is_idle(self) -> bool:
         """Whether the last look saw no document that is not finished."""
-        return all(progress.is_finished for progress in self._seen.values())
+        return all(sight.progress.is_finished for sight in self._seen.values())

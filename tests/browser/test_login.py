@@ -1,5 +1,9 @@
 """Coming in and leaving."""
 
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
@@ -7,6 +11,34 @@ from playwright.sync_api import Page, expect
 from ragkv.keys import issue_key
 from ragkv.parts import Parts
 from tests.browser.visit import Visit
+
+FORGE = """url => fetch(url, {
+  method: "POST", mode: "no-cors", credentials: "include", headers: { "Content-Type": "text/plain" }, body: '{"name": "forged"}'
+})"""
+
+
+class Page200(BaseHTTPRequestHandler):
+    """An empty page."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><link rel=icon href=data:,><p>elsewhere")
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    """Another server of this machine."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page200) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
 
 
 def test_without_keys_there_is_nothing_to_log_in_to(page: Page):
@@ -21,7 +53,7 @@ def test_the_login_leads_to_the_page_that_was_asked_for(page: Page, key: str):
     page.get_by_label("API key").fill(key)
     page.keyboard.press("Enter")
 
-    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
     assert page.url.endswith("/admin/jobs?status=failed")
 
 
@@ -64,19 +96,15 @@ def test_a_session_that_ended_meanwhile_leads_to_the_login_at_the_next_action(
 
 
 def test_a_page_of_another_origin_cannot_use_the_session(
-    visit: Visit, logged_in: Page, service: httpx.Client, key: str
+    visit: Visit, logged_in: Page, service: httpx.Client, key: str, elsewhere: str
 ):
     """One of the same machine, which browsers call the same site: the cookie goes along, and that is not enough."""
-    port = service.base_url.port
-    logged_in.route(
-        "http://127.0.0.1:1/", lambda route: route.fulfill(content_type="text/html", body="<p>elsewhere</p>")
-    )
-    logged_in.goto("http://127.0.0.1:1/")
-    logged_in.evaluate(
-        f"""fetch("http://127.0.0.1:{port}/v1/collections", {{
-          method: "POST", mode: "no-cors", credentials: "include", body: '{{"name": "forged"}}' }})"""
-    )
+    logged_in.goto(elsewhere)
+    with logged_in.expect_response("**/v1/collections") as response:
+        logged_in.evaluate(FORGE, f"{service.base_url}/v1/collections")
 
+    assert "ragkv_session=" in response.value.request.all_headers()["cookie"]
+    assert response.value.status == 403
     names = [item["name"] for item in service.get("/v1/collections", headers={"x-api-key": key}).json()["items"]]
     assert names == ["default"]
     visit.faults.clear()

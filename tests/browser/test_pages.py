@@ -18,7 +18,10 @@ DESK = {"viewport": {"width": 1280, "height": 800}}
 PHONE = {"viewport": {"width": 360, "height": 640}, "has_touch": True, "is_mobile": True}
 
 CONTRAST = """() => {
-  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const rgb = (text) => {
+    const numbers = text.match(/[\\d.]+/g).map(Number);
+    return text.startsWith("color(") ? numbers.map((n, i) => (i < 3 ? n * 255 : n)) : numbers;
+  };
   const light = (c) => { const v = c / 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
   const luminance = ([r, g, b]) => 0.2126 * light(r) + 0.7152 * light(g) + 0.0722 * light(b);
   const behind = (element) => {

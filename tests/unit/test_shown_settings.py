@@ -10,7 +10,7 @@ def shown(**given: object) -> dict[str, str | None]:
     return {setting.name: setting.value for setting in shown_settings(Settings.of(given))}
 
 
-def test_every_setting_is_shown_with_its_name_in_the_environment():
+def test_every_setting_is_shown_with_the_name_of_its_variable():
     assert list(shown()) == [f"RAGKV_{name.upper()}" for name in Settings.__struct_fields__]
 
 

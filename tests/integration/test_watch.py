@@ -1,0 +1,46 @@
+"""What whoever watches a collection is told."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ragkv.db.database import Database
+from ragkv.db.documents import start_over
+from ragkv.db.ingestion import Lease
+from ragkv.db.migrate import migrate
+from ragkv.db.tables import DocumentRow
+from ragkv.db.tenants import ensure_scope
+from ragkv.watch import CollectionWatch
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    migrate(database_url)
+    database = Database(database_url)
+    yield database
+    database.close()
+
+
+def fail(database: Database, document_id: str) -> None:
+    lease = Lease.take(database, document_id, "worker")
+    assert lease is not None
+    lease.fail("it cannot be read")
+
+
+def test_a_document_that_fails_again_between_two_looks_is_told_again(database: Database):
+    scope = ensure_scope(database)
+    with database.writing() as session:
+        document = DocumentRow(
+            tenant_id=scope.tenant_id, collection_id=scope.collection_id, sha256="a", name="a", num_bytes=1
+        )
+        session.add(document)
+    watch = CollectionWatch(database, scope.collection_id)
+    fail(database, document.id)
+    assert [news.status for news in watch.look()] == ["failed"]
+    assert watch.look() == []
+    with database.writing() as session:
+        session.execute(start_over(document.id))
+    fail(database, document.id)
+
+    assert [(news.status, news.error) for news in watch.look()] == [("failed", "it cannot be read")]
+    assert watch.is_idle

@@ -188,8 +188,8 @@ def test_every_way_in_works_for_the_owner(client: Client, owner: Owner):
     """The same requests, so that what a stranger gets 404 for is there: first those that wait until all is read, last
     those that remove things. 409 is for the document that is to be tried again, though it did not fail.
     """
-    ways = sorted(ways_into(client.app), key=_events_first_and_deletes_last)
-    for way in ways:
+    theirs = (way for way in ways_into(client.app) if way.name not in OF_THE_WHOLE_SERVICE)
+    for way in sorted(theirs, key=_events_first_and_deletes_last):
         for request in requests(way, owner.ids):
             response = client.request(**request, headers=owner.headers)
             allowed = response.status_code < 300 or (way.path.endswith("/retry") and response.status_code == 409)

@@ -37,7 +37,7 @@ def ended_cookie() -> Cookie:
 
 def refuse_forged(connection: Connection, token: str) -> None:
     """What changes something must come from a page of this session. Raises Forbidden for what another site sent."""
-    if connection.scope["method"] in SAFE_METHODS:
+    if not _changes_something(connection):
         return
     refuse_other_origins(connection)
     given = connection.headers.get(CSRF_HEADER, "")
@@ -47,7 +47,7 @@ def refuse_forged(connection: Connection, token: str) -> None:
 
 def refuse_other_origins(connection: Connection) -> None:
     """Raises Forbidden for a change that a page of another origin asks for. Programs that are no browsers pass."""
-    if connection.scope["method"] in SAFE_METHODS:
+    if not _changes_something(connection):
         return
     site = connection.headers.get("sec-fetch-site")
     origin = connection.headers.get("origin")
@@ -59,6 +59,10 @@ def refuse_other_origins(connection: Connection) -> None:
 async def own_pages_only(connection: Connection, handler: BaseRouteHandler) -> None:
     """`refuse_other_origins` as a guard."""
     refuse_other_origins(connection)
+
+
+def _changes_something(connection: Connection) -> bool:
+    return connection.scope.get("method") not in SAFE_METHODS
 
 
 def _is_own(origin: str, connection: Connection) -> bool:

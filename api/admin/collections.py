@@ -41,7 +41,7 @@ async def collection_page(
     chosen = Status(status) if status in list(Status) else None
     shown = await asyncio.to_thread(_collection, collection, chosen, name, cursor, request, parts)
     limit = parts.settings.max_upload_bytes
-    filters = {"status": chosen, "name": name, "cursor": cursor, "statuses": list(Status)}
+    filters: dict[str, Any] = {"status": chosen, "name": name, "cursor": cursor, "statuses": list(Status)}
     return page(request, "collection.html", default=DEFAULT_COLLECTION, max_bytes=limit, **shown, **filters)
 
 

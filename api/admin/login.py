@@ -10,6 +10,7 @@ from litestar import Request, Response, get, post
 from litestar.di import NamedDependency
 from litestar.params import URLEncodedBody
 from litestar.response import Redirect
+from litestar.status_codes import HTTP_303_SEE_OTHER
 
 from api.admin.errors import LOGIN
 from api.admin.shell import AdminRequest, page
@@ -51,7 +52,7 @@ async def login(
         token = await asyncio.to_thread(_begin, data.key.strip(), address, parts)
     except (Unauthorised, Forbidden, Throttled) as error:
         return page(request, "login.html", STATUS[type(error)], next=_inside(data.next), error=str(error))
-    response = Redirect(_inside(data.next), status_code=HTTPStatus.SEE_OTHER)
+    response = Redirect(_inside(data.next), status_code=HTTP_303_SEE_OTHER)
     response.set_cookie(session_cookie(request, token))
     return response
 

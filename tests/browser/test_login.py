@@ -103,8 +103,7 @@ def test_a_page_of_another_origin_cannot_use_the_session(
     with logged_in.expect_response("**/v1/collections") as response:
         logged_in.evaluate(FORGE, f"{service.base_url}/v1/collections")
 
-    assert "ragkv_session=" in response.value.request.all_headers()["cookie"]
-    assert response.value.status == 403
+    assert response.value.status == 403, "401 would say that it was not recognised"
     names = [item["name"] for item in service.get("/v1/collections", headers={"x-api-key": key}).json()["items"]]
     assert names == ["default"]
     visit.faults.clear()

@@ -52,11 +52,13 @@ def serving(parts: Parts) -> Iterator[httpx.Client]:
     server = Server(create_app(parts, ending), ending, grace_s=1)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
-    with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
-        wait_until_ready(client)
-        yield client
-    server.should_exit = True
-    thread.join()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
+            wait_until_ready(client)
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def events_of(text: str) -> Iterator[tuple[str, Any]]:

@@ -80,13 +80,14 @@ def running(parts: Parts, grace_s: float = 30) -> Iterator[Running]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with httpx.Client(base_url=url, timeout=30) as client:
-        wait_until_ready(client)
-        yield Running(server, client, thread, worker)
+    try:
+        with httpx.Client(base_url=url, timeout=30) as client:
+            wait_until_ready(client)
+            yield Running(server, client, thread, worker)
+    finally:
         server.handle_exit(signal.SIGTERM, None)
         server.handle_exit(signal.SIGTERM, None)
-        thread.join(20)
-    assert not thread.is_alive()
+        thread.join()
 
 
 @contextmanager

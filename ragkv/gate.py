@@ -3,7 +3,7 @@
 from ragkv.caller import KEY_SCOPES, Caller
 from ragkv.db.database import Database
 from ragkv.errors import Unauthorised
-from ragkv.keys import any_key, authenticate, recognise
+from ragkv.keys import any_key, authenticate, is_like_a_key, recognise
 from ragkv.rate import RateLimit
 
 NO_KEY = "an API key is needed: send it as `Authorization: Bearer rk_...`; `ragkv keys create` makes one"
@@ -13,7 +13,8 @@ class Gate:
     """Turns keys into callers.
 
     Without a key the caller is `owner_id`, the default tenant, with every scope: only if `open_without_keys`, which a
-    service that other machines can reach must not be, and only until the first key is made.
+    service that other machines can reach must not be, and only until the first key is made. Clients that insist on
+    sending something may send any word then, but a key: who means one wants to be recognised by it.
     """
 
     def __init__(self, database: Database, limit: RateLimit, owner_id: str, *, open_without_keys: bool) -> None:
@@ -24,7 +25,7 @@ class Gate:
 
     def admit(self, key: str | None) -> Caller:
         """Raises Unauthorised, Throttled, or Unavailable when the database is away."""
-        if key is None:
+        if key is None or (self.is_open() and not is_like_a_key(key)):
             return self._admit_without_key()
         return self._counted(authenticate(self._database, key))
 

@@ -103,6 +103,11 @@ def any_key(database: Database) -> bool:
         return session.scalar(some_key()) is not None
 
 
+def is_like_a_key(word: str) -> bool:
+    """Whether whoever sends this means one of our keys, right or wrong."""
+    return word.startswith("rk_")
+
+
 def authenticate(database: Database, key: str) -> Caller:
     """Whose key this is. Raises Unauthorised for one that is wrong, expired or revoked."""
     parts = _KEY.fullmatch(key)

@@ -127,6 +127,15 @@ class TestGate:
         with pytest.raises(Unauthorised):
             self.gate(database, settings).admit("rk_")
 
+    def test_any_other_word_will_do_for_clients_that_insist_on_one(
+        self, database: Database, tenant_id: str, settings: Settings
+    ):
+        gate = self.gate(database, settings)
+        assert gate.admit("none").tenant_id == "owner"
+        issue_key(database, tenant_id, "x", ["read"])
+        with pytest.raises(Unauthorised):
+            gate.admit("none")
+
 
 class TestRateLimit:
     def test_a_bucket_empties_and_each_key_has_its_own(self, settings: Settings, redis_server: EmbeddedRedis):

@@ -1,19 +1,23 @@
 """The tasks: a name, a policy and a call each."""
 
+import logging
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from celery import Celery, Task
 from celery.exceptions import Reject
 
 from ingest.parts import IngestParts
-from ingest.pipeline import ingest_document
+from ingest.pipeline import Outcome, ingest_document
 from ingest.progress import Interrupted
 from ragkv import logs, traces
 from ragkv.errors import Unavailable
 from ragkv.parts import Parts
 from ragkv.queue import CAUSED_BY, INGEST, QUEUE
+
+log = logging.getLogger("ragkv.ingest")
 
 RETRY_BACKOFF_S = 5
 
@@ -31,8 +35,8 @@ def register_ingest(app: Celery, parts: Parts) -> threading.Event:
     def ingest_task(self: Task, document_id: str) -> None:
         """Idempotent: a document that is finished, gone or in other hands returns at once."""
         try:
-            with _as_caused(self, document_id) as span:
-                span.set_attribute("ragkv.outcome", ingest_document(document_id, ingest, stop_if_asked))
+            with _as_caused(self, document_id) as note:
+                note(ingest_document(document_id, ingest, stop_if_asked))
         except Interrupted as stop:
             raise Reject(requeue=True) from stop
         except Unavailable as error:
@@ -42,8 +46,12 @@ def register_ingest(app: Celery, parts: Parts) -> threading.Event:
 
 
 @contextmanager
-def _as_caused(task: Task, document_id: str) -> Iterator[traces.Span]:
-    """Lines and spans belong to the request that queued the document, also where the task is tried again."""
+def _as_caused(task: Task, document_id: str) -> Iterator[Callable[[Outcome], None]]:
+    """Lines and spans belong to the request that queued the document, also where the task is tried again.
+
+    What it gives is to be told the outcome.
+    """
+    began = time.perf_counter()
     request_id = task.request.get(CAUSED_BY)
     headers = {traces.PARENT: task.request.get(traces.PARENT) or ""}
     attributes = {
@@ -55,4 +63,9 @@ def _as_caused(task: Task, document_id: str) -> Iterator[traces.Span]:
     bound = {"document_id": document_id} | ({logs.REQUEST_ID: request_id} if request_id else {})
     kind = traces.SpanKind.CONSUMER
     with logs.bound(**bound), traces.continued(headers, f"process {QUEUE}", attributes, kind) as span:
-        yield span
+
+        def note(outcome: Outcome) -> None:
+            span.set_attribute("ragkv.outcome", outcome)
+            log.info("ingestion ended", extra={"outcome": outcome, "ms": round((time.perf_counter() - began) * 1e3)})
+
+        yield note

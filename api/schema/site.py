@@ -18,6 +18,8 @@ from ragkv import __version__
 DESCRIPTION = """Documents go in, questions come out answered, with citations. Chunks of documents are run through the model \
 once, when they are uploaded; a question stitches their keys and values together instead of computing them again.
 
+Unknown fields are refused. A number or a boolean may also come as text.
+
 Send an API key as `Authorization: Bearer rk_...`; until the first one is made, nobody needs any. Errors are problem details \
 (RFC 9457); under the paths of OpenAI's API they have OpenAI's form."""
 

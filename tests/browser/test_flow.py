@@ -37,6 +37,14 @@ LOOKS: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "is_mobile": True},
 }
 TALLEST = 1500
+ASKED = 12
+"""Questions before the pictures are taken. Each picture of the playground has another one, which the engine's own cache does
+not know."""
+
+RENAME = """names => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) for (const [name, shown] of names) walker.currentNode.data = walker.currentNode.data.replace(name, shown);
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +69,11 @@ def key(service: Service) -> str:
 
 def row(page: Page, name: str) -> Locator:
     return page.locator("tr[data-document]").filter(has_text=name)
+
+
+def words(shown: Locator) -> str:
+    """Its text, however its lines are broken."""
+    return " ".join(shown.inner_text().split())
 
 
 def becomes(page: Page, name: str, status: str) -> None:
@@ -102,17 +115,16 @@ def asks_and_opens_a_citation(page: Page) -> None:
     page.get_by_role("button", name="Ask").click()
     expect(page.locator("#answers .badge").first).to_have_text("done", timeout=READY_MS)
     assert page.evaluate("seen.length") > 2, "the answer came piece by piece"
-    quote = page.locator(".sources blockquote").first.inner_text()
+    quote = words(page.locator(".sources blockquote").first)
     with page.context.expect_page() as opened:
         page.locator(".said .cite").first.click()
-    marked = "".join(opened.value.locator("mark").all_inner_texts())
-    assert quote in marked or marked in quote
+    assert words(opened.value.locator("mark").first) in quote
     expect(opened.value.locator("mark").first).to_be_in_viewport()
     opened.value.close()
 
 
-def compares_with_full_prefill(page: Page) -> None:
-    page.get_by_label("Question").fill("Who directed the film Madame la Presidente?")
+def compares_with_full_prefill(page: Page, question: str = "Who directed the film Madame la Presidente?") -> None:
+    page.get_by_label("Question").fill(question)
     page.get_by_role("button", name="Compare with full prefill").click()
     expect(page.locator("#verdict")).to_contain_text(re.compile(r"\d\.\d×"), timeout=READY_MS)
     for name in ("Stitched", "In full"):
@@ -173,44 +185,53 @@ class TestPictures:
         service.read("scan.gif", b"GIF89a is no text")
         for name in ("field notes", "papers 2024"):
             service.client.post("/v1/collections", json={"name": name})
-        for line in QUESTIONS.read_text().splitlines()[:12]:
+        for question in questions()[:ASKED]:
             for mode in ("stitched", "full"):
-                service.ask(json.loads(line)["question"], mode=mode)
+                service.ask(question, mode=mode)
         return next(document for document in documents if document["name"] == "films.md")
 
     @pytest.mark.parametrize("look", LOOKS)
     def test_of_every_page(
-        self, chromium: Browser, service: Service, key: str, busy: dict[str, Any], folder: Path, look: str
-    ):
+        self, chromium: Browser, service: Service, key: str, busy: dict[str, Any], data_dir: Path, language_model: Path,
+        folder: Path, look: str,
+    ):  # fmt: skip
+        own = [(str(data_dir), ".ragkv"), (str(language_model), "embedded")]
         with Visit.beginning(chromium, str(service.client.base_url), **LOOKS[look]) as visit:
             visit.page.goto("/admin/login")
             take(visit.page, folder / f"login-{look}.png")
             visit.log_in(key)
-            for name, path in pages(busy["id"], citation_of(service.client)):
+            for name, path in pages(busy["id"], citation_of(service.client, busy["id"])):
                 visit.page.goto(path)
                 if name == "playground":
-                    compares_with_full_prefill(visit.page)
+                    compares_with_full_prefill(visit.page, questions()[ASKED + list(LOOKS).index(look)])
+                visit.page.evaluate(RENAME, own)
                 take(visit.page, folder / f"{name}-{look}.png")
+
+
+def questions() -> list[str]:
+    return [json.loads(line)["question"] for line in QUESTIONS.read_text().splitlines()]
 
 
 def pages(document_id: str, place: str) -> list[tuple[str, str]]:
     shown = [(path.rpartition("/")[2], path) for _, path, _ in NAVIGATION]
-    shown[0] = ("overview", "/admin")
+    shown[0] = ("overview", "/admin?window=1h")
     more = [("collection", "/admin/collections/default"), ("document", f"/admin/documents/{document_id}?at={place}")]
     return shown + more
 
 
-def citation_of(client: httpx.Client) -> str:
-    """A place in films.md that an answer cites."""
-    answer = client.post("/v1/ask", json={"question": QUESTION}).json()
+def citation_of(client: httpx.Client, document_id: str) -> str:
+    """A place in the document that an answer cites."""
+    answer = client.post("/v1/ask", json={"question": QUESTION, "document_ids": [document_id]}).json()
     source = (answer["citations"] or answer["passages"])[0]
     return f"{source['start']}-{source['end']}"
 
 
 def take(page: Page, path: Path) -> None:
     """The whole page up to TALLEST pixels, once it stands still."""
-    page.wait_for_timeout(800)
+    size = page.viewport_size
+    assert size is not None
+    page.set_viewport_size({**size, "height": min(page.evaluate("document.documentElement.scrollHeight"), TALLEST)})
     page.evaluate("scrollTo(0, 0)")
-    size = page.evaluate("[innerWidth, document.documentElement.scrollHeight]")
-    clip = {"x": 0, "y": 0, "width": size[0], "height": min(size[1], TALLEST)}
-    page.screenshot(path=path, full_page=True, clip=clip, animations="disabled")
+    page.wait_for_timeout(800)
+    page.screenshot(path=path, animations="disabled")
+    page.set_viewport_size(size)

@@ -36,9 +36,7 @@ class JobPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-def list_jobs(
-    database: Database, tenant_id: str, status: JobStatus | None, limit: int, cursor: str | None
-) -> JobPage:
+def list_jobs(database: Database, tenant_id: str, status: JobStatus | None, limit: int, cursor: str | None) -> JobPage:
     """A tenant's jobs. Raises Rejected for a cursor that is not ours."""
     after = None if cursor is None else from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:

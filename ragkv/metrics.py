@@ -25,7 +25,8 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Outcome = Literal["answered", "cancelled", "refused", "failed"]
 """Of a question. refused: it could not be answered as it was asked; failed: the service could not answer it."""
 
-disable_created_metrics()  # when each counter was made: as many lines again, that nobody asks for
+# When each counter was made: as many lines again, that nobody asks for.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 OURS = CollectorRegistry()
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

@@ -127,7 +127,7 @@ class TestOff:
             assert traces.headers() == {}
 
     def test_what_is_no_url_is_refused_with_an_example(self, settings: Settings):
-        with pytest.raises(Rejected, match="127[.]0[.]0[.]1:4318"), traces.exporting("localhost:4318", "serve"):
+        with pytest.raises(Rejected, match=r"127[.]0[.]0[.]1:4318"), traces.exporting("localhost:4318", "serve"):
             pass
 
 

@@ -32,7 +32,9 @@ def minutes(number_of: int, **last: object) -> list[Bucket]:
     return [*(Bucket(start=start) for start in starts[:-1]), Bucket(start=starts[-1], **last)]
 
 
-@pytest.mark.parametrize(("highest", "step", "top"), [(7, 2, 8), (8, 2, 8), (183, 50, 200), (1210, 500, 1500), (0, 1, 1)])
+@pytest.mark.parametrize(
+    ("highest", "step", "top"), [(7, 2, 8), (8, 2, 8), (183, 50, 200), (1210, 500, 1500), (0, 1, 1)]
+)
 def test_scales_end_at_a_round_number_in_few_steps(highest: float, step: float, top: float):
     scale = Scale(highest)
 

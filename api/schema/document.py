@@ -5,6 +5,7 @@ same. Added are the API keys, the streams, what parameters mean, and an example 
 """
 
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from inspect import cleandoc
 from typing import Any, get_origin
 
@@ -98,6 +99,7 @@ def _complete(operation: Json, way: Way, describe: Callable[[Any], Json]) -> Non
         operation["requestBody"]["content"] = _body(operation["requestBody"]["content"], way, describe)
     responses = operation["responses"]
     good = responses[way.status]
+    good["description"] = way.handler.response_description or HTTPStatus(int(way.status)).phrase
     if content := _answer(good.get("content") or {}, way, describe):
         good["content"] = content
     if "last-modified" in good.get("headers", ()):

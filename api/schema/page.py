@@ -8,6 +8,7 @@ from typing import Any
 from api.admin.shell import render
 from api.schema.document import EVENTS, Json
 
+FIRST_PROBLEM = "400"
 METHODS = ("get", "post", "put", "patch", "delete")
 _LIMITS = {
     "minimum": "from {}", "maximum": "to {}", "minLength": "{} characters or more", "maxLength": "{} characters or fewer",
@@ -49,6 +50,7 @@ class Operation:
     parameters: list[Row]
     bodies: list[Content]
     answers: list[Content]
+    problems: list[Content]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,13 @@ def page_of(document: Json) -> str:
 
 def kind_of(schema: Json) -> str:
     """A schema in a few words: of what kind a value is, and its limits."""
-    limits = [text.format(schema[name]) for name, text in _LIMITS.items() if name in schema]
+    limits = [text.format(_plain(schema[name])) for name, text in _LIMITS.items() if name in schema]
     return f"{_bare(schema)} ({', '.join(limits)})" if limits else _bare(schema)
+
+
+def _plain(limit: float | str) -> str:
+    """200 for 200.0."""
+    return str(int(limit)) if isinstance(limit, float) and limit.is_integer() else str(limit)
 
 
 def _bare(schema: Json) -> str:
@@ -105,6 +112,7 @@ def _operations(document: Json) -> Iterator[tuple[str, Operation]]:
 def _operation(method: str, path: str, said: Json) -> Operation:
     scopes = [scope for rule in said["security"] for scopes in rule.values() for scope in scopes]
     body = said.get("requestBody") or {}
+    answers = [content for status, answer in sorted(said["responses"].items()) for content in _answers(status, answer)]
     return Operation(
         id=said["operationId"],
         method=method,
@@ -114,9 +122,8 @@ def _operation(method: str, path: str, said: Json) -> Operation:
         scope=scopes[0] if scopes else "",
         parameters=[_parameter(parameter) for parameter in said.get("parameters", ())],
         bodies=list(_contents("", "", body.get("content") or {})),
-        answers=[
-            content for status, answer in sorted(said["responses"].items()) for content in _answers(status, answer)
-        ],
+        answers=[answer for answer in answers if answer.status < FIRST_PROBLEM],
+        problems=[answer for answer in answers if answer.status >= FIRST_PROBLEM],
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 from litestar import Litestar, MediaType, Request
+from litestar.enums import HttpMethod
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import OpenAPIRenderPlugin
 from litestar.openapi.spec import Server
@@ -43,7 +44,7 @@ def _name_of(handler: object, method: Method, path: list[str | PathParameterDefi
     """Of an operation, for clients that are made from the document: get_documents_chunks."""
     parts = [part for part in path if isinstance(part, str) and part != "v1"]
     one = ["one"] if path and not isinstance(path[-1], str) else []
-    return "_".join([str(method.value).lower(), *parts, *one])
+    return "_".join([HttpMethod(method).value.lower(), *parts, *one])
 
 
 class _Document:

@@ -64,7 +64,9 @@ class AnswerRing:
         """What is kept, in no order: none if it is of another generation."""
         head, records, _ = name.keys()
         with reporting(), self._client.pipeline() as pipeline:
-            generation, packed = pipeline.hget(head, "generation").get(records).execute()
+            pipeline.hget(head, "generation")
+            pipeline.get(records)
+            generation, packed = pipeline.execute()
         if generation is None or int(generation) != name.generation or packed is None:
             return np.zeros(0, record_type(dim))
         return np.frombuffer(packed, record_type(dim))

@@ -85,7 +85,9 @@ def as_builtins(done: Done) -> dict[str, object]:
 
 def summary(done: Done) -> str:
     """What the cache did for this answer, in a line."""
-    usage, timings = done.usage, done.timings
+    usage, timings, kept = done.usage, done.timings, done.cached_answer
+    if kept is not None:
+        return f"kept from {kept.question!r}, {kept.age_s:.0f} s ago; after {timings.ttft_ms:.0f} ms"
     cached = f"{usage.cached} cached, " if usage.cached else ""
     return (
         f"{usage.prompt} prompt tokens: {cached}{usage.stitched} stitched, {usage.recomputed} recomputed, "

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 import multiprocessing
 import uuid
 from collections.abc import AsyncGenerator, Mapping
@@ -66,8 +65,6 @@ class LocalEngine:
             kv_transfer_config=KVTransferConfig(**transfer_config(self._settings.kv_dir)),
             # What vLLM counts, for /metrics; it registers it with the Prometheus client of this process.
             disable_log_stats=False,
-            # Ctrl-C in a terminal reaches its processes too: they finish what they generate as long as we wait for it.
-            shutdown_timeout=math.ceil(self._settings.shutdown_grace_s),
         )
         self._loading = True
         try:

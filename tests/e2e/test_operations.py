@@ -91,34 +91,24 @@ class TestFigures:
         assert 'ragkv_part_up{part="engine"} 1.0' in text
 
 
-class TestStopping:
-    """Each stops the service; the next starts it again."""
+def test_sigterm_finishes_a_stream_that_has_begun(service: Service):
+    """The last test: it stops the service."""
+    pieces: list[str] = []
+    begun = threading.Event()
 
-    @pytest.mark.parametrize("whole_group", [False, True], ids=["a supervisor's SIGTERM", "Ctrl-C in a terminal"])
-    def test_a_stream_that_has_begun_is_finished(self, service: Service, whole_group: bool):
-        if not service.family():
-            service.start()
-        service.wait_ready()
-        pieces: list[str] = []
-        begun = threading.Event()
+    def ask() -> None:
+        body = {"question": QUESTION, "stream": True, "max_tokens": 120}
+        url = service.client.base_url.join("/v1/ask")
+        with httpx.stream("POST", url, json=body, timeout=120) as response:
+            for piece in response.iter_text():
+                pieces.append(piece)
+                begun.set()
 
-        def ask() -> None:
-            body = {"question": QUESTION, "stream": True, "max_tokens": 120}
-            url = service.client.base_url.join("/v1/ask")
-            with httpx.stream("POST", url, json=body, timeout=120) as response:
-                for piece in response.iter_text():
-                    pieces.append(piece)
-                    begun.set()
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert begun.wait(60)
+    stopped = service.terminate()
+    asking.join()
 
-        asking = threading.Thread(target=ask)
-        asking.start()
-        assert begun.wait(60)
-        if whole_group:
-            for process in service.family():
-                if "VLLM" in process.name():
-                    process.send_signal(signal.SIGINT)
-        stopped = service.terminate()
-        asking.join()
-
-        assert "event: done" in "".join(pieces)
-        assert (stopped.code, stopped.left) == (128 + signal.SIGTERM, [])
+    assert "event: done" in "".join(pieces)
+    assert (stopped.code, stopped.left) == (128 + signal.SIGTERM, [])

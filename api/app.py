@@ -97,6 +97,8 @@ async def _start(parts: Parts) -> None:
         log.info("the engine is ready")
     except RagKVError as error:
         log.error("the engine did not start: %s", error)  # noqa: TRY400 - the message says what to do, a trace does not
+    except Exception:  # nobody else would hear of it before the service stops
+        log.exception("the engine did not start")
 
 
 def _build(parts: Parts) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _WARM_UP_TOKENS = 1024
+_LOOK_EVERY_S = 0.2
 
 
 class LocalEngine:
@@ -70,9 +71,15 @@ class LocalEngine:
         try:
             if self._stopped:
                 raise RuntimeError("it was stopped before it began")
-            return AsyncLLM.from_engine_args(arguments)
+            return self._unless_stopped(AsyncLLM.from_engine_args(arguments))
         finally:
             self._loading = False
+
+    def _unless_stopped(self, llm: "AsyncLLM") -> "AsyncLLM":
+        if self._stopped:
+            _shut_down(llm)
+            raise RuntimeError("it was stopped while it started")
+        return llm
 
     async def _warm_up(self) -> None:
         """Run a prompt each way: kernels are chosen and memory is touched before the first question, not by it."""
@@ -85,13 +92,13 @@ class LocalEngine:
     async def stop(self) -> None:
         """Stop vLLM, also while it loads: its processes are ended, and the loading thread gives up."""
         self._stopped = True
-        if self._loading:
+        while self._loading:  # a process may come only after the first look
             for process in multiprocessing.active_children():
                 process.terminate()
+            await asyncio.sleep(_LOOK_EVERY_S)
         llm, self._llm = self._llm, None
         if llm is not None:
-            llm.shutdown()
-            llm.shutdown = _nothing  # its finaliser calls it once more, which fails while the interpreter exits
+            _shut_down(llm)
 
     async def ready(self) -> bool:
         return self._llm is not None and not self._llm.errored
@@ -110,6 +117,11 @@ class LocalEngine:
                     yield _piece(output)
         except _engine_errors() as error:
             raise Unavailable(f"the engine failed: {error}") from error
+
+
+def _shut_down(llm: "AsyncLLM") -> None:
+    llm.shutdown()
+    llm.shutdown = _nothing  # its finaliser calls it once more, which fails while the interpreter exits
 
 
 def _nothing() -> None:

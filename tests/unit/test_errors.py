@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from litestar.exceptions import NotAuthorizedException
+from litestar.exceptions import ClientException, NotAuthorizedException
 
 from api.errors import INTERNAL, STATUS, problem_of
 from ragkv import errors
@@ -50,3 +50,10 @@ def test_errors_of_http_keep_their_status():
 
 def test_unavailable_is_not_the_clients_fault():
     assert STATUS[Unavailable] == 503
+
+
+def test_a_client_that_left_is_a_problem_like_any_other():
+    """499 is nobody's standard, and no reason for an unexpected error."""
+    problem = problem_of(ClientException("the client closed the request", status_code=499))
+
+    assert (problem.status, problem.title) == (499, "Client Closed Request")

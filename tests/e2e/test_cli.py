@@ -132,7 +132,17 @@ class TestIngestAndAsk:
 
         assert finished.returncode == 0, finished.stderr
         answer = json.loads(finished.stdout)
-        keys = {"answer", "finish_reason", "citations", "passages", "timings", "usage", "kv", "prompt_spans"}
+        keys = {
+            "answer",
+            "finish_reason",
+            "citations",
+            "passages",
+            "timings",
+            "usage",
+            "kv",
+            "prompt_spans",
+            "cached_answer",
+        }
         assert answer.keys() == keys
         assert answer["usage"].keys() == USAGE
         assert answer["usage"]["stitched"] > 0

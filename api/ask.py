@@ -18,8 +18,8 @@ from api.disconnect import unless_disconnected
 from api.errors import problem_of, problems
 from api.passages import Filters, PassageView, chosen_documents
 from api.sse import event
+from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask, CachedAnswer, Citation, Delta, Done, PromptSpan, Timings, Turn, Usage
-from ragkv.caller import Caller
 from ragkv.db.tenants import scope_of
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION, Scope

@@ -9,10 +9,10 @@ from litestar.handlers import BaseRouteHandler
 from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult, DefineMiddleware
 
 from api.session import refuse_forged, session_token
-from ragkv.caller import Caller, KeyScope
+from ragkv.access.caller import Caller, KeyScope
+from ragkv.access.gate import Gate
+from ragkv.access.sessions import Sessions, csrf_token
 from ragkv.errors import Forbidden, Unauthorised
-from ragkv.gate import Gate
-from ragkv.sessions import Sessions, csrf_token
 from ragkv.settings import is_loopback
 
 Connection = ASGIConnection[Any, Any, Any, Any]

@@ -11,8 +11,8 @@ from msgspec import Meta
 
 from api.auth import administering, reading, writing
 from api.errors import problems
-from ragkv.caller import Caller
-from ragkv.collection import (
+from ragkv.access.caller import Caller
+from ragkv.library.collection import (
     AnswerCachePatch,
     CollectionPage,
     CollectionView,

@@ -2,10 +2,8 @@
 
 import logging
 import os
-import signal
 import socket
 from contextlib import ExitStack, closing
-from typing import Any
 
 import click
 import msgspec
@@ -14,10 +12,10 @@ from api.app import create_app
 from api.ending import Ending
 from api.server import Helper, Server
 from api.worker_process import WorkerProcess
-from ragkv import logs, traces
-from ragkv.documents import refresh_outdated
+from ragkv.access.keys import any_key
 from ragkv.errors import Rejected
-from ragkv.keys import any_key
+from ragkv.library.documents import refresh_outdated
+from ragkv.observe import logs, traces
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
@@ -38,7 +36,6 @@ def serve(host: str | None, port: int | None, worker: bool) -> None:
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = msgspec.structs.replace(Settings.from_env(os.environ), **given)
     logs.configure(settings.log_format, settings.log_level, "serve")
-    signal.signal(signal.SIGTERM, _exit)
     with ExitStack() as stack:
         stack.enter_context(traces.exporting(settings.otlp_endpoint, "serve"))
         _serve(settings, worker, stack)
@@ -105,8 +102,3 @@ def _run(parts: Parts, listener: socket.socket, *helpers: Helper) -> None:
     ending = Ending()
     app = create_app(parts, ending)
     Server(app, ending, parts.settings.shutdown_grace_s, *helpers).run(sockets=[listener])
-
-
-def _exit(number: int, frame: Any) -> None:
-    """SIGTERM unwinds like an exception, so that every child is stopped."""
-    raise SystemExit(128 + number)

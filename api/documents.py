@@ -17,20 +17,20 @@ from msgspec import Meta
 from api.auth import reading, writing
 from api.collections import Limit
 from api.errors import Problem, problem_of, problems
-from ragkv.caller import Caller
-from ragkv.changes import amend_document, replace_document, retry_document
+from ragkv.access.caller import Caller
 from ragkv.db.tables import Status
 from ragkv.db.tenants import scope_of
-from ragkv.documents import (
+from ragkv.errors import RagKVError
+from ragkv.library.changes import amend_document, replace_document, retry_document
+from ragkv.library.documents import (
     DocumentView,
     accept_document,
     delete_document,
     document_view,
     stored_file,
 )
-from ragkv.errors import RagKVError
-from ragkv.listing import ChunkPage, DocumentPage, Wanted, list_chunks, list_documents
-from ragkv.metadata import Metadata, read_filter, read_metadata
+from ragkv.library.listing import ChunkPage, DocumentPage, Wanted, list_chunks, list_documents
+from ragkv.library.metadata import Metadata, read_filter, read_metadata
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION
 from ragkv.settings import Settings

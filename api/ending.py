@@ -9,8 +9,8 @@ from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from ragkv import metrics
 from ragkv.errors import Unavailable
+from ragkv.observe import metrics
 
 ALWAYS = "always"
 """A handler with this option answers while the service is ending."""

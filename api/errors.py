@@ -26,7 +26,7 @@ from ragkv.errors import (
     Unavailable,
     Unsupported,
 )
-from ragkv.logs import request_id
+from ragkv.observe.logs import request_id
 
 log = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from api.auth import reading
 from api.ending import Ending
 from api.errors import problems
 from api.sse import KEEP_ALIVE, event
-from ragkv.caller import Caller
+from ragkv.access.caller import Caller
 from ragkv.db.tenants import scope_of
-from ragkv.documents import document_view
 from ragkv.errors import NotFound
+from ragkv.library.documents import document_view
+from ragkv.library.watch import CollectionWatch, DocumentProgress
 from ragkv.parts import Parts
-from ragkv.watch import CollectionWatch, DocumentProgress
 
 LOOK_EVERY_S = 0.5
 SPEAK_EVERY_S = 15.0

@@ -11,8 +11,8 @@ from msgspec import Meta
 
 from api.auth import administering
 from api.errors import problems
-from ragkv.caller import Caller, KeyScope
-from ragkv.keys import MAX_DAYS, IssuedKey, KeyView, issue_key, list_keys, revoke_key
+from ragkv.access.caller import Caller, KeyScope
+from ragkv.access.keys import MAX_DAYS, IssuedKey, KeyView, issue_key, list_keys, revoke_key
 from ragkv.parts import Parts
 
 

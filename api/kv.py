@@ -15,9 +15,11 @@ from api.auth import administering, reading, writing
 from api.disconnect import stepwise
 from api.errors import problem_of, problems
 from api.sse import event
-from ragkv.caller import Caller
-from ragkv.documents import DocumentView
-from ragkv.kv_admin import (
+from ragkv.access.caller import Caller
+from ragkv.library.documents import DocumentView
+from ragkv.parts import Parts
+from ragkv.scope import Holder
+from ragkv.upkeep.admin import (
     HeldKV,
     KVOverview,
     Queued,
@@ -29,10 +31,8 @@ from ragkv.kv_admin import (
     rebuild_document,
     rebuild_evicted,
 )
-from ragkv.kv_upkeep import Freed, evict
-from ragkv.kv_verify import Verified, verify
-from ragkv.parts import Parts
-from ragkv.scope import Holder
+from ragkv.upkeep.eviction import Freed, evict
+from ragkv.upkeep.verify import Verified, verify
 
 DOCUMENT = "/documents/{document_id:str}/kv"
 COLLECTION = "/collections/{collection:str}/kv"

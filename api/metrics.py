@@ -9,11 +9,11 @@ from api.auth import reading
 from api.ending import ALWAYS
 from api.errors import problems
 from api.health import check
-from ragkv import metrics
-from ragkv.caller import Caller
+from ragkv.access.caller import Caller
 from ragkv.errors import Forbidden
-from ragkv.inventory import take_inventory
+from ragkv.observe import metrics
 from ragkv.parts import Parts
+from ragkv.upkeep.inventory import take_inventory
 
 
 @get(

@@ -9,7 +9,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from api.ending import Ending
-from ragkv import logs, metrics, traces
+from ragkv.observe import logs, metrics, traces
 
 log = logging.getLogger("ragkv.access")
 

@@ -9,8 +9,8 @@ from msgspec import Meta
 from ragkv.answer.ask import PassageKV
 from ragkv.chunk import Passage
 from ragkv.errors import NotFound
-from ragkv.listing import Wanted, matching_ids
-from ragkv.metadata import Scalar
+from ragkv.library.listing import Wanted, matching_ids
+from ragkv.library.metadata import Scalar
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 

@@ -13,7 +13,7 @@ from msgspec import Meta
 from api.auth import reading
 from api.errors import problems
 from api.passages import Filters, PassageView, chosen_documents
-from ragkv.caller import Caller
+from ragkv.access.caller import Caller
 from ragkv.db.tenants import scope_of
 from ragkv.errors import Rejected
 from ragkv.parts import Parts

@@ -8,8 +8,8 @@ from litestar.connection import ASGIConnection
 from litestar.datastructures import Cookie
 from litestar.handlers import BaseRouteHandler
 
+from ragkv.access.sessions import LIFETIME_S, csrf_token
 from ragkv.errors import Forbidden
-from ragkv.sessions import LIFETIME_S, csrf_token
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 

@@ -9,7 +9,7 @@ from litestar.params import FromQuery
 
 from api.auth import reading
 from api.errors import problems
-from ragkv.caller import Caller
+from ragkv.access.caller import Caller
 from ragkv.parts import Parts
 from ragkv.statistics.engine import EngineView, engine_view
 from ragkv.statistics.summary import summary

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, Outcome, ingest_document
-from ragkv.documents import document_view, refresh_outdated, store_document
 from ragkv.errors import RagKVError, Rejected
+from ragkv.library.documents import document_view, refresh_outdated, store_document
 from ragkv.parts import Parts
 
 IN_HAND = "another process is reading it now"

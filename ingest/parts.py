@@ -8,9 +8,9 @@ from functools import cached_property
 from transformers.utils import logging
 
 from ingest.prefill import Prefiller
-from ragkv import traces
+from ragkv.observe import traces
+from ragkv.observe.tally import Tally
 from ragkv.parts import Parts
-from ragkv.tally import Tally
 
 
 @dataclass

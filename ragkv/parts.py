@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ragkv.access.gate import Gate
+from ragkv.access.rate import RateLimit
+from ragkv.access.sessions import Sessions
 from ragkv.db.collections import cache_rule
 from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
@@ -19,16 +22,13 @@ from ragkv.db.questions import record_question
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tenants import ensure_scope, tenant_secret
 from ragkv.files import FileStore
-from ragkv.gate import Gate
 from ragkv.kv_use import KVUse
 from ragkv.models import Progress, encoder_folder, model_folder, reranker_folder
+from ragkv.observe.tally import Tally
 from ragkv.queue import Queue, make_celery
-from ragkv.rate import RateLimit
 from ragkv.redis_door import connect, redis_url
 from ragkv.scope import Scope
-from ragkv.sessions import Sessions
 from ragkv.settings import Settings
-from ragkv.tally import Tally
 
 if TYPE_CHECKING:
     import redis

@@ -3,8 +3,8 @@
 import celery
 from kombu.exceptions import OperationalError
 
-from ragkv import logs, traces
 from ragkv.errors import Unavailable
+from ragkv.observe import logs, traces
 
 INGEST = "ragkv.ingest"
 CAUSED_BY = "ragkv_request_id"

@@ -10,8 +10,8 @@ from openai import OpenAI
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.documents import stuck_ids
-from ragkv.keys import issue_key_by_name
+from ragkv.access.keys import issue_key_by_name
+from ragkv.library.documents import stuck_ids
 from ragkv.models import public_name
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis

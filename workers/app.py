@@ -13,7 +13,7 @@ from typing import Any
 from celery.platforms import SecurityWarning
 from celery.signals import setup_logging, worker_init, worker_ready, worker_shutdown, worker_shutting_down
 
-from ragkv import logs, traces
+from ragkv.observe import logs, traces
 from ragkv.parts import Parts
 from ragkv.queue import make_celery
 from ragkv.redis_door import redis_url

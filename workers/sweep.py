@@ -4,10 +4,10 @@ import logging
 import threading
 from collections.abc import Callable
 
-from ragkv.documents import requeue_stuck
 from ragkv.errors import RagKVError
-from ragkv.kv_upkeep import NOTHING, collect_garbage, make_room
+from ragkv.library.documents import requeue_stuck
 from ragkv.parts import Parts
+from ragkv.upkeep.eviction import NOTHING, collect_garbage, make_room
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from celery.exceptions import Reject
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
 from ingest.progress import Interrupted
-from ragkv import logs, traces
 from ragkv.errors import Unavailable
+from ragkv.observe import logs, traces
 from ragkv.parts import Parts
 from ragkv.queue import CAUSED_BY, INGEST, QUEUE
 

@@ -8,9 +8,9 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 
 from api.admin.shell import AdminRequest, page
-from ragkv.collection import collection_with_counts, list_collections
 from ragkv.db.tables import Status
-from ragkv.listing import Wanted, list_documents
+from ragkv.library.collection import collection_with_counts, list_collections
+from ragkv.library.listing import Wanted, list_documents
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION
 

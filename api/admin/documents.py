@@ -9,9 +9,9 @@ from litestar.params import FromPath, FromQuery
 
 from api.admin.shell import AdminRequest, page
 from api.admin.source import Place, mark
-from ragkv.collection import collection_view
-from ragkv.documents import document_view
-from ragkv.listing import chunks_before, chunks_from, list_chunks
+from ragkv.library.collection import collection_view
+from ragkv.library.documents import document_view
+from ragkv.library.listing import chunks_before, chunks_from, list_chunks
 from ragkv.parts import Parts
 
 CHUNKS_A_PAGE = 20

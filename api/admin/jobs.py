@@ -8,7 +8,7 @@ from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
 from ragkv.db.tables import JobStatus
-from ragkv.jobs import jobs_by_status, list_jobs
+from ragkv.library.jobs import jobs_by_status, list_jobs
 from ragkv.parts import Parts
 
 JOBS_A_PAGE = 25

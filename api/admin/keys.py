@@ -6,9 +6,9 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 
 from api.admin.shell import AdminRequest, page
-from ragkv.caller import KEY_SCOPES
+from ragkv.access.caller import KEY_SCOPES
+from ragkv.access.keys import MAX_DAYS, list_keys
 from ragkv.db.base import utc_now
-from ragkv.keys import MAX_DAYS, list_keys
 from ragkv.parts import Parts
 
 

@@ -9,9 +9,9 @@ from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
 from ragkv.db.tenants import scope_of
-from ragkv.kv_admin import KVAmount, KVOverview, kv_of_documents, overview
-from ragkv.listing import DocumentPage, Wanted, list_documents
+from ragkv.library.listing import DocumentPage, Wanted, list_documents
 from ragkv.parts import Parts
+from ragkv.upkeep.admin import KVAmount, KVOverview, kv_of_documents, overview
 
 DOCUMENTS_A_PAGE = 25
 NOTHING = KVAmount(0, 0, 0)

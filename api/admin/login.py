@@ -17,8 +17,8 @@ from api.admin.shell import AdminRequest, page
 from api.auth import PUBLIC
 from api.errors import STATUS
 from api.session import ended_cookie, own_pages_only, session_cookie, session_token
+from ragkv.access.keys import authenticate
 from ragkv.errors import Forbidden, Throttled, Unauthorised
-from ragkv.keys import authenticate
 from ragkv.parts import Parts
 
 HOME = "/admin"

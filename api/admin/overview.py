@@ -10,7 +10,7 @@ from litestar.params import FromQuery
 from api.admin.charts import ORIGINS, first_token_chart, origin_chart
 from api.admin.shell import AdminRequest, page
 from api.statistics import statistics_of
-from ragkv.collection import list_collections
+from ragkv.library.collection import list_collections
 from ragkv.paging import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.statistics.latest import latest

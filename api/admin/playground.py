@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
-from ragkv.collection import list_collections
+from ragkv.library.collection import list_collections
 from ragkv.paging import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION

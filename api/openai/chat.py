@@ -33,8 +33,8 @@ from api.openai.fields import (
 from api.openai.questions import Role, Said, ask_about, chosen_scope, conversation_of
 from api.openai.sources import sources_of
 from api.openai.streaming import StreamingOperation, streamed, whole
+from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask
-from ragkv.caller import Caller
 from ragkv.parts import Parts
 
 

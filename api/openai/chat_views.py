@@ -14,8 +14,8 @@ from api.openai.errors import facts_of as facts_of_error
 from api.openai.sources import AnswerFacts, FileCitation, citations_of, facts_of, sources_of
 from api.openai.streaming import Messages
 from ragkv.answer.ask import Done, Usage
-from ragkv.attachments import Entry
 from ragkv.db.base import new_id
+from ragkv.library.attachments import Entry
 from ragkv.parts import Parts
 
 FinishReason = Literal["stop", "length"]

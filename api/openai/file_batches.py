@@ -16,10 +16,10 @@ from api.openai.fields import Attributes, AutoChunking, Id
 from api.openai.paging import PAGED
 from api.openai.store_files import NewStoreFile, StatusFilter
 from api.openai.store_views import FileBatch, FileStatus, StoreFilePage, statuses_of
-from ragkv.attachments import Attach
-from ragkv.caller import Caller
+from ragkv.access.caller import Caller
 from ragkv.db.tenants import scope_of
-from ragkv.file_batches import attach_batch, batch_of, cancel_batch, list_batch
+from ragkv.library.attachments import Attach
+from ragkv.library.file_batches import attach_batch, batch_of, cancel_batch, list_batch
 from ragkv.parts import Parts
 from ragkv.stretch import Stretch
 

@@ -15,12 +15,12 @@ from api.auth import reading, writing
 from api.documents import FORM_BYTES
 from api.openai.errors import errors
 from api.openai.paging import After, Order, ends_of
-from ragkv.attachments import delete_file
-from ragkv.caller import Caller
+from ragkv.access.caller import Caller
+from ragkv.library.attachments import delete_file
+from ragkv.library.uploads import FileView, file_view, keep_file, kept_file, list_files
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.stretch import Found, Stretch
-from ragkv.uploads import FileView, file_view, keep_file, kept_file, list_files
 
 MAX_LISTED = 10_000
 NOT_FOUND = "No such file."

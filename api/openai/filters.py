@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from api.openai.errors import BadParam
 from api.openai.fields import Whole
-from ragkv.attribute_filter import AttributeFilter, Comparator, Comparison, Compound, Value
+from ragkv.library.attribute_filter import AttributeFilter, Comparator, Comparison, Compound, Value
 
 MAX_DEPTH = 8
 MAX_COMPARISONS = 100

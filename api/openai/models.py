@@ -11,9 +11,9 @@ from litestar.params import FromPath
 
 from api.auth import reading
 from api.openai.errors import NoSuchModel, errors
-from ragkv.caller import Caller
-from ragkv.collection import CollectionView, collection_view, list_collections
+from ragkv.access.caller import Caller
 from ragkv.errors import NotFound
+from ragkv.library.collection import CollectionView, collection_view, list_collections
 from ragkv.models import public_name
 from ragkv.paging import MAX_PAGE
 from ragkv.parts import Parts

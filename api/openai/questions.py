@@ -6,8 +6,8 @@ from typing import Literal
 
 from api.openai.errors import BadParam
 from api.openai.models import collection_in
+from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask, Turn
-from ragkv.caller import Caller
 from ragkv.db.tenants import scope_of
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION, Scope

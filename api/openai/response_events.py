@@ -22,7 +22,7 @@ from api.openai.sources import sources_of
 from api.openai.streaming import Messages
 from api.sse import event
 from ragkv.answer.ask import Done
-from ragkv.attachments import Entry
+from ragkv.library.attachments import Entry
 from ragkv.parts import Parts
 
 SEARCH, MESSAGE = 0, 1

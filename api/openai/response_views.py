@@ -10,8 +10,8 @@ from msgspec import UNSET, UnsetType
 from api.openai.fields import TextFormat
 from api.openai.sources import AnswerFacts, attributes_of, citations_of, facts_of
 from ragkv.answer.ask import Done, Usage
-from ragkv.attachments import Entry
 from ragkv.db.base import new_id
+from ragkv.library.attachments import Entry
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 

@@ -35,9 +35,9 @@ from api.openai.response_views import Asked, ResponseObject, TextConfig, respons
 from api.openai.sources import sources_of
 from api.openai.store_search import Ranking
 from api.openai.streaming import StreamingOperation, streamed, whole
+from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask
-from ragkv.attribute_filter import documents_that_match
-from ragkv.caller import Caller
+from ragkv.library.attribute_filter import documents_that_match
 from ragkv.parts import Parts
 
 

@@ -5,8 +5,8 @@ import msgspec
 from api.ask import AnswerView, UsageView
 from api.passages import PassageView
 from ragkv.answer.ask import CachedAnswer, Citation, Done, Timings
-from ragkv.attachments import Entry, entries_by_document
-from ragkv.metadata import Metadata
+from ragkv.library.attachments import Entry, entries_by_document
+from ragkv.library.metadata import Metadata
 from ragkv.parts import Parts
 
 

@@ -14,9 +14,9 @@ from api.openai.errors import errors
 from api.openai.fields import Attributes, AutoChunking, Id
 from api.openai.paging import PAGED
 from api.openai.store_views import FileStatus, StoreFile, StoreFileDeleted, StoreFilePage, statuses_of
-from ragkv.attachments import Attach, attach_files, describe, detach_file, entry_of, list_entries, texts_of
-from ragkv.caller import Caller
+from ragkv.access.caller import Caller
 from ragkv.db.tenants import scope_of
+from ragkv.library.attachments import Attach, attach_files, describe, detach_file, entry_of, list_entries, texts_of
 from ragkv.parts import Parts
 from ragkv.stretch import Stretch
 

@@ -15,11 +15,11 @@ from api.openai.fields import MaxResults, Off, Zero, refuse_switched_on
 from api.openai.filters import FilterBody, filter_of
 from api.openai.sources import attributes_of
 from api.search import MAX_QUESTION_CHARS
-from ragkv.attachments import Entry, entries_by_document
-from ragkv.attribute_filter import documents_that_match
-from ragkv.caller import Caller
+from ragkv.access.caller import Caller
 from ragkv.chunk import Passage
 from ragkv.db.tenants import scope_of
+from ragkv.library.attachments import Entry, entries_by_document
+from ragkv.library.attribute_filter import documents_that_match
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 

@@ -18,15 +18,15 @@ from api.openai.paging import PAGED
 from api.openai.store_files import store_files_router
 from api.openai.store_search import search
 from api.openai.store_views import VectorStore, VectorStoreDeleted, VectorStorePage
-from ragkv.attachments import Attach, attach_files
-from ragkv.caller import Caller
-from ragkv.collection import amend_collection, delete_collection, make_collection
+from ragkv.access.caller import Caller
 from ragkv.db.base import new_id
 from ragkv.db.tenants import scope_of
+from ragkv.library.attachments import Attach, attach_files
+from ragkv.library.collection import amend_collection, delete_collection, make_collection
+from ragkv.library.stores import list_stores, store_of
+from ragkv.library.uploads import file_view
 from ragkv.parts import Parts
-from ragkv.stores import list_stores, store_of
 from ragkv.stretch import Stretch
-from ragkv.uploads import file_view
 
 NOT_FOUND = "No such vector store."
 TAKEN = "The name is taken, or the vector store is the default collection, which stays."

@@ -16,26 +16,14 @@ from api.kv import PinBody
 from api.passages import PassageView
 from api.search import SearchBody, SearchTimings, SearchView
 from api.statistics import Statistics
+from ragkv.access.keys import IssuedKey, KeyView
 from ragkv.answer.ask import Citation, PassageKV, PromptSpan, Timings
-from ragkv.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
 from ragkv.db.tables import Status
-from ragkv.documents import DocumentView
-from ragkv.keys import IssuedKey, KeyView
 from ragkv.kv.file import KVShape
-from ragkv.kv_admin import (
-    CollectionKV,
-    DeviceTier,
-    HeldKV,
-    HostTier,
-    KVAmount,
-    KVOverview,
-    KVTiers,
-    Queued,
-    TenantKV,
-)
-from ragkv.kv_upkeep import Freed
-from ragkv.kv_verify import Verified
-from ragkv.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
+from ragkv.library.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
+from ragkv.library.documents import DocumentView
+from ragkv.library.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
+from ragkv.library.watch import DocumentProgress
 from ragkv.statistics.engine import EngineView
 from ragkv.statistics.views import (
     Bucket,
@@ -48,7 +36,19 @@ from ragkv.statistics.views import (
     Summary,
     TokenCounts,
 )
-from ragkv.watch import DocumentProgress
+from ragkv.upkeep.admin import (
+    CollectionKV,
+    DeviceTier,
+    HeldKV,
+    HostTier,
+    KVAmount,
+    KVOverview,
+    KVTiers,
+    Queued,
+    TenantKV,
+)
+from ragkv.upkeep.eviction import Freed
+from ragkv.upkeep.verify import Verified
 
 DOCUMENT_ID = "5f0c4f1e9d3b4c0f8a6e2b7d1c9a8e30"
 COLLECTION_ID = "c2a7d4b09e6f4f3ab1d85e7c60f92a14"

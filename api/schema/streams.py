@@ -10,8 +10,8 @@ from api.ask import AnswerView
 from api.errors import Problem
 from api.schema.examples import DONE, PROGRESS, VERIFIED
 from ragkv.answer.ask import Delta
-from ragkv.kv_verify import Verified
-from ragkv.watch import DocumentProgress
+from ragkv.library.watch import DocumentProgress
+from ragkv.upkeep.verify import Verified
 
 Json = dict[str, Any]
 

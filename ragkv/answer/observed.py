@@ -4,10 +4,10 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing
 
-from ragkv import metrics, traces
 from ragkv.answer.ask import Ask, Delta, Done
 from ragkv.engine.protocol import Generate, Piece, Report
 from ragkv.errors import Corrupt, RagKVError, Unavailable
+from ragkv.observe import metrics, traces
 
 FAILURES = (Unavailable, Corrupt)
 """Not the asker's fault."""

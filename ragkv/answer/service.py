@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 
-from ragkv import traces
 from ragkv.answer.ask import Ask, Delta, Done, Timings, Usage
 from ragkv.answer.cite import cite
 from ragkv.answer.history import said_in_prompt, searched_for
@@ -26,6 +25,7 @@ from ragkv.chunk import Passage
 from ragkv.engine.protocol import Engine, Generate, Piece, Report
 from ragkv.errors import NotFound, RagKVError, Rejected, TooLarge
 from ragkv.kv.key import KeyMaker
+from ragkv.observe import traces
 from ragkv.retrieve.retriever import Retriever
 from ragkv.retrieve.vectors import Vectors
 from ragkv.settings import BLOCK_SIZES, Settings

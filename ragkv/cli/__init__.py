@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from ragkv import logs
 from ragkv.errors import RagKVError
+from ragkv.observe import logs
 
 GROUP = "ragkv.commands"
 

@@ -9,8 +9,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ragkv.caller import KEY_SCOPES, KeyScope
-from ragkv.keys import KeyView, issue_key_by_name, list_all_keys, revoke_key
+from ragkv.access.caller import KEY_SCOPES, KeyScope
+from ragkv.access.keys import KeyView, issue_key_by_name, list_all_keys, revoke_key
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_TENANT
 from ragkv.settings import Settings

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.documents import stuck_ids
-from ragkv.keys import issue_key
+from ragkv.access.keys import issue_key
+from ragkv.library.documents import stuck_ids
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from tests.browser.visit import Visit

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.db.tables import ChunkRow
-from ragkv.documents import stuck_ids
+from ragkv.library.documents import stuck_ids
 from ragkv.parts import Parts
 from tests.over_http import upload
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from ragkv.keys import issue_key
+from ragkv.access.keys import issue_key
 from ragkv.parts import Parts
 from tests.browser.visit import Visit
 

@@ -10,11 +10,11 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.access.keys import issue_key_by_name
 from ragkv.answer.answer_ring import MAX_ENTRIES, RingName, record_type
-from ragkv.changes import amend_document, replace_document
 from ragkv.db.collections import cache_rule
-from ragkv.documents import accept_document, delete_document
-from ragkv.keys import issue_key_by_name
+from ragkv.library.changes import amend_document, replace_document
+from ragkv.library.documents import accept_document, delete_document
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from tests.echo_engine import EchoEngine

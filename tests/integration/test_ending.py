@@ -17,7 +17,7 @@ from api.ending import Ending
 from api.server import Server
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.documents import store_document
+from ragkv.library.documents import store_document
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from tests.echo_engine import EchoEngine

@@ -10,7 +10,7 @@ from ragkv.db.migrate import migrate
 from ragkv.db.tables import DocumentRow, JobRow, JobStatus
 from ragkv.db.tenants import ensure_scope
 from ragkv.errors import Rejected
-from ragkv.jobs import jobs_by_status, list_jobs
+from ragkv.library.jobs import jobs_by_status, list_jobs
 from ragkv.scope import Scope
 
 

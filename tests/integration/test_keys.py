@@ -10,6 +10,9 @@ from click.testing import CliRunner
 from sqlalchemy import select, update
 
 from api.command import serve
+from ragkv.access.gate import Gate
+from ragkv.access.keys import authenticate, issue_key, issue_key_by_name, list_keys, revoke_key
+from ragkv.access.rate import RateLimit
 from ragkv.cli.keys import keys as keys_command
 from ragkv.db.base import utc_now
 from ragkv.db.database import Database
@@ -17,10 +20,7 @@ from ragkv.db.migrate import migrate
 from ragkv.db.tables import ApiKeyRow
 from ragkv.db.tenants import ensure_scope
 from ragkv.errors import NotFound, Rejected, Throttled, Unauthorised, Unavailable
-from ragkv.gate import Gate
-from ragkv.keys import authenticate, issue_key, issue_key_by_name, list_keys, revoke_key
 from ragkv.parts import Parts
-from ragkv.rate import RateLimit
 from ragkv.redis_door import EmbeddedRedis, connect
 from ragkv.settings import Settings
 from tests.over_http import ADA, Client, assert_problem, client_of, upload

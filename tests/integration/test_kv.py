@@ -15,11 +15,11 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.db.base import utc_now
 from ragkv.db.tables import ChunkRow, JobRow, KVEntryRow
-from ragkv.documents import accept_document, stuck_ids
 from ragkv.kv.resident import resident_bytes
-from ragkv.kv_upkeep import NOTHING, collect_garbage, make_room
 from ragkv.kv_use import KVUse
+from ragkv.library.documents import accept_document, stuck_ids
 from ragkv.parts import Parts
+from ragkv.upkeep.eviction import NOTHING, collect_garbage, make_room
 from tests.over_http import Client, assert_problem, events_of, upload
 
 GRACE = b"# Grace Hopper\n\nGrace Hopper wrote the first compiler, and found the first bug.\n"

@@ -14,7 +14,7 @@ from openai import OpenAI
 from openai.types.responses import ResponseFileSearchToolCall, ResponseOutputMessage
 
 from ingest.parts import IngestParts
-from ragkv.rate import RateLimit
+from ragkv.access.rate import RateLimit
 from tests.over_http import ADA, upload, wait_until
 from tests.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
 

@@ -10,8 +10,8 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv import logs
-from ragkv.keys import issue_key, issue_key_by_name
+from ragkv.access.keys import issue_key, issue_key_by_name
+from ragkv.observe import logs
 from ragkv.parts import Parts
 from ragkv.queue import CAUSED_BY, QUEUE
 from ragkv.redis_door import EmbeddedRedis

@@ -23,9 +23,9 @@ from api.openai.errors import PATHS
 from api.schema.document import BYTES, EVENTS, Json
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.access.keys import issue_key_by_name
 from ragkv.db.ingestion import Lease
-from ragkv.documents import stuck_ids
-from ragkv.keys import issue_key_by_name
+from ragkv.library.documents import stuck_ids
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from ragkv.access.keys import issue_key_by_name
 from ragkv.db.base import new_id
 from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
 from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, JobStatus, QuestionRow
 from ragkv.db.tenants import ensure_scope
-from ragkv.keys import issue_key_by_name
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 from ragkv.statistics.latest import latest

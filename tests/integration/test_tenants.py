@@ -12,8 +12,8 @@ from api.app import create_app
 from api.auth import PUBLIC, Requires
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.caller import KEY_SCOPES, KeyScope
-from ragkv.keys import issue_key_by_name
+from ragkv.access.caller import KEY_SCOPES, KeyScope
+from ragkv.access.keys import issue_key_by_name
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from tests.openai_ways import openai_bodies, openai_ids

@@ -8,8 +8,8 @@ from celery import Celery
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv import logs, traces
 from ragkv.errors import Rejected, Unavailable
+from ragkv.observe import logs, traces
 from ragkv.parts import Parts
 from ragkv.queue import CAUSED_BY, INGEST, QUEUE
 from ragkv.redis_door import EmbeddedRedis

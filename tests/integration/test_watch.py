@@ -10,7 +10,7 @@ from ragkv.db.ingestion import Lease
 from ragkv.db.migrate import migrate
 from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_scope
-from ragkv.watch import CollectionWatch
+from ragkv.library.watch import CollectionWatch
 
 
 @pytest.fixture

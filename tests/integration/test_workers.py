@@ -17,7 +17,8 @@ from ingest.progress import Interrupted
 from ragkv.db.ingestion import Lease
 from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow, Status
 from ragkv.db.tenants import ensure_scope
-from ragkv.documents import (
+from ragkv.errors import NotFound, Rejected, TooLarge
+from ragkv.library.documents import (
     DocumentView,
     accept_document,
     delete_document,
@@ -26,7 +27,6 @@ from ragkv.documents import (
     requeue_stuck,
     store_document,
 )
-from ragkv.errors import NotFound, Rejected, TooLarge
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings

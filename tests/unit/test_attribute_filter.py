@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ragkv.attribute_filter import Comparison, Compound, matches
+from ragkv.library.attribute_filter import Comparison, Compound, matches
 
 FACTS = {"year": 2024, "title": "Annual report", "draft": False, "tags": ["a", "b"], "size": 1.5}
 

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from ragkv import logs
+from ragkv.observe import logs
 
 SCRIPT = """
 import logging
-from ragkv import logs
+from ragkv.observe import logs
 logs.configure(FORM, LEVEL, "serve")
 logging.getLogger("ragkv.some").info("number %d", 7, extra={"tenant_id": "t1"})
 logging.getLogger("uvicorn.error").info("chatter")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ragkv import metrics
-from ragkv.inventory import Inventory, Stored
+from ragkv.observe import metrics
+from ragkv.observe.inventory import Inventory, Stored
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| `((?:ragkv_|vllm:)[a-z_]+)` \| (\w+) \|(?: ([a-z, ]*) ?\|)? ", re.MULTILINE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragkv.caller import KEY_SCOPES, Caller
+from ragkv.access.caller import KEY_SCOPES, Caller
 from ragkv.errors import Rejected
 from ragkv.names import clean_name
 from ragkv.settings import is_loopback

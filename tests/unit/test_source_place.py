@@ -3,7 +3,7 @@
 import pytest
 
 from api.admin.source import Place, mark
-from ragkv.listing import ChunkKV, ChunkView
+from ragkv.library.listing import ChunkKV, ChunkView
 
 CHUNK = ChunkView(
     id="x:0", ordinal=0, title="", text="abcdefghij", page=None, start=100, end=110, tokens=3, kv=ChunkKV("pending", 0)

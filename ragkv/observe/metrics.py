@@ -18,8 +18,8 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from ragkv.inventory import Inventory, Stored
-from ragkv.tally import STAGE_BUCKETS_S
+from ragkv.observe.inventory import Inventory, Stored
+from ragkv.observe.tally import STAGE_BUCKETS_S
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Outcome = Literal["answered", "cancelled", "refused", "failed"]
@@ -146,7 +146,7 @@ def _stored(stored: Stored) -> Iterator[GaugeMetricFamily]:
 
 
 def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
-    """What all workers have done, from the fields of `ragkv.tally`."""
+    """What all workers have done, from the fields of `ragkv.observe.tally`."""
     documents = CounterMetricFamily("ragkv_ingest_documents", "Ingestions that ended, by outcome.", labels=["outcome"])
     tokens = CounterMetricFamily(
         "ragkv_ingest_tokens", "Tokens of chunks, by where their KV is from.", labels=["origin"]

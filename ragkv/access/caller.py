@@ -12,7 +12,7 @@ KEY_SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The owner of everything a request may see. Without a `key_id` nobody needed a key: see `ragkv.gate`."""
+    """The owner of everything a request may see. Without a `key_id` nobody needed a key: see `ragkv.access.gate`."""
 
     tenant_id: str
     key_id: str | None

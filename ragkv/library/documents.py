@@ -28,7 +28,7 @@ from ragkv.db.kv_entries import forget_entries, unshared_keys
 from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow, Status
 from ragkv.errors import NotFound, TooLarge, Unavailable
 from ragkv.files import Readable, Stored
-from ragkv.metadata import Metadata, checked, labels_of
+from ragkv.library.metadata import Metadata, checked, labels_of
 from ragkv.names import is_id
 from ragkv.parts import Parts
 from ragkv.scope import Scope

@@ -4,8 +4,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from ragkv import metrics
 from ragkv.errors import Throttled, Unavailable
+from ragkv.observe import metrics
 from ragkv.redis_door import reporting
 
 if TYPE_CHECKING:

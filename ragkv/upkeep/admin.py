@@ -19,9 +19,9 @@ from ragkv.db.kv_entries import (
 )
 from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, Status
 from ragkv.db.tenants import scope_of
-from ragkv.documents import DocumentView, document_view, enqueue, find_document
 from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
+from ragkv.library.documents import DocumentView, document_view, enqueue, find_document
 from ragkv.parts import Parts
 from ragkv.scope import Holder
 

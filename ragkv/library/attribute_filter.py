@@ -7,7 +7,7 @@ from typing import Literal
 
 from ragkv.db.database import Database
 from ragkv.db.documents import documents_where, metadata_of
-from ragkv.metadata import Metadata, conditions, labels_of
+from ragkv.library.metadata import Metadata, conditions, labels_of
 from ragkv.scope import Scope
 
 Value = str | int | float | bool
@@ -59,7 +59,7 @@ def matches(wanted: AttributeFilter, metadata: Metadata) -> bool:
 
 
 def _has_one(wanted: Comparison, metadata: Metadata) -> bool:
-    """Equal as `ragkv.metadata` writes values: 1 and 1.0 are one value, 1 and true are two."""
+    """Equal as `ragkv.library.metadata` writes values: 1 and 1.0 are one value, 1 and true are two."""
     if wanted.key not in metadata:
         return False
     actual = {label for _, label in labels_of({wanted.key: metadata[wanted.key]})}

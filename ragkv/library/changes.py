@@ -8,7 +8,9 @@ from ragkv.db.documents import document_by_hash, start_over, uses_of_file
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import DocumentRow, JobRow, Status
 from ragkv.db.uploads import forget_attachments_of
-from ragkv.documents import (
+from ragkv.errors import Conflict
+from ragkv.files import Readable, Received
+from ragkv.library.documents import (
     DocumentView,
     check_quota,
     clean_file_name,
@@ -19,9 +21,7 @@ from ragkv.documents import (
     uploads_of,
     view_of,
 )
-from ragkv.errors import Conflict
-from ragkv.files import Readable, Received
-from ragkv.metadata import Metadata, checked, patched
+from ragkv.library.metadata import Metadata, checked, patched
 from ragkv.parts import Parts
 
 if TYPE_CHECKING:

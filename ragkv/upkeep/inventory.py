@@ -2,42 +2,21 @@
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from ragkv.db.documents import count_by_status
 from ragkv.db.jobs import jobs_by_status
 from ragkv.db.kv_entries import kv_by_tier
 from ragkv.errors import Unavailable
-
-if TYPE_CHECKING:
-    from ragkv.parts import Parts
+from ragkv.observe.inventory import Inventory, Stored
+from ragkv.parts import Parts
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-class Stored(msgspec.Struct, frozen=True):
-    """Rows of the database, counted."""
-
-    documents: dict[str, int] = {}
-    jobs: dict[str, int] = {}
-    kv_files: dict[str, int] = {}
-    kv_bytes: dict[str, int] = {}
-
-
-class Inventory(msgspec.Struct, frozen=True):
-    """`up`: whether each part answers. What cannot be counted, because what counts it is away, is None."""
-
-    up: dict[str, bool]
-    stored: Stored | None
-    queue_depth: int | None
-    ingested: dict[str, float] | None
-
-
-def take_inventory(parts: "Parts", up: dict[str, bool]) -> Inventory:
+def take_inventory(parts: Parts, up: dict[str, bool]) -> Inventory:
     return Inventory(
         up,
         stored=_unless_away(lambda: _stored(parts)),
@@ -46,7 +25,7 @@ def take_inventory(parts: "Parts", up: dict[str, bool]) -> Inventory:
     )
 
 
-def _stored(parts: "Parts") -> Stored:
+def _stored(parts: Parts) -> Stored:
     with parts.database.reading() as session:
         tiers = session.execute(kv_by_tier()).all()
         return Stored(

@@ -9,9 +9,9 @@ import msgspec
 
 from ragkv.db.kv_entries import documents_using, entries_of
 from ragkv.kv.store import Lookup
-from ragkv.kv_upkeep import evict_entries
 from ragkv.parts import Parts
 from ragkv.scope import Holder
+from ragkv.upkeep.eviction import evict_entries
 
 SPEAK_EVERY_S = 0.5
 

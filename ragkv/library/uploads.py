@@ -11,9 +11,9 @@ from ragkv.db.database import Database, hold
 from ragkv.db.file_tables import FileRow
 from ragkv.db.stretches import Position, rows_of
 from ragkv.db.uploads import FILE_KEYS, file_by_id, files_of
-from ragkv.documents import check_quota, clean_file_name, uploads_of
 from ragkv.errors import NotFound
 from ragkv.files import Readable
+from ragkv.library.documents import check_quota, clean_file_name, uploads_of
 from ragkv.names import is_id
 from ragkv.parts import Parts
 from ragkv.stretch import Found, Stretch

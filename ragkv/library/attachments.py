@@ -26,7 +26,8 @@ from ragkv.db.uploads import (
     places_of,
     texts_of_document,
 )
-from ragkv.documents import (
+from ragkv.errors import NotFound
+from ragkv.library.documents import (
     DocumentView,
     delete_document,
     enqueue,
@@ -36,13 +37,12 @@ from ragkv.documents import (
     uploads_of,
     view_of,
 )
-from ragkv.errors import NotFound
-from ragkv.metadata import Metadata, checked
+from ragkv.library.metadata import Metadata, checked
+from ragkv.library.uploads import find_file
 from ragkv.names import is_id
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 from ragkv.stretch import Found, Stretch
-from ragkv.uploads import find_file
 
 if TYPE_CHECKING:
     from sqlalchemy import Row, Select

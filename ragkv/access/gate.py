@@ -1,10 +1,10 @@
 """Who may come in: everybody on this machine until there is a key, from then on whoever has one."""
 
-from ragkv.caller import KEY_SCOPES, Caller
+from ragkv.access.caller import KEY_SCOPES, Caller
+from ragkv.access.keys import any_key, authenticate, is_like_a_key, recognise
+from ragkv.access.rate import RateLimit
 from ragkv.db.database import Database
 from ragkv.errors import Unauthorised
-from ragkv.keys import any_key, authenticate, is_like_a_key, recognise
-from ragkv.rate import RateLimit
 
 NO_KEY = "an API key is needed: send it as `Authorization: Bearer rk_...`; `ragkv keys create` makes one"
 

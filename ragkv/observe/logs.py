@@ -84,7 +84,7 @@ def is_json(form: LogFormat) -> bool:
 
 
 def _configuration(form: LogFormat, level: str, process: str, **levels: str) -> dict[str, Any]:
-    line = {"()": "ragkv.logs.formatter", "as_json": is_json(form), "process": process}
+    line = {"()": "ragkv.observe.logs.formatter", "as_json": is_json(form), "process": process}
     quieter = level if level in ("DEBUG", "ERROR") else "WARNING"
     return {
         "version": 1,

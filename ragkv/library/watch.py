@@ -8,7 +8,7 @@ from ragkv.db.base import utc_now
 from ragkv.db.database import Database
 from ragkv.db.documents import changed_since
 from ragkv.db.tables import Status
-from ragkv.documents import DocumentView, view_of
+from ragkv.library.documents import DocumentView, view_of
 
 FINISHED = frozenset({Status.READY, Status.FAILED})
 MARGIN = timedelta(seconds=5)

@@ -1,0 +1,1 @@
+"""The KV that is kept: seen, pinned, evicted, verified."""

@@ -10,6 +10,7 @@ from litestar.params import FromQuery
 from api.auth import reading
 from api.errors import problems
 from ragkv.access.caller import Caller
+from ragkv.models import public_name
 from ragkv.parts import Parts
 from ragkv.statistics.engine import EngineView, engine_view
 from ragkv.statistics.summary import summary
@@ -36,4 +37,5 @@ async def statistics(
 
 async def statistics_of(caller: Caller, parts: Parts, window: Window) -> Statistics:
     engine = await engine_view(parts.engine, parts.settings)
-    return Statistics(await asyncio.to_thread(summary, parts.database, caller.tenant_id, window), engine)
+    model = public_name(parts.settings)
+    return Statistics(await asyncio.to_thread(summary, parts.database, caller.tenant_id, model, window), engine)

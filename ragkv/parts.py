@@ -23,7 +23,7 @@ from ragkv.db.sources import DatabaseSource
 from ragkv.db.tenants import ensure_scope, tenant_secret
 from ragkv.files import FileStore
 from ragkv.kv_use import KVUse
-from ragkv.models import Progress, encoder_folder, model_folder, reranker_folder
+from ragkv.models import Progress, encoder_folder, model_folder, public_name, reranker_folder
 from ragkv.observe.tally import Tally
 from ragkv.queue import Queue, make_celery
 from ragkv.redis_door import connect, redis_url
@@ -266,7 +266,7 @@ class Parts:
         return CachingAnswerer(answerer, self.answer_cache)
 
     def _record(self, ask: "Ask", done: "Done") -> None:
-        record_question(self.database, ask, done)
+        record_question(self.database, ask, done, public_name(self.settings))
         if ask.mode == "stitched":
             self.kv_use.note(passage.chunk.id for passage in done.passages)
 

@@ -81,6 +81,7 @@ class EchoEngine:
             kv_load_ms=1.0,
             recompute_ms=redone * self.token_s * 1e3,
             recomputed_spans=spans,
+            host_keys=frozenset(piece.key for piece in plan.placed if piece.key),
             queries=queries,
         )
 

@@ -7,6 +7,7 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
+from api.admin.format import size
 from api.admin.shell import AdminRequest, page
 from ragkv.db.tenants import scope_of
 from ragkv.library.listing import DocumentPage, Wanted, list_documents
@@ -55,8 +56,10 @@ async def kv_page(
 def tier_bars(seen: KVOverview) -> list[Bar]:
     """Device, host and disk on one scale."""
     device, host, disk = seen.tiers.device.capacity_bytes, seen.tiers.host.bytes, seen.tiers.disk.bytes
+    used = seen.tiers.device.used_bytes
+    in_use = "" if used is None else f"; {size(used)} in use now"
     rows = (
-        ("computed", "Device", "room in the engine's own cache, which all tenants share", device),
+        ("computed", "Device", f"room in the engine's own cache, which all tenants share{in_use}", device),
         ("cached", "Host", "of the files, in this machine's memory now", host),
         ("stitched", "Disk", "all files", disk),
     )

@@ -11,6 +11,7 @@ from api.admin.charts import ORIGINS, first_token_chart, origin_chart
 from api.admin.shell import AdminRequest, page
 from api.statistics import statistics_of
 from ragkv.library.collection import list_collections
+from ragkv.models import public_name
 from ragkv.paging import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.statistics.latest import latest
@@ -34,7 +35,7 @@ async def overview_page(
 ) -> Response[str]:
     """The page, which asks for itself again every few seconds."""
     now = await statistics_of(request.user, parts, window)
-    asked = await asyncio.to_thread(latest, parts.database, request.user.tenant_id, LATEST)
+    asked = await asyncio.to_thread(latest, parts.database, request.user.tenant_id, public_name(parts.settings), LATEST)
     race = _race(now.summary.first_token)
     return page(
         request,

@@ -1,6 +1,7 @@
 """/v1/chat/completions: the last message is the question, a collection the knowledge."""
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -161,13 +162,11 @@ def chat_router() -> Router:
 async def _answer(body: ChatBody, request: Request[Any, Any, Any], caller: Caller, parts: Parts) -> Response[Any]:
     ask = await asyncio.to_thread(_ask_of, body, caller, parts)
     events, heading = parts.answerer.stream(ask), Heading.now(body.model, ask.collection_id)
+    find_sources = partial(sources_of, parts=parts, tenant_id=caller.tenant_id)
     if body.stream:
-        return await streamed(
-            events, request, ChatTeller(heading, parts, caller.tenant_id, with_usage=body.wants_usage)
-        )
+        return await streamed(events, request, ChatTeller(heading, with_usage=body.wants_usage), find_sources)
     done = await unless_disconnected(request, whole(events))
-    sources = await asyncio.to_thread(sources_of, done, parts, caller.tenant_id)
-    return Response(completion_of(heading, done, sources))
+    return Response(completion_of(heading, done, await asyncio.to_thread(find_sources, done)))
 
 
 def _ask_of(body: ChatBody, caller: Caller, parts: Parts) -> Ask:

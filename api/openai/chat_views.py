@@ -1,6 +1,5 @@
 """Answers as chat completions, whole and in chunks."""
 
-import asyncio
 import time
 from dataclasses import dataclass
 from typing import Literal
@@ -11,12 +10,10 @@ from msgspec import UNSET, UnsetType
 
 from api.openai.errors import ErrorBody
 from api.openai.errors import facts_of as facts_of_error
-from api.openai.sources import AnswerFacts, FileCitation, citations_of, facts_of, sources_of
-from api.openai.streaming import Messages
+from api.openai.sources import AnswerFacts, FileCitation, citations_of, facts_of
+from api.openai.streaming import Messages, Sources
 from ragkv.answer.ask import Done, Usage
 from ragkv.db.base import new_id
-from ragkv.library.attachments import Entry
-from ragkv.parts import Parts
 
 FinishReason = Literal["stop", "length"]
 LAST = ServerSentEventMessage(data="[DONE]", sep="\n")
@@ -119,7 +116,7 @@ class Heading:
         return cls(f"chatcmpl-{new_id()}", int(time.time()), model, collection_id)
 
 
-def completion_of(heading: Heading, done: Done, sources: dict[str, Entry]) -> ChatCompletion:
+def completion_of(heading: Heading, done: Done, sources: Sources) -> ChatCompletion:
     message = AnswerMessage(content=done.answer, citations=citations_of(done, sources))
     return ChatCompletion(
         id=heading.id,
@@ -139,10 +136,8 @@ def finish_reason_of(done: Done) -> FinishReason:
 class ChatTeller:
     """An answer as chunks."""
 
-    def __init__(self, heading: Heading, parts: Parts, tenant_id: str, *, with_usage: bool) -> None:
+    def __init__(self, heading: Heading, *, with_usage: bool) -> None:
         self._heading = heading
-        self._parts = parts
-        self._tenant_id = tenant_id
         self._with_usage = with_usage
 
     def begin(self) -> Messages:
@@ -151,20 +146,16 @@ class ChatTeller:
     def tell(self, text: str) -> Messages:
         yield _event(self._chunk(ChunkDelta(content=text)))
 
-    async def end(self, done: Done) -> Messages:
-        sources = await asyncio.to_thread(sources_of, done, self._parts, self._tenant_id)
-        return self._end(done, sources)
-
-    def fail(self, error: Exception) -> Messages:
-        yield _event(ErrorBody(facts_of_error(error)[1]))
-
-    def _end(self, done: Done, sources: dict[str, Entry]) -> Messages:
+    def end(self, done: Done, sources: Sources) -> Messages:
         last = self._chunk(ChunkDelta(citations=citations_of(done, sources)), finish_reason_of(done))
         yield _event(msgspec.structs.replace(last, ragkv=facts_of(done, self._heading.collection_id)))
         if self._with_usage:
             usage = CompletionUsage.of(done.usage)
             yield _event(msgspec.structs.replace(last, choices=[], usage=usage))
         yield LAST
+
+    def fail(self, error: Exception) -> Messages:
+        yield _event(ErrorBody(facts_of_error(error)[1]))
 
     def _chunk(self, delta: ChunkDelta, finish_reason: FinishReason | None = None) -> ChatChunk:
         return ChatChunk(

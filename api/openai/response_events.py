@@ -1,6 +1,5 @@
 """Answers as the events of a streamed response."""
 
-import asyncio
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -18,12 +17,9 @@ from api.openai.response_views import (
     ResponseObject,
     response_of,
 )
-from api.openai.sources import sources_of
-from api.openai.streaming import Messages
+from api.openai.streaming import Messages, Sources
 from api.sse import event
 from ragkv.answer.ask import Done
-from ragkv.library.attachments import Entry
-from ragkv.parts import Parts
 
 SEARCH, MESSAGE = 0, 1
 """Places in the output."""
@@ -36,10 +32,8 @@ class ResponseTeller:
     after the text.
     """
 
-    def __init__(self, asked: Asked, parts: Parts, tenant_id: str) -> None:
+    def __init__(self, asked: Asked) -> None:
         self._asked = asked
-        self._parts = parts
-        self._tenant_id = tenant_id
         self._numbers = count()
         self._text = ""
 
@@ -58,17 +52,7 @@ class ResponseTeller:
         self._text += text
         yield self._of_text("response.output_text.delta", delta=text, logprobs=[])
 
-    async def end(self, done: Done) -> Messages:
-        sources = await asyncio.to_thread(sources_of, done, self._parts, self._tenant_id)
-        return self._end(done, sources)
-
-    def fail(self, error: Exception) -> Messages:
-        failed = msgspec.structs.replace(
-            self._asked.begun, status="failed", error=ResponseFailure(facts_of(error)[1].message)
-        )
-        yield self._event("response.failed", response=failed)
-
-    def _end(self, done: Done, sources: dict[str, Entry]) -> Messages:
+    def end(self, done: Done, sources: Sources) -> Messages:
         response = response_of(self._asked, done, sources)
         search, message = response.output
         assert isinstance(message, OutputMessage)
@@ -76,6 +60,12 @@ class ResponseTeller:
         yield self._event("response.output_item.done", output_index=SEARCH, item=search)
         yield self._event("response.output_item.done", output_index=MESSAGE, item=message)
         yield self._event(_last_event(response), response=response)
+
+    def fail(self, error: Exception) -> Messages:
+        failed = msgspec.structs.replace(
+            self._asked.begun, status="failed", error=ResponseFailure(facts_of(error)[1].message)
+        )
+        yield self._event("response.failed", response=failed)
 
     def _end_of_text(self, part: OutputText) -> Iterator[ServerSentEventMessage]:
         if missing := part.text.removeprefix(self._text):

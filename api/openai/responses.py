@@ -1,6 +1,7 @@
 """/v1/responses: an answer with the file_search tool, which every answer of this service makes use of."""
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -177,11 +178,11 @@ def responses_router() -> Router:
 async def _answer(body: ResponseBody, request: Request[Any, Any, Any], caller: Caller, parts: Parts) -> Response[Any]:
     ask = await asyncio.to_thread(_ask_of, body, caller, parts)
     events, asked = parts.answerer.stream(ask), _asked(body, ask)
+    find_sources = partial(sources_of, parts=parts, tenant_id=caller.tenant_id)
     if body.stream:
-        return await streamed(events, request, ResponseTeller(asked, parts, caller.tenant_id))
+        return await streamed(events, request, ResponseTeller(asked), find_sources)
     done = await unless_disconnected(request, whole(events))
-    sources = await asyncio.to_thread(sources_of, done, parts, caller.tenant_id)
-    return Response(response_of(asked, done, sources))
+    return Response(response_of(asked, done, await asyncio.to_thread(find_sources, done)))
 
 
 def _ask_of(body: ResponseBody, caller: Caller, parts: Parts) -> Ask:

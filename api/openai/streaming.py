@@ -1,6 +1,7 @@
 """Answers as streams of server-sent events, in OpenAI's manner."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,8 +14,12 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 from api.ask import EVENT_STREAM, Events
 from api.disconnect import unless_disconnected
 from ragkv.answer.ask import Delta, Done
+from ragkv.library.attachments import Entry
 
 Messages = Iterable[ServerSentEventMessage]
+Sources = dict[str, Entry]
+FindSources = Callable[[Done], Sources]
+"""`sources_of`, for the caller's tenant. It blocks."""
 
 
 class Teller(Protocol):
@@ -22,7 +27,7 @@ class Teller(Protocol):
 
     def begin(self) -> Messages: ...
     def tell(self, text: str) -> Messages: ...
-    def end(self, done: Done) -> Awaitable[Messages]:
+    def end(self, done: Done, sources: Sources) -> Messages:
         """The answer is whole."""
         ...
 
@@ -49,11 +54,13 @@ async def whole(events: Events) -> Done:
     raise AssertionError("a stream ends with Done")
 
 
-async def streamed(events: Events, request: Request[Any, Any, Any], teller: Teller) -> ServerSentEvent:
+async def streamed(
+    events: Events, request: Request[Any, Any, Any], teller: Teller, find_sources: FindSources
+) -> ServerSentEvent:
     """What goes wrong before the first event is an ordinary error response; after it, `teller.fail`."""
     trimmed_events = trimmed(events)
     first = await unless_disconnected(request, anext(trimmed_events))
-    return ServerSentEvent(_told(first, trimmed_events, teller))
+    return ServerSentEvent(_told(first, trimmed_events, teller, find_sources))
 
 
 async def trimmed(events: Events) -> AsyncGenerator[Delta | Done, None]:
@@ -73,19 +80,21 @@ async def trimmed(events: Events) -> AsyncGenerator[Delta | Done, None]:
 
 
 async def _told(
-    first: Delta | Done, events: AsyncGenerator[Delta | Done, None], teller: Teller
+    first: Delta | Done, events: AsyncGenerator[Delta | Done, None], teller: Teller, find_sources: FindSources
 ) -> AsyncIterator[ServerSentEventMessage]:
     async with aclosing(events):
         try:
-            for message in (*teller.begin(), *await _of(first, teller)):
+            for message in (*teller.begin(), *await _of(first, teller, find_sources)):
                 yield message
             async for said in events:
-                for message in await _of(said, teller):
+                for message in await _of(said, teller, find_sources):
                     yield message
         except Exception as error:  # the status line is out: the client learns it from the stream
             for message in teller.fail(error):
                 yield message
 
 
-async def _of(said: Delta | Done, teller: Teller) -> Messages:
-    return teller.tell(said.text) if isinstance(said, Delta) else await teller.end(said)
+async def _of(said: Delta | Done, teller: Teller, find_sources: FindSources) -> Messages:
+    if isinstance(said, Delta):
+        return teller.tell(said.text)
+    return teller.end(said, await asyncio.to_thread(find_sources, said))

@@ -81,7 +81,7 @@ DOCUMENT = DocumentView(
 PROGRESS = DocumentProgress(DOCUMENT_ID, "ada.md", Status.SEARCHABLE, "prefill", 148, 296, None)
 VERIFIED = Verified(checked=212, total=212, bytes=148_373_504)
 PASSAGE = PassageView(
-    CHUNK_ID, DOCUMENT_ID, "Ada Lovelace", TEXT, None, 0, len(TEXT), 1.93, 1, PassageKV("stored", 28, 4)
+    CHUNK_ID, DOCUMENT_ID, "Ada Lovelace", TEXT, None, 0, len(TEXT), 1.93, 1, PassageKV("host", 28, 4)
 )
 DONE = AnswerView(
     answer="Ada Lovelace.",
@@ -152,7 +152,7 @@ SUMMARY = Summary(
         hint=None,
     ),
     tokens=TokenCounts(104_312, 2_816, 88_120, 9_790, 3_586, 412, 90_936),
-    hit_rate=HitRate(device=0.03, stored=0.84, recomputed=0.09, computed=0.04, failed_chunks=0),
+    hit_rate=HitRate(device=0.03, host=0.8, disk=0.04, recomputed=0.09, computed=0.04, failed_chunks=0),
     jobs=Jobs(queued=2, running=1),
     bucket_s=1800,
     series=[Bucket(start=MOMENT, questions=4, stitched_ms=182.4)],
@@ -195,7 +195,7 @@ EXAMPLES: dict[Any, object] = {
         last_used_at=MOMENT,
     ),
     KVOverview: KVOverview(
-        KVTiers(DeviceTier(2_147_483_648), HostTier(100_663_296), KVAmount(340, 4_045_504_512, 81_204)),
+        KVTiers(DeviceTier(2_147_483_648, 184_549_376), HostTier(100_663_296), KVAmount(340, 4_045_504_512, 81_204)),
         [CollectionKV(COLLECTION_ID, "papers", pinned=False, files=340, bytes=4_045_504_512, tokens=81_204)],
         [TenantKV("default", 340, 4_045_504_512, 81_204)],
         limit_bytes=None,

@@ -62,12 +62,13 @@ class Citation:
 class PassageKV:
     """Where one passage's keys and values came from.
 
-    device: found in the engine's own cache. stored: placed from its KV file, in host memory or on disk; of its `tokens`,
+    device: found in the engine's own cache. host: placed from its KV file, which lay in host memory. disk: placed from
+    its KV file, which had to be read, or of which the engine did not say where it lay. Of the `tokens` of both,
     `recomputed_tokens` were run through the model again (None: only the engine knows). recomputed: all of them were, by
     choice or because there was no KV to use.
     """
 
-    source: Literal["device", "stored", "recomputed"]
+    source: Literal["device", "host", "disk", "recomputed"]
     tokens: int
     recomputed_tokens: int | None
 

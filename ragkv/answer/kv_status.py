@@ -1,5 +1,7 @@
 """Where each passage's keys and values came from: read off the plan and the engine's report."""
 
+from collections.abc import Iterable
+
 from ragkv.answer.ask import PassageKV
 from ragkv.answer.prompt import Prompt
 from ragkv.engine.protocol import Report
@@ -10,15 +12,23 @@ from ragkv.stitch.plan import StitchPlan
 def kv_of_passages(prompt: Prompt, plan: StitchPlan | None, report: Report) -> tuple[PassageKV, ...]:
     """One for each chunk of the prompt, in its order. Without a plan nothing is stitched."""
     keys = {piece.span: piece.key for piece in plan.placed} if plan else {}
-    lost = {span for span, key in keys.items() if key is None or key in report.failed_keys}
-    return tuple(_kv_of(span, plan, report, is_lost=span not in keys or span in lost) for span in prompt.chunks)
+    return tuple(_kv_of(span, keys.get(span), plan, report) for span in prompt.chunks)
 
 
-def _kv_of(span: Span, plan: StitchPlan | None, report: Report, *, is_lost: bool) -> PassageKV:
+def tokens_from_disk(kv: Iterable[PassageKV]) -> int:
+    """Tokens that were placed from files that had to be read from the disk."""
+    return sum(one.tokens - (one.recomputed_tokens or 0) for one in kv if one.source == "disk")
+
+
+def _kv_of(span: Span, key: str | None, plan: StitchPlan | None, report: Report) -> PassageKV:
     if span.end <= report.cached:
         return PassageKV("device", span.num_tokens, 0)
-    redone = span.num_tokens if plan is None or is_lost else _recomputed(span, plan, report)
-    return PassageKV("recomputed" if redone == span.num_tokens else "stored", span.num_tokens, redone)
+    if plan is None or key is None or key in report.failed_keys:
+        return PassageKV("recomputed", span.num_tokens, span.num_tokens)
+    redone = _recomputed(span, plan, report)
+    if redone == span.num_tokens:
+        return PassageKV("recomputed", span.num_tokens, redone)
+    return PassageKV("host" if key in report.host_keys else "disk", span.num_tokens, redone)
 
 
 def _recomputed(span: Span, plan: StitchPlan, report: Report) -> int | None:

@@ -1,13 +1,14 @@
 """The record of answered questions."""
 
 from ragkv.answer.ask import Ask, Done
+from ragkv.answer.kv_status import tokens_from_disk
 from ragkv.db.database import Database
 from ragkv.db.tables import QuestionRow
 from ragkv.names import storable
 
 
-def question_row(ask: Ask, done: Done) -> QuestionRow:
-    """What a question took. The answer's text is not kept."""
+def question_row(ask: Ask, done: Done, model: str) -> QuestionRow:
+    """What a question took with the model of that name. The answer's text is not kept."""
     timings, usage = done.timings, done.usage
     return QuestionRow(
         tenant_id=ask.tenant_id,
@@ -31,9 +32,11 @@ def question_row(ask: Ask, done: Done) -> QuestionRow:
         computed_tokens=usage.computed,
         completion_tokens=usage.completion,
         failed_chunks=usage.failed_chunks,
+        disk_tokens=min(tokens_from_disk(done.kv), usage.stitched),
+        model=model,
     )
 
 
-def record_question(database: Database, ask: Ask, done: Done) -> None:
+def record_question(database: Database, ask: Ask, done: Done, model: str) -> None:
     with database.writing() as session:
-        session.add(question_row(ask, done))
+        session.add(question_row(ask, done, model))

@@ -29,12 +29,10 @@ Prices = tuple[float, float, float]
 
 
 def token_totals(tenant_id: str, since: datetime) -> Rows:
-    """A row a mode: (mode, questions, failed chunks, then the tokens of `_TOKENS`)."""
-    sums = (func.coalesce(func.sum(column), 0) for column in _TOKENS)
-    failed = func.coalesce(func.sum(QuestionRow.failed_chunks), 0)
-    return (
-        select(QuestionRow.mode, func.count(), failed, *sums).where(*_mine(tenant_id, since)).group_by(QuestionRow.mode)
-    )
+    """A row a mode: (mode, questions, failed chunks, tokens from the disk, then the tokens of `_TOKENS`)."""
+    summed = (QuestionRow.failed_chunks, QuestionRow.disk_tokens, *_TOKENS)
+    sums = (func.coalesce(func.sum(column), 0) for column in summed)
+    return select(QuestionRow.mode, func.count(), *sums).where(*_mine(tenant_id, since)).group_by(QuestionRow.mode)
 
 
 def token_series(tenant_id: str, since: datetime, width_s: int) -> Rows:
@@ -64,17 +62,17 @@ def full_series(tenant_id: str, since: datetime, width_s: int, prices: Prices) -
     return _percentiles(_in_full(prices), (_bucket(width_s),), (*_mine(tenant_id, since), _STITCHED))
 
 
-def full_runs(tenant_id: str, since: datetime, limit: int) -> Select[int, int, float]:
-    """(tokens computed, tokens cached, engine's milliseconds) of the latest questions in full."""
-    timed = (QuestionRow.mode == "full", QuestionRow.computed_tokens > 0)
+def full_runs(tenant_id: str, model: str, since: datetime, limit: int) -> Select[int, int, float]:
+    """(tokens computed, tokens cached, engine's milliseconds) of the latest questions in full to a model."""
+    timed = (QuestionRow.mode == "full", QuestionRow.model == model, QuestionRow.computed_tokens > 0)
     found = select(QuestionRow.computed_tokens, QuestionRow.cached_tokens, QuestionRow.engine_ttft_ms)
     return found.where(*_mine(tenant_id, since), *timed).order_by(QuestionRow.created_at.desc()).limit(limit)
 
 
-def unstitched_runs(tenant_id: str, since: datetime, limit: int) -> Select[int, int, float]:
+def unstitched_runs(tenant_id: str, model: str, since: datetime, limit: int) -> Select[int, int, float]:
     """The same of questions that were to be stitched and were not: there was no KV, or all of it was recomputed."""
     ran = QuestionRow.recomputed_tokens + QuestionRow.computed_tokens
-    timed = (_STITCHED, QuestionRow.stitched_tokens == 0, QuestionRow.recomputed_tokens > 0)
+    timed = (_STITCHED, QuestionRow.model == model, QuestionRow.stitched_tokens == 0, QuestionRow.recomputed_tokens > 0)
     found = select(ran, QuestionRow.cached_tokens, QuestionRow.engine_ttft_ms)
     return found.where(*_mine(tenant_id, since), *timed).order_by(QuestionRow.created_at.desc()).limit(limit)
 

@@ -198,6 +198,7 @@ def _added(before: WireReport, now: WireReport) -> WireReport:
         kv_load_ms=before.kv_load_ms + now.kv_load_ms,
         recompute_ms=before.recompute_ms + now.recompute_ms,
         failed_keys=sorted({*before.failed_keys, *now.failed_keys}),
+        host_keys=before.host_keys,
         recomputed_spans=before.recomputed_spans,
         queries=now.queries or before.queries,
         queries_shape=now.queries_shape or before.queries_shape,

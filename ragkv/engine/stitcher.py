@@ -12,7 +12,6 @@ from ragkv.engine.late import select_late
 from ragkv.engine.load import Load, Piece
 from ragkv.engine.queries import QueryCapture
 from ragkv.engine.wire import WireReport, pack_queries
-from ragkv.kv.file import ChunkKV
 from ragkv.kv.layout import Layout
 from ragkv.kv.store import KVStore
 from ragkv.span import Span, merge, total_tokens
@@ -25,6 +24,7 @@ class Fetched:
     pieces: list[Piece] = field(default_factory=list)
     lost: list[Span] = field(default_factory=list)
     failed_keys: list[str] = field(default_factory=list)
+    host_keys: list[str] = field(default_factory=list)
 
 
 class Stitcher:
@@ -55,6 +55,7 @@ class Stitcher:
         report.recomputed_spans = [(span.start, span.end) for span in spans]
         report.stitched = load.region.num_tokens - report.recomputed
         report.failed_keys = fetched.failed_keys
+        report.host_keys = fetched.host_keys
         return report
 
     def _fetch(self, load: Load) -> Fetched:
@@ -65,17 +66,22 @@ class Stitcher:
             span = load.clip(placed.span)
             if not span.num_tokens or _covered(span, recomputed):
                 continue
-            kv = self._open(placed.key, placed.span.num_tokens)
-            if kv is None:
+            if placed.key is None:
                 fetched.lost.append(span)
-                fetched.failed_keys += [placed.key] if placed.key else []
             else:
-                fetched.pieces.append(Piece(span, span.start - placed.span.start, kv))
+                self._fetch_piece(placed.key, placed.span, span, fetched)
         return fetched
 
-    def _open(self, key: str | None, num_tokens: int) -> ChunkKV | None:
-        kv = None if key is None else self._store.get(key, self._layout)
-        return kv if kv is not None and kv.num_tokens == num_tokens else None
+    def _fetch_piece(self, key: str, placed: Span, span: Span, fetched: Fetched) -> None:
+        in_memory = self._store.in_memory(key)  # before it is read
+        kv = self._store.get(key, self._layout)
+        if kv is None or kv.num_tokens != placed.num_tokens:
+            fetched.lost.append(span)
+            fetched.failed_keys.append(key)
+            return
+        fetched.pieces.append(Piece(span, span.start - placed.start, kv))
+        if in_memory:
+            fetched.host_keys.append(key)
 
     def _write(self, pieces: Sequence[Piece], block_ids: torch.Tensor) -> None:
         if not pieces:

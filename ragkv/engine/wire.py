@@ -42,6 +42,7 @@ class WireReport(msgspec.Struct):
     kv_load_ms: float = 0.0
     recompute_ms: float = 0.0
     failed_keys: list[str] = []
+    host_keys: list[str] = []
     recomputed_spans: list[_Pair] | None = None
     queries: str | None = None
     queries_shape: tuple[int, int, int] | None = None
@@ -146,6 +147,7 @@ def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_token
         kv_load_ms=wire.kv_load_ms,
         recompute_ms=wire.recompute_ms,
         failed_keys=tuple(wire.failed_keys),
+        host_keys=frozenset(wire.host_keys),
         recomputed_spans=recomputed,
         queries=_unpack_queries(wire),
     )

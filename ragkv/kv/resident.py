@@ -6,8 +6,18 @@ import os
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 _IN_MEMORY = 1
 """The bit of `mincore`'s answer that counts."""
+
+
+def is_resident(path: Path) -> bool:
+    """Whether reading the file touches no disk; False where it is not there or the kernel does not tell."""
+    try:
+        return 0 < path.stat().st_size == resident_bytes(path)
+    except OSError:
+        return False
 
 
 def resident_bytes(path: Path) -> int:
@@ -34,7 +44,7 @@ def _resident(descriptor: int, size: int) -> int:
         del start  # a mapping that is pointed at cannot be closed
     if failed:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return min(sum(page & _IN_MEMORY for page in pages) * mmap.PAGESIZE, size)
+    return min(int((np.ctypeslib.as_array(pages) & _IN_MEMORY).sum()) * mmap.PAGESIZE, size)
 
 
 @cache

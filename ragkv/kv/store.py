@@ -12,6 +12,7 @@ from typing import TypeVar
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.file import PARTIAL, ChunkKV, KVShape, QCache, read_kv, read_qcache, read_shape, write_kv
 from ragkv.kv.layout import Layout
+from ragkv.kv.resident import is_resident
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,13 @@ class KVStore:
 
     def lookup(self, key: str) -> Lookup:
         return Lookup.HIT if self.path(key).is_file() else Lookup.MISS
+
+    def in_memory(self, key: str) -> bool:
+        """Whether the KV of `key` lies in host memory, so that `get` reads no disk."""
+        try:
+            return is_resident(self.path(key))
+        except Corrupt:
+            return False
 
     def put(self, key: str, kv: ChunkKV) -> int:
         """Keep the KV. Returns its size in bytes."""

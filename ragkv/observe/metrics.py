@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from ragkv.observe.inventory import Inventory, Stored
 from ragkv.observe.tally import STAGE_BUCKETS_S
 
+_CACHE_USE = "vllm:kv_cache_usage_perc"
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Outcome = Literal["answered", "cancelled", "refused", "failed"]
 """Of a question. refused: it could not be answered as it was asked; failed: the service could not answer it."""
@@ -121,6 +122,16 @@ def render(inventory: Inventory) -> bytes:
     counted = CollectorRegistry()
     counted.register(_Inventoried(inventory))
     return b"".join(generate_latest(registry) for registry in (OURS, counted, LIBRARIES))
+
+
+def engine_cache_use() -> float | None:
+    """The share of the engine's own KV cache that prompts hold now, between 0 and 1, as vLLM says it.
+
+    None before the engine said it, and for an engine in another process.
+    """
+    return next(
+        (sample.value for family in LIBRARIES.collect() for sample in family.samples if sample.name == _CACHE_USE), None
+    )
 
 
 class _Inventoried(Collector):

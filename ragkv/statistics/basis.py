@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 KNOWN_FOR = timedelta(days=7)
-"""Older prompts ran on who knows which model and machine."""
+"""Older prompts ran on who knows which machine."""
 MAX_RUNS = 200
 
 Basis = Literal["full", "recomputed"]
@@ -27,11 +27,11 @@ class Known:
     runs: int
 
 
-def known_price(session: "Session", tenant_id: str, now: datetime) -> Known | None:
-    """The price on this machine, with this model; None until there was a prompt that ran whole."""
+def known_price(session: "Session", tenant_id: str, model: str, now: datetime) -> Known | None:
+    """The price on this machine, with the model of that name; None until there was a prompt that ran whole."""
     known: tuple[tuple[Basis, list[Run]], ...] = (
-        ("full", _runs(session, full_runs(tenant_id, now - KNOWN_FOR, MAX_RUNS))),
-        ("recomputed", _runs(session, unstitched_runs(tenant_id, now - KNOWN_FOR, MAX_RUNS))),
+        ("full", _runs(session, full_runs(tenant_id, model, now - KNOWN_FOR, MAX_RUNS))),
+        ("recomputed", _runs(session, unstitched_runs(tenant_id, model, now - KNOWN_FOR, MAX_RUNS))),
     )
     for basis, runs in known:
         price = fit(runs)

@@ -9,10 +9,10 @@ from ragkv.statistics.summary import counts
 from ragkv.statistics.views import Asked
 
 
-def latest(database: Database, tenant_id: str, limit: int) -> list[Asked]:
+def latest(database: Database, tenant_id: str, model: str, limit: int) -> list[Asked]:
     """Newest first, whenever they were asked."""
     with database.reading() as session:
-        known = known_price(session, tenant_id, utc_now())
+        known = known_price(session, tenant_id, model, utc_now())
         return [_asked(row, name, known) for row, name in session.execute(latest_questions(tenant_id, limit))]
 
 

@@ -35,16 +35,16 @@ ASK_STITCHED = "no question was stitched in this time: ask one"
 ASK_IN_FULL = 'nothing is known of full prefill on this machine: ask once with mode "full"'
 
 _Totals = dict[str, tuple[int, ...]]
-"""By mode, as `token_totals` has them: questions, failed chunks, tokens."""
+"""By mode, as `token_totals` has them: questions, failed chunks, tokens from the disk, tokens."""
 
 
-def summary(database: Database, tenant_id: str, window: Window, now: datetime | None = None) -> Summary:
-    """What the tenant's questions took in the window that ends now."""
+def summary(database: Database, tenant_id: str, model: str, window: Window, now: datetime | None = None) -> Summary:
+    """What the tenant's questions took in the window that ends now. `model`: the name of the one that is served now."""
     until = now or utc_now()
     length, width_s = WINDOWS[window]
     since = until - length
     with database.reading() as session:
-        known = known_price(session, tenant_id, until)
+        known = known_price(session, tenant_id, model, until)
         totals: _Totals = {mode: tuple(sums) for mode, *sums in session.execute(token_totals(tenant_id, since))}
         return Summary(
             window=window,
@@ -72,17 +72,18 @@ def _questions(totals: _Totals) -> Questions:
 
 
 def _tokens(totals: _Totals) -> TokenCounts:
-    sums = [sum(column) for column in zip(*(row[2:] for row in totals.values()), strict=True)]
+    sums = [sum(column) for column in zip(*(row[3:] for row in totals.values()), strict=True)]
     return counts(sums) if sums else TokenCounts()
 
 
 def _hit_rate(totals: _Totals) -> HitRate | None:
     if "stitched" not in totals:
         return None
-    _, failed, prompt, cached, stitched, recomputed, computed, _ = totals["stitched"]
+    _, failed, disk, prompt, cached, stitched, recomputed, computed, _ = totals["stitched"]
     return HitRate(
         device=cached / prompt,
-        stored=stitched / prompt,
+        host=(stitched - disk) / prompt,
+        disk=disk / prompt,
         recomputed=recomputed / prompt,
         computed=computed / prompt,
         failed_chunks=failed,

@@ -58,12 +58,13 @@ class TokenCounts(msgspec.Struct, frozen=True):
 class HitRate(msgspec.Struct, frozen=True, kw_only=True):
     """Of the stitched questions' prompts, the share that each tier gave, and the share that ran through the model.
 
-    device: the engine's own prefix cache. stored: KV files, in host memory or on disk. recomputed: in place, by choice or
-    for want of KV. computed: the question and what follows it, which no cache can have. `failed_chunks` had no usable KV.
+    device: the engine's own prefix cache. host: KV files that lay in memory. disk: KV files that had to be read.
+    recomputed: in place, by choice or for want of KV. computed: the question and what follows it, which no cache can have. `failed_chunks` had no usable KV.
     """
 
     device: Annotated[float, Meta(examples=[0.03])]
-    stored: Annotated[float, Meta(examples=[0.84])]
+    host: Annotated[float, Meta(examples=[0.8])]
+    disk: Annotated[float, Meta(examples=[0.04])]
     recomputed: Annotated[float, Meta(examples=[0.09])]
     computed: Annotated[float, Meta(examples=[0.04])]
     failed_chunks: Annotated[int, Meta(examples=[0])]

@@ -22,6 +22,7 @@ from ragkv.db.tenants import scope_of
 from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
 from ragkv.library.documents import DocumentView, document_view, enqueue, find_document
+from ragkv.observe.metrics import engine_cache_use
 from ragkv.parts import Parts
 from ragkv.scope import Holder
 
@@ -53,10 +54,12 @@ class HostTier(msgspec.Struct, frozen=True):
 class DeviceTier(msgspec.Struct, frozen=True):
     """The engine's own KV cache, which all tenants share. null for an engine behind a URL: it has settings of its own.
 
-    How much of it is in use is a figure of the engine's: see /metrics.
+    `used_bytes`: held by the prompts that are being answered now; null until the engine has said it. What earlier
+    prompts left there is found again until its room is needed, and does not count.
     """
 
     capacity_bytes: int | None
+    used_bytes: int | None
 
 
 class KVTiers(msgspec.Struct, frozen=True):
@@ -236,8 +239,10 @@ def _tenants(session: "Session") -> list[TenantKV]:
 
 
 def _device(parts: Parts) -> DeviceTier:
-    is_here = parts.settings.engine_url is None
-    return DeviceTier(int(parts.settings.kv_cache_gib * GIB) if is_here else None)
+    if parts.settings.engine_url is not None:
+        return DeviceTier(None, None)
+    capacity, used = int(parts.settings.kv_cache_gib * GIB), engine_cache_use()
+    return DeviceTier(capacity, None if used is None else int(capacity * used))
 
 
 def _resident(parts: Parts, tenant_id: str, files: int) -> int | None:

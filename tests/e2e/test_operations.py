@@ -90,6 +90,12 @@ class TestFigures:
         assert 'ragkv_ingest_stage_seconds_count{stage="prefill"}' in text
         assert 'ragkv_part_up{part="engine"} 1.0' in text
 
+    def test_how_much_of_the_engines_cache_is_held_is_seen(self, service: Service):
+        service.ask(QUESTION)
+        device = service.client.get("/v1/kv").json()["tiers"]["device"]
+
+        assert 0 <= device["used_bytes"] < device["capacity_bytes"]
+
 
 def test_sigterm_finishes_a_stream_that_has_begun(service: Service):
     """The last test: it stops the service."""

@@ -1,6 +1,8 @@
 """KV that is missing, late or corrupt is recomputed, counted, and never an error."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +79,26 @@ def damaged(whole: bytes, damage: str) -> bytes:
         "empty": b"",
         "not safetensors": b"\xff" * 4096,
     }[damage]
+
+
+def test_it_is_said_which_files_lay_in_memory(served: World, chunks: list[Chunk]) -> None:
+    """A file that the kernel let go is read from the disk, the others are not."""
+    prompt, gone = served.model.prompt(chunks), served.model.keys.chunk(chunks[1].token_ids)
+    served.ask(prompt, served.model.plan(chunks))
+    let_go(served.model.store.path(gone))
+    report = served.ask(prompt, served.model.plan(chunks)).report
+    kept = {served.model.keys.prefix(), *(served.model.keys.chunk(chunk.token_ids) for chunk in chunks)} - {gone}
+    assert report.host_keys == kept
+    assert served.ask(prompt, served.model.plan(chunks)).report.host_keys == kept | {gone}
+
+
+def let_go(path: Path) -> None:
+    """Have the kernel drop a file from its page cache."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
 
 
 def test_kv_of_another_length_is_not_used(served: World, chunks: list[Chunk]) -> None:

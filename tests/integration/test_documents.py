@@ -371,7 +371,7 @@ class TestAskingOfSome:
     def test_an_answer_says_where_the_kv_of_each_passage_came_from(self, client: Client, both: dict[str, str]):
         answer = client.post("/v1/ask", json={"question": "engine", "policy": "none"}).json()
 
-        assert {passage["kv"]["source"] for passage in answer["passages"]} == {"stored"}
+        assert {passage["kv"]["source"] for passage in answer["passages"]} == {"host"}
         full = client.post("/v1/ask", json={"question": "engine", "mode": "full"}).json()
         assert {passage["kv"]["source"] for passage in full["passages"]} == {"recomputed"}
         usage = full["usage"]

@@ -15,7 +15,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.db.base import utc_now
 from ragkv.db.tables import ChunkRow, JobRow, KVEntryRow
-from ragkv.kv.resident import resident_bytes
+from ragkv.kv.resident import is_resident, resident_bytes
 from ragkv.kv_use import KVUse
 from ragkv.library.documents import accept_document, stuck_ids
 from ragkv.parts import Parts
@@ -68,7 +68,7 @@ class TestUsage:
         disk = seen["tiers"]["disk"]
         assert (disk["files"], disk["bytes"]) == (len(files), sum(path.stat().st_size for path in files))
         assert 0 < seen["tiers"]["host"]["bytes"] <= disk["bytes"], "they were just written"
-        assert seen["tiers"]["device"]["capacity_bytes"] == 2 * 2**30
+        assert seen["tiers"]["device"] == {"capacity_bytes": 2 * 2**30, "used_bytes": None}, "no engine of vLLM's"
         assert seen["limit_bytes"] is None
         assert [(one["name"], one["files"]) for one in seen["collections"]] == [("default", len(files)), ("empty", 0)]
 
@@ -82,8 +82,8 @@ class TestUsage:
         path = tmp_path / "file"
         path.write_bytes(b"x" * 10_000)
 
-        assert resident_bytes(path) == 10_000
-        assert resident_bytes(tmp_path / "none") == 0
+        assert (resident_bytes(path), is_resident(path)) == (10_000, True)
+        assert (resident_bytes(tmp_path / "none"), is_resident(tmp_path / "none")) == (0, False)
         (tmp_path / "empty").touch()
         assert resident_bytes(tmp_path / "empty") == 0
 

@@ -1,7 +1,7 @@
 """Where each passage's KV came from."""
 
 from ragkv.answer.ask import PassageKV
-from ragkv.answer.kv_status import kv_of_passages
+from ragkv.answer.kv_status import kv_of_passages, tokens_from_disk
 from ragkv.answer.prompt import Prompt
 from ragkv.engine.protocol import Report
 from ragkv.span import Span
@@ -18,11 +18,19 @@ def sources(plan: StitchPlan | None, report: Report) -> list[tuple[str, int | No
 def test_stored_kv_may_be_recomputed_in_part_or_whole():
     plan = StitchPlan(PLACED, (Span(18, 22), Span(30, 40)))
 
-    assert sources(plan, Report()) == [("stored", 2), ("stored", 2), ("recomputed", 10)]
+    assert sources(plan, Report()) == [("disk", 2), ("disk", 2), ("recomputed", 10)]
+
+
+def test_files_that_lay_in_memory_were_not_read_from_the_disk():
+    plan = StitchPlan(PLACED, (Span(18, 22),))
+    kv = kv_of_passages(PROMPT, plan, Report(host_keys=frozenset("pb")))
+
+    assert [(one.source, one.recomputed_tokens) for one in kv] == [("disk", 2), ("host", 2), ("disk", 0)]
+    assert tokens_from_disk(kv) == 18
 
 
 def test_what_the_engine_had_in_its_cache_was_on_the_device():
-    assert sources(StitchPlan(PLACED), Report(cached=25)) == [("device", 0), ("stored", 0), ("stored", 0)]
+    assert sources(StitchPlan(PLACED), Report(cached=25)) == [("device", 0), ("disk", 0), ("disk", 0)]
 
 
 def test_kv_that_could_not_be_used_was_recomputed():
@@ -36,14 +44,14 @@ def test_without_a_plan_everything_was_computed():
 def test_what_the_engine_chose_late_only_it_knows():
     plan = StitchPlan(PLACED, late=LateSelection("deviation", 0.1, 16))
 
-    assert sources(plan, Report()) == [("stored", None)] * 3
+    assert sources(plan, Report()) == [("disk", None)] * 3
 
 
 def test_what_the_engine_chose_late_is_known_once_it_said_so():
     plan = StitchPlan(PLACED, late=LateSelection("question", 0.1, 16))
 
     assert sources(plan, Report(recomputed_spans=(Span(18, 22), Span(30, 40)))) == [
-        ("stored", 2),
-        ("stored", 2),
+        ("disk", 2),
+        ("disk", 2),
         ("recomputed", 10),
     ]

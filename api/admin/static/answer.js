@@ -7,7 +7,8 @@ import { duration, number, plural } from "./numbers.js";
 const TICK_MS = 100;
 const KV = {
   device: ["of-cached", "in the engine's cache"],
-  stored: ["of-stitched", "stored KV"],
+  host: ["of-stitched", "stitched from memory"],
+  disk: ["of-disk", "stitched from the disk"],
   recomputed: ["of-recomputed", "recomputed"],
 };
 
@@ -202,7 +203,7 @@ function passageItem(passage, place, rank, mode) {
 function kvBadge(kv, mode) {
   if (!kv) return null;
   const [kind, name] = mode === "full" && kv.source === "recomputed" ? ["of-computed", "computed"] : KV[kv.source];
-  const redone = kv.source !== "stored" ? ""
+  const redone = kv.source !== "host" && kv.source !== "disk" ? ""
     : kv.recomputed_tokens === null ? `, recomputed in part (of ${number(kv.tokens)} tokens)`
     : kv.recomputed_tokens ? `, ${number(kv.recomputed_tokens)} of ${plural(kv.tokens, "token")} recomputed` : `, ${plural(kv.tokens, "token")}`;
   return element("span", { class: "kv" }, element("span", { class: `swatch ${kind}` }), name + redone);

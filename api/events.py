@@ -73,7 +73,7 @@ async def collection_events(
 async def _of_document(
     document_id: str, parts: Parts, tenant_id: str, ending: Ending
 ) -> AsyncIterator[ServerSentEventMessage]:
-    seen, spoken = None, time.monotonic()
+    seen, silence = None, _Silence()
     while True:
         try:
             view = await asyncio.to_thread(document_view, document_id, parts.database, tenant_id)
@@ -85,26 +85,42 @@ async def _of_document(
             yield event("done", progress)
             return
         if progress != seen:
-            seen, spoken = progress, time.monotonic()
+            seen = progress
+            silence.end()
             yield event("progress", progress)
-        elif time.monotonic() - spoken > SPEAK_EVERY_S:
-            spoken = time.monotonic()
+        elif silence.is_long():
             yield KEEP_ALIVE
         if await ending.begins_within(LOOK_EVERY_S):
             return
 
 
 async def _of_collection(watch: CollectionWatch, until: Until, ending: Ending) -> AsyncIterator[ServerSentEventMessage]:
-    spoken = time.monotonic()
+    silence = _Silence()
     while True:
         for progress in await asyncio.to_thread(watch.look):
-            spoken = time.monotonic()
+            silence.end()
             yield event("progress", progress)
         if until == "finished" and watch.is_idle:
             yield event("done", {})
             return
-        if time.monotonic() - spoken > SPEAK_EVERY_S:
-            spoken = time.monotonic()
+        if silence.is_long():
             yield KEEP_ALIVE
         if await ending.begins_within(LOOK_EVERY_S):
             return
+
+
+class _Silence:
+    """How long nothing was said on a stream: proxies close one that is silent."""
+
+    def __init__(self) -> None:
+        self.end()
+
+    def end(self) -> None:
+        self._since = time.monotonic()
+
+    def is_long(self) -> bool:
+        """Whether something must be said now; then a new silence begins."""
+        is_long = time.monotonic() - self._since > SPEAK_EVERY_S
+        if is_long:
+            self.end()
+        return is_long

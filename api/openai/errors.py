@@ -70,8 +70,14 @@ def facts_of(error: Exception) -> tuple[int, ErrorFacts]:
     if isinstance(error, HTTPException) and isinstance(error.extra, list) and error.extra:
         return error.status_code, _facts_of_field(error.extra[0])
     status, message = _seen_from_outside(error)
-    param, code = getattr(error, "param", None), getattr(error, "code", _CODES.get(status))
-    return status, ErrorFacts(message, _type_of(status), param, code)
+    facts = facts_of_status(status, message)
+    param, code = getattr(error, "param", None), getattr(error, "code", facts.code)
+    return status, msgspec.structs.replace(facts, param=param, code=code)
+
+
+def facts_of_status(status: int, message: str) -> ErrorFacts:
+    """What a client is told of an error of which no more is known."""
+    return ErrorFacts(message, _type_of(status), code=_CODES.get(status))
 
 
 def in_openai_form(handlers: ExceptionHandlersMap) -> ExceptionHandlersMap:

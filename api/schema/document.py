@@ -14,7 +14,8 @@ from litestar import Litestar
 from litestar.response import File, ServerSentEvent
 
 from api.schema.examples import example_of
-from api.schema.streams import OTHER, STREAMS, media_of
+from api.schema.openai_examples import openai_example_of
+from api.schema.streams import STREAMS, media_of
 from api.schema.ways import Way, ways_of
 
 Json = dict[str, Any]
@@ -50,6 +51,11 @@ PARAMETERS = {
     "metadata": 'A filter over metadata, a JSON object: `{"year": [2023, 2024]}`.',
     "until": "`finished`: the stream ends when no document is left to be read.",
     "window": "The last hour, day or week.",
+    "model": "A model's id: one of `/v1/models`.",
+    "file_id": "The file's id.",
+    "vector_store_id": "A vector store's id, or its name.",
+    "batch_id": "The id of the batch of files.",
+    "purpose": "Only files for this purpose.",
 }
 
 
@@ -106,7 +112,7 @@ def _complete(operation: Json, way: Way, describe: Callable[[Any], Json]) -> Non
         good["headers"]["last-modified"]["schema"] = {"type": "string"}  # as HTTP writes dates, not as JSON does
     for status, spec in (way.handler.responses or {}).items():
         media = {"schema": describe(spec.data_container)}
-        if example := example_of(spec.data_container, int(status), spec.description):
+        if example := _example(spec.data_container, int(status), spec.description):
             media["example"] = example
         content = {getattr(spec.media_type, "value", spec.media_type): media}
         responses[str(int(status))] = {"description": spec.description, "content": content}
@@ -116,7 +122,7 @@ def _body(content: Json, way: Way, describe: Callable[[Any], Json]) -> Json:
     if not way.is_form:
         return {JSON: _media(way.body, describe)}
     for media in content.values():
-        if example := example_of(way.body):
+        if example := _example(way.body):
             media["example"] = example
     return content
 
@@ -125,9 +131,8 @@ def _answer(content: Json, way: Way, describe: Callable[[Any], Json]) -> Json:
     """What comes back when all is well. What the handler says of its own media types stays."""
     for kind in way.answers:
         if _is_json(kind):
-            content = {media: {"schema": OTHER} for media in content if media == EVENTS} | {
-                JSON: _media(kind, describe)
-            }
+            content = {media: media_of(STREAMS[way.path], describe) for media in content if media == EVENTS}
+            content[JSON] = _media(kind, describe)
         elif kind is ServerSentEvent:
             content = {media: said for media, said in content.items() if media == JSON and len(way.answers) > 1}
             content |= {EVENTS: media_of(STREAMS[way.path], describe)}
@@ -137,8 +142,14 @@ def _answer(content: Json, way: Way, describe: Callable[[Any], Json]) -> Json:
 
 
 def _media(kind: Any, describe: Callable[[Any], Json]) -> Json:
-    example = example_of(kind)
+    example = _example(kind)
     return {"schema": describe(kind)} | ({} if example is None else {"example": example})
+
+
+def _example(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:
+    """None where there is none."""
+    native = example_of(kind, status, detail)
+    return openai_example_of(kind, status, detail) if native is None else native
 
 
 def _used(part: Any, schemas: Json, seen: set[str] | None = None) -> Iterator[tuple[str, Json]]:

@@ -1,14 +1,16 @@
-"""What comes over streams of server-sent events: for each path the events by name, with the type of their data."""
+"""What comes over streams of server-sent events: for each path an example, and the events by name where they have types."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
+from litestar.response import ServerSentEventMessage
 
 from api.ask import AnswerView
 from api.errors import Problem
 from api.schema.examples import DONE, PROGRESS, VERIFIED
+from api.schema.openai_examples import chat_events, response_events
+from api.sse import event
 from ragkv.answer.ask import Delta
 from ragkv.library.watch import DocumentProgress
 from ragkv.upkeep.verify import Verified
@@ -21,35 +23,38 @@ OTHER: Json = {"type": "object", "properties": {"data": {"type": "string"}}, "re
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Its events: the type of each, and some as an example."""
+    """Its events: the type of each, and some as an example. No types for streams in OpenAI's manner."""
 
     kinds: Mapping[str, Any]
-    example: tuple[tuple[str, object], ...]
+    example: tuple[ServerSentEventMessage, ...]
 
 
-_VERIFICATION = Stream({"progress": Verified, "done": Verified, "error": Problem}, (("done", VERIFIED),))
+_VERIFICATION = Stream({"progress": Verified, "done": Verified, "error": Problem}, (event("done", VERIFIED),))
 
 STREAMS = {
     "/v1/ask": Stream(
         {"delta": Delta, "done": AnswerView, "error": Problem},
-        (("delta", Delta("Ada ")), ("delta", Delta("Lovelace.")), ("done", DONE)),
+        (event("delta", Delta("Ada ")), event("delta", Delta("Lovelace.")), event("done", DONE)),
     ),
     "/v1/documents/{document_id}/events": Stream(
         {"progress": DocumentProgress, "done": DocumentProgress, "deleted": dict[str, str]},
-        (("progress", PROGRESS),),
+        (event("progress", PROGRESS),),
     ),
     "/v1/collections/{collection}/events": Stream(
-        {"progress": DocumentProgress, "done": dict[str, str]}, (("progress", PROGRESS),)
+        {"progress": DocumentProgress, "done": dict[str, str]}, (event("progress", PROGRESS),)
     ),
     "/v1/kv/verify": _VERIFICATION,
     "/v1/documents/{document_id}/kv/verify": _VERIFICATION,
     "/v1/collections/{collection}/kv/verify": _VERIFICATION,
+    "/v1/chat/completions": Stream({}, chat_events()),
+    "/v1/responses": Stream({}, response_events()),
 }
 
 
 def media_of(stream: Stream, describe: Callable[[Any], Json]) -> Json:
     """A stream in the document: what each event is, and how some look on the line."""
-    return {"schema": {"oneOf": list(_events(stream, describe))}, "example": _written(stream)}
+    schema = {"oneOf": list(_events(stream, describe))} if stream.kinds else OTHER
+    return {"schema": schema, "example": b"".join(message.encode() for message in stream.example).decode()}
 
 
 def _events(stream: Stream, describe: Callable[[Any], Json]) -> Iterator[Json]:
@@ -60,8 +65,3 @@ def _events(stream: Stream, describe: Callable[[Any], Json]) -> Iterator[Json]:
             "properties": {"event": {"const": name}, "data": data},
             "required": ["event", "data"],
         }
-
-
-def _written(stream: Stream) -> str:
-    lines = (f"event: {name}\ndata: {msgspec.json.encode(value).decode()}\n\n" for name, value in stream.example)
-    return "".join(lines)

@@ -1,5 +1,6 @@
 """The OpenAPI document held against the service: what it says may be sent is sent, and what comes back is as it says."""
 
+import json
 import re
 import threading
 import time
@@ -19,7 +20,6 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
-from api.openai.errors import PATHS
 from api.schema.document import BYTES, EVENTS, Json
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
@@ -164,10 +164,10 @@ def test_every_way_is_described(document: Json):
     for method, path, said in ways(document):
         where = f"{method} {path}"
         assert said["summary"] and said["description"] and said["tags"] and said["operationId"], where
-        assert all(parameter["description"] for parameter in said.get("parameters", ())) or is_openai(path), where
+        assert all(parameter["description"] for parameter in said.get("parameters", ())), where
         needed = {"401", "403", "429", "503"} if said["security"] else set()
         assert needed <= set(said["responses"]), where
-        assert is_openai(path) or all(
+        assert all(
             "example" in media or BYTES in answer["content"] or PLAIN in answer["content"]
             for answer in [said.get("requestBody", {}), *said["responses"].values()]
             for media in answer.get("content", {}).values()
@@ -175,15 +175,19 @@ def test_every_way_is_described(document: Json):
 
 
 def test_every_example_is_what_it_is_an_example_of(document: Json):
-    seen = 0
-    for method, path, said in ways(document):
-        for answer in [said.get("requestBody", {}), *said["responses"].values()]:
-            for kind, media in answer.get("content", {}).items():
-                if "example" in media and kind != EVENTS:
-                    validator = jsonschema_rs.validator_for(media["schema"] | {"components": document["components"]})
-                    assert [str(error) for error in validator.iter_errors(media["example"])] == [], (method, path)
-                    seen += 1
-    assert seen > 100
+    examples = list(examples_of(document))
+    for where, schema, example in examples:
+        validator = jsonschema_rs.validator_for(schema | {"components": document["components"]})
+        assert [str(error) for error in validator.iter_errors(example)] == [], where
+    assert len(examples) > 400
+
+
+def test_every_example_of_a_stream_ends_it(document: Json):
+    lasts = {where: events_in(media["example"])[-1] for where, kind, media in medias(document) if kind == EVENTS}
+
+    assert lasts.pop("post /v1/chat/completions")["data"] == "[DONE]"
+    assert lasts.pop("post /v1/responses")["event"] == "response.completed"
+    assert {last["event"] for last in lasts.values()} == {"done", "progress"}
 
 
 def test_the_page_names_every_way_and_loads_nothing_from_elsewhere(world: World, document: Json):
@@ -203,9 +207,28 @@ def ways(document: Json) -> Iterator[tuple[str, str, Json]]:
         yield from ((method, path, said) for method, said in item.items())
 
 
-def is_openai(path: str) -> bool:
-    """Their own documentation is OpenAI's."""
-    return path.startswith(PATHS)
+def medias(document: Json) -> Iterator[tuple[str, str, Json]]:
+    """Everything that is sent or comes back: where, its media type, and what is said of it."""
+    for method, path, said in ways(document):
+        for answer in [said.get("requestBody", {}), *said["responses"].values()]:
+            yield from ((f"{method} {path}", kind, media) for kind, media in answer.get("content", {}).items())
+
+
+def examples_of(document: Json) -> Iterator[tuple[str, Json, Any]]:
+    """Each example with its schema; of a stream each event, and its data where the schema says what it is."""
+    for where, kind, media in medias(document):
+        if kind != EVENTS and "example" in media:
+            yield where, media["schema"], media["example"]
+        if kind == EVENTS:
+            for event in events_in(media["example"]):
+                yield where, media["schema"], event
+                for said in media["schema"].get("oneOf", ()):
+                    if said["properties"]["event"]["const"] == event["event"]:
+                        yield where, said["properties"]["data"]["contentSchema"], json.loads(event["data"])
+
+
+def events_in(stream: str) -> list[dict[str, str]]:
+    return [dict(line.split(": ", 1) for line in event.splitlines()) for event in stream.strip().split("\n\n")]
 
 
 def _try_out(operation: schemathesis.APIOperation, mode: GenerationMode, world: World) -> None:

@@ -1,0 +1,157 @@
+"""An example of every body and every answer of the ways in for OpenAI's clients, and of their streams.
+
+Answers are made by what makes the service's own. Bodies are dictionaries: most of what they may hold is left out.
+"""
+
+from collections import Counter
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from litestar.response import ServerSentEventMessage
+
+from api.openai.chat import ChatBody
+from api.openai.chat_views import ChatCompletion, ChatTeller, Heading, completion_of
+from api.openai.errors import ErrorBody, facts_of_status
+from api.openai.file_batches import NewFileBatch
+from api.openai.files import FileDeleted, FileForm, FileObject, FilePage
+from api.openai.models import AT, ModelPage, ModelView
+from api.openai.response_events import ResponseTeller
+from api.openai.response_views import Asked, ResponseObject, response_of
+from api.openai.responses import FileSearch, ResponseBody
+from api.openai.store_files import AttributesChange, ContentPage, NewStoreFile, TextOfFile
+from api.openai.store_search import PassageText, SearchPage, SearchResult, StoreSearchBody
+from api.openai.store_views import (
+    FileBatch,
+    StoreFile,
+    StoreFileDeleted,
+    StoreFilePage,
+    VectorStore,
+    VectorStoreDeleted,
+    VectorStorePage,
+)
+from api.openai.streaming import Teller
+from api.openai.vector_stores import NewVectorStore, VectorStoreChange
+from api.schema.examples import CHUNK_ID, COLLECTION, COLLECTION_ID, DOCUMENT, DOCUMENT_ID, DONE, MOMENT, QUESTION, TEXT
+from ragkv.answer.ask import Done, Usage
+from ragkv.chunk import Chunk, Passage
+from ragkv.db.tables import Status
+from ragkv.library.attachments import Entry
+from ragkv.library.file_batches import Batch
+from ragkv.library.stores import Store
+from ragkv.library.uploads import FileView
+from ragkv.stretch import Found
+
+MODEL = "SmolLM2-135M-Instruct"
+MODEL_WITH_COLLECTION = f"{MODEL}{AT}{COLLECTION.name}"
+FILE_ID = "8d41c6e2b7f34a0d9c5e1f20a7b36d94"
+BATCH_ID = "e6b0f3a95c2d4178b4d97a1c08f25e63"
+PURPOSE = "assistants"
+CREATED = int(MOMENT.timestamp())
+ATTRIBUTES: dict[str, str | int | float | bool] = {"year": 1843, "draft": False}
+FILTER = {"type": "gte", "key": "year", "value": 1843}
+NUM_BYTES = DOCUMENT.bytes
+
+ENTRY = Entry(FILE_ID, msgspec.structs.replace(DOCUMENT, metadata=ATTRIBUTES), MOMENT)
+SOURCES = {DOCUMENT_ID: ENTRY}
+ANSWERED = Done(
+    answer=DONE.answer,
+    finish_reason=DONE.finish_reason,
+    citations=DONE.citations,
+    passages=(Passage(Chunk(CHUNK_ID, DOCUMENT_ID, 0, "Ada Lovelace", TEXT, 0, len(TEXT), None, ()), 1.93, 1),),
+    timings=DONE.timings,
+    usage=Usage(prompt=104, cached=0, stitched=62, recomputed=4, computed=38, completion=5, failed_chunks=0),
+    kv=tuple(passage.kv for passage in DONE.passages if passage.kv),
+)
+HEADING = Heading("chatcmpl-0d9f3b6a5e8c4217a94c1be07f62d835", CREATED, MODEL_WITH_COLLECTION, COLLECTION_ID)
+SEARCH_TOOL = {"type": "file_search", "vector_store_ids": [COLLECTION_ID], "max_num_results": 8, "filters": FILTER}
+ASKED = Asked(
+    begun=ResponseObject(
+        id="resp_3f7a1c9e6b5d40828e2f4d0b97c6a513",
+        created_at=CREATED,
+        model=MODEL,
+        status="in_progress",
+        tools=[msgspec.convert(SEARCH_TOOL, FileSearch)],
+    ),
+    question=QUESTION,
+    collection_id=COLLECTION_ID,
+    with_results=True,
+    search_id="fs_b15e8d2a7c9043f6a0d3e94b6c7f1285",
+    message_id="msg_6c0d4e9b1f8a4732b5e7a92f3d1c0864",
+)
+
+FILE = FileObject.of(FileView(id=FILE_ID, name="ada.md", bytes=NUM_BYTES, purpose=PURPOSE, created_at=MOMENT))
+STORE = Store(COLLECTION_ID, COLLECTION.name, MOMENT, Counter({Status.READY: 12}), COLLECTION.bytes)
+BATCH = Batch(BATCH_ID, COLLECTION_ID, MOMENT, False, Counter({Status.INDEXING: 1, Status.READY: 1}), 0)
+SERVED = ModelView(id=MODEL, created=CREATED)
+
+EXAMPLES: dict[Any, object] = {
+    ModelView: SERVED,
+    ModelPage: ModelPage(data=[SERVED, ModelView(id=MODEL_WITH_COLLECTION, created=CREATED)]),
+    ChatBody: {
+        "model": MODEL_WITH_COLLECTION,
+        "messages": [
+            {"role": "system", "content": "Answer in one sentence."},
+            {"role": "user", "content": "Who was Charles Babbage?"},
+            {"role": "assistant", "content": "An inventor."},
+            {"role": "user", "content": QUESTION},
+        ],
+        "max_completion_tokens": 128,
+    },
+    ChatCompletion: completion_of(HEADING, ANSWERED, SOURCES),
+    ResponseBody: {
+        "model": MODEL,
+        "input": QUESTION,
+        "tools": [SEARCH_TOOL],
+        "include": ["file_search_call.results"],
+    },
+    ResponseObject: response_of(ASKED, ANSWERED, SOURCES),
+    FileForm: {"file": "(the bytes of ada.md)", "purpose": PURPOSE},
+    FileObject: FILE,
+    FilePage: FilePage(data=[FILE], has_more=False, first_id=FILE_ID, last_id=FILE_ID),
+    FileDeleted: FileDeleted(id=FILE_ID),
+    NewVectorStore: {"name": COLLECTION.name, "file_ids": [FILE_ID]},
+    VectorStoreChange: {"name": "old papers"},
+    VectorStore: VectorStore.of(STORE),
+    VectorStorePage: VectorStorePage.of(Found([STORE], more=False)),
+    VectorStoreDeleted: VectorStoreDeleted(id=COLLECTION_ID),
+    NewStoreFile: {"file_id": FILE_ID, "attributes": ATTRIBUTES},
+    AttributesChange: {"attributes": ATTRIBUTES},
+    StoreFile: StoreFile.of(ENTRY),
+    StoreFilePage: StoreFilePage.of(Found([ENTRY], more=False)),
+    StoreFileDeleted: StoreFileDeleted(id=FILE_ID),
+    ContentPage: ContentPage(data=[TextOfFile(TEXT)]),
+    NewFileBatch: {"files": [{"file_id": FILE_ID, "attributes": ATTRIBUTES}, {"file_id": DOCUMENT_ID}]},
+    FileBatch: FileBatch.of(BATCH),
+    StoreSearchBody: {"query": QUESTION, "max_num_results": 4, "filters": FILTER},
+    SearchPage: SearchPage(
+        search_query=[QUESTION],
+        data=[
+            SearchResult(
+                file_id=FILE_ID, filename="ada.md", score=1.93, attributes=ATTRIBUTES, content=[PassageText(TEXT)]
+            )
+        ],
+    ),
+}
+"""By type. The file of a form is no JSON."""
+
+
+def openai_example_of(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:
+    """An example of a type as JSON; of an error the one with this status and message. None where there is none."""
+    if kind is ErrorBody:
+        return msgspec.to_builtins(ErrorBody(facts_of_status(status, detail)))
+    return msgspec.to_builtins(EXAMPLES[kind]) if kind in EXAMPLES else None
+
+
+def chat_events() -> tuple[ServerSentEventMessage, ...]:
+    """A chat completion as a stream."""
+    return _told(ChatTeller(HEADING, with_usage=False))
+
+
+def response_events() -> tuple[ServerSentEventMessage, ...]:
+    """A response as a stream."""
+    return _told(ResponseTeller(ASKED))
+
+
+def _told(teller: Teller) -> tuple[ServerSentEventMessage, ...]:
+    return (*teller.begin(), *teller.tell("Ada "), *teller.tell("Lovelace."), *teller.end(ANSWERED, SOURCES))

@@ -25,6 +25,7 @@ from api.metrics import metrics_of_all
 from api.observe import Observing
 from api.openai.errors import in_openai_form
 from api.openai.router import openai_routers
+from api.options import name_all_methods
 from api.schema.site import openapi_config
 from api.search import search
 from api.statistics import statistics
@@ -65,7 +66,7 @@ def create_app(parts: Parts, ending: Ending | None = None) -> Litestar:
             "caller": Provide(caller_of, sync_to_thread=False),
         },
         exception_handlers=in_openai_form(HANDLERS),
-        before_send=[guard_pages],
+        before_send=[guard_pages, name_all_methods],
         lifespan=[_running_engine(parts)],
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,

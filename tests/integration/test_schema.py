@@ -63,14 +63,13 @@ class World:
         """What an earlier request took away or spoilt is there again."""
         if self._of("/v1/documents/{document_id}").get("status") != "ready":
             self._upload()
-        if not self._of("/v1/collections/{collection}"):
-            self.ids["collection"] = self._make("/v1/collections", name=f"maps {time.monotonic_ns()}")
         if not self._of("/v1/files/{file_id}"):
             form = {"files": {"file": ("ada.md", ADA)}, "data": {"purpose": "assistants"}}
             self.ids["file_id"] = self.client.post("/v1/files", **form).json()["id"]
-        if not self._of("/v1/vector_stores/{vector_store_id}/files/{file_id}"):
+        if self._of("/v1/vector_stores/{vector_store_id}/files/{file_id}").get("status") != "completed":
             with self.reading:
-                self.ids["vector_store_id"] = self._make("/v1/vector_stores", file_ids=[self.ids["file_id"]])
+                made = self._make("/v1/vector_stores", file_ids=[self.ids["file_id"]])
+                self.ids["vector_store_id"] = self.ids["collection"] = made
                 for document_id in stuck_ids(self.ingest.parts.database):
                     ingest_document(document_id, self.ingest)
         if not self._of("/v1/vector_stores/{vector_store_id}/file_batches/{batch_id}"):
@@ -140,7 +139,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, language_model: Path, loaded
 @pytest.fixture(scope="module")
 def described(world: World) -> schemathesis.BaseSchema:
     config = schemathesis.Config.from_dict(CONFIG)
-    return schemathesis.openapi.from_url(f"{world.client.base_url}/schema/openapi.json", config=config)
+    url = f"{world.client.base_url}/schema/openapi.json"
+    return schemathesis.openapi.from_url(url, config=config, timeout=PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +158,20 @@ def test_the_service_is_as_it_is_described(
         with subtests.test(operation.label):
             world.mend()
             _try_out(operation, mode, world)
+
+
+def test_the_limits_of_the_description_are_those_of_the_service(
+    described: schemathesis.BaseSchema, world: World, subtests: pytest.Subtests
+):
+    """What schemathesis calls coverage: every type, limit, member and method, each held and broken one at a time."""
+    for found in described.get_all_operations():
+        operation = found.ok()
+        with subtests.test(operation.label):
+            world.mend()
+            for case in described.iter_coverage_cases(
+                operation, generation_modes=list(GenerationMode), generation_config=described.config.generation
+            ):
+                send(case, world)
 
 
 def test_every_way_is_described(document: Json):
@@ -237,13 +251,18 @@ def _try_out(operation: schemathesis.APIOperation, mode: GenerationMode, world: 
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def try_out(case: schemathesis.Case) -> None:
-        aim(case, world.ids)
-        headers = {"Authorization": world.client.headers["Authorization"]}
-        excluded = [negative_data_rejection] if _is_readable_otherwise(case.body) else []
-        case.call_and_validate(headers=headers, timeout=PATIENCE_S, excluded_checks=excluded)
+        send(case, world)
 
     with suppress(Unsatisfiable):  # nothing about it can be wrong
         try_out()
+
+
+def send(case: schemathesis.Case, world: World) -> None:
+    """Send it, and hold what comes back against the description."""
+    aim(case, world.ids)
+    headers = {"Authorization": world.client.headers["Authorization"]}
+    excluded = [negative_data_rejection] if _is_readable_otherwise(case.body) else []
+    case.call_and_validate(headers=headers, timeout=PATIENCE_S, excluded_checks=excluded)
 
 
 def aim(case: schemathesis.Case, ids: dict[str, str]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from litestar.connection import ASGIConnection
+from litestar.enums import HttpMethod
 from litestar.handlers import BaseRouteHandler
 from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult, DefineMiddleware
 
@@ -46,12 +47,14 @@ class Authentication(AbstractAuthenticationMiddleware):
 
 
 class Requires:
-    """A guard: the caller's key must have this scope."""
+    """A guard: the caller's key must have this scope. Which methods a path has (OPTIONS) is for everybody, as in /schema."""
 
     def __init__(self, scope: KeyScope) -> None:
         self.scope = scope
 
     async def __call__(self, connection: Connection, handler: BaseRouteHandler) -> None:
+        if connection.scope.get("method") == HttpMethod.OPTIONS:
+            return
         caller: Caller = connection.user
         if not caller.may(self.scope):
             raise Forbidden(

@@ -88,6 +88,8 @@ def _problem_of(error: Exception) -> Problem:
         return Problem(status.phrase, status, str(error))
     if isinstance(error, HTTPException):
         return _problem_of_http(error)
+    if isinstance(error, RecursionError):  # from reading a body: what is kept and sent has a limited depth
+        return Problem(HTTPStatus.BAD_REQUEST.phrase, HTTPStatus.BAD_REQUEST, "the body is nested too deeply")
     log.error("unexpected error", exc_info=error)
     return Problem(HTTPStatus.INTERNAL_SERVER_ERROR.phrase, HTTPStatus.INTERNAL_SERVER_ERROR, "see the service's log")
 

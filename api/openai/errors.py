@@ -65,8 +65,6 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 def facts_of(error: Exception) -> tuple[int, ErrorFacts]:
     """The status and what a client is told."""
-    if isinstance(error, RecursionError):
-        return HTTPStatus.BAD_REQUEST, ErrorFacts("the body is nested too deeply", "invalid_request_error")
     if isinstance(error, HTTPException) and isinstance(error.extra, list) and error.extra:
         return error.status_code, _facts_of_field(error.extra[0])
     status, message = _seen_from_outside(error)

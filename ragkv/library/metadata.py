@@ -19,6 +19,8 @@ Filter = Mapping[str, Scalar | list[Scalar]]
 MAX_BYTES = 16 * 1024
 MAX_KEYS = 64
 MAX_KEY_CHARS = 100
+MAX_DEPTH = 32
+"""Lists and objects in each other, the outermost included."""
 MAX_FOUND_CHARS = 200
 """A longer text is kept and not found by filters."""
 
@@ -27,7 +29,7 @@ def read_metadata(text: str) -> Metadata:
     """Metadata from JSON. Raises Rejected for anything but an object within the limits."""
     try:
         return checked(msgspec.json.decode(text.encode(), type=Metadata))
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise Rejected('metadata is a JSON object, like {"year": 2024, "tags": ["draft"]}') from None
 
 
@@ -42,7 +44,9 @@ def read_filter(text: str) -> Filter:
 
 
 def checked(metadata: Metadata) -> Metadata:
-    """The same. Raises Rejected if it is too large, or a key is not 1 to MAX_KEY_CHARS printable characters."""
+    """The same. Raises Rejected if it is too large or too deep, or a key is not 1 to MAX_KEY_CHARS printable characters."""
+    if not _is_within(metadata, MAX_DEPTH):
+        raise Rejected(f"metadata is nested at most {MAX_DEPTH} deep")
     if len(metadata) > MAX_KEYS or len(msgspec.json.encode(metadata)) > MAX_BYTES:
         raise Rejected(f"metadata has at most {MAX_KEYS} keys and {MAX_BYTES:,} bytes")
     if not all(0 < len(key) <= MAX_KEY_CHARS and key.isprintable() for key in metadata):
@@ -72,6 +76,14 @@ def labels_of(metadata: Metadata) -> set[tuple[str, str]]:
 def conditions(wanted: Filter) -> list[tuple[str, list[str]]]:
     """Each key with the values of which a document must have one, as `labels_of` writes them."""
     return [(key, list(_labels(value))) for key, value in wanted.items()]
+
+
+def _is_within(value: Any, depth: int) -> bool:
+    """Whether no more than so many lists and objects lie in each other."""
+    if not isinstance(value, dict | list):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return depth > 0 and all(_is_within(one, depth - 1) for one in inner)
 
 
 def _labels(value: Any) -> Iterator[str]:

@@ -11,6 +11,7 @@ from sqlalchemy import select
 from api.command import listen
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.access.keys import issue_key_by_name
 from ragkv.db.tables import QuestionRow
 from ragkv.errors import Rejected
 from ragkv.parts import Parts
@@ -165,6 +166,31 @@ class TestService:
     def test_ways_that_lead_nowhere_are_problems(self, client: Client):
         assert_problem(client.get("/nowhere"), 404)
         assert_problem(client.put("/v1/ask"), 405)
+
+    @pytest.mark.parametrize(
+        ("path", "methods"),
+        [
+            ("/v1/collections/default", "DELETE, GET, OPTIONS, PATCH"),
+            ("/v1/files", "GET, OPTIONS, POST"),
+            ("/v1/keys", "GET, OPTIONS, POST"),
+            ("/admin", "GET, OPTIONS"),
+            ("/healthz", "GET, OPTIONS"),
+        ],
+    )
+    def test_a_path_says_to_anybody_which_methods_it_has(self, client: Client, parts: Parts, path: str, methods: str):
+        issue_key_by_name(parts.database, "default", "x", ["read"])
+
+        response = client.options(path)
+        assert (response.status_code, response.headers["allow"]) == (204, methods)
+
+    @pytest.mark.parametrize("nested", [b"[" * 100_000, b'{"metadata":' * 5_000, b"[" * 5_000 + b"]" * 5_000])
+    def test_bodies_that_are_nested_too_deeply_are_refused(self, client: Client, nested: bytes):
+        posts = ["/v1/ask", "/v1/search", "/v1/collections", "/v1/keys"]
+        patches = ["/v1/collections/default", "/v1/collections/default/kv", "/v1/documents/x", "/v1/documents/x/kv"]
+        ways = [*(("POST", path) for path in posts), *(("PATCH", path) for path in patches)]
+        for method, path in ways:
+            response = client.request(method, path, content=nested, headers={"content-type": "application/json"})
+            assert_problem(response, 400, "nested too deeply")
 
     def test_a_port_in_use_is_refused(self):
         with closing(listen("127.0.0.1", 0)) as listener:

@@ -1,5 +1,6 @@
 """Documents and collections over HTTP: lists, metadata, changes, and what hostile clients send."""
 
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from sqlalchemy import update
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.db.tables import DocumentRow, Status
+from ragkv.library.metadata import MAX_DEPTH
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
@@ -35,6 +37,11 @@ def names(client: httpx.Client, **params: Any) -> list[str]:
     response = client.get("/v1/documents", params=params)
     assert response.status_code == 200, response.text
     return [document["name"] for document in response.json()["items"]]
+
+
+def nested(depth: int) -> str:
+    """Metadata with a value of this depth."""
+    return '{"a": ' + "[" * depth + "]" * depth + "}"
 
 
 def fail(parts: Parts, document_id: str) -> None:
@@ -144,7 +151,8 @@ class TestUploads:
         assert [path.name.isalnum() and len(path.name) for path in kept] == [64]
 
     def test_bad_metadata_is_refused(self, client: Client):
-        for metadata in ["[]", "1", "{", '{"": 1}', '{"a\\u0000": 1}', '{"a": "' + "x" * 20_000 + '"}', "\x00"]:
+        bad = ["[]", "1", "{", '{"": 1}', '{"a\\u0000": 1}', '{"a": "' + "x" * 20_000 + '"}', "\x00"]
+        for metadata in [*bad, nested(MAX_DEPTH), nested(5_000), '{"a": ' + "[" * 20_000]:
             assert_problem(upload(client, data={"metadata": metadata}), 422, "metadata")
             assert names(client) == []
 
@@ -202,6 +210,18 @@ class TestChanges:
         assert client.patch(url, json={"metadata": {"deep": {"a": None}}}).json()["metadata"]["deep"] == {"b": 2}
         assert names(client, metadata='{"year": 2023}') == []
         assert names(client, metadata='{"tags": "a"}') == ["uno.md"]
+
+    def test_metadata_is_nested_so_deep_and_no_deeper(self, client: Client, three: list[str]):
+        def patch(metadata: str) -> httpx.Response:
+            body = f'{{"metadata": {metadata}}}'
+            return client.patch(url, content=body, headers={"content-type": "application/json"})
+
+        url = f"/v1/documents/{three[0]}"
+        assert patch(nested(MAX_DEPTH - 1)).status_code == 200
+        for depth in (MAX_DEPTH, 500, 900):
+            assert_problem(patch(nested(depth)), 422, "deep")
+        assert_problem(patch(nested(5_000)), 400, "deep")
+        assert client.get(url).json()["metadata"]["a"] == json.loads(nested(MAX_DEPTH - 1))["a"]
 
     def test_changes_of_the_wrong_shape_are_refused(self, client: Client, three: list[str]):
         for body in [{"typo": 1}, {"metadata": []}, {"metadata": 1}, {"name": 1}, {"name": ""}, []]:

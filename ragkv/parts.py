@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 LOGINS_PER_MINUTE = 10
 
 ANSWERING = (
-    "question_format", "answer_start", "top_k", "hops", "max_answer_tokens", "max_model_len", "reranker",
+    "question_format", "answer_start", "top_k", "hops", "passage_order", "max_answer_tokens", "max_model_len", "reranker",
     "recompute_policy", "recompute_ratio", "recompute_max_tokens", "block_size",
 )  # fmt: skip
 """Settings that answers depend on, beside the models and the instructions."""

@@ -20,6 +20,7 @@ BLOCK_SIZES = range(1, 65)
 
 Policy = Literal["none", "random", "head", "deviation", "initial", "contextual", "passages", "question"]
 Mode = Literal["stitched", "full"]
+PassageOrder = Literal["best_last", "best_first"]
 LogFormat = Literal["auto", "json", "console"]
 """auto: for people on a terminal, JSON anywhere else."""
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -69,6 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     prefill_batch_tokens: int = 4096
     top_k: int = 16
     hops: int = 2
+    passage_order: PassageOrder = "best_last"
     max_answer_tokens: int = 128
 
     recompute_policy: Policy = "question"

@@ -174,7 +174,7 @@ def search_of(asked: Asked, done: Done, sources: dict[str, Entry]) -> FileSearch
     """The search, its passages best first."""
     results = None
     if asked.with_results:
-        best_first = reversed(done.passages)
+        best_first = sorted(done.passages, key=lambda passage: passage.score, reverse=True)
         known = ((passage, sources.get(passage.chunk.document_id)) for passage in best_first)
         results = [_result(passage.chunk.text, passage.score, entry) for passage, entry in known if entry is not None]
     return FileSearchCall(id=asked.search_id, queries=[asked.question], status="completed", results=results)

@@ -28,7 +28,7 @@ from ragkv.kv.key import KeyMaker
 from ragkv.observe import traces
 from ragkv.retrieve.retriever import Retriever
 from ragkv.retrieve.vectors import Vectors
-from ragkv.settings import BLOCK_SIZES, Settings
+from ragkv.settings import BLOCK_SIZES, PassageOrder, Settings
 from ragkv.stitch.plan import EXACT, StitchPlan
 from ragkv.stitch.select import NEEDS_QUESTION
 
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A question ready for the engine. `passages` stand in the prompt in this order, the best last."""
+    """A question ready for the engine. `passages` stand in the prompt in this order."""
 
     prompt: Prompt
     passages: tuple[Passage, ...]
@@ -132,7 +132,7 @@ class Answerer:
         said = said_in_prompt(ask)
         room = self._prompts.room_for_chunks(said, self._answer_tokens(ask))
         found, vectors = await asyncio.gather(self._retrieve(ask, searched), self._vectors(ask, said, keys))
-        passages = in_prompt_order(_some_fitting(found, room))
+        passages = in_prompt_order(_some_fitting(found, room), self._settings.passage_order)
         retrieved = time.perf_counter()
         prompt = self._prompts.build([p.chunk for p in passages], said, self._answer_tokens(ask))
         with traces.span("plan"):
@@ -197,9 +197,9 @@ def _some_fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
     return kept
 
 
-def in_prompt_order(best_first: Sequence[Passage]) -> tuple[Passage, ...]:
-    """Best last, next to the question (measured, DESIGN section 5)."""
-    return tuple(reversed(best_first))
+def in_prompt_order(best_first: Sequence[Passage], order: PassageOrder) -> tuple[Passage, ...]:
+    """As they stand in the prompt. Which order a model reads better is the model's own (measured, docs/BENCHMARKS.md)."""
+    return tuple(reversed(best_first)) if order == "best_last" else tuple(best_first)
 
 
 def _check(ask: Ask) -> None:

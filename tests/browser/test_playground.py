@@ -58,7 +58,9 @@ def test_an_answer_comes_with_its_source_and_the_origin_of_its_prompt(playground
     assert bar.locator(".of-stitched").count() >= 2, "the instructions and the passage"
     expect(bar.locator(".of-computed")).to_have_count(1)
     answer(playground).locator(".passages summary").click()
-    expect(answer(playground).locator(".passages li")).to_contain_text(re.compile("stitched from (memory|the disk), .*tokens"))
+    expect(answer(playground).locator(".passages li")).to_contain_text(
+        re.compile("stitched from (memory|the disk), .*tokens")
+    )
     with playground.context.expect_page() as opened:
         cited.click()
     expect(opened.value.locator("mark").first).to_contain_text("Ada Lovelace wrote the first program")

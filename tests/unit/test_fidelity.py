@@ -8,6 +8,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from ragkv.answer.service import in_prompt_order
 from ragkv.bench.fidelity.data import padded, read_questions
 from ragkv.bench.fidelity.measure import Outcome
 from ragkv.bench.fidelity.methods import NAMES, POLICIES, better_half, methods_of
@@ -335,3 +336,10 @@ class TestCommand:
         done = self.run("--data", write(line()), "--methods", "fool")
         assert done.exit_code == 1
         assert "no method fool" in done.output
+
+
+def test_the_best_passage_stands_where_the_settings_say():
+    ranked = tuple(passage(number) for number in range(3))
+
+    assert in_prompt_order(ranked, "best_last") == ranked[::-1]
+    assert in_prompt_order(ranked, "best_first") == ranked

@@ -176,13 +176,14 @@ function sourceList(sources) {
   return element("section", {}, element("h3", {}, "Sources"), element("ol", { class: "sources" }, ...items));
 }
 
-/** Best first. In the prompt they stand the other way round, the best next to the question. */
+/** Best first, wherever they stand in the prompt. */
 function passageList({ passages }, mode) {
   if (!passages.length) return null;
-  const items = passages.map((passage, i) => passageItem(passage, i, passages.length - i, mode)).reverse();
+  const bestFirst = passages.map((passage, place) => ({ passage, place })).sort((one, other) => other.passage.score - one.passage.score);
+  const items = bestFirst.map(({ passage, place }, rank) => passageItem(passage, place, rank + 1, mode));
   return element(
     "details", { class: "passages" },
-    element("summary", {}, plural(passages.length, "passage"), element("span", { class: "muted" }, " best first, which the prompt has last")),
+    element("summary", {}, plural(passages.length, "passage"), element("span", { class: "muted" }, " best first")),
     element("ol", {}, ...items),
   );
 }

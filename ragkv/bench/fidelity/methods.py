@@ -74,6 +74,10 @@ class Kit:
         room = max(ANSWER_TOKENS, len(case.answer_ids))
         return self.prompts.build([p.chunk for p in passages], case.question.text, room)
 
+    def in_prompt_order(self, case: Case) -> tuple[Passage, ...]:
+        """The passages as the service orders them."""
+        return in_prompt_order(case.best_first, self.settings.passage_order)
+
     def planned(self, passages: Sequence[Passage], recipe: Recipe, case: Case) -> Prepared:
         prompt = self.prompt(passages, case)
         return Prepared(prompt, self.planner.plan(prompt, passages, self.keys, recipe, case.vectors))
@@ -113,7 +117,7 @@ def full(kit: Kit, case: Case) -> Prepared:
 
 def full_default_order(kit: Kit, case: Case) -> Prepared:
     """Full prefill, the passages in the order in which the service puts them into a prompt."""
-    return Prepared(kit.prompt(in_prompt_order(case.best_first), case), None)
+    return Prepared(kit.prompt(kit.in_prompt_order(case), case), None)
 
 
 def full_retrieval_order(kit: Kit, case: Case) -> Prepared:
@@ -156,13 +160,13 @@ def sparse(kit: Kit, case: Case, ratio: float) -> Prepared:
 
 def default_order(kit: Kit, case: Case, ratio: float) -> Prepared:
     """The service's order and policy, at another ratio than its own."""
-    return kit.planned(in_prompt_order(case.best_first), kit.recipe(kit.settings.recompute_policy, ratio), case)
+    return kit.planned(kit.in_prompt_order(case), kit.recipe(kit.settings.recompute_policy, ratio), case)
 
 
 def default(kit: Kit, case: Case) -> Prepared:
     """What the service does when nothing is asked: its order, its policy, its ratio."""
     recipe = recipe_of(Ask("", "", case.question.text), kit.settings)
-    return kit.planned(in_prompt_order(case.best_first), recipe, case)
+    return kit.planned(kit.in_prompt_order(case), recipe, case)
 
 
 def better_half(passages: Sequence[Passage], logits: Sequence[torch.Tensor]) -> tuple[Passage, ...]:

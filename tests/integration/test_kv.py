@@ -68,7 +68,9 @@ class TestUsage:
         disk = seen["tiers"]["disk"]
         assert (disk["files"], disk["bytes"]) == (len(files), sum(path.stat().st_size for path in files))
         assert 0 < seen["tiers"]["host"]["bytes"] <= disk["bytes"], "they were just written"
-        assert seen["tiers"]["device"] == {"capacity_bytes": 2 * 2**30, "used_bytes": None}, "no engine of vLLM's"
+        device = seen["tiers"]["device"]
+        assert device["capacity_bytes"] == 2 * 2**30
+        assert device["used_bytes"] in (None, 0), "no engine of vLLM's answers here, but one may have run in this process"
         assert seen["limit_bytes"] is None
         assert [(one["name"], one["files"]) for one in seen["collections"]] == [("default", len(files)), ("empty", 0)]
 

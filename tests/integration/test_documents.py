@@ -17,6 +17,7 @@ from ragkv.library.metadata import MAX_DEPTH
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
+from tests.echo_engine import EchoEngine
 from tests.over_http import ADA, Client, assert_problem, events_of, serving, upload
 
 BABBAGE = b"# Charles Babbage\n\nCharles Babbage designed the difference engine in London.\n"
@@ -388,7 +389,10 @@ class TestAskingOfSome:
         assert_problem(client.post("/v1/ask", json={"question": "engine", "filter": {"about": "x"}}), 404, "filter")
         assert_problem(client.post("/v1/ask", json={"question": "engine", "document_ids": ["\x00"]}), 404)
 
-    def test_an_answer_says_where_the_kv_of_each_passage_came_from(self, client: Client, both: dict[str, str]):
+    def test_an_answer_says_where_the_kv_of_each_passage_came_from(
+        self, client: Client, both: dict[str, str], engine: EchoEngine
+    ):
+        engine.stitches = True
         answer = client.post("/v1/ask", json={"question": "engine", "policy": "none"}).json()
 
         assert {passage["kv"]["source"] for passage in answer["passages"]} == {"host"}

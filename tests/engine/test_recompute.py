@@ -1,8 +1,6 @@
 """KV that is missing, late or corrupt is recomputed, counted, and never an error."""
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +11,7 @@ from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import Placed, StitchPlan
 from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, block_size_of
 from tests.engine.world import Answered, World, passages, request
+from tests.page_cache import kept, let_go
 
 NO_FILE = "0" * 64
 
@@ -83,22 +82,14 @@ def damaged(whole: bytes, damage: str) -> bytes:
 
 def test_it_is_said_which_files_lay_in_memory(served: World, chunks: list[Chunk]) -> None:
     """A file that the kernel let go is read from the disk, the others are not."""
-    prompt, gone = served.model.prompt(chunks), served.model.keys.chunk(chunks[1].token_ids)
-    served.ask(prompt, served.model.plan(chunks))
-    let_go(served.model.store.path(gone))
-    report = served.ask(prompt, served.model.plan(chunks)).report
-    kept = {served.model.keys.prefix(), *(served.model.keys.chunk(chunk.token_ids) for chunk in chunks)} - {gone}
-    assert report.host_keys == kept
-    assert served.ask(prompt, served.model.plan(chunks)).report.host_keys == kept | {gone}
-
-
-def let_go(path: Path) -> None:
-    """Have the kernel drop a file from its page cache."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
+    model, prompt, plan = served.model, served.model.prompt(chunks), served.model.plan(chunks)
+    keys = {model.keys.prefix(), *(model.keys.chunk(chunk.token_ids) for chunk in chunks)}
+    gone = model.keys.chunk(chunks[1].token_ids)
+    with kept(map(model.store.path, keys - {gone})):
+        let_go(model.store.path(gone))
+        assert served.ask(prompt, plan).report.host_keys == keys - {gone}
+    with kept(map(model.store.path, keys)):
+        assert served.ask(prompt, plan).report.host_keys == keys
 
 
 def test_kv_of_another_length_is_not_used(served: World, chunks: list[Chunk]) -> None:

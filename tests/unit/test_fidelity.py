@@ -190,6 +190,11 @@ class TestMethods:
         names = [method.name for method in methods_of(["default"], [0.1], Settings())]
         assert names == ["full", "none", "default", "full, default order", "full, retrieval order"]
 
+    def test_each_order_is_held_against_full_prefill_of_the_same_order(self):
+        methods = {method.name: method for method in methods_of(["default order", "retrieval order"], [0.1], Settings())}
+        assert methods["default order"].reference == "full, default order"
+        assert methods["retrieval order"].reference == methods["default order"].gain_reference == "full, retrieval order"
+
     def test_every_reference_is_itself_measured(self):
         methods = methods_of(NAMES, [0.1, 0.2], Settings())
         keys = {method.key for method in methods}

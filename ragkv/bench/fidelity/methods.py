@@ -28,7 +28,7 @@ from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, block_
 ANSWER_TOKENS = 24
 KEPT_SHARE = 0.5  # of the passages, by `sparse`
 FULL, NONE, RANDOM, DEFAULT = "full", "none", "random", "default"
-DEFAULT_ORDER = "default order"
+DEFAULT_ORDER, RETRIEVAL_ORDER = "default order", "retrieval order"
 FULL_DEFAULT_ORDER, FULL_RETRIEVAL_ORDER = "full, default order", "full, retrieval order"
 POLICIES = tuple(policy for policy in (*SELECTORS, *sorted(LATE_POLICIES)) if policy != "none")
 
@@ -163,6 +163,11 @@ def default_order(kit: Kit, case: Case, ratio: float) -> Prepared:
     return kit.planned(kit.in_prompt_order(case), kit.recipe(kit.settings.recompute_policy, ratio), case)
 
 
+def retrieval_order(kit: Kit, case: Case, ratio: float) -> Prepared:
+    """The service's policy, the passages as retrieval ranks them: the best one, behind the prefix, is exact for nothing."""
+    return kit.planned(case.best_first, kit.recipe(kit.settings.recompute_policy, ratio), case)
+
+
 def default(kit: Kit, case: Case) -> Prepared:
     """What the service does when nothing is asked: its order, its policy, its ratio."""
     recipe = recipe_of(Ask("", "", case.question.text), kit.settings)
@@ -195,7 +200,7 @@ _WITHOUT_RATIO = (
     Method("naive", naive, needs_alone=True),
     Method("prefix", prefix),
 )
-NAMES = (*(method.name for method in _WITHOUT_RATIO), *POLICIES, _SPARSE, DEFAULT, DEFAULT_ORDER)
+NAMES = (*(method.name for method in _WITHOUT_RATIO), *POLICIES, _SPARSE, DEFAULT, DEFAULT_ORDER, RETRIEVAL_ORDER)
 
 
 def methods_of(names: Sequence[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
@@ -212,7 +217,7 @@ def methods_of(names: Sequence[str], ratios: Sequence[float], settings: Settings
             methods += [_policy(policy, ratio) for ratio in ratios]
     if _SPARSE in wanted:
         methods += [Method(_SPARSE, partial(sparse, ratio=r), r, needs_question=True) for r in ratios]
-    return methods + _in_default_order(wanted, ratios, settings)
+    return methods + _reordered(wanted, ratios, settings)
 
 
 def _policy(policy: str, ratio: float) -> Method:
@@ -220,16 +225,19 @@ def _policy(policy: str, ratio: float) -> Method:
     return Method(policy, prepare, ratio, needs_question=policy in NEEDS_QUESTION)
 
 
-def _in_default_order(wanted: Collection[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
-    """The methods that re-order as the service does, and the two full prefills they are held against."""
+def _reordered(wanted: Collection[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
+    """The methods that re-order, as the service does or by rank, and the two full prefills they are held against."""
     ranked = FULL_RETRIEVAL_ORDER
-    needs_question = settings.recompute_policy in NEEDS_QUESTION
+    named = partial(Method, gain_reference=ranked, needs_question=settings.recompute_policy in NEEDS_QUESTION)
     methods = []
-    if DEFAULT_ORDER in wanted:
-        named = partial(Method, reference=FULL_DEFAULT_ORDER, gain_reference=ranked, needs_question=needs_question)
-        methods += [named(DEFAULT_ORDER, partial(default_order, ratio=ratio), ratio) for ratio in ratios]
+    for name, prepare, reference in (
+        (DEFAULT_ORDER, default_order, FULL_DEFAULT_ORDER),
+        (RETRIEVAL_ORDER, retrieval_order, ranked),
+    ):
+        if name in wanted:
+            methods += [named(name, partial(prepare, ratio=ratio), ratio, reference) for ratio in ratios]
     if DEFAULT in wanted:
-        methods.append(Method(DEFAULT, default, None, FULL_DEFAULT_ORDER, ranked, needs_question))
+        methods.append(named(DEFAULT, default, None, FULL_DEFAULT_ORDER))
     return methods and [
         *methods,
         Method(FULL_DEFAULT_ORDER, full_default_order, None, FULL_DEFAULT_ORDER, ranked),

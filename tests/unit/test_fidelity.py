@@ -191,9 +191,10 @@ class TestMethods:
         assert names == ["full", "none", "default", "full, default order", "full, retrieval order"]
 
     def test_each_order_is_held_against_full_prefill_of_the_same_order(self):
-        methods = {method.name: method for method in methods_of(["default order", "retrieval order"], [0.1], Settings())}
-        assert methods["default order"].reference == "full, default order"
-        assert methods["retrieval order"].reference == methods["default order"].gain_reference == "full, retrieval order"
+        found = methods_of(["default order", "retrieval order"], [0.1], Settings())
+        references = {method.name: (method.reference, method.gain_reference) for method in found}
+        assert references["default order"] == ("full, default order", "full, retrieval order")
+        assert references["retrieval order"] == ("full, retrieval order", "full, retrieval order")
 
     def test_every_reference_is_itself_measured(self):
         methods = methods_of(NAMES, [0.1, 0.2], Settings())

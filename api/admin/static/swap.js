@@ -2,14 +2,32 @@
 
 import { call, toLogin } from "./api.js";
 
+const LONGEST_PRESS_MS = 1000;
+
 /** What each part was last replaced with: scripts may have touched it since. */
 const seen = new WeakMap();
+
+/** Settled while no button is held down: one that is replaced before it is let go is never clicked. */
+let released = Promise.resolve();
+
+addEventListener(
+  "pointerdown",
+  () => {
+    released = new Promise((resolve) => {
+      const letGo = () => setTimeout(resolve); // after the click that follows
+      for (const type of ["pointerup", "pointercancel"]) addEventListener(type, letGo, { capture: true, once: true });
+      setTimeout(resolve, LONGEST_PRESS_MS);
+    });
+  },
+  true,
+);
 
 /** Load `url`, by default this page, and put its elements with these ids (between spaces) in the place of this page's. */
 export async function refresh(ids, url = location.href) {
   const response = await call(url, { headers: { Accept: "text/html" } });
   if (new URL(response.url).pathname === "/admin/login") return toLogin();
   const loaded = new DOMParser().parseFromString(await response.text(), "text/html");
+  await released;
   for (const id of ids.split(" ")) {
     const [old, fresh] = [document.getElementById(id), loaded.getElementById(id) ?? loaded.body];
     if (old) replace(old, fresh, fresh.innerHTML);

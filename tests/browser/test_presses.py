@@ -1,0 +1,67 @@
+"""A press is never lost: not while the page still loads, not while what is pressed is loaded anew."""
+
+import httpx
+from playwright.sync_api import Page, Route, expect
+
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from tests.over_http import upload
+
+RENEW = """() => { import("/admin/static/swap.js").then((swap) => swap.refresh("jobs")); }"""
+
+
+def held_back(page: Page, script: str) -> list[Route]:
+    """The page's requests for the script, which wait until they are let go."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(f"**/static/{script}", hold)
+    return held
+
+
+def test_a_button_that_is_pressed_while_the_page_loads_acts_when_it_has(logged_in: Page):
+    held = held_back(logged_in, "main.js")
+    logged_in.goto("/admin/collections", wait_until="commit")
+    logged_in.get_by_role("button", name="Log out").click()
+    logged_in.get_by_role("button", name="New collection").click()
+    assert len(held) == 1
+    assert logged_in.url.endswith("/admin/collections")
+
+    held[0].continue_()
+
+    logged_in.get_by_label("API key").wait_for()
+
+
+def test_a_question_that_is_asked_while_the_page_loads_is_answered_when_it_has(
+    page: Page, service: httpx.Client, ingest: IngestParts
+):
+    ingest_document(upload(service).json()["id"], ingest)
+    held = held_back(page, "playground.js")
+    page.goto("/admin/playground", wait_until="commit")
+    page.get_by_role("textbox", name="Question").fill("Who?")
+    page.get_by_role("button", name="Ask").click()
+    page.evaluate("window.sameVisit = true")
+
+    held[0].continue_()
+
+    expect(page.locator("#answers .badge").first).to_have_text("done")
+    assert page.evaluate("window.sameVisit"), "the script asked, the form did not lead to another page"
+
+
+def test_a_button_that_is_held_down_is_not_replaced(page: Page, service: httpx.Client, ingest: IngestParts):
+    ingest_document(upload(service, b"GIF89a", "scan.gif").json()["id"], ingest)
+    page.goto("/admin/jobs")
+    page.get_by_role("button", name="Retry").hover()
+    page.mouse.down()
+    upload(service)
+    with page.expect_response("**/admin/jobs"):
+        page.evaluate(RENEW)
+    page.wait_for_timeout(200)
+
+    with page.expect_response("**/retry") as retried:
+        page.mouse.up()
+
+    assert retried.value.status == 202
+    expect(page.get_by_role("link", name="ada.md")).to_be_visible()

@@ -37,7 +37,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "is_mobile": True},
 }
 TALLEST = 1500
-ASKED = 9
+ASKED = 8
 """Questions before the pictures are taken. Each picture of the playground has another one, which the engine's own cache does
 not know."""
 

@@ -9,18 +9,21 @@ const seen = new WeakMap();
 
 /** Settled while no button is held down: one that is replaced before it is let go is never clicked. */
 let released = Promise.resolve();
+let letGo = () => {};
 
 addEventListener(
   "pointerdown",
   () => {
     released = new Promise((resolve) => {
-      const letGo = () => setTimeout(resolve); // after the click that follows
-      for (const type of ["pointerup", "pointercancel"]) addEventListener(type, letGo, { capture: true, once: true });
+      letGo = resolve;
       setTimeout(resolve, LONGEST_PRESS_MS);
     });
   },
   true,
 );
+for (const type of ["pointerup", "pointercancel"]) {
+  addEventListener(type, () => setTimeout(letGo), true); // after the click that follows
+}
 
 /** Load `url`, by default this page, and put its elements with these ids (between spaces) in the place of this page's. */
 export async function refresh(ids, url = location.href) {

@@ -26,6 +26,7 @@ from api.observe import Observing
 from api.openai.errors import in_openai_form
 from api.openai.router import openai_routers
 from api.options import name_all_methods
+from api.probes import Probes
 from api.schema.site import openapi_config
 from api.search import search
 from api.statistics import statistics
@@ -42,6 +43,7 @@ def create_app(parts: Parts, ending: Ending | None = None) -> Litestar:
     Once `ending` has begun, nothing new is answered.
     """
     ending = ending or Ending()
+    probes = Probes(parts)
     app = Litestar(
         route_handlers=[
             collections_router(),
@@ -63,6 +65,7 @@ def create_app(parts: Parts, ending: Ending | None = None) -> Litestar:
         dependencies={
             "parts": Provide(lambda: parts, sync_to_thread=False),
             "ending": Provide(lambda: ending, sync_to_thread=False),
+            "probes": Provide(lambda: probes, sync_to_thread=False),
             "caller": Provide(caller_of, sync_to_thread=False),
         },
         exception_handlers=in_openai_form(HANDLERS),

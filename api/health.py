@@ -1,6 +1,5 @@
 """Whether the process is up, and whether it can do its work."""
 
-import asyncio
 from http import HTTPStatus
 from typing import Literal
 
@@ -11,19 +10,32 @@ from litestar.openapi.datastructures import ResponseSpec
 
 from api.auth import PUBLIC
 from api.ending import ALWAYS, Ending
-from ragkv.errors import RagKVError
-from ragkv.parts import Parts
-from ragkv.redis_door import ping
+from api.probes import Probes
+from ragkv.upkeep.condition import OK
+
+NEEDED = ("engine", "database", "redis", "index")
+"""Without one of these no question is answered: 503."""
+DEGRADING = ("worker", "queue", "disk")
+"""Without these questions are answered and documents wait."""
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """Each part: "ok", or what is wrong with it."""
+    """Each part: "ok", or what is wrong with it.
+
+    `ready`: questions are answered. `degraded`: the parts that are not ok although it is: questions are answered, but
+    documents wait to be read (`worker`, `queue`) or are about to be refused (`disk`).
+    """
 
     ready: bool
     engine: str
     database: str
     redis: str
-    service: str = "ok"
+    service: str = OK
+    index: str = OK
+    worker: str = OK
+    queue: str = OK
+    disk: str = OK
+    degraded: list[str] = []
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -45,32 +57,21 @@ async def healthz() -> Health:
     opt={PUBLIC: True, ALWAYS: True},
     responses={503: ResponseSpec(Readiness, generate_examples=False, description="Something is away.")},
 )
-async def readyz(parts: NamedDependency[Parts], ending: NamedDependency[Ending]) -> Response[Readiness]:
-    """200 if engine, database and Redis answer and the service is not stopping, else 503 with what is wrong."""
-    readiness = await check(parts)
+async def readyz(probes: NamedDependency[Probes], ending: NamedDependency[Ending]) -> Response[Readiness]:
+    """200 if engine, database, Redis and index answer and the service is not stopping, else 503 with what is wrong.
+
+    Where no worker runs or hangs, documents wait for long, or the disk is nearly full, it is 200 and `degraded` says so.
+    """
+    readiness = await check(probes)
     if ending.has_begun:
         readiness = msgspec.structs.replace(readiness, ready=False, service="stopping: ask another, or later")
     return Response(readiness, status_code=HTTPStatus.OK if readiness.ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-async def check(parts: Parts) -> Readiness:
-    engine = "ok" if await parts.engine.ready() else "not started yet, or it stopped: see the service's log"
-    database = await asyncio.to_thread(_database, parts)
-    redis = await asyncio.to_thread(_redis, parts)
-    return Readiness(engine == database == redis == "ok", engine, database, redis)
-
-
-def _database(parts: Parts) -> str:
-    try:
-        parts.database.ping()
-    except RagKVError as error:
-        return str(error)
-    return "ok"
-
-
-def _redis(parts: Parts) -> str:
-    try:
-        ping(parts.redis)
-    except RagKVError as error:
-        return str(error)
-    return "ok"
+async def check(probes: Probes) -> Readiness:
+    found = await probes.look()
+    return Readiness(
+        ready=all(found[part] == OK for part in NEEDED),
+        degraded=[part for part in DEGRADING if found[part] != OK],
+        **found,
+    )

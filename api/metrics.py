@@ -8,11 +8,12 @@ from litestar.di import NamedDependency
 from api.auth import reading
 from api.ending import ALWAYS
 from api.errors import problems
-from api.health import check
+from api.probes import Probes
 from ragkv.access.caller import Caller
 from ragkv.errors import Forbidden
 from ragkv.observe import metrics
 from ragkv.parts import Parts
+from ragkv.upkeep.condition import OK
 from ragkv.upkeep.inventory import take_inventory
 
 
@@ -25,14 +26,16 @@ from ragkv.upkeep.inventory import take_inventory
     media_type="text/plain",
     responses=problems(),
 )
-async def metrics_of_all(parts: NamedDependency[Parts], caller: NamedDependency[Caller]) -> Response[bytes]:
+async def metrics_of_all(
+    parts: NamedDependency[Parts], caller: NamedDependency[Caller], probes: NamedDependency[Probes]
+) -> Response[bytes]:
     """What the service counts, in Prometheus' text format. They are sums over all tenants: a key must be the owner's.
 
     Those of vLLM are among them if the engine runs in this process.
     """
     if caller.tenant_id != parts.scope.tenant_id:
         raise Forbidden("these are figures of all tenants: send a key of the default tenant")
-    readiness = await check(parts)
-    up = {part: getattr(readiness, part) == "ok" for part in ("engine", "database", "redis")}
+    found = await probes.look()
+    up = {part: found[part] == OK for part in ("engine", "database", "redis", "index", "worker")}
     rendered = metrics.render(await asyncio.to_thread(take_inventory, parts, up))
     return Response(rendered, media_type=metrics.MEDIA_TYPE)

@@ -15,6 +15,7 @@ import msgspec
 from ragkv.access.gate import Gate
 from ragkv.access.rate import RateLimit
 from ragkv.access.sessions import Sessions
+from ragkv.db.backlog import Backlog
 from ragkv.db.collections import cache_rule
 from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
@@ -24,6 +25,7 @@ from ragkv.db.tenants import ensure_scope, tenant_secret
 from ragkv.files import FileStore
 from ragkv.kv_use import KVUse
 from ragkv.models import Progress, encoder_folder, model_folder, public_name, reranker_folder
+from ragkv.observe.heartbeats import Heartbeats
 from ragkv.observe.tally import Tally
 from ragkv.queue import Queue, make_celery
 from ragkv.redis_door import connect, redis_url
@@ -120,6 +122,14 @@ class Parts:
     @cached_property
     def tally(self) -> Tally:
         return Tally(self.redis)
+
+    @cached_property
+    def heartbeats(self) -> Heartbeats:
+        return Heartbeats(self.redis)
+
+    @cached_property
+    def backlog(self) -> Backlog:
+        return Backlog(self.database)
 
     @cached_property
     def gate(self) -> Gate:

@@ -18,6 +18,7 @@ from ragkv.parts import Parts
 from ragkv.queue import make_celery
 from ragkv.redis_door import redis_url
 from ragkv.settings import Settings
+from workers.pulse import Pulse
 from workers.sweep import Sweeper
 from workers.tasks import register_ingest
 
@@ -28,7 +29,8 @@ settings = Settings.from_env(os.environ)
 logs.configure(settings.log_format, settings.log_level, "worker")
 app = make_celery(redis_url(settings))
 parts = Parts(settings)
-stopping = register_ingest(app, parts)
+pulse = Pulse(parts.heartbeats)
+stopping = register_ingest(app, parts, pulse)
 sweeper = Sweeper(parts)
 tracing = ExitStack()
 
@@ -45,8 +47,9 @@ def prepare(**signal: Any) -> None:
 
 
 @worker_ready.connect(weak=False)
-def start_sweeping(**signal: Any) -> None:
+def start_threads(**signal: Any) -> None:
     sweeper.start()
+    pulse.start()
 
 
 @worker_shutting_down.connect(weak=False)
@@ -57,5 +60,6 @@ def stop_early(**signal: Any) -> None:
 
 
 @worker_shutdown.connect(weak=False)
-def send_last_spans(**signal: Any) -> None:
+def say_goodbye(**signal: Any) -> None:
+    pulse.stop()
     tracing.close()

@@ -16,13 +16,14 @@ from ragkv.errors import Unavailable
 from ragkv.observe import logs, traces
 from ragkv.parts import Parts
 from ragkv.queue import CAUSED_BY, INGEST, QUEUE
+from workers.pulse import Pulse
 
 log = logging.getLogger("ragkv.ingest")
 
 RETRY_BACKOFF_S = 5
 
 
-def register_ingest(app: Celery, parts: Parts) -> threading.Event:
+def register_ingest(app: Celery, parts: Parts, pulse: Pulse) -> threading.Event:
     """Register the ingest task. Setting the event it returns sends the present document back to the queue."""
     stopping = threading.Event()
     ingest = IngestParts(parts, parts.tally)
@@ -30,12 +31,13 @@ def register_ingest(app: Celery, parts: Parts) -> threading.Event:
     def stop_if_asked(stage: str, done: int, total: int) -> None:
         if stopping.is_set():
             raise Interrupted
+        pulse.progressed()
 
     @app.task(name=INGEST, bind=True, acks_late=True, max_retries=3)
     def ingest_task(self: Task, document_id: str) -> None:
         """Idempotent: a document that is finished, gone or in other hands returns at once."""
         try:
-            with _as_caused(self, document_id) as note:
+            with pulse.working(), _as_caused(self, document_id) as note:
                 note(ingest_document(document_id, ingest, stop_if_asked))
         except Interrupted as stop:
             raise Reject(requeue=True) from stop

@@ -9,6 +9,7 @@ from litestar.params import FromQuery
 
 from api.admin.charts import ORIGINS, first_token_chart, origin_chart
 from api.admin.shell import AdminRequest, page
+from api.probes import Probes
 from api.statistics import statistics_of
 from ragkv.library.collection import list_collections
 from ragkv.models import public_name
@@ -16,6 +17,7 @@ from ragkv.paging import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.statistics.latest import latest
 from ragkv.statistics.views import FirstToken, FullCost, Percentiles, Window
+from ragkv.upkeep.condition import OK
 
 LATEST = 12
 
@@ -31,7 +33,10 @@ class Runner:
 
 @get("/")
 async def overview_page(
-    request: AdminRequest, parts: NamedDependency[Parts], window: FromQuery[Window] = "24h"
+    request: AdminRequest,
+    parts: NamedDependency[Parts],
+    probes: NamedDependency[Probes],
+    window: FromQuery[Window] = "24h",
 ) -> Response[str]:
     """The page, which asks for itself again every few seconds."""
     now = await statistics_of(request.user, parts, window)
@@ -42,6 +47,7 @@ async def overview_page(
         "overview.html",
         found=now.summary,
         engine=now.engine,
+        trouble={part: words for part, words in (await probes.look()).items() if words != OK and part != "engine"},
         latest=asked,
         documents=0 if asked else await asyncio.to_thread(_documents, parts, request.user.tenant_id),
         race=race,

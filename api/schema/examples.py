@@ -47,6 +47,7 @@ from ragkv.upkeep.admin import (
     Queued,
     TenantKV,
 )
+from ragkv.upkeep.condition import AWAY
 from ragkv.upkeep.eviction import Freed
 from ragkv.upkeep.verify import Verified
 
@@ -233,5 +234,5 @@ def example_of(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:
         example = example_of(get_args(kind)[0])
         return None if example is None else [example]
     if kind is Readiness and status == HTTPStatus.SERVICE_UNAVAILABLE:
-        return msgspec.to_builtins(Readiness(ready=False, engine="ok", database="ok", redis="Redis does not answer"))
+        return msgspec.to_builtins(Readiness(ready=False, engine="ok", database="ok", redis=AWAY))
     return msgspec.to_builtins(EXAMPLES[kind]) if kind in EXAMPLES else None

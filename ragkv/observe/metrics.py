@@ -18,7 +18,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from ragkv.observe.inventory import Inventory, Stored
+from ragkv.observe.inventory import Inventory, Stored, Workload
 from ragkv.observe.tally import STAGE_BUCKETS_S
 
 _CACHE_USE = "vllm:kv_cache_usage_perc"
@@ -145,6 +145,7 @@ class _Inventoried(Collector):
             yield from _stored(seen.stored)
         if seen.queue_depth is not None:
             yield GaugeMetricFamily("ragkv_queue_depth", "Messages that no worker has taken.", seen.queue_depth)
+        yield from _workload(seen.workload)
         if seen.ingested is not None:
             yield from _ingestion(seen.ingested)
 
@@ -154,6 +155,17 @@ def _stored(stored: Stored) -> Iterator[GaugeMetricFamily]:
     yield _gauge("ragkv_jobs", "Jobs, by status.", "status", stored.jobs.items())
     yield _gauge("ragkv_kv_files", "KV files, by tier.", "tier", stored.kv_files.items())
     yield _gauge("ragkv_kv_bytes", "Bytes of KV files, by tier.", "tier", stored.kv_bytes.items())
+
+
+def _workload(seen: Workload) -> Iterator[GaugeMetricFamily]:
+    known = (
+        ("ragkv_workers", "Workers that report.", seen.workers),
+        ("ragkv_worker_silent_seconds", "Since the latest report of any worker.", seen.silent_s),
+        ("ragkv_worker_stalled_seconds", "Without progress, the least of all workers.", seen.stalled_s),
+        ("ragkv_queue_age_seconds", "Since the oldest waiting job was queued.", seen.waiting_s),
+        ("ragkv_disk_free_bytes", "Free bytes where the data folder lies.", seen.free_bytes),
+    )
+    yield from (GaugeMetricFamily(name, what, amount) for name, what, amount in known if amount is not None)
 
 
 def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:

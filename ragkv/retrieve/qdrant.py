@@ -62,14 +62,10 @@ class QdrantIndex:
                 f"set RAGKV_ENCODER back, or delete its collection {COLLECTION} and ingest again"
             )
 
-    def ready(self) -> bool:
-        """Whether Qdrant answers."""
-        try:
-            with self._reporting():
-                self._client.get_collections()
-        except Unavailable:
-            return False
-        return True
+    def ping(self) -> None:
+        """Raises Unavailable unless Qdrant answers."""
+        with self._reporting():
+            self._client.get_collections()
 
     def upsert(self, tenant_id: str, collection_id: str, points: Sequence[Point]) -> None:
         with self._reporting():

@@ -32,7 +32,7 @@ async def engine_view(engine: Engine, settings: Settings) -> EngineView:
     """An engine that does not say within PATIENCE_S that it is ready is not."""
     remote = settings.engine_url is not None
     return EngineView(
-        ready=await _is_ready(engine),
+        ready=await is_ready(engine),
         place="remote" if remote else "local",
         model=Path(settings.model).name,
         window=settings.max_model_len,
@@ -42,7 +42,8 @@ async def engine_view(engine: Engine, settings: Settings) -> EngineView:
     )
 
 
-async def _is_ready(engine: Engine) -> bool:
+async def is_ready(engine: Engine) -> bool:
+    """Whether it says so within PATIENCE_S."""
     try:
         return await asyncio.wait_for(engine.ready(), PATIENCE_S)
     except TimeoutError:

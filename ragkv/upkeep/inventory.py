@@ -8,8 +8,9 @@ from ragkv.db.documents import count_by_status
 from ragkv.db.jobs import jobs_by_status
 from ragkv.db.kv_entries import kv_by_tier
 from ragkv.errors import Unavailable
-from ragkv.observe.inventory import Inventory, Stored
+from ragkv.observe.inventory import Inventory, Stored, Workload
 from ragkv.parts import Parts
+from ragkv.upkeep.condition import free_bytes
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +23,7 @@ def take_inventory(parts: Parts, up: dict[str, bool]) -> Inventory:
         stored=_unless_away(lambda: _stored(parts)),
         queue_depth=_unless_away(parts.queue.depth),
         ingested=_unless_away(parts.tally.read),
+        workload=_workload(parts),
     )
 
 
@@ -34,6 +36,18 @@ def _stored(parts: Parts) -> Stored:
             kv_files={tier: files for tier, files, _ in tiers},
             kv_bytes={tier: num_bytes for tier, _, num_bytes in tiers},
         )
+
+
+def _workload(parts: Parts) -> Workload:
+    beats = _unless_away(parts.heartbeats.read)
+    waiting = _unless_away(parts.backlog.read)
+    return Workload(
+        workers=None if beats is None else sum(beat.is_alive for beat in beats),
+        silent_s=min((beat.silent_s for beat in beats or ()), default=None),
+        stalled_s=min((beat.stalled_s for beat in beats or () if beat.is_alive), default=None),
+        waiting_s=None if waiting is None else waiting.oldest_s,
+        free_bytes=free_bytes(parts),
+    )
 
 
 def _unless_away(count: Callable[[], T]) -> T | None:

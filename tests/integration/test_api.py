@@ -144,6 +144,11 @@ class TestService:
             "database": "ok",
             "redis": "ok",
             "service": "ok",
+            "index": "ok",
+            "worker": "no worker runs: uploads wait until one does",
+            "queue": "ok",
+            "disk": "ok",
+            "degraded": ["worker"],
         }
         engine.started = False
 

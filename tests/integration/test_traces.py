@@ -16,6 +16,7 @@ from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.otlp_receiver import Received, receiving
 from tests.over_http import ADA, Client, upload
+from workers.pulse import Pulse
 from workers.tasks import register_ingest
 
 QUESTION = "Who wrote the first program?"
@@ -141,7 +142,7 @@ def work(parts: Parts, ingest: IngestParts) -> None:
     """Do in this process what a worker would do with the first message of the queue."""
     message = json.loads(parts.redis.lpop(QUEUE))
     app = Celery("test", broker="memory://", set_as_current=False)
-    register_ingest(app, parts)
+    register_ingest(app, parts, Pulse(parts.heartbeats))
     task = app.tasks[INGEST]
     headers = {name: message["headers"][name] for name in (CAUSED_BY, "traceparent")}
     document_id = message["headers"]["argsrepr"].strip("[]()'\",")

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragkv.observe import metrics
-from ragkv.observe.inventory import Inventory, Stored
+from ragkv.observe.inventory import Inventory, Stored, Workload
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| `((?:ragkv_|vllm:)[a-z_]+)` \| (\w+) \|(?: ([a-z, ]*) ?\|)? ", re.MULTILINE)
@@ -27,6 +27,7 @@ FULL = Inventory(
         "stage:parse:0.5": 1,
         "stage:parse:+Inf": 1,
     },
+    workload=Workload(1, 2.0, 0.0, 40.0, 10**9),
 )
 
 
@@ -96,7 +97,7 @@ def test_what_could_not_be_read_is_left_out():
     text = metrics.render(Inventory({"engine": True, "database": False, "redis": False}, None, None, None)).decode()
 
     assert 'ragkv_part_up{part="database"} 0.0' in text
-    for name in ("ragkv_documents", "ragkv_queue_depth", "ragkv_ingest"):
+    for name in ("ragkv_documents", "ragkv_queue_depth", "ragkv_ingest", "ragkv_workers", "ragkv_disk"):
         assert name not in text
 
 

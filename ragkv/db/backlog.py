@@ -1,0 +1,55 @@
+"""Backlog of ingestion: how many jobs wait for a worker, and since when the oldest one does."""
+
+import threading
+import time
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Select, func, select
+
+from ragkv.db.base import utc_now
+from ragkv.db.database import Database
+from ragkv.db.documents import unfinished
+from ragkv.db.tables import DocumentRow, JobRow, JobStatus
+
+FRESH_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Jobs of all tenants that no worker has begun. `oldest_s`: how long the oldest has waited."""
+
+    jobs: int
+    oldest_s: float
+
+
+class Backlog:
+    """Counts once in FRESH_S seconds, however often it is asked: anybody may ask `/readyz`."""
+
+    def __init__(self, database: Database, fresh_s: float = FRESH_S) -> None:
+        self._database = database
+        self._fresh_s = fresh_s
+        self._lock = threading.Lock()
+        self._counted: tuple[float, Waiting] | None = None
+
+    def read(self) -> Waiting:
+        """Raises Unavailable."""
+        with self._lock:
+            if self._counted is None or time.monotonic() - self._counted[0] >= self._fresh_s:
+                self._counted = time.monotonic(), self._count()
+            return self._counted[1]
+
+    def _count(self) -> Waiting:
+        with self._database.reading() as session:
+            jobs, oldest = session.execute(_waiting_jobs()).one()
+        return Waiting(jobs, max((utc_now() - oldest).total_seconds(), 0.0) if oldest else 0.0)
+
+
+def _waiting_jobs() -> Select[int, datetime | None]:
+    """(jobs, when the oldest was queued). Reads the unfinished documents alone, by their index."""
+    waiting = (unfinished(), JobRow.status == JobStatus.QUEUED)
+    return (
+        select(func.count(), func.min(JobRow.created_at))
+        .join_from(DocumentRow, JobRow, JobRow.document_id == DocumentRow.id)
+        .where(*waiting)
+    )

@@ -1,0 +1,60 @@
+"""The worker's heartbeat: a thread that reports that the process lives and how long its document has stood still."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ragkv.errors import Unavailable
+from ragkv.observe.heartbeats import BEAT_S, Heartbeats, this_worker
+
+log = logging.getLogger(__name__)
+
+
+class Pulse:
+    """Reports every `interval_s`. A report that fails is made up for by the next one."""
+
+    def __init__(self, heartbeats: Heartbeats, interval_s: float = BEAT_S) -> None:
+        self._heartbeats = heartbeats
+        self._interval_s = interval_s
+        self._stop = threading.Event()
+        self._moved_at: float | None = None
+        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take this worker off the list."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(self._interval_s)
+        try:
+            self._heartbeats.end(this_worker())
+        except Unavailable as error:
+            log.debug("no last heartbeat: %s", error)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """While a document is read, standing still is counted from its last progress."""
+        self.progressed()
+        try:
+            yield
+        finally:
+            self._moved_at = None
+
+    def progressed(self) -> None:
+        self._moved_at = time.monotonic()
+
+    def beat(self) -> None:
+        moved_at = self._moved_at
+        try:
+            self._heartbeats.beat(this_worker(), 0.0 if moved_at is None else time.monotonic() - moved_at)
+        except Unavailable as error:
+            log.warning("no heartbeat: %s", error)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.beat()
+            self._stop.wait(self._interval_s)

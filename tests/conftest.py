@@ -4,14 +4,16 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pgserver
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, make_url, text
 
 from ingest.parts import IngestParts
 from ragkv.db.database import open_engine
+from ragkv.db.migrate import migrate
 from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
@@ -52,21 +54,47 @@ def language_model() -> Path:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """A PostgreSQL server's URL."""
+    """A PostgreSQL server's URL. What it keeps need not survive a power cut: it waits for no disk."""
     folder = Path(tempfile.mkdtemp(prefix="ragkv-pg-"))
     server = pgserver.get_server(folder / "data")
+    for name in ("fsync", "synchronous_commit", "full_page_writes"):
+        server.psql(f"ALTER SYSTEM SET {name} = off")
+    server.psql("SELECT pg_reload_conf()")
     yield server.get_uri()
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def postgres_admin(postgres_server: str) -> Iterator[Connection]:
+    """A connection on which databases are made and dropped."""
+    engine = open_engine(postgres_server)
+    with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        yield connection
+    engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: str, postgres_admin: Connection) -> str:
+    """The name of a migrated PostgreSQL database, to be copied."""
+    postgres_admin.execute(text("CREATE DATABASE migrated"))
+    migrate(_database_of(postgres_server, "migrated"))
+    return "migrated"
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite database, to be copied."""
+    path = tmp_path_factory.mktemp("migrated") / "ragkv.sqlite3"
+    migrate(f"sqlite:///{path}")
+    return path
+
+
 @pytest.fixture
-def postgres_url(postgres_server: str) -> Iterator[str]:
+def postgres_url(postgres_server: str, postgres_admin: Connection) -> Iterator[str]:
     """An empty PostgreSQL database."""
-    name = Path(tempfile.mktemp(prefix="t_", dir="")).name.lower()
-    _administer(postgres_server, f'CREATE DATABASE "{name}"')
-    yield postgres_server.replace("/postgres?", f"/{name}?")
-    _administer(postgres_server, f'DROP DATABASE "{name}" WITH (FORCE)')
+    with _new_database(postgres_server, postgres_admin, "template1") as url:
+        yield url
 
 
 @pytest.fixture
@@ -77,7 +105,27 @@ def sqlite_url(tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite_url", "postgres_url"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """Each kind of database in turn."""
+    """Each kind of database in turn, empty."""
+    return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def migrated_postgres_url(postgres_server: str, postgres_admin: Connection, postgres_template: str) -> Iterator[str]:
+    """A PostgreSQL database with the newest schema and nothing in it."""
+    with _new_database(postgres_server, postgres_admin, postgres_template) as url:
+        yield url
+
+
+@pytest.fixture
+def migrated_sqlite_url(sqlite_url: str, sqlite_template: Path) -> str:
+    """A SQLite database with the newest schema and nothing in it."""
+    copy_template(sqlite_template, sqlite_url)
+    return sqlite_url
+
+
+@pytest.fixture(params=["migrated_sqlite_url", "migrated_postgres_url"], ids=["sqlite_url", "postgres_url"])
+def migrated_url(request: pytest.FixtureRequest) -> str:
+    """Each kind of database in turn, with the newest schema and nothing in it."""
     return str(request.getfixturevalue(request.param))
 
 
@@ -108,8 +156,9 @@ def engine(settings: Settings) -> EchoEngine:
 
 
 @pytest.fixture
-def parts(settings: Settings, engine: EchoEngine, loaded: IngestParts) -> Iterator[Parts]:
+def parts(settings: Settings, engine: EchoEngine, loaded: IngestParts, sqlite_template: Path) -> Iterator[Parts]:
     """Prepared parts with an engine that echoes."""
+    copy_template(sqlite_template, settings.database)
     parts = Parts(settings, engine)
     lend_models(parts, loaded)
     parts.prepare()
@@ -132,8 +181,22 @@ def lend_models(parts: Parts, loaded: IngestParts) -> None:
     parts.model_fingerprint = loaded.parts.model_fingerprint
 
 
-def _administer(url: str, statement: str) -> None:
-    engine = open_engine(url).execution_options(isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(statement))
-    engine.dispose()
+def copy_template(template: Path, url: str) -> None:
+    """Spare a new SQLite database its migrations. Another kind, and one that is there, is left alone."""
+    database = make_url(url)
+    if database.drivername == "sqlite" and not Path(str(database.database)).exists():
+        folder = Path(str(database.database)).parent
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        shutil.copy(template, str(database.database))
+
+
+@contextmanager
+def _new_database(server: str, admin: Connection, template: str) -> Iterator[str]:
+    name = Path(tempfile.mktemp(prefix="t_", dir="")).name.lower()
+    admin.execute(text(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'))
+    yield _database_of(server, name)
+    admin.execute(text(f'DROP DATABASE "{name}" WITH (FORCE)'))
+
+
+def _database_of(server: str, name: str) -> str:
+    return server.replace("/postgres?", f"/{name}?")

@@ -1,4 +1,4 @@
-"""The service over HTTP, in this process."""
+"""The service over HTTP, in this process, and the database beneath it."""
 
 from collections.abc import Iterator
 
@@ -6,9 +6,18 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.db.database import Database
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from tests.over_http import Client, client_of, upload
+
+
+@pytest.fixture
+def database(migrated_url: str) -> Iterator[Database]:
+    """A database of each kind in turn, with the newest schema and nothing in it."""
+    database = Database(migrated_url)
+    yield database
+    database.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The database: migrations, leases, sources. On SQLite and on a real PostgreSQL."""
 
 import multiprocessing
-from collections.abc import Iterator
 from datetime import timedelta
 
 import numpy as np
@@ -24,12 +23,10 @@ RECIPE = "recipe"
 
 
 @pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    migrate(database_url)
-    database = Database(database_url)
+def database(database: Database) -> Database:
+    """With the default tenant."""
     ensure_scope(database)
-    yield database
-    database.close()
+    return database
 
 
 def add_document(database: Database, name: str = "a.txt") -> str:

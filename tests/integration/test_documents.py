@@ -23,7 +23,7 @@ from tests.over_http import ADA, Client, assert_problem, events_of, serving, upl
 BABBAGE = b"# Charles Babbage\n\nCharles Babbage designed the difference engine in London.\n"
 
 
-@pytest.fixture(params=["sqlite_url", "postgres_url"])
+@pytest.fixture(params=["migrated_sqlite_url", "migrated_postgres_url"], ids=["sqlite_url", "postgres_url"])
 def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     """On each kind of database."""
     url = request.getfixturevalue(request.param)

@@ -1,25 +1,14 @@
 """Jobs in lists."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from ragkv.db.database import Database
 from ragkv.db.jobs import INGEST
-from ragkv.db.migrate import migrate
 from ragkv.db.tables import DocumentRow, JobRow, JobStatus
 from ragkv.db.tenants import ensure_scope
 from ragkv.errors import Rejected
 from ragkv.library.jobs import jobs_by_status, list_jobs
 from ragkv.scope import Scope
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    migrate(database_url)
-    database = Database(database_url)
-    yield database
-    database.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """API keys: who gets in, how often, and how much they may keep."""
 
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 
 import msgspec
@@ -16,7 +15,6 @@ from ragkv.access.rate import RateLimit
 from ragkv.cli.keys import keys as keys_command
 from ragkv.db.base import utc_now
 from ragkv.db.database import Database
-from ragkv.db.migrate import migrate
 from ragkv.db.tables import ApiKeyRow
 from ragkv.db.tenants import ensure_scope
 from ragkv.errors import NotFound, Rejected, Throttled, Unauthorised, Unavailable
@@ -24,14 +22,6 @@ from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis, connect
 from ragkv.settings import Settings
 from tests.over_http import ADA, Client, assert_problem, client_of, upload
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    migrate(database_url)
-    database = Database(database_url)
-    yield database
-    database.close()
 
 
 @pytest.fixture

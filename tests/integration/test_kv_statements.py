@@ -1,6 +1,5 @@
 """Statements about KV and generations, on SQLite and on a real PostgreSQL."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -27,7 +26,6 @@ from ragkv.db.kv_entries import (
     orphans,
     used,
 )
-from ragkv.db.migrate import migrate
 from ragkv.db.tables import CollectionRow, DocumentRow, KVEntryRow
 from ragkv.db.tenants import ensure_scope
 from ragkv.scope import Holder, Scope
@@ -35,14 +33,6 @@ from tests.integration.test_db import add_document, store
 
 KEYS = {"a": ("1" * 64, "2" * 64), "b": ("2" * 64, "3" * 64)}
 """Two documents with a chunk in common."""
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    migrate(database_url)
-    database = Database(database_url)
-    yield database
-    database.close()
 
 
 @pytest.fixture

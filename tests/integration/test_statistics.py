@@ -1,6 +1,5 @@
 """What questions took, summed up: on SQLite and on a real PostgreSQL, and over HTTP."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from ragkv.access.keys import issue_key_by_name
 from ragkv.db.base import new_id
 from ragkv.db.database import Database
-from ragkv.db.migrate import migrate
 from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, JobStatus, QuestionRow
 from ragkv.db.tenants import ensure_scope
 from ragkv.parts import Parts
@@ -20,14 +18,6 @@ from tests.over_http import Client, assert_problem
 MODEL = "model"
 NOW = datetime(2026, 3, 14, 15, 9, 26, tzinfo=UTC)
 QUARTER = timedelta(minutes=15)
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    migrate(database_url)
-    database = Database(database_url)
-    yield database
-    database.close()
 
 
 @pytest.fixture

@@ -1,24 +1,11 @@
 """What whoever watches a collection is told."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from ragkv.db.database import Database
 from ragkv.db.documents import start_over
 from ragkv.db.ingestion import Lease
-from ragkv.db.migrate import migrate
 from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_scope
 from ragkv.library.watch import CollectionWatch
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    migrate(database_url)
-    database = Database(database_url)
-    yield database
-    database.close()
 
 
 def fail(database: Database, document_id: str) -> None:

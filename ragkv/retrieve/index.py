@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,14 @@ class Hit:
     chunk_id: str
     document_id: str
     score: float
+
+
+class Held(NamedTuple):
+    """A document that has points, and the collection whose searches find them."""
+
+    tenant_id: str
+    collection_id: str
+    document_id: str
 
 
 class Index(Protocol):

@@ -6,6 +6,7 @@ split by an indexed payload field, and every search is filtered.
 
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -18,12 +19,13 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from ragkv.errors import Rejected, Unavailable
-from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, SearchMode
+from ragkv.retrieve.index import DEPTH, DocumentIds, Held, Hit, SearchMode
 from ragkv.retrieve.vectors import Point, Vectors
 
 COLLECTION = "ragkv_chunks"
 DENSE, TERMS = "dense", "terms"
 BATCH = 256
+SCROLL = 1000
 TIMEOUT_S = 30
 POINT_NAMESPACE = uuid.UUID("6f0d1f63-5a0c-5d0e-9a55-1c1f1f0b7a11")
 _SCOPED_IDF_SINCE = (1, 19)
@@ -107,6 +109,17 @@ class QdrantIndex:
             found = self._client.retrieve(COLLECTION, list(by_point), with_payload=False, with_vectors=[DENSE])
         return {by_point[str(record.id)]: _dense(record) for record in found}
 
+    def held(self) -> dict[Held, int]:
+        """How many points there are of each document of each collection. Reads the payloads of all points."""
+        counts: Counter[Held] = Counter()
+        offset: Any = None
+        with self._reporting():
+            while True:
+                records, offset = self._client.scroll(COLLECTION, limit=SCROLL, offset=offset, with_payload=_PLACE)
+                counts.update(_place(record) for record in records)
+                if offset is None:
+                    return dict(counts)
+
     def _create(self, dim: int) -> None:
         try:
             self._client.create_collection(
@@ -173,6 +186,12 @@ def _request(
 
 
 _PAYLOAD = ["chunk_id", "document_id"]
+_PLACE = ["tenant_id", "collection_id", "document_id"]
+
+
+def _place(record: models.Record) -> Held:
+    payload = record.payload or {}
+    return Held(*(payload[field] for field in _PLACE))
 
 
 def _hit(point: models.ScoredPoint) -> Hit:

@@ -1,5 +1,6 @@
-"""Both kinds of index hold to the same facts: this process's memory, and Qdrant in its client's local mode and on a server where
-RAGKV_TEST_QDRANT_URL names one.
+"""Both kinds of index hold to the same facts: this process's memory, and Qdrant in its client's local mode and on a server.
+
+The server is the one that RAGKV_TEST_QDRANT_URL names, or `tests.qdrant_server`.
 """
 
 import http.server
@@ -15,8 +16,9 @@ from qdrant_client import QdrantClient
 from ragkv.errors import Rejected, Unavailable
 from ragkv.retrieve import sparse
 from ragkv.retrieve.memory import MemoryIndex
-from ragkv.retrieve.qdrant import QdrantIndex
+from ragkv.retrieve.qdrant import SCROLL, QdrantIndex
 from ragkv.retrieve.vectors import Point, Vectors
+from tests.qdrant_server import QdrantServer
 
 QDRANT_URL = os.environ.get("RAGKV_TEST_QDRANT_URL")
 DIM = 4
@@ -25,14 +27,24 @@ DIM = 4
 INDEXES = {
     "memory": MemoryIndex,
     "local": lambda: QdrantIndex(QdrantClient(location=":memory:"), "Qdrant in this process"),
-    "server": lambda: QdrantIndex.connect(QDRANT_URL),
 }
-ON_SERVER = pytest.param("server", marks=pytest.mark.skipif(not QDRANT_URL, reason="no server"))
 
 
-@pytest.fixture(params=["memory", "local", ON_SERVER])
+@pytest.fixture(scope="module")
+def qdrant_url():
+    if QDRANT_URL:
+        yield QDRANT_URL
+        return
+    server = QdrantServer()
+    server.start()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(params=["memory", "local", "server"])
 def index(request):
-    index = INDEXES[request.param]()
+    on_server = request.param == "server"
+    index = QdrantIndex.connect(request.getfixturevalue("qdrant_url")) if on_server else INDEXES[request.param]()
     index.ensure(DIM)
     yield index
     index.close()
@@ -172,7 +184,7 @@ def test_dense_vectors_come_back_as_stored(index, tenant):
     np.testing.assert_allclose(got["ship"], dense(1, 1), atol=1e-6)
 
 
-@pytest.mark.parametrize("index", ["memory", ON_SERVER], indirect=True)
+@pytest.mark.parametrize("index", ["memory", "server"], indirect=True)
 def test_threads_may_write_and_search_at_once(index, tenant):
     """Qdrant's local mode, which only tests use, is for one thread."""
 
@@ -237,9 +249,35 @@ def test_a_refused_key_is_named_in_the_error():
         server.shutdown()
 
 
-@pytest.mark.skipif(not QDRANT_URL, reason="no server")
-def test_another_vector_length_is_rejected():
-    index = QdrantIndex.connect(QDRANT_URL)
+def test_another_vector_length_is_rejected(qdrant_url):
+    index = QdrantIndex.connect(qdrant_url)
     index.ensure(DIM)
     with pytest.raises(Rejected, match="RAGKV_ENCODER"):
         index.ensure(DIM + 1)
+
+
+def test_a_server_tells_how_many_points_there_are_of_each_document(qdrant_url, tenant):
+    """More documents than one page of its answer holds."""
+    index = QdrantIndex.connect(qdrant_url)
+    index.ensure(DIM)
+    points = [point(str(i), "river", dense(1), f"d{i % 3}") for i in range(SCROLL + 2)]
+    index.upsert(tenant, "c", points)
+    held = {place.document_id: count for place, count in index.held().items() if place.tenant_id == tenant}
+
+    assert held == {"d0": 334, "d1": 334, "d2": 334}
+
+
+def test_a_server_that_was_away_for_a_while_serves_again(tenant):
+    """The same client goes on: nothing it holds has to be made anew."""
+    server = QdrantServer()
+    server.start()
+    index = QdrantIndex.connect(server.url)
+    index.ensure(DIM)
+    index.upsert(tenant, "c", THREE)
+    server.stop()
+    with pytest.raises(Unavailable):
+        index.search(tenant, "c", query("river", dense(1)), 3)
+    server.start()
+
+    assert len(index.search(tenant, "c", query("", dense(1)), 3, "dense")) == 3
+    server.stop()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import InterfaceError, OperationalError
 
@@ -19,10 +20,18 @@ _LOCK_ID = 0x7261676B76  # "ragkv"
 _POSTGRES_LIMITS = ("SET LOCAL lock_timeout = '30s'", "SET LOCAL statement_timeout = '10min'")
 
 
-def migrate(url: str) -> None:
-    """Upgrade to the newest schema, if it is not there already. Raises Unavailable if the database is away."""
+def migrate(url: str, revision: str = "head") -> None:
+    """Upgrade to the newest schema, or to `revision`, if it is not there already.
+
+    Raises Unavailable if the database is away.
+    """
     with _migrating(url) as config:
-        command.upgrade(config, "head")
+        command.upgrade(config, revision)
+
+
+def revisions() -> list[str]:
+    """Every version of the schema that this code knows, newest first."""
+    return [script.revision for script in ScriptDirectory.from_config(_scripts()).walk_revisions()]
 
 
 def downgrade(url: str, revision: str) -> None:
@@ -87,10 +96,15 @@ def _limit(connection: Connection) -> None:
 
 
 def _config(connection: Connection) -> Config:
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    config = _scripts()
+    config.attributes["connection"] = connection
+    return config
+
+
+def _scripts() -> Config:
     found = importlib.util.find_spec("migrations")
     assert found is not None and found.submodule_search_locations, "the migrations package is not installed"
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", found.submodule_search_locations[0].replace("%", "%%"))
-    config.attributes["connection"] = connection
     return config

@@ -31,12 +31,12 @@ class DatabaseSource:
     def points(self, document_ids: Sequence[str]) -> list[Point]:
         """The points of these documents."""
         with self._database.reading() as session:
-            return [to_point(row) for ids in _batches(document_ids) for row in session.scalars(points_of(ids))]
+            return [to_point(row) for ids in batches(document_ids) for row in session.scalars(points_of(ids))]
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         """The tenant's chunks of these ids, in the order asked for; what is gone is left out."""
         with self._database.reading() as session:
-            statements = [chunks_by_id(tenant_id, ids, self._recipe) for ids in _batches(chunk_ids)]
+            statements = [chunks_by_id(tenant_id, ids, self._recipe) for ids in batches(chunk_ids)]
             found = {row.id: to_chunk(row) for statement in statements for row in session.scalars(statement)}
         return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
 
@@ -49,5 +49,6 @@ class DatabaseSource:
         return titles
 
 
-def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+def batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The ids, so many at a time as one statement may have."""
     return (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))

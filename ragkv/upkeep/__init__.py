@@ -1,1 +1,1 @@
-"""The KV that is kept: seen, pinned, evicted, verified."""
+"""What is kept: KV seen, pinned, evicted, verified; backups."""

@@ -1,0 +1,74 @@
+"""`ragkv backup` and `ragkv restore`."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from ragkv.upkeep.backup import backup as write_backup
+from ragkv.upkeep.backup_format import Manifest
+from ragkv.upkeep.restore import Restored
+from ragkv.upkeep.restore import restore as put_back
+
+FOLDER = click.Path(file_okay=False, path_type=Path)
+NEXT_STEPS = """\
+Next:
+  1. Restart the API and the workers: running processes remember what there was before.
+  2. Documents answer at once; a worker makes their KV again (ragkv status shows how far it is).
+  3. ragkv fsck says whether anything is amiss."""
+
+
+@click.command()
+@click.argument("folder", type=FOLDER)
+def backup(folder: Path) -> None:
+    """Write the database and all uploaded files to FOLDER, while the service runs.
+
+    FOLDER must be empty or new. KV is left out: it is made again after a restore.
+    """
+    with _parts() as parts:
+        _report_backup(write_backup(folder, parts), folder)
+
+
+@click.command()
+@click.argument("folder", type=FOLDER)
+@click.option("--replace", is_flag=True, help="Delete what the service holds now.")
+def restore(folder: Path, replace: bool) -> None:
+    """Put back what `ragkv backup` wrote to FOLDER, into SQLite or PostgreSQL, whichever it came from.
+
+    Every byte is checked first. All of it is restored, or nothing.
+    """
+    with _parts() as parts:
+        _report_restore(put_back(folder, parts, replace=replace))
+
+
+@contextmanager
+def _parts() -> Iterator[Parts]:
+    parts = Parts(Settings.from_env(os.environ))
+    try:
+        yield parts
+    finally:
+        parts.close()
+
+
+def _report_backup(manifest: Manifest, folder: Path) -> None:
+    documents, mib = manifest.rows_in("documents"), manifest.num_bytes / 2**20
+    click.echo(f"{documents:,} documents and {manifest.num_files:,} files of {mib:,.1f} MiB are in {folder}.")
+    if manifest.lost_files:
+        click.echo(
+            f"{len(manifest.lost_files):,} files that rows name were missing or damaged: run ragkv fsck.", err=True
+        )
+    click.echo(manifest.notice, err=True)
+
+
+def _report_restore(restored: Restored) -> None:
+    points = "" if restored.points is None else f", {restored.points:,} vectors"
+    click.echo(f"{restored.documents:,} documents and {restored.files:,} files are restored{points}.")
+    if restored.lost_files:
+        click.echo(
+            f"{restored.lost_files:,} files were lost before the backup: ragkv fsck --repair names them.", err=True
+        )
+    click.echo(NEXT_STEPS, err=True)

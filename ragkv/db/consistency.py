@@ -1,0 +1,115 @@
+"""Statements that find rows which disagree with each other, and those that mend them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Select, Update, and_, exists, func, or_, select, update
+
+from ragkv.db.documents import unfinished
+from ragkv.db.file_tables import FileRow
+from ragkv.db.jobs import open_jobs
+from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, JobStatus, KVEntryRow, Status
+
+FINISHED = (Status.READY, Status.FAILED)
+OPEN = (JobStatus.QUEUED, JobStatus.RUNNING)
+
+
+def searchable_documents(recipe: str) -> Select[str, str, str, int]:
+    """(tenant, collection, document, chunks) of documents that searches find with the present models."""
+    searchable = (DocumentRow.status.in_((Status.SEARCHABLE, Status.READY)), DocumentRow.num_chunks > 0)
+    columns = (DocumentRow.tenant_id, DocumentRow.collection_id, DocumentRow.id, DocumentRow.num_chunks)
+    return select(*columns).where(*searchable, DocumentRow.recipe == recipe)
+
+
+def documents_there(document_ids: Sequence[str]) -> Select[str, str, str]:
+    """(tenant, collection, document) of those that have a row; at most a thousand or so."""
+    columns = (DocumentRow.tenant_id, DocumentRow.collection_id, DocumentRow.id)
+    return select(*columns).where(DocumentRow.id.in_(document_ids))
+
+
+def lost_documents(tenant_id: str, sha256: str) -> Select[str]:
+    """Documents made of a file, those that failed aside."""
+    mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.sha256 == sha256)
+    return select(DocumentRow.id).where(*mine, DocumentRow.status != Status.FAILED)
+
+
+def lost_uploads(tenant_id: str, sha256: str) -> Select[str]:
+    return select(FileRow.id).where(FileRow.tenant_id == tenant_id, FileRow.sha256 == sha256)
+
+
+def fail_document(document_id: str, reason: str) -> tuple[Update, Update]:
+    """Whoever holds it has lost it."""
+    gone = {"status": Status.FAILED, "error": reason, "stage": "", "lease_owner": None, "lease_until": None}
+    failed = update(DocumentRow).where(DocumentRow.id == document_id).values(gone)
+    return failed, open_jobs(document_id, status=JobStatus.FAILED, error=reason)
+
+
+def ready_without_kv() -> Select[str]:
+    """Documents that say they are ready, and have a chunk without KV."""
+    kept = exists().where(KVEntryRow.key == ChunkRow.kv_key)
+    bare = exists().where(ChunkRow.document_id == DocumentRow.id, ~kept)
+    return select(DocumentRow.id).where(DocumentRow.status == Status.READY, bare)
+
+
+def ready_documents_using(keys: Sequence[str]) -> Select[str]:
+    """Documents that are ready and have a chunk whose KV is one of these."""
+    users = select(ChunkRow.document_id).where(ChunkRow.kv_key.in_(keys))
+    return select(DocumentRow.id).where(DocumentRow.status == Status.READY, DocumentRow.id.in_(users))
+
+
+def miscounted_documents() -> Select[str]:
+    """Documents that say they have another number of chunks than there are."""
+    chunks = select(func.count()).where(ChunkRow.document_id == DocumentRow.id).scalar_subquery()
+    return select(DocumentRow.id).where(DocumentRow.num_chunks != chunks)
+
+
+def stale_leases(lapsed_before: datetime, no_later_than: datetime) -> Select[str]:
+    """Documents whose lease lapsed long ago, lasts longer than any lease does, or outlived the work."""
+    return select(DocumentRow.id).where(_is_stale(lapsed_before, no_later_than))
+
+
+def release(document_ids: Sequence[str], lapsed_before: datetime, no_later_than: datetime) -> Update:
+    """Those of the documents whose lease is stale still belong to nobody from now on."""
+    stale = (DocumentRow.id.in_(document_ids), _is_stale(lapsed_before, no_later_than))
+    return update(DocumentRow).where(*stale).values(lease_owner=None, lease_until=None)
+
+
+def jobs_of_finished(before: datetime) -> Select[str]:
+    """Open jobs of documents that have been ready or failed since before the moment."""
+    finished = (DocumentRow.status.in_(FINISHED), DocumentRow.updated_at < before)
+    return _jobs_with_documents().where(JobRow.status.in_(OPEN), *finished)
+
+
+def close_jobs(job_ids: Sequence[str]) -> tuple[Update, Update]:
+    """Jobs end as their documents did."""
+    ended = {Status.READY: JobStatus.DONE, Status.FAILED: JobStatus.FAILED}
+    done, failed = (_move_jobs(job_ids, DocumentRow.status == status, to) for status, to in ended.items())
+    return done, failed
+
+
+def jobs_nobody_runs(lapsed_before: datetime) -> Select[str]:
+    """Jobs that are said to run though nobody holds their unfinished document."""
+    return _jobs_with_documents().where(JobRow.status == JobStatus.RUNNING, unfinished(), _is_free(lapsed_before))
+
+
+def queue_jobs(job_ids: Sequence[str], lapsed_before: datetime) -> Update:
+    """Those of the jobs that still nobody runs wait again."""
+    return _move_jobs(job_ids, and_(unfinished(), _is_free(lapsed_before)), JobStatus.QUEUED)
+
+
+def _is_stale(lapsed_before: datetime, no_later_than: datetime) -> ColumnElement[bool]:
+    outlived = and_(DocumentRow.lease_owner.is_not(None), DocumentRow.status.in_(FINISHED))
+    return or_(DocumentRow.lease_until < lapsed_before, DocumentRow.lease_until > no_later_than, outlived)
+
+
+def _is_free(lapsed_before: datetime) -> ColumnElement[bool]:
+    return or_(DocumentRow.lease_until.is_(None), DocumentRow.lease_until < lapsed_before)
+
+
+def _jobs_with_documents() -> Select[str]:
+    return select(JobRow.id).join(DocumentRow, DocumentRow.id == JobRow.document_id)
+
+
+def _move_jobs(job_ids: Sequence[str], documents: ColumnElement[bool], to: JobStatus) -> Update:
+    held = select(DocumentRow.id).where(documents)
+    return update(JobRow).where(JobRow.id.in_(job_ids), JobRow.document_id.in_(held)).values(status=to)

@@ -1,0 +1,170 @@
+"""Tables as lines of JSON: streamed out of one snapshot of a database, and into another, of whatever kind."""
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    Column,
+    Connection,
+    DateTime,
+    LargeBinary,
+    MetaData,
+    Table,
+    delete,
+    exists,
+    insert,
+    select,
+    text,
+)
+
+from ragkv.db.database import Database
+
+VERSION_TABLE = "alembic_version"
+LEFT_OUT = (VERSION_TABLE, "kv_entries")
+"""Beside the schema's version, what names KV files: KV is made again from the documents."""
+BATCH = 200
+
+
+class TableDump(msgspec.Struct, frozen=True):
+    """One table's file: a row a line, each a list in the order of `columns`."""
+
+    name: str
+    columns: list[str]
+    rows: int
+    sha256: str
+
+
+@contextmanager
+def snapshot(database: Database) -> Iterator[Connection]:
+    """One moment of the database, whatever others write while the block runs. To be read only."""
+    with database.reading() as session:
+        isolated = {"isolation_level": "REPEATABLE READ"} if session.get_bind().dialect.name == "postgresql" else {}
+        connection = session.connection(execution_options=isolated)
+        _lift_time_limit(connection)
+        revision_of(connection)  # SQLite's snapshot begins with the first statement that reads
+        yield connection
+
+
+@contextmanager
+def replacing(database: Database) -> Iterator[Connection]:
+    """One transaction in which nobody else writes. Others read what was there before, until it is committed."""
+    with database.writing() as session:
+        connection = session.connection()
+        _lift_time_limit(connection)
+        if connection.dialect.name == "postgresql":
+            names = ", ".join(f'"{table.name}"' for table in tables_of(connection))
+            connection.execute(text(f"LOCK TABLE {names} IN EXCLUSIVE MODE"))
+        yield connection
+
+
+def revision_of(connection: Connection) -> str | None:
+    """The schema's version; None for a database that was never migrated."""
+    if not connection.dialect.has_table(connection, VERSION_TABLE):
+        return None
+    revision: str | None = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()  # noqa: S608 - a constant
+    return revision
+
+
+def tables_of(connection: Connection) -> list[Table]:
+    """The tables as they stand, whatever the schema's version; those that are referred to first."""
+    schema = MetaData()
+    schema.reflect(connection)
+    return [table for table in schema.sorted_tables if table.name not in LEFT_OUT]
+
+
+def dump(connection: Connection, folder: Path) -> list[TableDump]:
+    """Write every table to FOLDER/NAME.jsonl."""
+    return [_dump_table(table, connection, folder) for table in tables_of(connection)]
+
+
+def load(
+    connection: Connection, dumps: Sequence[TableDump], folder: Path, fixed: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Insert what `dump` wrote. `fixed` has the values, by table and column, that every row gets instead of its own."""
+    by_name = {dumped.name: dumped for dumped in dumps}
+    for table in tables_of(connection):
+        if table.name in by_name:
+            _load_table(table, connection, by_name[table.name], folder, fixed.get(table.name, {}))
+
+
+def clear(connection: Connection) -> None:
+    """Delete all rows, also of the tables that dumps leave out."""
+    schema = MetaData()
+    schema.reflect(connection)
+    for table in reversed(schema.sorted_tables):
+        if table.name != VERSION_TABLE:
+            connection.execute(delete(table))
+
+
+def tables_with_rows(connection: Connection) -> list[str]:
+    filled = (
+        table
+        for table in tables_of(connection)
+        if connection.scalar(select(exists(select(text("1")).select_from(table))))
+    )
+    return [table.name for table in filled]
+
+
+def table_file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.jsonl"
+
+
+def lines_of(folder: Path, dumped: TableDump) -> Iterator[dict[str, Any]]:
+    """The rows of a table's file as JSON has them: moments and bytes are text."""
+    with table_file(folder, dumped.name).open("rb") as file:
+        for line in file:
+            yield dict(zip(dumped.columns, msgspec.json.decode(line), strict=True))
+
+
+def _lift_time_limit(connection: Connection) -> None:
+    """A table may be large: the limit that guards requests does not apply."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
+
+
+def _dump_table(table: Table, connection: Connection, folder: Path) -> TableDump:
+    rows, digest = 0, hashlib.sha256()
+    with table_file(folder, table.name).open("xb") as file:
+        for row in connection.execute(select(table), execution_options={"yield_per": BATCH}):
+            line = msgspec.json.encode([_plain(value) for value in row]) + b"\n"
+            file.write(line)
+            digest.update(line)
+            rows += 1
+    return TableDump(str(table.name), [str(column.name) for column in table.columns], rows, digest.hexdigest())
+
+
+def _plain(value: Any) -> Any:
+    """Moments in UTC, which SQLite keeps without saying so; msgspec writes them and bytes as text."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return value
+
+
+def _load_table(
+    table: Table, connection: Connection, dumped: TableDump, folder: Path, fixed: Mapping[str, Any]
+) -> None:
+    read = {column.name: _reader(column) for column in table.columns}
+    batch: list[dict[str, Any]] = []
+    for line in lines_of(folder, dumped):
+        values = {name: None if value is None else read[name](value) for name, value in line.items()}
+        batch.append({**values, **fixed})
+        if len(batch) == BATCH:
+            connection.execute(insert(table), batch)
+            batch = []
+    if batch:
+        connection.execute(insert(table), batch)
+
+
+def _reader(column: Column[Any]) -> Callable[[Any], Any]:
+    """From JSON's text to the column's kind of value."""
+    if isinstance(column.type, LargeBinary):
+        return base64.b64decode
+    if isinstance(column.type, DateTime):
+        return datetime.fromisoformat
+    return lambda value: value

@@ -1,0 +1,51 @@
+"""Rows as a restored database needs them: nobody holds a document, and no KV is kept yet."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, case, select, update
+
+from ragkv.db.tables import CollectionRow, DocumentRow, Status
+
+WITHOUT_KV: Mapping[str, Mapping[str, Any]] = {
+    "chunks": {"kv_key": None},
+    "documents": {"lease_owner": None, "lease_until": None, "attempts": 0, "stage": ""},
+}
+"""Values, by table and column, that rows of a backup get in place of their own."""
+
+
+def versions(connection: Connection) -> dict[str, int]:
+    """How often each document's chunks were written: processes that mirror them compare it."""
+    return {row.id: row.version for row in connection.execute(select(DocumentRow.id, DocumentRow.version))}
+
+
+def make_consistent(connection: Connection, earlier: Mapping[str, int]) -> None:
+    """Documents that were ready are searchable until their KV is made again; those in work begin anew.
+
+    Versions and generations grow past those there were, so that no process mistakes what it remembers, or an answer it
+    kept, for what was restored. `earlier`: the versions before.
+    """
+    _move(connection, Status.READY, to=Status.SEARCHABLE)
+    for status in (Status.PARSING, Status.INDEXING):
+        _move(connection, status, to=Status.ACCEPTED)
+    _outgrow(connection, earlier)
+    now = int(time.time())
+    newest = case((CollectionRow.generation < now, now), else_=CollectionRow.generation + 1)
+    connection.execute(update(CollectionRow).values(generation=newest))
+
+
+def _move(connection: Connection, status: Status, to: Status) -> None:
+    moved = update(DocumentRow).where(DocumentRow.status == status).values(status=to, updated_at=DocumentRow.updated_at)
+    connection.execute(moved)
+
+
+def _outgrow(connection: Connection, earlier: Mapping[str, int]) -> None:
+    changed = [
+        {"document": document_id, "larger": max(version, earlier[document_id]) + 1}
+        for document_id, version in versions(connection).items()
+        if document_id in earlier
+    ]
+    if changed:
+        by_id = update(DocumentRow.__table__).where(DocumentRow.id == bindparam("document"))  # type: ignore[arg-type]
+        connection.execute(by_id.values(version=bindparam("larger")), changed)

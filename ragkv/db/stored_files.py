@@ -1,0 +1,12 @@
+"""Statements about the bytes that rows name, of all tenants."""
+
+from sqlalchemy import Select, select, union
+
+from ragkv.db.file_tables import FileRow
+from ragkv.db.tables import DocumentRow
+
+
+def named_files() -> Select[str, str]:
+    """(tenant, SHA-256) of every file that a document or an upload names, each once."""
+    named = union(*(select(kind.tenant_id, kind.sha256) for kind in (DocumentRow, FileRow))).subquery()
+    return select(named.c.tenant_id, named.c.sha256).order_by(named.c.tenant_id, named.c.sha256)

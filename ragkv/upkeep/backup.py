@@ -1,0 +1,158 @@
+"""A backup taken while the service runs: one moment of the database, and the uploaded files that it names."""
+
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ragkv.db.base import utc_now
+from ragkv.db.dump import TableDump, dump, revision_of, snapshot, table_file
+from ragkv.db.stored_files import named_files
+from ragkv.errors import Conflict, Rejected
+from ragkv.files import FileStore
+from ragkv.parts import Parts
+from ragkv.upkeep.backup_format import (
+    FILE_LIST,
+    FILES,
+    TABLES,
+    Manifest,
+    StoredFile,
+    hash_of,
+    sync,
+    write_manifest,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 10
+"""Snapshots to try: files that are deleted between a snapshot and their copy need another one."""
+
+
+def backup(folder: Path, parts: Parts) -> Manifest:
+    """Write a backup to a folder that is empty or not there.
+
+    KV is left out: it is made again from the documents. Raises Rejected for a folder with something in it and for a
+    database without tables. What was written is removed when it fails; a process that is killed leaves a folder
+    without a manifest, which `restore` refuses.
+    """
+    _make_empty(folder)
+    try:
+        return _write(folder, parts)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _write(folder: Path, parts: Parts) -> Manifest:
+    target = FileStore(folder / FILES)
+    absent = set[StoredFile]()
+    for _ in range(ATTEMPTS):
+        with snapshot(parts.database) as connection:
+            files = _named(connection)
+            missing = {file for file in files if not _take(file, parts.files, target)}
+            if missing <= absent:  # nothing, or what an earlier snapshot missed too: lost long ago
+                return _finish(folder, files - missing, missing, connection)
+            absent = missing  # most likely deleted since the snapshot: the next one does not name it
+    raise Conflict("files are being deleted faster than they can be copied: try again when less is going on")
+
+
+def _finish(folder: Path, files: set[StoredFile], lost: set[StoredFile], connection: "Connection") -> Manifest:
+    revision = revision_of(connection)
+    if revision is None:
+        raise Rejected("the database has no tables yet: there is nothing to back up")
+    _forget_others(folder / FILES, files)
+    manifest = Manifest(
+        ragkv=version("ragkv"),
+        revision=revision,
+        created_at=utc_now(),
+        tables=dump(connection, folder / TABLES),
+        num_files=len(files),
+        num_bytes=sum(path.stat().st_size for path in _all_files(folder / FILES)),
+        file_list=_write_list(folder, files),
+        lost_files=sorted(lost),
+    )
+    _seal(folder, manifest.tables)
+    write_manifest(folder, manifest)
+    return manifest
+
+
+def _named(connection: "Connection") -> set[StoredFile]:
+    return {StoredFile(tenant_id, sha256) for tenant_id, sha256 in connection.execute(named_files())}
+
+
+def _take(file: StoredFile, source: FileStore, target: FileStore) -> bool:
+    """Copy one file, by a link where the folders share a disk: it is never written to again. False if there is none.
+
+    Bytes that are not what their name says count as none.
+    """
+    path = target.path(file.tenant_id, file.sha256)
+    if path.exists():  # taken for an earlier snapshot
+        return True
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        _link_or_copy(source.path(file.tenant_id, file.sha256), path)
+    except FileNotFoundError:
+        return False
+    if hash_of(path) == file.sha256:
+        return True
+    log.warning("the uploaded file %s of tenant %s is damaged: left out", file.sha256, file.tenant_id)
+    path.unlink()
+    return False
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another disk, or one without links
+        shutil.copyfile(source, target)
+        target.chmod(0o600)
+        sync(target)
+
+
+def _forget_others(folder: Path, files: set[StoredFile]) -> None:
+    """Remove what was copied for an earlier snapshot and is not named by this one."""
+    kept = {FileStore(folder).path(file.tenant_id, file.sha256) for file in files}
+    for path in _all_files(folder):
+        if path not in kept:
+            path.unlink()
+
+
+def _all_files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file())
+
+
+def _write_list(folder: Path, files: Iterable[StoredFile]) -> str:
+    """Returns its SHA-256."""
+    content = b"".join(msgspec.json.encode(file) + b"\n" for file in sorted(files))
+    (folder / FILE_LIST).write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def _make_empty(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if any(folder.iterdir()):
+        raise Rejected(f"{folder} is not empty: name a new folder for the backup")
+    folder.chmod(0o700)
+    for name in (TABLES, FILES):
+        (folder / name).mkdir(mode=0o700)
+
+
+def _seal(folder: Path, tables: Iterable[TableDump]) -> None:
+    """For this user alone, and on disk."""
+    for path in [table_file(folder / TABLES, dumped.name) for dumped in tables] + [folder / FILE_LIST]:
+        path.chmod(0o600)
+        sync(path)
+    for place in (path for path in (folder, *folder.rglob("*")) if path.is_dir()):
+        place.chmod(0o700)
+        sync(place)

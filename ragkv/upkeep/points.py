@@ -1,0 +1,41 @@
+"""Points on a Qdrant server, made from the vectors that the database holds too."""
+
+from collections.abc import Iterable
+
+from ragkv.db.consistency import searchable_documents
+from ragkv.parts import Parts
+from ragkv.retrieve.index import Held
+
+
+def missing_points(parts: Parts) -> list[Held]:
+    """Documents that searches should find and that have fewer points than chunks, or more. None without a server."""
+    if parts.server_index is None:
+        return []
+    with parts.database.reading() as session:
+        wanted = {Held(*place): chunks for *place, chunks in session.execute(searchable_documents(parts.recipe))}
+    held = parts.server_index.held()
+    return [place for place, chunks in wanted.items() if held.get(place, 0) != chunks]
+
+
+def write_points(places: Iterable[Held], parts: Parts) -> int:
+    """Write the points of these documents anew. Returns how many."""
+    index, written = parts.server_index, 0
+    assert index is not None, "points lie on a server"
+    for place in places:
+        points = parts.source.points([place.document_id])
+        index.delete_document(place.tenant_id, place.document_id)
+        index.upsert(place.tenant_id, place.collection_id, points)
+        written += len(points)
+    return written
+
+
+def renew_points(parts: Parts) -> int | None:
+    """Make the server hold what the database does, every point written anew. Returns how many; None without a server."""
+    if parts.server_index is None:
+        return None
+    with parts.database.reading() as session:
+        wanted = {Held(*place) for *place, _ in session.execute(searchable_documents(parts.recipe))}
+    for place in parts.server_index.held():
+        if place not in wanted:
+            parts.server_index.delete_document(place.tenant_id, place.document_id)
+    return write_points(wanted, parts)

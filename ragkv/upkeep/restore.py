@@ -1,0 +1,123 @@
+"""A backup put back: all of it or nothing, into a database of either kind."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ragkv.db.database import Database
+from ragkv.db.dump import TableDump, clear, dump, load, replacing, snapshot, tables_with_rows
+from ragkv.db.migrate import migrate, revisions
+from ragkv.db.restored import WITHOUT_KV, make_consistent, versions
+from ragkv.errors import Conflict, Rejected
+from ragkv.files import FileStore
+from ragkv.parts import Parts
+from ragkv.upkeep.backup_format import FILES, TABLES, Manifest, check, listed_files, read_manifest
+from ragkv.upkeep.points import renew_points
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+NEW_SERVICE = {"tenants", "collections"}
+"""Tables that have rows in a service that nobody used yet."""
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """What was put back. `points`: vectors written to the Qdrant server, None without one."""
+
+    documents: int
+    files: int
+    lost_files: int
+    points: int | None
+
+
+def restore(folder: Path, parts: Parts, *, replace: bool = False) -> Restored:
+    """Put a backup back, after checking every byte of it. Works while the service runs; restart its processes after.
+
+    Raises Rejected for a backup that is unfinished, damaged or from a newer version, Conflict for a service that holds
+    data already, unless it is to be replaced, Unavailable when the index is away. Nothing has changed then; only an index
+    that goes away in the middle leaves points for `fsck` to write.
+    """
+    manifest = read_manifest(folder)
+    check(folder, manifest)
+    _refuse_newer(manifest, folder)
+    parts.prepare_database()
+    _require_index(parts)
+    with snapshot(parts.database) as connection:
+        _refuse_filled(connection, replace)
+    with _at_head(folder, manifest, parts) as (tables, dumps):
+        _copy_files(folder, parts.files)
+        _exchange(tables, dumps, parts, replace)
+    return Restored(manifest.rows_in("documents"), manifest.num_files, len(manifest.lost_files), renew_points(parts))
+
+
+def _exchange(tables: Path, dumps: Sequence[TableDump], parts: Parts, replace: bool) -> None:
+    with replacing(parts.database) as connection:
+        _refuse_filled(connection, replace)
+        earlier = versions(connection)
+        clear(connection)
+        load(connection, dumps, tables, WITHOUT_KV)
+        make_consistent(connection, earlier)
+
+
+def _require_index(parts: Parts) -> None:
+    """Vectors are written last: a server that is away must be known before anything has changed."""
+    if parts.server_index is not None:
+        parts.server_index.ping()
+
+
+def _refuse_newer(manifest: Manifest, folder: Path) -> None:
+    if manifest.revision not in revisions():
+        raise Rejected(
+            f"{folder} was made by ragkv {manifest.ragkv}, whose database has a form that this version does not know "
+            f"({manifest.revision}): restore it with that version"
+        )
+
+
+def _refuse_filled(connection: "Connection", replace: bool) -> None:
+    filled = set(tables_with_rows(connection)) - NEW_SERVICE
+    if filled and not replace:
+        raise Conflict(
+            f"the database holds data already ({', '.join(sorted(filled))}): restore into a new one, or say --replace, "
+            "which deletes what it holds"
+        )
+
+
+@contextmanager
+def _at_head(folder: Path, manifest: Manifest, parts: Parts) -> Iterator[tuple[Path, Sequence[TableDump]]]:
+    """The tables in the form of the newest schema: those of an older version go through a database of their own."""
+    if manifest.revision == revisions()[0]:
+        yield folder / TABLES, manifest.tables
+        return
+    scratch = Path(tempfile.mkdtemp(prefix="restore-", dir=parts.settings.data_dir))  # mode 0700
+    try:
+        yield scratch, _upgraded(folder / TABLES, manifest, scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _upgraded(tables: Path, manifest: Manifest, scratch: Path) -> list[TableDump]:
+    url = f"sqlite:///{scratch / 'older.sqlite3'}"
+    migrate(url, manifest.revision)
+    older = Database(url)
+    try:
+        with replacing(older) as connection:
+            load(connection, manifest.tables, tables, {})
+        migrate(url)
+        with snapshot(older) as connection:
+            return dump(connection, scratch)
+    finally:
+        older.close()
+
+
+def _copy_files(folder: Path, target: FileStore) -> None:
+    """Copies, not links: the backup stays as it is. Whatever is there under the same name has the same bytes."""
+    source = FileStore(folder / FILES)
+    for file in listed_files(folder):
+        with source.path(file.tenant_id, file.sha256).open("rb") as body, target.receive(body, sys.maxsize) as received:
+            target.keep(received, file.tenant_id)

@@ -1,0 +1,294 @@
+"""Backups: taken while the service runs, put back whole into a database of either kind, or refused."""
+
+import io
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import select, update
+
+from ingest.parts import IngestParts
+from ingest.pipeline import Outcome, ingest_document
+from ragkv.access.keys import issue_key_by_name, list_all_keys
+from ragkv.cli.backup import backup as backup_command
+from ragkv.cli.backup import restore as restore_command
+from ragkv.db.dump import LEFT_OUT, snapshot, tables_of
+from ragkv.db.tables import CollectionRow, DocumentRow, Status
+from ragkv.db.tenants import tenant_secret
+from ragkv.errors import Conflict, NotFound, Rejected
+from ragkv.library.documents import accept_document, delete_document, document_view, store_document, stuck_ids
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from ragkv.upkeep.backup import backup
+from ragkv.upkeep.restore import restore
+from tests.conftest import lend_models
+
+ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
+ALAN = b"# Alan Turing\n\nAlan Turing wrote of machines that compute, and of whether they think.\n"
+
+Maker = Callable[[str, str], Parts]
+
+
+@pytest.fixture
+def make(tmp_path: Path, settings: Settings, loaded: IngestParts) -> Iterator[Maker]:
+    """Makes parts with a folder of their own over a database."""
+    made: list[Parts] = []
+
+    def make(name: str, database_url: str) -> Parts:
+        parts = Parts(msgspec.structs.replace(settings, data_dir=tmp_path / name, database_url=database_url))
+        lend_models(parts, loaded)
+        parts.prepare()
+        made.append(parts)
+        return parts
+
+    yield make
+    for parts in made:
+        parts.close()
+
+
+@pytest.fixture
+def source(make: Maker, database_url: str) -> Parts:
+    """A service over each kind of database in turn."""
+    return make("source", database_url)
+
+
+@pytest.fixture
+def empty(make: Maker, tmp_path: Path) -> Parts:
+    """A new service over SQLite."""
+    return make("target", f"sqlite:///{tmp_path / 'target.sqlite3'}")
+
+
+def over(parts: Parts, loaded: IngestParts) -> IngestParts:
+    ingest = IngestParts(parts)
+    ingest.prefiller = loaded.prefiller
+    return ingest
+
+
+def store(parts: Parts, body: bytes = ADA, name: str = "ada.md", **metadata: object) -> str:
+    return store_document(name, io.BytesIO(body), parts, parts.scope, metadata).document_id
+
+
+def rows(parts: Parts) -> dict[str, list[tuple[object, ...]]]:
+    with snapshot(parts.database) as connection:
+        return {
+            table.name: [tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key.columns))]
+            for table in tables_of(connection)
+        }
+
+
+def test_a_backup_moves_between_databases_and_its_documents_answer_at_once(
+    source: Parts, make: Maker, postgres_url: str, tmp_path: Path, loaded: IngestParts
+):
+    """From SQLite to PostgreSQL, and from PostgreSQL to SQLite; the KV is made again by the worker."""
+    document_id = store(source, year=1843, tags=["engine", "Böhm"])
+    assert ingest_document(document_id, over(source, loaded)) is Outcome.READY
+    issued = issue_key_by_name(source.database, "guests", "laptop", ("read",), 30)
+    manifest = backup(tmp_path / "backup", source)
+    is_postgres = source.database.engine.dialect.name == "postgresql"
+    target = make("target", f"sqlite:///{tmp_path / 'target.sqlite3'}" if is_postgres else postgres_url)
+    restored = restore(tmp_path / "backup", target)
+
+    assert (restored.documents, restored.files, manifest.num_bytes) == (1, 1, len(ADA))
+    scope = source.scope
+    view = document_view(document_id, target.database, scope.tenant_id)
+    assert (view.status, view.metadata) == (Status.SEARCHABLE, {"year": 1843, "tags": ["engine", "Böhm"]})
+    assert tenant_secret(target.database, scope.tenant_id) == scope.secret
+    assert [key.id for _, key in list_all_keys(target.database)] == [issued.view.id]
+    assert target.files.read(scope.tenant_id, _sha256(target, document_id)) == ADA
+    found = target.retriever.search(scope.tenant_id, scope.collection_id, "first program", 3, 1)
+    assert "analytical engine" in found[0].chunk.text
+
+    assert stuck_ids(target.database) == [document_id]
+    assert ingest_document(document_id, over(target, loaded)) is Outcome.READY
+    assert set(target.kv_store.keys()) == set(source.kv_store.keys())
+
+
+def test_every_row_comes_back_as_it_was(source: Parts, empty: Parts, tmp_path: Path):
+    """But for what says where a document stands: nobody holds it, and its collection has a new generation."""
+    store(source, year=1843)
+    store(source, ALAN, "alan.md")
+    issue_key_by_name(source.database, "guests", "laptop", ("read", "write"), None)
+    backup(tmp_path / "backup", source)
+    restore(tmp_path / "backup", empty)
+
+    before, after = rows(source), rows(empty)
+    generations = [row[4] for row in after.pop("collections")]
+    assert min(generations) > 1_000_000_000 > max(row[4] for row in before.pop("collections"))
+    assert [[_naive(row) for row in table] for table in after.values()] == [
+        [_naive(row) for row in table] for table in before.values()
+    ]
+    assert not set(LEFT_OUT) & set(before)
+
+
+def test_nobody_else_can_read_a_backup_and_it_says_that_it_holds_secrets(parts: Parts, tmp_path: Path):
+    store(parts)
+    backup(tmp_path / "backup", parts)
+
+    inside = list((tmp_path / "backup").rglob("*"))
+    assert all(path.stat().st_mode & 0o077 == 0 for path in [tmp_path / "backup", *inside])
+    assert "secrets" in json.loads((tmp_path / "backup" / "manifest.json").read_text())["notice"]
+
+
+@pytest.mark.parametrize("part", ["manifest.json", "tables/chunks.jsonl", "files.jsonl", "files"])
+def test_a_backup_with_a_part_missing_is_refused_and_nothing_changes(
+    parts: Parts, empty: Parts, tmp_path: Path, part: str
+):
+    folder = _backup(parts, tmp_path)
+    path = folder / part
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    with pytest.raises(Rejected, match="another"):
+        restore(folder, empty)
+    assert rows(empty)["documents"] == []
+
+
+@pytest.mark.parametrize("pattern", ["manifest.json", "tables/documents.jsonl", "files.jsonl", "files/*/*/*"])
+def test_a_backup_with_a_damaged_byte_is_refused_and_nothing_changes(
+    parts: Parts, empty: Parts, tmp_path: Path, pattern: str
+):
+    folder = _backup(parts, tmp_path)
+    (path,) = folder.glob(pattern)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x80
+    path.unlink()  # a file of the backup may be the service's own, linked
+    path.write_bytes(content)
+
+    with pytest.raises(Rejected, match="another"):
+        restore(folder, empty)
+    assert rows(empty)["documents"] == []
+
+
+def test_a_backup_of_a_newer_version_is_refused(parts: Parts, empty: Parts, tmp_path: Path):
+    folder = _backup(parts, tmp_path)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"revision": "9999", "ragkv": "7.0"}))
+
+    with pytest.raises(Rejected, match=r"restore it with that version"):
+        restore(folder, empty)
+
+
+def test_a_service_that_holds_data_is_restored_only_when_told_to_replace_it(source: Parts, make: Maker, tmp_path: Path):
+    kept = store(source)
+    folder = _backup(source, tmp_path, upload=False)
+    later = store(source, ALAN, "alan.md")
+
+    with pytest.raises(Conflict, match="--replace"):
+        restore(folder, source)
+    assert document_view(later, source.database, source.scope.tenant_id).name == "alan.md"
+
+    restore(folder, source, replace=True)
+    assert document_view(kept, source.database, source.scope.tenant_id).name == "ada.md"
+    with pytest.raises(NotFound):
+        document_view(later, source.database, source.scope.tenant_id)
+
+
+def test_what_a_process_remembers_is_never_taken_for_what_was_restored(
+    parts: Parts, ingest: IngestParts, tmp_path: Path
+):
+    """A search mirrors documents by version and kept answers belong to a generation: both are new after a restore."""
+    document_id = store(parts)
+    ingest_document(document_id, ingest)
+    folder = _backup(parts, tmp_path, upload=False)
+    with parts.database.writing() as session:
+        session.execute(update(DocumentRow).values(version=7))
+        session.execute(update(CollectionRow).values(generation=40))
+    restore(folder, parts, replace=True)
+
+    with parts.database.reading() as session:
+        assert session.scalars(select(DocumentRow.version)).all() == [8]
+        assert session.scalars(select(CollectionRow.generation)).all()[0] > 40
+
+
+def test_a_folder_with_something_in_it_is_not_written_to(parts: Parts, tmp_path: Path):
+    (tmp_path / "backup").mkdir()
+    (tmp_path / "backup" / "mine").write_text("keep")
+
+    with pytest.raises(Rejected, match="not empty"):
+        backup(tmp_path / "backup", parts)
+    assert [path.name for path in (tmp_path / "backup").iterdir()] == ["mine"]
+
+
+def test_a_backup_names_files_that_are_lost_and_restores_the_rest(parts: Parts, empty: Parts, tmp_path: Path):
+    lost, kept = store(parts), store(parts, ALAN, "alan.md")
+    parts.files.path(parts.scope.tenant_id, _sha256(parts, lost)).unlink()
+    manifest = backup(tmp_path / "backup", parts)
+    restored = restore(tmp_path / "backup", empty)
+
+    assert [file.sha256 for file in manifest.lost_files] == [_sha256(parts, lost)]
+    assert (restored.documents, restored.files, restored.lost_files) == (2, 1, 1)
+    assert empty.files.read(parts.scope.tenant_id, _sha256(parts, kept)) == ALAN
+
+
+def test_backups_taken_while_documents_come_and_go_are_consistent(source: Parts, make: Maker, tmp_path: Path):
+    """Every row of each backup has its file, and no file is without a row."""
+    stop = threading.Event()
+
+    def churn(thread: int) -> None:
+        round_ = 0
+        while not stop.is_set():
+            body = b"document %d of thread %d" % (round_, thread)
+            document_id = accept_document(f"{round_}.txt", io.BytesIO(body), source, source.scope).document_id
+            if round_ % 2:
+                delete_document(document_id, source, source.scope.tenant_id)
+            round_ += 1
+
+    threads = [threading.Thread(target=churn, args=(thread,)) for thread in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        manifests = [backup(tmp_path / f"backup{i}", source) for i in range(2)]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+    for i, manifest in enumerate(manifests):
+        assert manifest.lost_files == []
+        target = make(f"target{i}", f"sqlite:///{tmp_path / f'target{i}.sqlite3'}")
+        assert restore(tmp_path / f"backup{i}", target).documents == manifest.num_files
+        with target.database.reading() as session:
+            for document in session.scalars(select(DocumentRow)):
+                assert target.files.read(document.tenant_id, document.sha256)
+
+
+def test_the_commands_say_what_to_do_next(parts: Parts, empty: Parts, tmp_path: Path):
+    store(parts)
+    folder = str(tmp_path / "backup")
+    written = CliRunner().invoke(backup_command, [folder], env=_environment(parts))
+    put_back = CliRunner().invoke(restore_command, [folder], env=_environment(empty))
+
+    assert written.exit_code == put_back.exit_code == 0, written.output + put_back.output
+    assert "1 documents and 1 files" in written.output and "secrets of tenants" in written.output
+    assert "1 documents and 1 files are restored" in put_back.output and "Restart the API" in put_back.output
+
+
+def _backup(parts: Parts, tmp_path: Path, *, upload: bool = True) -> Path:
+    if upload:
+        store(parts)
+    backup(tmp_path / "backup", parts)
+    return tmp_path / "backup"
+
+
+def _environment(parts: Parts) -> dict[str, str | None]:
+    settings = parts.settings
+    return {
+        "RAGKV_DATA_DIR": str(settings.data_dir),
+        "RAGKV_DATABASE_URL": settings.database_url,
+        "RAGKV_MODEL": settings.model,
+        "RAGKV_CHUNK_TOKENS": str(settings.chunk_tokens),
+    }
+
+
+def _naive(row: tuple[object, ...]) -> tuple[object, ...]:
+    """Moments without their zone: SQLite keeps none."""
+    return tuple(value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value for value in row)
+
+
+def _sha256(parts: Parts, document_id: str) -> str:
+    with parts.database.reading() as session:
+        return session.get_one(DocumentRow, document_id).sha256

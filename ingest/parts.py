@@ -8,6 +8,8 @@ from functools import cached_property
 from transformers.utils import logging
 
 from ingest.prefill import Prefiller
+from ingest.sandbox.messages import Limits
+from ingest.sandbox.parser import Parser
 from ragkv.observe import traces
 from ragkv.observe.tally import Tally
 from ragkv.parts import Parts
@@ -24,6 +26,11 @@ class IngestParts:
     def prefiller(self) -> Prefiller:
         logging.disable_progress_bar()
         return Prefiller.load(self.parts.model_folder, self.parts.layout)
+
+    @cached_property
+    def parser(self) -> Parser:
+        settings = self.parts.settings
+        return Parser(Limits(settings.parse_seconds, settings.parse_memory_mib))
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from ingest.heartbeat import renewing
-from ingest.parse import parse
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
 from ingest.progress import Interrupted, Progress, Reporter, ignore
@@ -102,9 +101,11 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     """Returns the KV keys that only the chunks before these used."""
     parts = ingest.parts
     lease.enter(Status.PARSING)
-    reporter.stage("parse")(0, 0)
+    report = reporter.stage("parse")
+    report(0, 0)
     with ingest.stage("parse"):
-        parsed = parse(document.name, parts.files.read(document.tenant_id, document.sha256))
+        with parts.files.open(document.tenant_id, document.sha256) as body:
+            parsed = ingest.parser.parse(document.name, body, watch=lambda: report(0, 0))
         chunks = split(document.id, parsed, parts.tokenizer, parts.settings.chunk_tokens)
     lease.enter(Status.INDEXING, title=parsed.title, media_type=parsed.media_type)
     with ingest.stage("embed"):

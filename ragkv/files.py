@@ -47,10 +47,10 @@ class FileStore:
     def path(self, tenant_id: str, sha256: str) -> Path:
         return self.folder / tenant_id / sha256[:2] / sha256
 
-    def read(self, tenant_id: str, sha256: str) -> bytes:
-        """Raises NotFound if the file is gone."""
+    def open(self, tenant_id: str, sha256: str) -> BinaryIO:
+        """The file, to be closed by the caller. Raises NotFound if it is gone."""
         try:
-            return self.path(tenant_id, sha256).read_bytes()
+            return self.path(tenant_id, sha256).open("rb")
         except FileNotFoundError:
             raise NotFound("the uploaded file is no longer there: upload it again") from None
 

@@ -56,6 +56,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     requests_per_minute: int = 600
     shutdown_grace_s: float = 60.0
 
+    parse_seconds: int = 60
+    parse_memory_mib: int = 2048
+
     log_format: LogFormat = "auto"
     log_level: LogLevel = "info"
     otlp_endpoint: str | None = None
@@ -165,7 +168,7 @@ def _known(name: str, shown: str) -> str:
 def _check_ranges(settings: Settings) -> None:
     positive = (
         "max_model_len", "max_batched_tokens", "kv_cache_gib", "max_upload_bytes", "chunk_tokens", "prefill_batch_tokens", "top_k",
-        "hops", "max_answer_tokens",
+        "hops", "max_answer_tokens", "parse_seconds", "parse_memory_mib",
     )  # fmt: skip
     for name in positive:
         if getattr(settings, name) <= 0:

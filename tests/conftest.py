@@ -170,7 +170,7 @@ def parts(settings: Settings, engine: EchoEngine, loaded: IngestParts, sqlite_te
 def ingest(parts: Parts, loaded: IngestParts) -> IngestParts:
     """Ingestion over `parts`."""
     ingest = IngestParts(parts)
-    ingest.prefiller = loaded.prefiller
+    ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
     return ingest
 
 

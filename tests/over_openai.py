@@ -71,7 +71,7 @@ def openai_service(folder: Path, loaded: IngestParts) -> Iterator[OpenAIService]
         redis.start()
         try:
             ingest = IngestParts(parts)
-            ingest.prefiller = loaded.prefiller
+            ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
             key = issue_key_by_name(parts.database, "default", "tests", ["admin"]).key
             with serving(parts) as http:
                 yield OpenAIService(parts, engine, ingest, http, key)

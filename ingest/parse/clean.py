@@ -34,6 +34,11 @@ def scrub(text: str) -> str:
     return _SPACE.sub(" ", _UNWANTED.sub("", _NEWLINE.sub("\n", text)))
 
 
+def is_scrubbed(text: str) -> bool:
+    """Whether there is no unwanted character in it."""
+    return not (_UNWANTED.search(text) or _NEWLINE.search(text))
+
+
 def tidy(text: str) -> str:
     """NFC, no spaces at line ends, at most one blank line in a row, none at either end."""
     lines = map(str.rstrip, _normalise(text).split("\n"))

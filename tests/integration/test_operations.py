@@ -166,7 +166,7 @@ class TestFigures:
 
     def test_what_workers_did_is_counted_in_redis(self, client: Client, parts: Parts, ingest: IngestParts):
         working = IngestParts(parts, parts.tally)
-        working.prefiller = ingest.prefiller
+        working.prefiller, working.parser = ingest.prefiller, ingest.parser
         document_id = str(upload(client).json()["id"])
         ingest_document(document_id, working)
         seen, document = figures(client), client.get(f"/v1/documents/{document_id}").json()

@@ -131,7 +131,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, language_model: Path, loaded
         client = stack.enter_context(serving(parts))
         client.headers["Authorization"] = f"Bearer {issue_key_by_name(parts.database, 'default', 'x', ['admin']).key}"
         ingest = IngestParts(parts)
-        ingest.prefiller = loaded.prefiller
+        ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
         refusing = Refusing(parts, threading.Lock())
         refusing.start()
         stack.callback(refusing.stopping.set)

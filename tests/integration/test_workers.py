@@ -290,7 +290,7 @@ class TestWorkerProcess:
 
 def _over(parts: Parts, loaded: IngestParts) -> IngestParts:
     ingest = IngestParts(parts)
-    ingest.prefiller = loaded.prefiller
+    ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
     return ingest
 
 

@@ -1,0 +1,142 @@
+"""Parsing from the worker's side: a document goes to the fork server, a validated text or a reason comes back."""
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import msgspec
+
+from ingest.parse.parsed import Parsed, one_line
+from ingest.sandbox.messages import Ended, Limits, Request, encode
+from ingest.sandbox.verdict import MAX_ANSWER_BYTES, Answered, ParserStopped, verdict
+
+_START_SECONDS = 60
+_TICK_MS = 200
+_BLOCK = 1 << 20
+
+
+class Parser:
+    """Parses documents one at a time, each in a confined child of a fork server that is started when first needed.
+
+    The server ends with this process. Close the parser to end it earlier; the next document starts another.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._server: _Server | None = None
+
+    def parse(self, name: str, body: BinaryIO, watch: Callable[[], None] = lambda: None) -> Parsed:
+        """The text of a document. `watch` is called a few times a second; what it raises ends the child at once.
+
+        Raises Rejected, naming the file, for one that cannot be read, exceeds a limit or crashes the parsers, and
+        ParserStopped when the child was killed by neither.
+        """
+        with self._lock:
+            try:
+                answered = self._run(Request(name, self._limits), body, watch)
+            except BaseException:
+                self._stop()
+                raise
+        return verdict(one_line(name), self._limits, answered)
+
+    def close(self) -> None:
+        with self._lock:
+            self._stop()
+
+    def _run(self, request: Request, body: BinaryIO, watch: Callable[[], None]) -> Answered:
+        if self._server is None:
+            self._server = _Server.start()
+        with self._server.begin(request, body) as answer:
+            received, in_time = _receive(answer, time.monotonic() + self._limits.seconds, watch)
+        return Answered(received, in_time, self._server.end())
+
+    def _stop(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+
+@contextmanager
+def _talking() -> Iterator[None]:
+    """Around every word with the server, which may have been killed."""
+    try:
+        yield
+    except (OSError, msgspec.DecodeError) as error:
+        raise ParserStopped(f"the parser's server was killed or cannot be started ({error})") from error
+
+
+@dataclass
+class _Server:
+    """The fork server and the socket to it. When the socket closes, it kills its child and ends."""
+
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+
+    @classmethod
+    @_talking()
+    def start(cls) -> "_Server":
+        """Returns when the parsers are loaded. It gets none of this process's variables, which hold passwords."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-m", "ingest.sandbox.server"],
+                stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={}, cwd="/",
+                start_new_session=True,
+            )  # fmt: skip
+        ours.settimeout(_START_SECONDS)
+        server = cls(process, ours)
+        if not ours.recv(1):
+            server.stop()
+            raise ConnectionError(f"exit status {process.returncode}")
+        return server
+
+    @_talking()
+    def begin(self, request: Request, body: BinaryIO) -> BinaryIO:
+        """Have a child parse the body. Returns where its answer comes out."""
+        reading, writing = os.pipe()
+        try:
+            socket.send_fds(self.control, [encode(request)], [body.fileno(), writing])
+        finally:
+            os.close(writing)
+        return os.fdopen(reading, "rb", buffering=0)
+
+    @_talking()
+    def end(self) -> Ended:
+        """Kill the child, if it has not ended."""
+        self.control.send(b".")
+        return msgspec.msgpack.decode(self.control.recv(_BLOCK), type=Ended)
+
+    def stop(self) -> None:
+        self.control.close()
+        try:
+            self.process.wait(1)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def _receive(answer: BinaryIO, deadline: float, watch: Callable[[], None]) -> tuple[bytes, bool]:
+    """All that the child writes until it ends, and whether that was before the deadline. Too much is cut off."""
+    poll = select.poll()
+    poll.register(answer, select.POLLIN)
+    received = bytearray()
+    while len(received) <= MAX_ANSWER_BYTES:
+        watch()
+        left_ms = (deadline - time.monotonic()) * 1000
+        if left_ms <= 0:
+            return bytes(received), False
+        if poll.poll(min(left_ms, _TICK_MS)):
+            block = answer.read(_BLOCK)
+            if not block:
+                break
+            received += block
+    return bytes(received), True

@@ -1,0 +1,112 @@
+"""Fork server: a process with the parsers loaded, which forks a confined child for each document.
+
+It never looks at a document itself. `python -I -m ingest.sandbox.server`, with a socket to the worker as standard
+input; when the worker is gone, so are this process and its child.
+"""
+
+import encodings
+import gc
+import importlib
+import os
+import pkgutil
+import signal
+import socket
+import traceback
+from contextlib import suppress
+
+import msgspec
+
+from ingest.parse import parse
+from ingest.sandbox.confine import confine, die_with_parent
+from ingest.sandbox.messages import Answer, Ended, Failed, OutOfMemory, Read, Refused, Request, encode
+from ragkv.errors import Rejected
+
+READY = b"."
+MAX_REQUEST_BYTES = 1 << 16
+_NOT_ON_LINUX = ("mbcs", "oem")
+
+
+def main() -> None:
+    """Serve the worker until it closes its end. Signals meant for the worker's process group do not stop it."""
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    _load_the_rest()
+    gc.freeze()
+    with socket.socket(fileno=0) as control, suppress(ConnectionError):
+        control.send(READY)
+        while True:
+            message, descriptors, *_ = socket.recv_fds(control, MAX_REQUEST_BYTES, 2)
+            if not message:
+                return
+            _serve(msgspec.msgpack.decode(message, type=Request), descriptors, control)
+
+
+def _load_the_rest() -> None:
+    """Modules that are imported when first used, which a child that can open no file could not."""
+    importlib.import_module("xml.dom.expatbuilder")
+    for module in pkgutil.iter_modules(encodings.__path__):
+        if module.name not in _NOT_ON_LINUX:
+            importlib.import_module(f"encodings.{module.name}")
+
+
+def _serve(request: Request, descriptors: list[int], control: socket.socket) -> None:
+    """Run one child until the worker says a word or closes its end, then end it and report."""
+    body, answer = descriptors
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        _run_child(request, body, answer, parent)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    control.recv(1)
+    os.kill(child, signal.SIGKILL)
+    _, status, usage = os.wait4(child, 0)
+    control.send(encode(Ended(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss >> 10)))
+
+
+def _run_child(request: Request, body: int, answer: int, parent: int) -> None:
+    """Parse, answer, end: this process never returns to the server's loop."""
+    try:
+        os.dup2(body, 0)
+        os.dup2(answer, 1)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        confine(request.limits)
+        die_with_parent(parent)
+        _write(_answer(request.name))
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def _answer(name: str) -> bytes:
+    try:
+        return encode(_parsed(name))
+    except MemoryError:
+        return encode(OutOfMemory())
+
+
+def _parsed(name: str) -> Answer:
+    try:
+        with open(0, "rb", closefd=False) as body:
+            return Read(parse(name, body.read()))
+    except Rejected as refusal:
+        return Refused(type(refusal).__name__, str(refusal))
+    except MemoryError:
+        raise
+    except Exception as error:  # a fault of a parser: the document is refused, the worker's log says where
+        return Failed(type(error).__name__, _place(error))
+
+
+def _place(error: Exception) -> str:
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    return f"{frame.f_globals.get('__name__')}:{line}"
+
+
+def _write(answer: bytes) -> None:
+    view = memoryview(answer)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+if __name__ == "__main__":
+    main()

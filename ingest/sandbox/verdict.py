@@ -1,0 +1,72 @@
+"""From how a child ended to the document's text, or to the reason for its failure."""
+
+import logging
+import os
+import signal
+from dataclasses import dataclass
+
+from ingest.parse import Parsed
+from ingest.sandbox.messages import Ended, Failed, Limits, OutOfMemory, Read, Refused, decode_answer
+from ingest.sandbox.validate import is_valid
+from ragkv.errors import RagKVError, Rejected, TooLarge, Unsupported
+
+log = logging.getLogger(__name__)
+
+MAX_ANSWER_BYTES = 256 << 20
+_MAX_REASON_CHARS = 1_000
+_KINDS = {kind.__name__: kind for kind in (Rejected, TooLarge, Unsupported)}
+_OTHERWISE = "split it, or convert it to plain text"
+
+
+class ParserStopped(RagKVError):
+    """The parser was stopped from outside, most likely for want of memory: the same document may succeed later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """All that a child wrote, whether it ended before its deadline, and how."""
+
+    message: bytes
+    in_time: bool
+    ended: Ended
+
+
+def verdict(name: str, limits: Limits, answered: Answered) -> Parsed:
+    """The document. Raises Rejected with the reason, ParserStopped where the document need not be at fault."""
+    answer = decode_answer(answered.message) if answered.in_time else None
+    match answer:
+        case Read(parsed) if is_valid(parsed):
+            return parsed
+        case Refused(kind, message):
+            raise _KINDS.get(kind, Rejected)(_shown(message))
+        case OutOfMemory():
+            raise TooLarge(f"{name}: {_too_much_memory(limits)}")
+        case Failed(kind, place):
+            log.warning("the parser failed on a document: %s at %s", _shown(kind), _shown(place))
+            raise Rejected(f"{name}: the parser failed on it ({_shown(kind)}): {_OTHERWISE}")
+    raise _failure(name, limits, answered)
+
+
+def _failure(name: str, limits: Limits, answered: Answered) -> RagKVError:
+    """The reason where there is no valid answer."""
+    ended = answered.ended
+    died_of = os.WTERMSIG(ended.status) if os.WIFSIGNALED(ended.status) else None
+    if not answered.in_time or died_of == signal.SIGXCPU or ended.cpu_seconds >= limits.seconds:
+        return TooLarge(f"{name}: it takes more than {limits.seconds} s to read: {_OTHERWISE}")
+    if len(answered.message) > MAX_ANSWER_BYTES:
+        return TooLarge(f"{name}: its text takes more than {MAX_ANSWER_BYTES >> 20} MiB: split it")
+    if died_of == signal.SIGKILL:
+        return ParserStopped("the parser was killed from outside, most likely for want of memory on the machine")
+    if ended.peak_mib * 2 > limits.memory_mib:
+        return TooLarge(f"{name}: {_too_much_memory(limits)}")
+    how = signal.Signals(died_of).name if died_of else "no valid answer"
+    return Rejected(f"{name}: the parser crashed on it ({how}): it is damaged or too complex; {_OTHERWISE}")
+
+
+def _too_much_memory(limits: Limits) -> str:
+    return f"it takes more than {limits.memory_mib:,} MiB of memory to read: {_OTHERWISE}"
+
+
+def _shown(words: str) -> str:
+    """Words from the child, fit for a log and a browser."""
+    return "".join(filter(str.isprintable, words))[:_MAX_REASON_CHARS]

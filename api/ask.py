@@ -16,10 +16,11 @@ from msgspec import Meta
 from api.auth import reading
 from api.disconnect import unless_disconnected
 from api.errors import problem_of, problems
-from api.passages import Filters, PassageView, chosen_documents
+from api.passages import Filters, PassageView, Question, chosen_documents
 from api.sse import event
 from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask, CachedAnswer, Citation, Delta, Done, PromptSpan, Timings, Turn, Usage
+from ragkv.answer.limits import check_question
 from ragkv.db.tenants import scope_of
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION, Scope
@@ -50,7 +51,7 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     `answer_cache`: false for an answer made anew, where the collection keeps answers.
     """
 
-    question: Annotated[str, Meta(examples=["Who wrote the first program?"])]
+    question: Question
     collection: str = DEFAULT_COLLECTION
     filter: Filters | None = None
     document_ids: Annotated[list[str], Meta(max_length=1000)] | None = None
@@ -148,7 +149,7 @@ class AnswerView(msgspec.Struct, frozen=True):
     summary="Ask",
     responses=problems(
         NOT_FOUND="No such collection or document, or nothing in it to be searched.",
-        REQUEST_ENTITY_TOO_LARGE="The question does not fit the model's window, or the body is too large.",
+        REQUEST_ENTITY_TOO_LARGE="The question or the body is too large, or the prompt for the model's window.",
         UNPROCESSABLE_ENTITY="The question is empty.",
     ),
 )
@@ -159,6 +160,7 @@ async def ask(
     parts: NamedDependency[Parts],
 ) -> Response[AnswerView] | ServerSentEvent:
     """Answer a question. With `stream` or `Accept: text/event-stream`: events `delta`, then `done` or `error`."""
+    check_question(data.question)
     events = parts.answerer.stream(await asyncio.to_thread(_ask_of, data, caller, parts))
     if data.stream or EVENT_STREAM in request.headers.get("accept", ""):
         return await _streamed(events, request)

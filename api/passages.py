@@ -7,12 +7,18 @@ import msgspec
 from msgspec import Meta
 
 from ragkv.answer.ask import PassageKV
+from ragkv.answer.limits import QUESTION_CHARACTERS
 from ragkv.chunk import Passage
 from ragkv.errors import NotFound
 from ragkv.library.listing import Wanted, matching_ids
 from ragkv.library.metadata import Scalar
 from ragkv.parts import Parts
 from ragkv.scope import Scope
+
+Question = Annotated[
+    str, Meta(examples=["Who wrote the first program?"], extra_json_schema={"maxLength": QUESTION_CHARACTERS})
+]
+"""A longer one is refused by `ragkv.answer.limits`, which says what to do."""
 
 Filters = Annotated[
     dict[str, Scalar | list[Scalar]],

@@ -12,21 +12,20 @@ from msgspec import Meta
 
 from api.auth import reading
 from api.errors import problems
-from api.passages import Filters, PassageView, chosen_documents
+from api.passages import Filters, PassageView, Question, chosen_documents
 from ragkv.access.caller import Caller
+from ragkv.answer.limits import check_question
 from ragkv.db.tenants import scope_of
-from ragkv.errors import Rejected
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION
 
 BODY_BYTES = 256 * 1024
-MAX_QUESTION_CHARS = 10_000
 
 
 class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to search for, and where. What is left out follows the settings."""
 
-    question: Annotated[str, Meta(max_length=MAX_QUESTION_CHARS, examples=["Who wrote the first program?"])]
+    question: Question
     collection: str = DEFAULT_COLLECTION
     filter: Filters | None = None
     document_ids: Annotated[list[str], Meta(max_length=1000)] | None = None
@@ -56,7 +55,7 @@ class SearchView(msgspec.Struct, frozen=True):
     summary="Search",
     responses=problems(
         NOT_FOUND="No such collection or document, or nothing in it to be searched.",
-        REQUEST_ENTITY_TOO_LARGE="The body is too large.",
+        REQUEST_ENTITY_TOO_LARGE="The question or the body is too large.",
         UNPROCESSABLE_ENTITY="The question is empty.",
     ),
 )
@@ -64,12 +63,11 @@ async def search(
     data: JSONBody[SearchBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> SearchView:
     """The passages an answer would be made from. No model runs but the encoder."""
+    check_question(data.question)
     return await asyncio.to_thread(_search, data, caller, parts)
 
 
 def _search(body: SearchBody, caller: Caller, parts: Parts) -> SearchView:
-    if not body.question.strip():
-        raise Rejected("the question is empty: ask something")
     began = time.perf_counter()
     scope = scope_of(parts.database, caller.tenant_id, body.collection)
     chosen = chosen_documents(parts, scope, body.filter, body.document_ids)

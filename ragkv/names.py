@@ -1,9 +1,9 @@
 """Names that people give to tenants, collections and keys."""
 
 import re
-import unicodedata
 
 from ragkv.errors import Rejected
+from ragkv.normal_form import normalised
 
 MAX_NAME_CHARS = 200
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -15,7 +15,7 @@ def clean_name(name: str) -> str:
     Raises Rejected unless it has 1 to MAX_NAME_CHARS printable characters. One that reads like an id would be taken for
     that id, so it is refused too.
     """
-    cleaned = unicodedata.normalize("NFC", name).strip()
+    cleaned = normalised("NFC", name).strip()
     if not 0 < len(cleaned) <= MAX_NAME_CHARS or not cleaned.isprintable():
         raise Rejected(f"a name has 1 to {MAX_NAME_CHARS} printable characters")
     if is_id(cleaned):

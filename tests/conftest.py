@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pgserver
 import pytest
+import torch
 from sqlalchemy import Connection, make_url, text
 
 from ingest.parts import IngestParts
@@ -22,6 +23,11 @@ from tests.echo_engine import EchoEngine
 
 CACHE = Path(__file__).parents[1] / ".cache"
 """Prepared models outlive a test session."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One thread a process: two on a busy machine wait for each other, spinning, ten times as long as they compute."""
+    torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -142,7 +142,7 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     summary="Answer a conversation",
     responses=errors(
         NOT_FOUND="No such model or vector store, or nothing in it to search.",
-        REQUEST_ENTITY_TOO_LARGE="The body is too large, or the question for the model's window.",
+        REQUEST_ENTITY_TOO_LARGE="The question or the body is too large, or the prompt for the model's window.",
     ),
 )
 async def complete(
@@ -171,9 +171,9 @@ async def _answer(body: ChatBody, request: Request[Any, Any, Any], caller: Calle
 
 def _ask_of(body: ChatBody, caller: Caller, parts: Parts) -> Ask:
     _check(body)
+    conversation = conversation_of([Said(message.role, message.text) for message in body.messages], "messages")
     scope = chosen_scope(body.model, body.vector_store_ids, caller, parts)
-    said = [Said(message.role, message.text) for message in body.messages]
-    return ask_about(conversation_of(said, "messages"), scope, body.answer_tokens)
+    return ask_about(conversation, scope, body.answer_tokens)
 
 
 def _check(body: ChatBody) -> None:

@@ -8,6 +8,7 @@ from api.openai.errors import BadParam
 from api.openai.models import collection_in
 from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask, Turn
+from ragkv.answer.limits import check_instructions, check_question
 from ragkv.db.tenants import scope_of
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION, Scope
@@ -47,14 +48,17 @@ def chosen_scope(model: str, vector_store_ids: Sequence[str] | None, caller: Cal
 
 
 def conversation_of(messages: Sequence[Said], param: str, instructions: str = "") -> Conversation:
-    """Raises BadParam unless the last message is a user's and says something."""
+    """Raises BadParam unless the last message is a user's and says something, TooLarge for too much of it."""
     told = [instructions, *(said.text for said in messages if said.role in ("system", "developer"))]
     turns = [Turn(said.role, said.text) for said in messages if said.role == "user" or said.role == "assistant"]  # noqa: PLR1714 - it narrows the type
     if not turns or turns[-1].role != "user":
         raise BadParam(param, "the last message must be the user's: it is the question")
     if not turns[-1].text.strip():
         raise BadParam(param, "the question is empty: ask something")
-    return Conversation(turns[-1].text, tuple(turns[:-1]), "\n".join(filter(str.strip, told)))
+    made = Conversation(turns[-1].text, tuple(turns[:-1]), "\n".join(filter(str.strip, told)))
+    check_question(made.question)
+    check_instructions(made.instructions)
+    return made
 
 
 def ask_about(

@@ -158,7 +158,7 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     summary="Answer with citations",
     responses=errors(
         NOT_FOUND="No such model or vector store, or nothing in it to search.",
-        REQUEST_ENTITY_TOO_LARGE="The body is too large, or the question for the model's window.",
+        REQUEST_ENTITY_TOO_LARGE="The question or the body is too large, or the prompt for the model's window.",
     ),
 )
 async def create(

@@ -14,8 +14,8 @@ from api.openai.errors import BadParam, errors
 from api.openai.fields import MaxResults, Off, Zero, refuse_switched_on
 from api.openai.filters import FilterBody, filter_of
 from api.openai.sources import attributes_of
-from api.search import MAX_QUESTION_CHARS
 from ragkv.access.caller import Caller
+from ragkv.answer.limits import QUESTION_CHARACTERS
 from ragkv.chunk import Passage
 from ragkv.db.tenants import scope_of
 from ragkv.library.attachments import Entry, entries_by_document
@@ -23,7 +23,7 @@ from ragkv.library.attribute_filter import documents_that_match
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 
-Query = Annotated[str, Meta(min_length=1, max_length=MAX_QUESTION_CHARS, examples=["Who wrote the first program?"])]
+Query = Annotated[str, Meta(min_length=1, max_length=QUESTION_CHARACTERS, examples=["Who wrote the first program?"])]
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

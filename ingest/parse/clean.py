@@ -5,7 +5,8 @@ format passes through both before an offset is taken.
 """
 
 import re
-import unicodedata
+
+from ragkv.normal_form import normalised
 
 # Kept: \t and \n. Gone: other control characters, soft hyphen, zero width space, word joiner and its invisible
 # relatives, bidirectional overrides and isolates (they show text in an order that it does not have), interlinear
@@ -19,13 +20,6 @@ _NEWLINE = re.compile("\r\n?|[\x0b\x0c\u2028\u2029]")
 _C1 = re.compile("[\x80-\x9f]")
 _SPACE = re.compile("[\u00a0\u2007\u202f]")
 _BLANK_LINES = re.compile(r"\n{3,}")
-
-# Normalisation takes quadratic time in the length of a run of combining marks: cut runs where UAX #15 does
-# ("Stream-Safe Text Format"). Searching for the marks themselves takes fifty times as long as for their neighbourhood.
-_MAX_MARKS = 30
-_MARKS = "".join(chr(c) for c in range(0x300, 0x1F000) if unicodedata.combining(chr(c)))
-_MARK_RUN = re.compile(f"[{_MARKS}][{_MARKS}]{{{_MAX_MARKS},}}")
-_MAYBE_MARK_RUN = re.compile(f"[\u0300-\U0001efff]{{{_MAX_MARKS + 1}}}")
 
 
 def scrub(text: str) -> str:
@@ -41,11 +35,5 @@ def is_scrubbed(text: str) -> bool:
 
 def tidy(text: str) -> str:
     """NFC, no spaces at line ends, at most one blank line in a row, none at either end."""
-    lines = map(str.rstrip, _normalise(text).split("\n"))
+    lines = map(str.rstrip, normalised("NFC", text).split("\n"))
     return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
-
-
-def _normalise(text: str) -> str:
-    if _MAYBE_MARK_RUN.search(text):
-        text = _MARK_RUN.sub(lambda run: run[0][:_MAX_MARKS], text)
-    return unicodedata.normalize("NFC", text)

@@ -28,6 +28,8 @@ from ragkv.retrieve.vectors import Vectors
 
 log = logging.getLogger(__name__)
 
+MAX_QUESTION_CHARACTERS = 1000
+"""About as much of a question as its vector knows of. Of a longer one nothing is kept, and nothing serves it."""
 CANDIDATES = 8
 """Kept questions, the nearest first, whose words are compared with the question's."""
 WHOLE = frozenset({"stop", "length"})
@@ -130,7 +132,7 @@ class AnswerCache:
     def look(self, ask: Ask) -> Look | None:
         """None where the question is none for the cache."""
         rule = self._rule_of(ask.tenant_id, ask.collection_id)
-        if rule is None or not ask.answer_cache or ask.history or not ask.question.strip():
+        if rule is None or not ask.answer_cache or ask.history or not _is_comparable(ask.question):
             return None
         if is_time_bound(ask.question):
             self._count(ask, "skipped")
@@ -206,6 +208,10 @@ class AnswerCache:
         log.warning(
             "the answer cache is away (%d times so far), its answers are made again: %s", self.unavailable, error
         )
+
+
+def _is_comparable(question: str) -> bool:
+    return len(question) <= MAX_QUESTION_CHARACTERS and bool(question.strip())
 
 
 def _nearest(records: NDArray[np.void], asked: bytes, look: Look) -> list[tuple[int, float]]:

@@ -1,6 +1,5 @@
 """Answers questions, from the answer cache where that knows the answer."""
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -8,6 +7,9 @@ from contextlib import aclosing
 from ragkv.answer.answer_cache import AnswerCache
 from ragkv.answer.ask import Ask, Delta, Done
 from ragkv.answer.service import Answerer
+from ragkv.threads import Threads
+
+THREADS = 2
 
 
 class CachingAnswerer:
@@ -16,6 +18,7 @@ class CachingAnswerer:
     def __init__(self, answerer: Answerer, cache: AnswerCache) -> None:
         self._answerer = answerer
         self._cache = cache
+        self._threads = Threads("answer-cache", THREADS)
 
     async def check(self, ask: Ask) -> None:
         await self._answerer.check(ask)
@@ -23,7 +26,7 @@ class CachingAnswerer:
     async def stream(self, ask: Ask) -> AsyncGenerator[Delta | Done, None]:
         """Like `Answerer.stream`. A kept answer comes as one Delta; it is recorded nowhere but in the cache's counts."""
         began = time.perf_counter()
-        look = await asyncio.to_thread(self._cache.look, ask)
+        look = await self._threads.run(self._cache.look, ask)
         if look is not None and look.found is not None:
             yield Delta(look.found.body.answer)
             yield look.found.done((time.perf_counter() - began) * 1e3)
@@ -31,5 +34,5 @@ class CachingAnswerer:
         async with aclosing(self._answerer.stream(ask, look.vectors if look else None)) as events:
             async for event in events:
                 if look is not None and isinstance(event, Done):
-                    await asyncio.to_thread(self._cache.keep, ask, look, event)
+                    await self._threads.run(self._cache.keep, ask, look, event)
                 yield event

@@ -9,15 +9,17 @@ from ragkv.answer.ask import Ask, Turn
 
 PROMPT_CHARACTERS = 4000
 """How much of the latest turns a prompt repeats."""
+EARLIER_CHARACTERS = 2000
+"""How much of the last question joins a search."""
 ANSWER_CHARACTERS = 200
-"""How much of the last answer joins a search."""
+"""How much of the last answer does."""
 _INSTRUCTIONS = "Instructions"
 _SPEAKERS = {"user": "Question", "assistant": "Answer"}
 
 
 def searched_for(ask: Ask) -> str:
     """The question with what it may refer back to: the last question, and the beginning of the last answer."""
-    earlier = (_last(ask.history, "user"), _last(ask.history, "assistant")[:ANSWER_CHARACTERS])
+    earlier = (_last(ask.history, "user")[:EARLIER_CHARACTERS], _last(ask.history, "assistant")[:ANSWER_CHARACTERS])
     return " ".join(text for text in (ask.question, *earlier) if text)
 
 

@@ -8,11 +8,14 @@ decides: an answer serves there for the very same words alone.
 """
 
 import re
-import unicodedata
+from collections.abc import Iterator
+
+from ragkv.normal_form import normalised
 
 _WORD = re.compile(r"\w+(?:[.,:/'\-]\w+)*")
-_QUOTED = re.compile(r"[\"“”„«»](.+?)[\"“”«»]|(?<!\w)['‘](.+?)['’](?!\w)")
-_SENTENCE_END = re.compile(r"[.?!:;]\s+$|^\W*$")
+# Of bounded length: a mark that opens and is never closed must not be looked for to the end of the text, once for each.
+_QUOTED = re.compile(r"[\"“”„«»]([^\"“”«»\n]{1,200})[\"“”«»]|(?<!\w)['‘](.{1,200}?)['’](?!\w)")
+_SENTENCE_END = re.compile(r"[.?!:;]\s+$")
 
 _DECIDING_OF = {
     "English": (
@@ -84,19 +87,32 @@ def _is_uncased(sign: str) -> bool:
 
 def _words(question: str) -> list[tuple[str, bool]]:
     """Each word in lower case, and whether it is a name: written with a capital letter, or quoted."""
-    text = unicodedata.normalize("NFKC", question).replace("’", "'")
-    quoted = [match.span() for match in _QUOTED.finditer(text)]
-    return [
-        (
-            word.group().casefold().removesuffix("'s"),
-            _is_name(text, word) or any(s <= word.start() < e for s, e in quoted),
-        )
-        for word in _WORD.finditer(text)
-    ]
+    text = normalised("NFKC", question).replace("’", "'")
+    quotes, end = _Quotes(text), None
+    found = []
+    for word in _WORD.finditer(text):
+        begins = end is None or _SENTENCE_END.search(text, end, word.start()) is not None
+        is_name = _is_name(word.group(), begins=begins) or quotes.reach(word.start())
+        found.append((word.group().casefold().removesuffix("'s"), is_name))
+        end = word.end()
+    return found
 
 
-def _is_name(text: str, word: re.Match[str]) -> bool:
-    if not any(sign.isupper() or sign.istitle() for sign in word.group()):
+def _is_name(word: str, *, begins: bool) -> bool:
+    if not any(sign.isupper() or sign.istitle() for sign in word):
         return False
-    begins = _SENTENCE_END.search(text[: word.start()]) is not None
-    return not (begins and word.group().casefold() in _OPENINGS | _DECIDING)
+    return not (begins and word.casefold() in _OPENINGS)
+
+
+class _Quotes:
+    """The quoted stretches of a text, passed through once from its beginning to its end."""
+
+    def __init__(self, text: str) -> None:
+        self._spans: Iterator[tuple[int, int]] = (match.span() for match in _QUOTED.finditer(text))
+        self._span = next(self._spans, None)
+
+    def reach(self, at: int) -> bool:
+        """Whether a place is quoted. Places come in ascending order."""
+        while self._span is not None and self._span[1] <= at:
+            self._span = next(self._spans, None)
+        return self._span is not None and self._span[0] <= at

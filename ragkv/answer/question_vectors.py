@@ -11,6 +11,7 @@ from ragkv.errors import Unavailable
 from ragkv.kv.key import KeyMaker
 from ragkv.span import Span
 from ragkv.stitch.plan import Placed, StitchPlan
+from ragkv.threads import Threads
 
 _KEPT = 1024
 
@@ -18,9 +19,10 @@ _KEPT = 1024
 class QuestionVectors:
     """Asks the engine for a question's vectors, and keeps those of the latest questions."""
 
-    def __init__(self, engine: Engine, prompts: PromptBuilder) -> None:
+    def __init__(self, engine: Engine, prompts: PromptBuilder, threads: Threads) -> None:
         self._engine = engine
         self._prompts = prompts
+        self._threads = threads
         self._kept: OrderedDict[tuple[str, str], torch.Tensor] = OrderedDict()
 
     async def of(self, question: str, keys: KeyMaker) -> torch.Tensor:
@@ -34,7 +36,7 @@ class QuestionVectors:
         return self._kept[name]
 
     async def _ask(self, question: str, keys: KeyMaker) -> torch.Tensor:
-        ids = (*self._prompts.prefix_ids, *self._prompts.question_ids(question))
+        ids = (*self._prompts.prefix_ids, *await self._threads.run(self._prompts.question_ids, question))
         prefix, rest = Span(0, len(self._prompts.prefix_ids)), Span(len(self._prompts.prefix_ids), len(ids))
         plan = StitchPlan((Placed(keys.prefix(), prefix), Placed(None, rest)))
         # A salt of its own: tokens found in the prefix cache would not run, and show no queries.

@@ -15,6 +15,7 @@ from ragkv.answer.ask import Ask, Delta, Done, Timings, Usage
 from ragkv.answer.cite import cite
 from ragkv.answer.history import said_in_prompt, searched_for
 from ragkv.answer.kv_status import kv_of_passages
+from ragkv.answer.limits import check_ask
 from ragkv.answer.observed import counted, retrieval, traced
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
@@ -23,17 +24,21 @@ from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recipe import recipe_of
 from ragkv.chunk import Passage
 from ragkv.engine.protocol import Engine, Generate, Piece, Report
-from ragkv.errors import NotFound, RagKVError, Rejected, TooLarge
+from ragkv.errors import NotFound, RagKVError, TooLarge
 from ragkv.kv.key import KeyMaker
 from ragkv.observe import traces
 from ragkv.retrieve.retriever import Retriever
 from ragkv.retrieve.vectors import Vectors
-from ragkv.settings import BLOCK_SIZES, PassageOrder, Settings
+from ragkv.settings import PassageOrder, Settings
 from ragkv.stitch.plan import EXACT, StitchPlan
 from ragkv.stitch.select import NEEDS_QUESTION
+from ragkv.threads import Threads
 
 NOTHING = "nothing to search: the collection holds no document that is searchable; upload one first"
 NOTHING_CHOSEN = "nothing to search: no searchable document matches the filter; loosen it, or upload one"
+
+THREADS = 4
+"""For all questions of a process. More would only take the interpreter from each other, and from the event loop."""
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +75,8 @@ class Answerer:
         self._planner = planner
         self._keys_of = keys_of
         self._journal = journal
-        self._question_vectors = QuestionVectors(engine, prompts)
+        self._threads = Threads("answer", THREADS)
+        self._question_vectors = QuestionVectors(engine, prompts, self._threads)
 
     def stream(self, ask: Ask, searched: Vectors | None = None) -> AsyncGenerator[Delta | Done, None]:
         """Text as it comes, then one Done. Closing the iterator early stops the generation.
@@ -98,7 +104,7 @@ class Answerer:
         done = Done(
             answer=text.strip(),
             finish_reason=last.finish_reason,
-            citations=cite(text.strip(), ask.question, prepared.passages),
+            citations=await self._threads.run(cite, text.strip(), ask.question, prepared.passages),
             passages=prepared.passages,
             timings=_timings(prepared, report, began, handed_over, first),
             usage=_usage(prepared, report, tokens),
@@ -114,29 +120,29 @@ class Answerer:
     async def _keep_record(self, ask: Ask, done: Done) -> None:
         """Whoever asked gets the answer, whether or not it can be recorded."""
         try:
-            await asyncio.to_thread(self._journal, ask, done)
+            await self._threads.run(self._journal, ask, done)
         except RagKVError as error:
             log.warning("an answer was not recorded: %s", error)
 
     async def check(self, ask: Ask) -> None:
         """Raise what `stream` would for a question that cannot be answered whatever the engine says."""
-        _check(ask)
-        self._prompts.room_for_chunks(said_in_prompt(ask), self._answer_tokens(ask))
+        check_ask(ask)
+        await self._threads.run(self._room, ask)
         await self._retrieve(ask)
 
     async def prepare(self, ask: Ask, searched: Vectors | None = None) -> Prepared:
         """Everything before the engine's turn. The question's vectors are computed while retrieval runs."""
-        _check(ask)
+        check_ask(ask)
         began = time.perf_counter()
-        keys = await asyncio.to_thread(self._keys_of, ask.tenant_id)
-        said = said_in_prompt(ask)
-        room = self._prompts.room_for_chunks(said, self._answer_tokens(ask))
+        keys = await self._threads.run(self._keys_of, ask.tenant_id)
+        said, room = await self._threads.run(self._room, ask)
         found, vectors = await asyncio.gather(self._retrieve(ask, searched), self._vectors(ask, said, keys))
         passages = in_prompt_order(_some_fitting(found, room), self._settings.passage_order)
         retrieved = time.perf_counter()
-        prompt = self._prompts.build([p.chunk for p in passages], said, self._answer_tokens(ask))
+        chunks = [passage.chunk for passage in passages]
+        prompt = await self._threads.run(self._prompts.build, chunks, said, self._answer_tokens(ask))
         with traces.span("plan"):
-            plan = await asyncio.to_thread(self._plan, ask, prompt, passages, keys, vectors)
+            plan = await self._threads.run(self._plan, ask, prompt, passages, keys, vectors)
         return Prepared(
             prompt=prompt,
             passages=passages,
@@ -146,6 +152,11 @@ class Answerer:
             plan_ms=(time.perf_counter() - retrieved) * 1e3,
         )
 
+    def _room(self, ask: Ask) -> tuple[str, int]:
+        """What the prompt says after the passages, and the tokens that this leaves for them. Raises TooLarge."""
+        said = said_in_prompt(ask)
+        return said, self._prompts.room_for_chunks(said, self._answer_tokens(ask))
+
     async def _retrieve(self, ask: Ask, searched: Vectors | None = None) -> list[Passage]:
         place, limits = (
             (ask.tenant_id, ask.collection_id),
@@ -153,7 +164,7 @@ class Answerer:
         )
         search = partial(self._retriever.search, *place, searched_for(ask), *limits, ask.document_ids, searched)
         with retrieval(ask, *limits) as span:
-            passages = await asyncio.to_thread(search)
+            passages = await self._threads.run(search)
             span.set_attribute("ragkv.passages", len(passages))
         if not passages:
             raise NotFound(NOTHING if ask.document_ids is None else NOTHING_CHOSEN)
@@ -200,15 +211,6 @@ def _some_fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
 def in_prompt_order(best_first: Sequence[Passage], order: PassageOrder) -> tuple[Passage, ...]:
     """As they stand in the prompt. Which order a model reads better is the model's own (measured, docs/BENCHMARKS.md)."""
     return tuple(reversed(best_first)) if order == "best_last" else tuple(best_first)
-
-
-def _check(ask: Ask) -> None:
-    if not ask.question.strip():
-        raise Rejected("the question is empty: ask something")
-    if ask.recompute_ratio is not None and not 0 <= ask.recompute_ratio <= 1:
-        raise Rejected("recompute_ratio must lie in [0, 1]")
-    if ask.block_size is not None and ask.block_size not in BLOCK_SIZES:
-        raise Rejected(f"block_size must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
 
 
 def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first: float) -> Timings:

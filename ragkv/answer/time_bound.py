@@ -5,7 +5,8 @@ another language is not recognised. A word too many only costs a second answer; 
 """
 
 import re
-import unicodedata
+
+from ragkv.normal_form import normalised
 
 _WORDS_OF = {
     "English": (
@@ -74,6 +75,6 @@ _SIGNS = re.compile(
 
 def is_time_bound(question: str) -> bool:
     """Whether the question names a moment that moves on, like today, or the latest of something."""
-    text = " ".join(unicodedata.normalize("NFC", question).casefold().replace("’", "'").split())
+    text = " ".join(normalised("NFC", question).casefold().replace("’", "'").split())
     words = re.findall(r"\w+(?:'\w+)*", text)
     return not _WORDS.isdisjoint(words) or _PHRASES.search(text) is not None or _SIGNS.search(text) is not None

@@ -40,30 +40,53 @@ class Compound:
 AttributeFilter = Comparison | Compound
 
 
+class _Facts:
+    """One document's metadata. The labels under a key are made once, however many comparisons look at them."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self.metadata = metadata
+        self._labels: dict[str, frozenset[str]] = {}
+
+    def labels(self, key: str) -> frozenset[str]:
+        if key not in self._labels:
+            held = {key: self.metadata[key]} if key in self.metadata else {}
+            self._labels[key] = frozenset(label for _, label in labels_of(held))
+        return self._labels[key]
+
+
+_Test = Callable[[_Facts], bool]
+
+
 def documents_that_match(database: Database, scope: Scope, wanted: AttributeFilter) -> frozenset[str]:
     """The ids of a collection's documents. The database narrows them down by what must be equal, this process the rest."""
     labels = conditions({key: list(values) for key, values in _must_equal(wanted)})
     narrowed = metadata_of(documents_where(scope.tenant_id, scope.collection_id, labels=labels))
+    test = _test_of(wanted)
     with database.reading() as session:
         rows = session.execute(narrowed)
-        return frozenset(document_id for document_id, metadata in rows if matches(wanted, metadata))
+        return frozenset(document_id for document_id, metadata in rows if test(_Facts(metadata)))
 
 
 def matches(wanted: AttributeFilter, metadata: Metadata) -> bool:
+    return _test_of(wanted)(_Facts(metadata))
+
+
+def _test_of(wanted: AttributeFilter) -> _Test:
+    """The filter made ready once for any number of documents."""
     if isinstance(wanted, Compound):
         combine = all if wanted.combine == "and" else any
-        return combine(matches(part, metadata) for part in wanted.parts)
+        tests = [_test_of(part) for part in wanted.parts]
+        return lambda facts: combine(test(facts) for test in tests)
     if wanted.comparator in _ORDER:
-        return any(_ordered(wanted, value) for value in _as_list(metadata.get(wanted.key)))
-    return _has_one(wanted, metadata) == (wanted.comparator in ("eq", "in"))
+        return lambda facts: any(_ordered(wanted, value) for value in _as_list(facts.metadata.get(wanted.key)))
+    return _test_of_equality(wanted)
 
 
-def _has_one(wanted: Comparison, metadata: Metadata) -> bool:
+def _test_of_equality(wanted: Comparison) -> _Test:
     """Equal as `ragkv.library.metadata` writes values: 1 and 1.0 are one value, 1 and true are two."""
-    if wanted.key not in metadata:
-        return False
-    actual = {label for _, label in labels_of({wanted.key: metadata[wanted.key]})}
-    return not actual.isdisjoint(conditions({wanted.key: list(wanted.values)})[0][1])
+    values = frozenset(conditions({wanted.key: list(wanted.values)})[0][1])
+    expected = wanted.comparator in ("eq", "in")
+    return lambda facts: values.isdisjoint(facts.labels(wanted.key)) != expected
 
 
 def _ordered(wanted: Comparison, value: object) -> bool:

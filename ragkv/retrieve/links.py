@@ -11,7 +11,7 @@ MAX_CHUNKS = 64
 MIN_LETTERS = 3
 
 _WORD = re.compile(r"\w+")
-_QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
+_QUALIFIER = re.compile(r"(?<!\s)\s*\([^()]*\)\s*$")
 
 Name = tuple[str, ...]
 

@@ -11,6 +11,8 @@ import snowballstemmer
 import xxhash
 from numpy.typing import NDArray
 
+from ragkv.normal_form import normalised
+
 K1 = 1.2
 B = 0.75
 AVERAGE_TERMS = 64.0
@@ -31,6 +33,9 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
 
 SparseVector = tuple[NDArray[np.uint32], NDArray[np.float32]]
 
+_WORD_CHARACTERS = 64
+"""A longer one is no word of a language. Remembering such would let texts fill the memory."""
+
 _stemmer = snowballstemmer.stemmer("english")
 _stemmer_lock = threading.Lock()  # a stemmer works on the word it holds: one thread at a time
 
@@ -44,7 +49,7 @@ def without_accents(text: str) -> str:
     """The same letters without diacritics; compatibility forms (ligatures, full width) become ordinary ones."""
     if text.isascii():
         return text
-    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    return "".join(c for c in normalised("NFKD", text) if not unicodedata.combining(c))
 
 
 def terms(text: str) -> list[str]:
@@ -52,14 +57,21 @@ def terms(text: str) -> list[str]:
     return [stem(word) for word in words(text) if word not in STOP_WORDS]
 
 
-@lru_cache(maxsize=1 << 17)
 def stem(word: str) -> str:
-    """The Snowball (English) stem of a lower-case word."""
+    """The Snowball (English) stem of a lower-case word. Those of ordinary length are remembered."""
+    return _known_stem(word) if len(word) <= _WORD_CHARACTERS else _stem(word)
+
+
+@lru_cache(maxsize=1 << 17)
+def _known_stem(word: str) -> str:
+    return _stem(word)
+
+
+def _stem(word: str) -> str:
     with _stemmer_lock:
         return str(_stemmer.stemWord(word))
 
 
-@lru_cache(maxsize=1 << 17)
 def term_id(term: str) -> int:
     """A term's dimension: the same in every process, 32 bits. Two terms that collide count as one."""
     return xxhash.xxh32_intdigest(term.encode("utf-8", "surrogatepass"))

@@ -16,6 +16,7 @@ from ragkv.bench.fidelity.ranking import Ranker
 from ragkv.bench.fidelity.records import Record, Records
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import TooLarge
+from ragkv.threads import Threads
 from ragkv.tokens import Tokenizer
 
 Prefill = Callable[[Sequence[Chunk]], None]
@@ -86,7 +87,8 @@ class Run:
         if not any(method.needs_question for method in self.methods):
             return None, 0.0
         began = time.perf_counter()
-        vectors = await QuestionVectors(self.measure.engine, self.kit.prompts).of(question, self.kit.keys)
+        asking = QuestionVectors(self.measure.engine, self.kit.prompts, Threads("question", 1))
+        vectors = await asking.of(question, self.kit.keys)
         return vectors, time.perf_counter() - began
 
     def _forget(self, chunks: Sequence[Chunk]) -> None:

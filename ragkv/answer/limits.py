@@ -1,0 +1,39 @@
+"""Limits of a question, checked before anything else is done with it."""
+
+from ragkv.answer.ask import Ask
+from ragkv.errors import Rejected, TooLarge
+from ragkv.settings import BLOCK_SIZES
+
+QUESTION_CHARACTERS = 10_000
+INSTRUCTIONS_CHARACTERS = 32_000
+"""Of one request, beside its question."""
+
+
+def check_ask(ask: Ask) -> None:
+    """Raises TooLarge, or Rejected for an empty question and for options out of range."""
+    check_question(ask.question)
+    check_instructions(ask.instructions)
+    if ask.recompute_ratio is not None and not 0 <= ask.recompute_ratio <= 1:
+        raise Rejected("recompute_ratio must lie in [0, 1]")
+    if ask.block_size is not None and ask.block_size not in BLOCK_SIZES:
+        raise Rejected(f"block_size must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
+
+
+def check_question(question: str) -> None:
+    """Raises TooLarge for a question above the limit, Rejected for an empty one."""
+    if len(question) > QUESTION_CHARACTERS:
+        raise TooLarge(
+            f"the question has {len(question):,} characters, at most {QUESTION_CHARACTERS:,} are read: shorten it, or "
+            "upload the text as a document and ask about that"
+        )
+    if not question.strip():
+        raise Rejected("the question is empty: ask something")
+
+
+def check_instructions(instructions: str) -> None:
+    """Raises TooLarge for instructions above the limit."""
+    if len(instructions) > INSTRUCTIONS_CHARACTERS:
+        raise TooLarge(
+            f"the instructions have {len(instructions):,} characters, at most {INSTRUCTIONS_CHARACTERS:,} are read: "
+            "shorten them, or upload the text as a document"
+        )

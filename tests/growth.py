@@ -1,0 +1,23 @@
+"""How the processor time of a pure function grows with its input."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+FACTOR = 8
+QUADRATIC = FACTOR**2
+
+
+def growth(work: Callable[[str], Any], text: Callable[[int], str], size: int) -> float:
+    """How many times longer FACTOR times as much takes: about FACTOR if it is linear, QUADRATIC if it is not."""
+    return _seconds(work, text(FACTOR * size)) / _seconds(work, text(size))
+
+
+def _seconds(work: Callable[[str], Any], text: str) -> float:
+    """The least of three."""
+    times = []
+    for _ in range(3):
+        began = time.thread_time()
+        work(text)
+        times.append(time.thread_time() - began)
+    return min(times)

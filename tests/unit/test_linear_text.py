@@ -1,0 +1,58 @@
+"""What is done with texts from outside takes time in proportion to their length."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from ragkv.answer.particulars import same_particulars
+from ragkv.answer.sentences import sentences
+from ragkv.answer.time_bound import is_time_bound
+from ragkv.normal_form import MAX_MARKS, normalised
+from ragkv.retrieve.links import TitleLinks, names
+from ragkv.retrieve.sparse import _known_stem, query_vector, stem, without_accents
+from tests.growth import QUADRATIC, growth
+
+HOSTILE = {
+    "opening quotes that never close": "„",
+    "quoted letters": '"a" ',
+    "single quotes": "'a ",
+    "capital letters": "A ",
+    "line ends": "a.\n",
+    "sentence ends": "? ",
+    "spaces": " ",
+    "combining marks": "\u0315\u0300",
+    "letters that become many": "\ufdfa",
+    "phrases of time": "this ",
+    "one long word": "a",
+    "parentheses": "( ",
+    "colons": "a: ",
+}
+WORK: dict[str, Callable[[str], Any]] = {
+    "particulars": partial(same_particulars, "Who wrote it?"),
+    "moments": is_time_bound,
+    "terms": query_vector,
+    "accents": without_accents,
+    "sentences": sentences,
+    "names of titles": names,
+    "titles in text": TitleLinks({"Ada Lovelace": ["a"], "Ada": ["b"]}).mentioned,
+    "normal form": partial(normalised, "NFC"),
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("work", WORK.values(), ids=WORK)
+def test_hostile_text_takes_linear_time(work: Callable[[str], Any], text: str):
+    assert growth(work, lambda size: "x" + text * (size // len(text)), 1000) < QUADRATIC / 2
+
+
+def test_a_normal_form_has_a_limit_of_marks_and_keeps_all_else():
+    assert normalised("NFC", "e\u0301") == "é"
+    assert normalised("NFC", "e" + "\u0300" * 100) == normalised("NFC", "e" + "\u0300" * MAX_MARKS)
+
+
+def test_long_words_are_stemmed_and_not_remembered():
+    known = _known_stem.cache_info().currsize
+    assert stem("running" * 20) == "running" * 19 + "run"
+    assert _known_stem.cache_info().currsize == known

@@ -4,17 +4,34 @@ import os
 
 import click
 
-from ragkv.engine.launch import serve_command
+from ragkv.engine.launch import serve_command, server_variables
+from ragkv.errors import Rejected
 from ragkv.parts import Parts
-from ragkv.settings import Settings
+from ragkv.settings import Settings, is_loopback
 
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8001, show_default=True, help="Port to listen on.")
 def engine(host: str, port: int) -> None:
-    """Run `vllm serve` so that it stitches. It must see the service's RAGKV_DATA_DIR."""
-    parts = Parts(Settings.from_env(os.environ))
+    """Run `vllm serve` so that it stitches. It must see the service's RAGKV_DATA_DIR.
+
+    With RAGKV_ENGINE_API_KEY every path but /health asks for that key; an address that other machines can reach needs
+    one.
+    """
+    settings = Settings.from_env(os.environ)
+    _check_key(settings, host)
+    parts = Parts(settings)
     parts.settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     command = serve_command(parts.settings, parts.model_folder, parts.layout, host, port)
-    os.execvp(command[0], command)  # noqa: S606 - a fixed program; this process becomes the server
+    environ = os.environ | server_variables(settings)
+    os.execvpe(command[0], command, environ)  # noqa: S606 - a fixed program; this process becomes the server
+
+
+def _check_key(settings: Settings, host: str) -> None:
+    """Raises Rejected for an address that other machines can reach while no key keeps them out."""
+    if not settings.engine_api_key and not is_loopback(host):
+        raise Rejected(
+            f"{host} can be reached from other machines and the engine has no key: set RAGKV_ENGINE_API_KEY to the same "
+            "long random value here and for `ragkv serve` (openssl rand -hex 32), or listen on 127.0.0.1"
+        )

@@ -55,6 +55,7 @@ class StitchConnector(KVConnectorBase_V1):
         self._kept: OrderedDict[str, WireReport] = OrderedDict()
         self._stitcher: Stitcher | None = None
         self._done: dict[str, WireReport] = {}
+        self._failed_blocks: set[int] = set()
 
     @property
     def requires_kv_delivery(self) -> bool:
@@ -146,7 +147,26 @@ class StitchConnector(KVConnectorBase_V1):
         assert isinstance(meta, Loads)
         for load in meta.loads:
             assert self._stitcher is not None, "the worker was not attached: start vLLM with StitchWorker"
-            self._done[load.request_id] = self._stitcher.carry_out(load)
+            self._done[load.request_id] = self._fill(self._stitcher, load)
+
+    def _fill(self, stitcher: Stitcher, load: Load) -> WireReport:
+        """Carry out one load. Whatever fails stays with its request: this runs in the step that serves all of them."""
+        if self._failed_blocks.isdisjoint(load.block_ids):  # a request behind the same blocks fails with them
+            try:
+                return stitcher.carry_out(load)
+            except Exception:
+                log.exception("request %s: stitching failed; its context is recomputed in full", load.request_id)
+            try:
+                return stitcher.recompute_whole(load)
+            except Exception:
+                log.exception("request %s: recomputing in place failed too; vLLM computes it", load.request_id)
+        self._failed_blocks |= load.blocks(stitcher.block_size)
+        return _computed_by_vllm(load)
+
+    def get_block_ids_with_load_errors(self) -> set[int]:
+        """Blocks of loads that failed twice: vLLM computes them itself (`kv_load_failure_policy`)."""
+        failed, self._failed_blocks = self._failed_blocks, set()
+        return failed
 
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
         done, self._done = self._done, {}
@@ -168,15 +188,13 @@ def _layout(config: VllmConfig) -> Layout:
 
 def _planned(request: "Request") -> Planned | None:
     """The request's plan; a malformed one is logged and its prompt computed in full."""
+    if request.prompt_token_ids is None:  # embeddings instead of tokens: nothing could be recomputed
+        return None
     try:
-        planned = planned_of(request.kv_transfer_params)
+        return planned_of(request.kv_transfer_params, request.num_prompt_tokens)
     except Rejected as error:
         log.warning("request %s: %s; its prompt is computed in full", request.request_id, error)
         return None
-    if planned is not None and planned.plan.end > request.num_prompt_tokens:
-        log.warning("request %s: the plan is longer than its prompt, which is computed in full", request.request_id)
-        return None
-    return planned
 
 
 def _expected(load: Load) -> WireReport:
@@ -187,9 +205,15 @@ def _expected(load: Load) -> WireReport:
     return WireReport(loads=1, stitched=load.region.num_tokens - redo, recomputed=redo, recomputed_spans=known)
 
 
+def _computed_by_vllm(load: Load) -> WireReport:
+    """The report of a region that vLLM computes in its ordinary steps after its load failed."""
+    region = [(load.start, load.end)]
+    return WireReport(loads=1, recomputed=load.region.num_tokens, failed_keys=load.keys, recomputed_spans=region)
+
+
 def _added(before: WireReport, now: WireReport) -> WireReport:
     """What was promised and then done. After a preemption tokens are those of the first time, as vLLM counts them."""
-    if before.kv_load_ms == 0:  # only promised so far
+    if before.kv_load_ms == before.recompute_ms == 0:  # only promised so far
         return now
     return WireReport(
         loads=before.loads + now.loads,

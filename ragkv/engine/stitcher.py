@@ -1,6 +1,7 @@
 """The worker's half: keeps the promises the scheduler's half made, before the step's own forward runs."""
 
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,11 @@ class Stitcher:
         self._layout = layout
         assert len(model.layers) == layout.layers, "the engine runs another model than the one whose KV is kept"
 
+    @property
+    def block_size(self) -> int:
+        """Tokens of one cache block."""
+        return self._model.block_size
+
     @torch.inference_mode()
     def carry_out(self, load: Load) -> WireReport:
         """Fill the load's region. A file that is missing or corrupt becomes a recompute of its span."""
@@ -56,6 +62,20 @@ class Stitcher:
         report.stitched = load.region.num_tokens - report.recomputed
         report.failed_keys = fetched.failed_keys
         report.host_keys = fetched.host_keys
+        return report
+
+    @torch.inference_mode()
+    def recompute_whole(self, load: Load) -> WireReport:
+        """Run the load's whole region through the model, over whatever a failed `carry_out` left in the cache.
+
+        Exact: a position attends only to positions before it, which hold fresh KV by then, or lie before the region.
+        """
+        report = WireReport(loads=1, recomputed=load.region.num_tokens, failed_keys=load.keys)
+        report.recomputed_spans = [(load.start, load.end)]
+        block_ids = torch.tensor(load.block_ids, device=self._model.device)
+        with _timed(report, "recompute_ms"):
+            self._recompute(load, [load.region], block_ids, report)
+            self._model.synchronize()
         return report
 
     def _fetch(self, load: Load) -> Fetched:
@@ -128,7 +148,9 @@ class Stitcher:
 
 
 def _covered(span: Span, by: Sequence[Span]) -> bool:
-    return any(other.start <= span.start and span.end <= other.end for other in by)
+    """Whether one of the spans, ascending and disjoint, holds all of `span`."""
+    index = bisect_right(by, span.start, key=lambda other: other.start) - 1
+    return index >= 0 and span.end <= by[index].end
 
 
 def _passes(spans: Sequence[Span], max_tokens: int, max_spans: int) -> Iterator[list[Span]]:

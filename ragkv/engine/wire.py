@@ -1,12 +1,13 @@
 """How a plan travels to the engine in `kv_transfer_params`, and how the report comes back.
 
 Both ends may be hostile or of another version: what does not parse is no plan, and the prompt is computed in full.
+Every number is bounded by the prompt's length before the engine acts on it.
 """
 
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -14,23 +15,26 @@ import torch
 
 from ragkv.engine.protocol import Generate, Report
 from ragkv.errors import Rejected, Unavailable
+from ragkv.settings import BLOCK_SIZES
 from ragkv.span import Span, merge
 from ragkv.stitch.plan import LateSelection, Placed, StitchPlan
 from ragkv.stitch.select import LATE_POLICIES
 
 PARAM = "ragkv"
 
-_Pair = tuple[int, int]
+_Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+_Pair = tuple[_Position, _Position]
+_Name = Annotated[str, msgspec.Meta(max_length=64)]  # a KV key, a tag or a digest: 64 hex digits at most
 
 
 class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A plan in JSON's types. `tag` names the request's report for a later `report_of`."""
 
-    placed: list[tuple[str | None, int, int]]
+    placed: list[tuple[_Name | None, _Position, _Position]]
     recompute: list[_Pair] = []
-    late: tuple[str, float, int, str] | None = None
+    late: tuple[_Name, float, int, _Name] | None = None
     capture: _Pair | None = None
-    tag: str | None = None
+    tag: _Name | None = None
 
 
 class WireReport(msgspec.Struct):
@@ -72,10 +76,10 @@ class Planned:
     tag: str | None
 
 
-def planned_of(params: Mapping[str, Any] | None) -> Planned | None:
-    """What a request's `kv_transfer_params` ask for, None if nothing.
+def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int) -> Planned | None:
+    """What the `kv_transfer_params` of a request with so many prompt tokens ask for, None if nothing.
 
-    Raises Rejected if they are malformed or make no sense.
+    Raises Rejected if they are malformed, make no sense or reach beyond the prompt.
     """
     sent = (params or {}).get(PARAM)
     if sent is None or report_asked_for(params):
@@ -84,7 +88,13 @@ def planned_of(params: Mapping[str, Any] | None) -> Planned | None:
         wire = msgspec.convert(sent, WirePlan)
     except msgspec.ValidationError as error:
         raise Rejected(f"kv_transfer_params.{PARAM}: {error}") from None
-    return Planned(_plan(wire), _span(*wire.capture) if wire.capture else None, wire.tag)
+    if max(len(wire.placed), len(wire.recompute)) > prompt_tokens:
+        raise Rejected("the plan has more pieces than its prompt has tokens")
+    capture = _span(*wire.capture) if wire.capture else None
+    planned = Planned(_plan(wire), capture, wire.tag)
+    if planned.plan.end > prompt_tokens or (capture is not None and capture.end > prompt_tokens):
+        raise Rejected("the plan is longer than its prompt")
+    return planned
 
 
 def report_asked_for(params: Mapping[str, Any] | None) -> str | None:
@@ -119,7 +129,7 @@ def _late(late: tuple[str, float, int, str] | None) -> LateSelection | None:
     if late is None:
         return None
     policy, ratio, block_size, topic = late
-    if policy not in LATE_POLICIES or not 0 <= ratio <= 1 or block_size < 1:
+    if policy not in LATE_POLICIES or not 0 <= ratio <= 1 or block_size not in BLOCK_SIZES:
         raise Rejected(f"the engine cannot select by {late}")
     return LateSelection(policy, ratio, block_size, topic)
 

@@ -32,7 +32,7 @@ class Peek:
     def chosen(self, params: dict[str, object], token_ids: list[int]) -> list[tuple[int, int]]:
         """What a plan's late selection takes, over KV stitched into idle cache blocks."""
         stitcher = get_kv_transfer_group()._stitcher
-        plan = planned_of(params).plan
+        plan = planned_of(params, len(token_ids)).plan
         blocks = list(range(1, 2 + len(token_ids) // stitcher._model.block_size))
         load = Load("peek", plan, 0, plan.end, blocks, token_ids)
         fetched, table = stitcher._fetch(load), torch.tensor(blocks)
@@ -40,3 +40,16 @@ class Peek:
             stitcher._write(fetched.pieces, table)
             spans = select_late(stitcher._model, stitcher._layout, load, fetched.pieces, table)
         return [(span.start, span.end) for span in spans]
+
+    def fail_recomputes(self, times: int) -> None:
+        """The next so many recomputes raise, when their load has written what it stitches."""
+        stitcher = get_kv_transfer_group()._stitcher
+
+        def fail(*args: object) -> None:
+            nonlocal times
+            times -= 1
+            if times == 0:
+                del stitcher._recompute
+            raise RuntimeError("a test told it to")
+
+        stitcher._recompute = fail

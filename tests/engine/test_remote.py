@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 
-from ragkv.engine.launch import serve_command
+from ragkv.engine.launch import serve_command, server_variables
 from ragkv.engine.remote import RemoteEngine
 from ragkv.errors import Rejected, Unavailable
 from ragkv.span import merge
@@ -19,20 +20,25 @@ from tests.engine.test_recompute import query_vectors
 from tests.engine.world import Model, World, request
 
 START_SECONDS = 300
+KEY = "the-key-of-this-engine"
+WITH_KEY = {"Authorization": f"Bearer {KEY}"}
 
 
 @pytest.fixture(scope="module")
 def remote(
     language_model: Path, tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
 ) -> Iterator[World]:
-    settings = embedded_settings(language_model, tmp_path_factory.mktemp("remote"), "bfloat16")
+    embedded = embedded_settings(language_model, tmp_path_factory.mktemp("remote"), "bfloat16")
+    settings = msgspec.structs.replace(embedded, engine_api_key=KEY)
     model = Model.prepare(settings, 8)
     port = free_port()
     command = serve_command(settings, Path(settings.model), model.layout, "127.0.0.1", port)
     log = (settings.data_dir / "vllm.log").open("wb")
-    server = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"HF_HUB_OFFLINE": "1"})
+    assert KEY not in command, "other users can read command lines"
+    environ = os.environ | {"HF_HUB_OFFLINE": "1"} | server_variables(settings)
+    server = subprocess.Popen(command, stdout=log, stderr=log, env=environ)
     url = f"http://127.0.0.1:{port}"
-    world = World(model, RemoteEngine(url, None, settings.max_model_len))
+    world = World(model, RemoteEngine(url, KEY, settings.max_model_len))
     try:
         wait_until_up(world, server, Path(log.name))
         yield world.start()
@@ -91,6 +97,7 @@ def test_full_prefill_needs_no_plan(remote: World) -> None:
         {"ragkv": {"placed": [[None, 0, 8]], "recompute": [[5, 2]]}},
         {"ragkv": {"placed": [[None, 0, 8]], "late": ["no such policy", 0.5, 16]}},
         {"ragkv": {"placed": [[None, 0, 8]], "capture": [0, 10**9]}},
+        {"ragkv": {"placed": [[None, 0, 5]], "capture": [2**63, 2**63 + 1]}},
         {"ragkv": {"placed": [[None, 0, 8]], "unknown": 1}},
         {"ragkv": {"report_of": "nobody"}},
     ],
@@ -99,10 +106,20 @@ def test_malformed_plans_never_harm_the_engine(remote: World, params: dict[str, 
     """Whatever a client sends: the prompt is answered, and the next one too."""
     url = str(remote.engine._http.base_url)
     body = {"prompt": list(range(100, 120)), "max_tokens": 2, "kv_transfer_params": params, "temperature": 0}
-    answer = httpx.post(f"{url}/v1/completions", json=body, timeout=60)
+    answer = httpx.post(f"{url}/v1/completions", json=body, headers=WITH_KEY, timeout=60)
     assert answer.status_code == 200
-    plain = httpx.post(f"{url}/v1/completions", json=body | {"kv_transfer_params": None}, timeout=60)
+    body["kv_transfer_params"] = None
+    plain = httpx.post(f"{url}/v1/completions", json=body, headers=WITH_KEY, timeout=60)
     assert plain.json()["choices"][0]["text"] == answer.json()["choices"][0]["text"]
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/invocations", "/tokenize", "/metrics", "/openapi.json"])
+def test_no_path_of_the_engine_answers_without_its_key(remote: World, path: str) -> None:
+    """vLLM itself guards /v1 alone."""
+    url = str(remote.engine._http.base_url)
+    assert httpx.post(url + path, json={"prompt": "x"}, timeout=60).status_code == 401
+    assert httpx.post(url + path, json={"prompt": "x"}, headers=WITH_KEY, timeout=60).status_code != 401
+    assert httpx.get(f"{url}/health", timeout=60).status_code == 200
 
 
 def test_an_engine_that_is_away_is_unavailable(free_port: Callable[[], int]) -> None:

@@ -24,15 +24,15 @@ PLAN = StitchPlan(
 
 def test_a_plan_comes_back_as_it_went():
     request = Generate((1,) * 14, "salt", PLAN, capture=Span(8, 12))
-    planned = planned_of(plan_to_wire(request, tag="t"))
+    planned = planned_of(plan_to_wire(request, tag="t"), 14)
     assert (planned.plan, planned.capture, planned.tag) == (PLAN, Span(8, 12), "t")
 
 
 def test_no_plan_is_no_plan():
     assert plan_to_wire(Generate((1,), "salt")) is None
-    assert planned_of(None) is None
-    assert planned_of({"other": 1}) is None
-    assert planned_of({PARAM: {"report_of": "x"}}) is None
+    assert planned_of(None, 9) is None
+    assert planned_of({"other": 1}, 9) is None
+    assert planned_of({PARAM: {"report_of": "x"}}, 9) is None
     assert report_asked_for({PARAM: {"report_of": "x"}}) == "x"
 
 
@@ -55,11 +55,30 @@ def test_no_plan_is_no_plan():
         {"placed": [["k", 0, 8]], "late": ["deviation", 0.5, 0, ""]},
         {"placed": [["k", 0, 8]], "capture": [3, 1]},
         {"placed": [["k", 0, 8]], "surprise": 1},
+        {"placed": [["k", 0, 13]]},
+        {"placed": [["k", 0, 2**70]]},
+        {"placed": [["k" * 65, 0, 8]]},
+        {"placed": [["k", 0, 0]] * 13 + [["k", 0, 8]]},
+        {"placed": [["k", 0, 8]], "recompute": [[2**70, 2**70 + 1]]},
+        {"placed": [["k", 0, 8]], "recompute": [[0, 1]] * 13},
+        {"placed": [["k", 0, 8]], "capture": [2**70, 2**70 + 1]},
+        {"placed": [["k", 0, 8]], "capture": [8, 13]},
+        {"placed": [["k", 0, True]]},
+        {"placed": [["k", 0, 8.0]]},
+        {"placed": [["k", 0, 8]], "late": ["deviation", float("nan"), 16, ""]},
+        {"placed": [["k", 0, 8]], "late": ["deviation", 0.5, 65, ""]},
+        {"placed": [["k", 0, 8]], "late": ["deviation", 0.5, 16, "t" * 65]},
+        {"placed": [["k", 0, 8]], "tag": "t" * 65},
     ],
 )
-def test_what_makes_no_sense_is_rejected(sent):
+def test_what_makes_no_sense_or_reaches_beyond_the_prompt_is_rejected(sent):
     with pytest.raises(Rejected):
-        planned_of({PARAM: sent})
+        planned_of({PARAM: sent}, prompt_tokens=12)
+
+
+def test_a_plan_may_reach_to_the_prompts_end():
+    sent = {"placed": [["k", 0, 12]], "recompute": [[0, 12]], "capture": [0, 12], "late": ["question", 1.0, 64, "t"]}
+    assert planned_of({PARAM: sent}, prompt_tokens=12).plan.end == 12
 
 
 def test_queries_survive_the_wire():

@@ -1,0 +1,63 @@
+"""A load that raises is recomputed, exactly, and hurts no other request."""
+
+import pytest
+
+from ragkv.answer.prompt import Prompt
+from ragkv.chunk import Chunk
+from tests.engine.world import Answered, World, kl, request, whole_context
+
+
+@pytest.fixture
+def chunks(exact: World) -> list[Chunk]:
+    return exact.model.chunks[:6]
+
+
+def fail_recomputes(world: World, times: int) -> None:
+    world.loop.run(world.engine._llm.collective_rpc("fail_recomputes", args=(times,)))
+
+
+def assert_is_full_prefill(world: World, prompt: Prompt, answered: Answered) -> None:
+    full = world.ask(prompt, max_tokens=8, logprobs=-1)
+    assert kl(full.logprobs[0], answered.logprobs[0]) <= 0.005
+    assert answered.token_ids == full.token_ids
+
+
+@pytest.mark.parametrize(
+    "times", [pytest.param(1, id="recomputed in place"), pytest.param(2, id="computed by vLLM in ordinary steps")]
+)
+def test_a_load_that_raises_half_way_becomes_full_prefill(exact: World, chunks: list[Chunk], times: int) -> None:
+    """Stitched KV is in the cache already when it raises; nothing of it may be left."""
+    prompt, plan = exact.model.prompt(chunks), exact.model.plan(chunks)
+    fail_recomputes(exact, times)
+    answered = exact.ask(prompt, plan, max_tokens=8, logprobs=-1)
+    assert_is_full_prefill(exact, prompt, answered)
+    report = answered.report
+    assert (report.stitched, report.recomputed, report.cached) == (0, plan.end, 0)
+    assert report.computed == len(prompt.token_ids) - plan.end
+    assert set(report.failed_keys) == {piece.key for piece in plan.placed}
+    assert exact.ask(prompt, plan).report.stitched == plan.end, "the next one is stitched"
+
+
+def test_a_part_behind_cached_blocks_is_recomputed_whole(exact: World, chunks: list[Chunk]) -> None:
+    """The region of a load need not begin at the prompt's start."""
+    prompt = exact.model.prompt(chunks)
+    plan = exact.model.plan(chunks, [whole_context(prompt)])
+    shorter = exact.model.plan(chunks[:3], [whole_context(exact.model.prompt(chunks[:3]))])
+    exact.ask(exact.model.prompt(chunks[:3]), shorter, salt="shared")
+    fail_recomputes(exact, 1)
+    answered = exact.ask(prompt, plan, max_tokens=8, logprobs=-1, salt="shared")
+    assert 0 < answered.report.cached < plan.end
+    assert answered.report.recomputed == plan.end - answered.report.cached
+    assert_is_full_prefill(exact, prompt, answered)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_requests_beside_one_that_fails_answer_as_they_do_alone(exact: World, chunks: list[Chunk], times: int) -> None:
+    sets = [chunks[:3], chunks[3:]]
+    prompts, plans = [exact.model.prompt(c) for c in sets], [exact.model.plan(c) for c in sets]
+    alone = exact.ask(prompts[1], plans[1], max_tokens=8)
+    fail_recomputes(exact, times)
+    first, second = exact.ask_all([request(p, plan, max_tokens=8) for p, plan in zip(prompts, plans, strict=True)])
+    assert first.token_ids == exact.ask(prompts[0], max_tokens=8).token_ids
+    assert second.token_ids == alone.token_ids
+    assert (second.report.stitched, second.report.failed_keys) == (plans[1].end, ())

@@ -15,7 +15,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 export VLLM_LOGGING_LEVEL ?= ERROR
 
-.PHONY: help setup browser demo test test-fast serve check lint types imports format bench lock clean
+.PHONY: help setup browser demo test test-fast test-long serve check lint types imports format bench lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,9 @@ test: setup browser ## All tests, with a real engine, Redis, PostgreSQL and brow
 
 test-fast: setup ## Unit tests: seconds, nothing started
 	$(BIN)/python -m pytest tests/unit
+
+test-long: setup ## The long forms of tests, minutes each
+	$(BIN)/python -m pytest -m long
 
 check: setup lint types imports ## Lint, types and import rules
 

@@ -23,7 +23,7 @@ Question = Annotated[
 Filters = Annotated[
     dict[str, Scalar | list[Scalar]],
     Meta(
-        description="What a document's metadata must have: a value, or one of several.",
+        description="What a document's metadata must have: a value, or one of several. At most 64 keys, 1,000 values.",
         examples=[{"year": [2023, 2024]}],
     ),
 ]

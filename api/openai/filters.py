@@ -1,5 +1,6 @@
 """Filters over attributes as OpenAI's clients write them."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, get_args
 
 import msgspec
@@ -8,6 +9,7 @@ from msgspec import Meta
 from api.openai.errors import BadParam
 from api.openai.fields import Whole
 from ragkv.library.attribute_filter import AttributeFilter, Comparator, Comparison, Compound, Value
+from ragkv.library.metadata import MAX_FILTER_VALUES, MAX_KEYS
 
 MAX_DEPTH = 8
 MAX_COMPARISONS = 100
@@ -29,8 +31,12 @@ class FilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def filter_of(body: FilterBody, param: str) -> AttributeFilter:
     """Raises BadParam, naming a place below `param`, for a filter that is half one kind and half the other."""
     made = _filter_of(body, param, MAX_DEPTH)
-    if _comparisons(made) > MAX_COMPARISONS:
+    if len(comparisons := list(_comparisons(made))) > MAX_COMPARISONS:
         raise BadParam(param, f"a filter has at most {MAX_COMPARISONS} comparisons")
+    if sum(len(comparison.values) for comparison in comparisons) > MAX_FILTER_VALUES:
+        raise BadParam(param, f"a filter has at most {MAX_FILTER_VALUES:,} values in all")
+    if len({comparison.key for comparison in comparisons}) > MAX_KEYS:
+        raise BadParam(param, f"a filter has at most {MAX_KEYS} keys")
     return made
 
 
@@ -54,5 +60,9 @@ def _comparison(body: FilterBody, param: str) -> Comparison:
     return Comparison(body.key, body.type, tuple(values))  # type: ignore[arg-type]
 
 
-def _comparisons(made: AttributeFilter) -> int:
-    return sum(map(_comparisons, made.parts)) if isinstance(made, Compound) else 1
+def _comparisons(made: AttributeFilter) -> Iterator[Comparison]:
+    if isinstance(made, Compound):
+        for part in made.parts:
+            yield from _comparisons(part)
+    else:
+        yield made

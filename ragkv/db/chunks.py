@@ -7,6 +7,7 @@ from sqlalchemy import Delete, Select, Update, bindparam, delete, func, select, 
 from sqlalchemy.orm import defer, load_only
 
 from ragkv.chunk import Chunk
+from ragkv.db.lists import one_of
 from ragkv.db.tables import ChunkRow, DocumentRow, Status
 from ragkv.retrieve.vectors import Point, Vectors
 
@@ -70,7 +71,7 @@ def ordinal_at(document_id: str, char: int) -> Select[int | None]:
 
 def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str], recipe: str) -> Select[ChunkRow]:
     """A tenant's chunks that fit the present models, without their vectors. Ids of others find nothing."""
-    mine = (ChunkRow.tenant_id == tenant_id, ChunkRow.id.in_(chunk_ids), DocumentRow.recipe == recipe)
+    mine = (ChunkRow.tenant_id == tenant_id, one_of(ChunkRow.id, chunk_ids), DocumentRow.recipe == recipe)
     return _chunks().join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
 
 
@@ -79,7 +80,7 @@ def points_of(document_ids: Sequence[str]) -> Select[ChunkRow]:
     return (
         select(ChunkRow)
         .options(_VECTORS_ONLY)
-        .where(ChunkRow.document_id.in_(document_ids))
+        .where(one_of(ChunkRow.document_id, document_ids))
         .order_by(ChunkRow.document_id, ChunkRow.ordinal)
     )
 

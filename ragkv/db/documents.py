@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 
 from ragkv.db.file_tables import FileRow
+from ragkv.db.lists import one_of
 from ragkv.db.tables import DocumentLabelRow, DocumentRow, Status
 from ragkv.names import storable
 
@@ -66,8 +67,8 @@ def newest_first(found: Select[DocumentRow], limit: int, after: tuple[datetime, 
 
 
 def among(found: Select[DocumentRow], document_ids: Sequence[str]) -> Select[DocumentRow]:
-    """Those of the documents that have one of these ids, at most a thousand or so."""
-    return found.where(DocumentRow.id.in_(document_ids))
+    """Those of the documents that have one of these ids."""
+    return found.where(one_of(DocumentRow.id, document_ids))
 
 
 def ids_of(found: Select[DocumentRow]) -> Select[str]:
@@ -92,7 +93,7 @@ def forget_labels_of(document_id: str) -> Delete:
 
 def _has_label(key: str, values: Sequence[str]) -> ColumnElement[bool]:
     label = (DocumentLabelRow.document_id == DocumentRow.id, DocumentLabelRow.key == storable(key))
-    return exists().where(*label, DocumentLabelRow.value.in_(values))
+    return exists().where(*label, one_of(DocumentLabelRow.value, values))
 
 
 def uses_of_file(tenant_id: str, sha256: str) -> Select[int]:

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Delete, Insert, Select, Update, and_, dele
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ragkv.db.documents import unfinished
+from ragkv.db.lists import one_of
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, Status, TenantRow
 from ragkv.scope import Holder
 
@@ -37,16 +38,16 @@ def unshared_keys(document_id: str) -> Select[str | None]:
 
 def keys_in_use(keys: Sequence[str]) -> Select[str | None]:
     """Those of `keys` that some chunk uses."""
-    return select(ChunkRow.kv_key).where(ChunkRow.kv_key.in_(keys)).distinct()
+    return select(ChunkRow.kv_key).where(one_of(ChunkRow.kv_key, keys)).distinct()
 
 
 def keys_with_entries(keys: Sequence[str]) -> Select[str]:
     """Those of `keys` that have an entry."""
-    return select(KVEntryRow.key).where(KVEntryRow.key.in_(keys))
+    return select(KVEntryRow.key).where(one_of(KVEntryRow.key, keys))
 
 
 def forget_entries(keys: Sequence[str]) -> Delete:
-    return delete(KVEntryRow).where(KVEntryRow.key.in_(keys))
+    return delete(KVEntryRow).where(one_of(KVEntryRow.key, keys))
 
 
 def kv_totals() -> Select[int, int]:
@@ -99,7 +100,7 @@ def kv_by_document(document_ids: Sequence[str]) -> Select[str, int, int, int]:
     """(document, files, bytes, tokens) of those documents that have some. What two documents share counts in both."""
     used = (
         select(ChunkRow.document_id, ChunkRow.kv_key)
-        .where(ChunkRow.document_id.in_(document_ids), ChunkRow.kv_key.is_not(None))
+        .where(one_of(ChunkRow.document_id, document_ids), ChunkRow.kv_key.is_not(None))
         .distinct()
         .subquery()
     )
@@ -121,7 +122,7 @@ def entries_only_of(holder: Holder) -> Select[str, int]:
 
 def used(chunk_ids: Sequence[str], moment: datetime) -> Update:
     """The KV of these chunks was used."""
-    keys = select(ChunkRow.kv_key).where(ChunkRow.id.in_(chunk_ids))
+    keys = select(ChunkRow.kv_key).where(one_of(ChunkRow.id, chunk_ids))
     return update(KVEntryRow).where(KVEntryRow.key.in_(keys)).values(last_used_at=moment)
 
 
@@ -146,14 +147,14 @@ def orphans(before: datetime) -> Select[str]:
 
 def lose_readiness(keys: Sequence[str]) -> Update:
     """Documents that are ready and use one of these keys are searchable from now on."""
-    users = select(ChunkRow.document_id).where(ChunkRow.kv_key.in_(keys))
+    users = select(ChunkRow.document_id).where(one_of(ChunkRow.kv_key, keys))
     ready = (DocumentRow.status == Status.READY, DocumentRow.id.in_(users))
     return update(DocumentRow).where(*ready).values(status=Status.SEARCHABLE, kv_evicted=True)
 
 
 def documents_using(keys: Sequence[str]) -> Select[str]:
     """Ids of the documents with chunks that use one of these keys."""
-    return select(ChunkRow.document_id).where(ChunkRow.kv_key.in_(keys)).distinct()
+    return select(ChunkRow.document_id).where(one_of(ChunkRow.kv_key, keys)).distinct()
 
 
 def evicted_documents(holder: Holder) -> Select[str]:

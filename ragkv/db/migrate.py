@@ -11,12 +11,15 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from ragkv.db.database import open_engine
+from ragkv.db.failures import may_pass, reason
 from ragkv.errors import Unavailable
 
 _LOCK_ID = 0x7261676B76  # "ragkv"
+_WAITING = "SET statement_timeout = '15min'; SET lock_timeout = '15min'"
+"""For another process that migrates."""
 _POSTGRES_LIMITS = ("SET LOCAL lock_timeout = '30s'", "SET LOCAL statement_timeout = '10min'")
 
 
@@ -54,8 +57,10 @@ def _migrating(url: str) -> Iterator[Config]:
         with _locked(engine), engine.begin() as connection:
             _limit(connection)
             yield _config(connection)
-    except (OperationalError, InterfaceError) as error:
-        raise Unavailable(f"cannot migrate the database: {error.orig}") from error
+    except DBAPIError as error:
+        if not may_pass(error):
+            raise
+        raise Unavailable(f"cannot migrate the database: {reason(error)}") from error
     finally:
         engine.dispose()
 
@@ -80,6 +85,7 @@ def _lock_file(engine: Engine) -> Iterator[None]:
 @contextmanager
 def _advisory_lock(engine: Engine) -> Iterator[None]:
     with engine.connect() as connection:
+        connection.execute(text(_WAITING))
         connection.execute(text("SELECT pg_advisory_lock(:id)"), {"id": _LOCK_ID})
         connection.commit()  # the lock belongs to the session, not to this transaction
         try:

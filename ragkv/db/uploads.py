@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Delete, Select, delete, func, select
 
 from ragkv.db.file_tables import AttachmentRow, FileBatchMemberRow, FileBatchRow, FileRow
+from ragkv.db.lists import one_of
 from ragkv.db.stretches import Keys
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, Status
 
@@ -62,7 +63,7 @@ def status_counts(tenant_id: str, collection_ids: Sequence[str]) -> Select[str, 
     return (
         select(DocumentRow.collection_id, DocumentRow.status, func.count())
         .outerjoin(AttachmentRow, AttachmentRow.document_id == DocumentRow.id)
-        .where(DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id.in_(collection_ids))
+        .where(DocumentRow.tenant_id == tenant_id, one_of(DocumentRow.collection_id, collection_ids))
         .group_by(DocumentRow.collection_id, DocumentRow.status)
     )
 
@@ -70,7 +71,7 @@ def status_counts(tenant_id: str, collection_ids: Sequence[str]) -> Select[str, 
 def bytes_in(collection_ids: Sequence[str]) -> Select[str, int]:
     """(collection id, bytes) of collections that hold something."""
     total = func.sum(DocumentRow.num_bytes)
-    mine = DocumentRow.collection_id.in_(collection_ids)
+    mine = one_of(DocumentRow.collection_id, collection_ids)
     return select(DocumentRow.collection_id, total).where(mine).group_by(DocumentRow.collection_id)
 
 
@@ -101,7 +102,7 @@ def entries_of_documents(tenant_id: str, document_ids: Sequence[str]) -> Select[
     return (
         select(DocumentRow, ENTRY_ID, ENTRY_MOMENT)
         .outerjoin(AttachmentRow, AttachmentRow.document_id == DocumentRow.id)
-        .where(DocumentRow.tenant_id == tenant_id, DocumentRow.id.in_(document_ids))
+        .where(DocumentRow.tenant_id == tenant_id, one_of(DocumentRow.id, document_ids))
         .order_by(ENTRY_MOMENT.desc(), ENTRY_ID.desc())
     )
 

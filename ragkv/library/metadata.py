@@ -21,6 +21,8 @@ MAX_KEYS = 64
 MAX_KEY_CHARS = 100
 MAX_DEPTH = 32
 """Lists and objects in each other, the outermost included."""
+MAX_FILTER_VALUES = 1000
+"""In all lists of a filter together."""
 MAX_FOUND_CHARS = 200
 """A longer text is kept and not found by filters."""
 
@@ -74,7 +76,13 @@ def labels_of(metadata: Metadata) -> set[tuple[str, str]]:
 
 
 def conditions(wanted: Filter) -> list[tuple[str, list[str]]]:
-    """Each key with the values of which a document must have one, as `labels_of` writes them."""
+    """Each key with the values of which a document must have one, as `labels_of` writes them.
+
+    Raises Rejected for more than MAX_KEYS keys or MAX_FILTER_VALUES values.
+    """
+    values = sum(len(value) if isinstance(value, list) else 1 for value in wanted.values())
+    if len(wanted) > MAX_KEYS or values > MAX_FILTER_VALUES:
+        raise Rejected(f"a metadata filter has at most {MAX_KEYS} keys and {MAX_FILTER_VALUES:,} values in all")
     return [(key, list(_labels(value))) for key, value in wanted.items()]
 
 

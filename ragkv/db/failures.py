@@ -1,0 +1,130 @@
+"""Failures of a database: whether its connection may be used again, and the error that callers see.
+
+A driver that is interrupted between sending a statement and reading its replies leaves them in the connection, where the
+next statement takes them for its own: another tenant's rows. So a connection stays only after an error that the server
+itself reported, which the driver raises once it has read everything.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm import Session
+
+from ragkv.errors import RagKVError, Unavailable
+
+AWAY = "the database does not answer: try again; the service's log has the reason"
+TOO_SLOW = "the database took too long for this: try again, or ask for less at once"
+BUSY = "the database is busy with another change: try again"
+
+_SQL_ERROR, _SQLITE_BUSY = 1, (5, 6)
+"""SQLite's codes for a statement that is wrong, which does not get better with time, and for locks."""
+_CANCELLED, _LOCK_TIMEOUT = "57014", "55P03"
+_BUSY = ("40001", "40P01", _LOCK_TIMEOUT)
+_AWAY = ("08", "28", "3D", "53", "57", "58")
+"""Classes of SQLSTATE: connection, authorization, database name, resources, operator intervention, system."""
+
+log = logging.getLogger(__name__)
+
+
+def discard_broken(engine: Engine) -> None:
+    """Close every connection of an engine whose statement ended with anything but an error of the server's."""
+    event.listen(engine, "handle_error", _discard_broken)
+
+
+@contextmanager
+def discarding(session: Session) -> Iterator[None]:
+    """Close the session's connection after any exception but ours and the server's own errors."""
+    try:
+        yield
+    except (RagKVError, DatabaseError):
+        raise
+    except BaseException:
+        session.invalidate()
+        raise
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raises Unavailable for what may succeed later. The reason is for the log: it names hosts and users."""
+    try:
+        yield
+    except (PoolTimeout, DBAPIError) as error:
+        message = _message(error)
+        if message is None:
+            raise
+        log.warning("%s: %s", message.partition(":")[0], reason(error))
+        raise Unavailable(message) from error
+
+
+def may_pass(error: DBAPIError) -> bool:
+    """Whether another try may succeed."""
+    return _message(error) is not None
+
+
+def reason(error: Exception) -> str:
+    """One line, for operators."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    said = _said(original)
+    return (f"{said.get('C')}: {said.get('M')}" if said else str(original) or type(original).__name__).splitlines()[0]
+
+
+def _discard_broken(context: ExceptionContext) -> None:
+    error = context.original_exception
+    if not _is_reported(error, context):
+        context.is_disconnect, context.invalidate_pool_on_disconnect = True, False
+    if isinstance(error, OSError):  # the driver lets some of its socket's errors through as they are
+        log.warning("the connection to the database broke: %s", error)
+        raise Unavailable(AWAY)
+    if context.sqlalchemy_exception is not None:
+        _strip(context.sqlalchemy_exception, error)
+
+
+def _is_reported(error: BaseException, context: ExceptionContext) -> bool:
+    """Whether the server reported it, so that nothing is left to be read."""
+    assert context.dialect is not None and context.dialect.loaded_dbapi is not None
+    return isinstance(error, context.dialect.loaded_dbapi.DatabaseError)
+
+
+def _strip(raised: Exception, error: BaseException) -> None:
+    """Leave out what PostgreSQL adds to its message: values of the row or the parameter that it is about."""
+    if said := _said(error):
+        kept = {field: said[field] for field in ("S", "C", "M") if field in said}
+        raised.args = (str(raised.args[0]).replace(str(said), str(kept)),)
+        error.args = (kept,)
+
+
+def _message(error: Exception) -> str | None:
+    """Returns None for an error that another try does not mend."""
+    if not isinstance(error, DBAPIError):
+        return AWAY
+    if (state := _said(error.orig).get("C")) is not None:
+        return _message_of_state(state)
+    if (code := getattr(error.orig, "sqlite_errorcode", None)) is not None:
+        return _message_of_code(code & 0xFF) if isinstance(error, OperationalError) else None
+    return AWAY if error.connection_invalidated or isinstance(error, InterfaceError | OperationalError) else None
+
+
+def _message_of_code(code: int) -> str | None:
+    if code == _SQL_ERROR:
+        return None
+    return BUSY if code in _SQLITE_BUSY else AWAY
+
+
+def _message_of_state(state: str) -> str | None:
+    if state == _CANCELLED:
+        return TOO_SLOW
+    if state in _BUSY:
+        return BUSY
+    return AWAY if state.startswith(_AWAY) else None
+
+
+def _said(error: BaseException | None) -> dict[str, Any]:
+    """The fields of a report of PostgreSQL's."""
+    said = error.args[0] if error is not None and error.args else None
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,46 @@
+"""SQLite in a file of our own: its folder, its pragmas, its locks."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+
+from ragkv.db.failures import discard_broken
+
+BUSY_TIMEOUT_S = 30
+WRITES = "ragkv_writes"
+"""The execution option of connections that write."""
+
+
+def open_sqlite(url: URL) -> Engine:
+    """An engine; a missing folder is made. Folder and file are for this user alone."""
+    if url.database:
+        _make_private(Path(url.database))
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True)
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    discard_broken(engine)
+    return engine
+
+
+def _make_private(path: Path) -> None:
+    """The file, whatever the mode of the folder is. Those that SQLite puts beside it get the same mode."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.touch(mode=0o600)
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        if file.exists() and file.stat().st_uid == os.geteuid():
+            file.chmod(0o600)
+
+
+def _prepare(connection: sqlite3.Connection, record: object) -> None:
+    connection.isolation_level = None  # the driver would begin too late for _begin to choose the lock
+    for pragma in ("journal_mode = WAL", "foreign_keys = ON", "synchronous = FULL"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: Connection) -> None:
+    # A transaction that reads first and writes later fails at once, without waiting, when another wrote in between:
+    # writers take the lock when they begin.
+    writes = connection.get_execution_options().get(WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -18,6 +18,7 @@ from api.documents import documents_router
 from api.ending import Ending, RefuseWhenEnding
 from api.errors import HANDLERS
 from api.events import collection_events, document_events
+from api.forgetting import forgetting_deleted
 from api.health import healthz, readyz
 from api.keys import keys_router
 from api.kv import kv_router
@@ -70,7 +71,7 @@ def create_app(parts: Parts, ending: Ending | None = None) -> Litestar:
         },
         exception_handlers=in_openai_form(HANDLERS),
         before_send=[guard_pages, name_all_methods],
-        lifespan=[_running_engine(parts)],
+        lifespan=[_running_engine(parts), forgetting_deleted(parts)],
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,
         logging_config=None,

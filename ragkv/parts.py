@@ -247,6 +247,11 @@ class Parts:
         index.ensure(self.encoder.dim)
         return Retriever(self.encoder, index, self.source, Mirror(index, self.source), self.reranker)
 
+    @property
+    def built_retriever(self) -> "Retriever | None":
+        """The retriever, if this process has searched: there is nothing to forget in one that would be built for it."""
+        return self.__dict__.get("retriever")
+
     @cached_property
     def engine(self) -> "Engine":
         if self._given_engine is not None:
@@ -286,9 +291,10 @@ class Parts:
 
     @cached_property
     def answer_ring(self) -> "AnswerRing":
-        from ragkv.answer.answer_ring import AnswerRing
+        from ragkv.answer.answer_ring import AnswerRing, Room
 
-        return AnswerRing(self.redis)
+        room = Room(self.settings.max_tenant_answer_bytes, self.settings.max_answer_bytes)
+        return AnswerRing(self.redis, room)
 
     @cached_property
     def answer_cache(self) -> "AnswerCache":

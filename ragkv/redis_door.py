@@ -22,6 +22,8 @@ START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 MAX_SOCKET_PATH = 100
 """Bytes. The kernel takes 107."""
+BESIDE_ANSWERS_BYTES = 384 * 2**20
+"""Memory of the embedded server for the queue, sessions and rates. When it is used up, what is new is refused."""
 
 
 def redis_url(settings: Settings) -> str:
@@ -69,6 +71,7 @@ class EmbeddedRedis:
         self.folder = settings.data_dir.absolute()
         self.socket = socket_path(settings)
         self._client = connect(settings)
+        self._max_memory = settings.max_answer_bytes + BESIDE_ANSWERS_BYTES
         self._lock: IO[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -138,6 +141,8 @@ class EmbeddedRedis:
             *("--appendfilename", "redis.aof"),
             *("--save", ""),
             *("--daemonize", "no"),
+            *("--maxmemory", str(self._max_memory)),
+            *("--maxmemory-policy", "noeviction"),
         ]
 
     def _answers(self) -> bool:

@@ -53,6 +53,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_upload_bytes: int = 64 * 1024 * 1024
     max_tenant_bytes: int = 0
     max_kv_bytes: int = 0
+    max_answer_bytes: int = 128 * 1024 * 1024
+    max_tenant_answer_bytes: int = 32 * 1024 * 1024
     requests_per_minute: int = 600
     shutdown_grace_s: float = 60.0
 
@@ -168,7 +170,7 @@ def _known(name: str, shown: str) -> str:
 def _check_ranges(settings: Settings) -> None:
     positive = (
         "max_model_len", "max_batched_tokens", "kv_cache_gib", "max_upload_bytes", "chunk_tokens", "prefill_batch_tokens", "top_k",
-        "hops", "max_answer_tokens", "parse_seconds", "parse_memory_mib",
+        "hops", "max_answer_tokens", "max_answer_bytes", "max_tenant_answer_bytes", "parse_seconds", "parse_memory_mib",
     )  # fmt: skip
     for name in positive:
         if getattr(settings, name) <= 0:

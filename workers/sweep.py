@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ragkv.errors import RagKVError
 from ragkv.library.documents import requeue_stuck
+from ragkv.library.forgetting import forget_stale_answers
 from ragkv.parts import Parts
 from ragkv.upkeep.eviction import NOTHING, collect_garbage, make_room
 
@@ -39,7 +40,7 @@ class Sweeper:
         """One sweep. Whatever is away is tried again at the next."""
         steps = [self._requeue, self._make_room]
         if self._sweeps % GARBAGE_EVERY == 0:
-            steps.append(self._collect_garbage)
+            steps += [self._forget_answers, self._collect_garbage]
         self._sweeps += 1
         for step in steps:
             _try(step)
@@ -52,6 +53,10 @@ class Sweeper:
     def _make_room(self) -> None:
         if (freed := make_room(self._parts)) != NOTHING:
             log.info("evicted %d KV files of %d bytes to stay within RAGKV_MAX_KV_BYTES", freed.files, freed.bytes)
+
+    def _forget_answers(self) -> None:
+        if forgotten := forget_stale_answers(self._parts):
+            log.info("removed kept answers of %d collections that changed", forgotten)
 
     def _collect_garbage(self) -> None:
         if (freed := collect_garbage(self._parts)) != NOTHING:

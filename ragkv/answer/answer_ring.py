@@ -1,6 +1,7 @@
 """Kept answers in Redis: of each collection the newest ones, as a ring of fixed-size records beside a hash of bodies."""
 
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ragkv.answer.ring_scripts import FORGET, PUT
 from ragkv.redis_door import reporting
 
 if TYPE_CHECKING:
@@ -17,26 +19,17 @@ MAX_ENTRIES = 1000
 """Answers of one collection. The next one takes the place of the oldest."""
 MAX_BODY_BYTES = 64 * 1024
 ID_BYTES = 16
+GONE = 2**53
+"""The generation of a deleted collection: later than any other."""
+LATE_S = 24 * 3600
+"""Longer than any answer is in the making."""
+_PREFIX = "ragkv:answers:"
+_PARTS = ("head", "records", "bodies")
+_USED = f"{_PREFIX}used"
+_SIZES = f"{_PREFIX}sizes"
 
 Records = NDArray[np.void]
 """Rows of `record_type`."""
-
-# KEYS: head (the generation, and how many were ever put), records, bodies.
-# ARGV: generation, a record, its body, MAX_ENTRIES, milliseconds to live.
-# What an earlier generation left can never be asked for again; what comes late is of one itself.
-_PUT = """
-local held, given = tonumber(redis.call('HGET', KEYS[1], 'generation') or -1), tonumber(ARGV[1])
-if held > given then return 0 end
-if held < given then
-  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
-  redis.call('HSET', KEYS[1], 'generation', ARGV[1])
-end
-local slot = (redis.call('HINCRBY', KEYS[1], 'put', 1) - 1) % tonumber(ARGV[4])
-redis.call('SETRANGE', KEYS[2], slot * #ARGV[2], ARGV[2])
-redis.call('HSET', KEYS[3], slot, ARGV[3])
-for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ARGV[5]) end
-return 1
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +41,33 @@ class RingName:
     recipe: str
     generation: int
 
+    @property
+    def base(self) -> str:
+        return f"{_of(self.tenant_id, self.collection_id)}{self.recipe}"
+
     def keys(self) -> list[str]:
-        base = f"ragkv:answers:{self.tenant_id}:{self.collection_id}:{self.recipe}"
-        return [f"{base}:{part}" for part in ("head", "records", "bodies")]
+        return [f"{self.base}:{part}" for part in _PARTS]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Bytes that kept answers may take: of one tenant, and of all together."""
+
+    tenant: int
+    all: int
 
 
 class AnswerRing:
-    """All answers of all collections. Every method raises Unavailable when Redis is away."""
+    """All answers of all collections, within `room`: beyond it the collections go that were not asked for the longest.
 
-    def __init__(self, client: "redis.Redis") -> None:
+    Every method raises Unavailable when Redis is away.
+    """
+
+    def __init__(self, client: "redis.Redis", room: Room) -> None:
         self._client = client
-        self._put = client.register_script(_PUT)
+        self._room = room
+        self._put = client.register_script(PUT)
+        self._forget = client.register_script(FORGET)
 
     def records(self, name: RingName, dim: int) -> Records:
         """What is kept, in no order: none if it is of another generation."""
@@ -66,7 +75,9 @@ class AnswerRing:
         with reporting(), self._client.pipeline() as pipeline:
             pipeline.hget(head, "generation")
             pipeline.get(records)
-            generation, packed = pipeline.execute()
+            for used in (_USED, _used_of(name.tenant_id)):
+                pipeline.zadd(used, {name.base: time.time()}, xx=True)
+            generation, packed, *_ = pipeline.execute()
         if generation is None or int(generation) != name.generation or packed is None:
             return np.zeros(0, record_type(dim))
         return np.frombuffer(packed, record_type(dim))
@@ -78,9 +89,11 @@ class AnswerRing:
         return found
 
     def put(self, name: RingName, record: bytes, body: bytes, ttl_s: int) -> bool:
-        """Keep an answer. False if the collection has changed since."""
+        """Keep an answer. False if the collection has changed since, or if there is no room for its answers."""
+        keys = [*name.keys(), _floor(name.tenant_id, name.collection_id)]
+        given: list[Any] = [name.base, name.generation, record, body, MAX_ENTRIES, ttl_s * 1000]
         with reporting():
-            return bool(self._put(keys=name.keys(), args=[name.generation, record, body, MAX_ENTRIES, ttl_s * 1000]))
+            return bool(self._put(keys=keys, args=[*given, time.time(), self._room.tenant, self._room.all]))
 
     def count(self, tenant_id: str, collection_id: str, outcome: str) -> None:
         with reporting():
@@ -91,10 +104,39 @@ class AnswerRing:
             counted: dict[bytes, bytes] = self._client.hgetall(_counts(tenant_id, collection_id))  # type: ignore[assignment]
         return {outcome.decode(): int(number) for outcome, number in counted.items()}
 
-    def forget(self, tenant_id: str, collection_id: str) -> None:
-        """The counts of a collection that is deleted. Its answers end with their time."""
+    def num_bytes(self, tenant_id: str | None = None) -> int:
+        """Of a tenant's kept answers, or of all."""
         with reporting():
-            self._client.delete(_counts(tenant_id, collection_id))
+            found = self._client.hget(_SIZES, "all" if tenant_id is None else f"tenant:{tenant_id}")
+        return int(found or 0)
+
+    def collections(self) -> list[tuple[str, str]]:
+        """(tenant, collection) of everything that is kept."""
+        with reporting():
+            bases: list[bytes] = self._client.zrange(_USED, 0, -1)  # type: ignore[assignment]
+        return sorted({(parts[2], parts[3]) for parts in (base.decode().split(":") for base in bases)})
+
+    def drop_unlisted(self) -> int:
+        """Remove rings that were kept by a version which listed none. Returns how many."""
+        with reporting():
+            heads = [head.decode() for head in self._client.scan_iter(f"{_PREFIX}*:head", count=1000)]
+            bases = [base for base in (head.removesuffix(":head") for head in heads) if not self._is_listed(base)]
+            for base in bases:
+                self._client.delete(*(f"{base}:{part}" for part in _PARTS))
+        return len(bases)
+
+    def _is_listed(self, base: str) -> bool:
+        return self._client.zscore(_USED, base) is not None
+
+    def forget(self, tenant_id: str, collection_id: str, before: int) -> int:
+        """Remove the answers of generations before `before`, and take none of these for a day. Returns how many rings.
+
+        `before` GONE: the collection is deleted, and its counts go too.
+        """
+        counts = _counts(tenant_id, collection_id) if before == GONE else ""
+        args: list[Any] = [tenant_id, _of(tenant_id, collection_id), before, LATE_S, counts]
+        with reporting():
+            return int(self._forget(keys=[_floor(tenant_id, collection_id)], args=args))
 
 
 def record_type(dim: int) -> np.dtype[Any]:
@@ -108,5 +150,18 @@ def new_record_id() -> bytes:
     return secrets.token_bytes(ID_BYTES)
 
 
+def _of(tenant_id: str, collection_id: str) -> str:
+    """How names of a collection's keys begin."""
+    return f"{_PREFIX}{tenant_id}:{collection_id}:"
+
+
 def _counts(tenant_id: str, collection_id: str) -> str:
-    return f"ragkv:answers:{tenant_id}:{collection_id}:counts"
+    return f"{_of(tenant_id, collection_id)}counts"
+
+
+def _floor(tenant_id: str, collection_id: str) -> str:
+    return f"{_of(tenant_id, collection_id)}floor"
+
+
+def _used_of(tenant_id: str) -> str:
+    return f"{_PREFIX}{tenant_id}:used"

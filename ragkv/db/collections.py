@@ -1,5 +1,7 @@
 """Statements about collections."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import Select, Update, func, select, update
 
 from ragkv.answer.answer_cache import CacheRule
@@ -35,6 +37,11 @@ def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheR
 
 def document_ids_in(collection_id: str) -> Select[str]:
     return select(DocumentRow.id).where(DocumentRow.collection_id == collection_id)
+
+
+def generations_of(collection_ids: Sequence[str]) -> Select[str, int]:
+    """(id, generation) of those that exist."""
+    return select(CollectionRow.id, CollectionRow.generation).where(CollectionRow.id.in_(collection_ids))
 
 
 def collection_changed(collection_id: str) -> Update:

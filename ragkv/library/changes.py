@@ -21,6 +21,7 @@ from ragkv.library.documents import (
     uploads_of,
     view_of,
 )
+from ragkv.library.forgetting import forget_answers
 from ragkv.library.metadata import Metadata, checked, patched
 from ragkv.parts import Parts
 
@@ -58,9 +59,11 @@ def replace_document(document_id: str, name: str, body: Readable, parts: Parts, 
         if is_new:
             _exchange(session, document, received, parts)
         session.execute(collection_changed(document.collection_id))
+    view = document_view(document_id, parts.database, tenant_id)
     if is_new:
+        forget_answers(view.collection_id, parts, tenant_id)
         enqueue(document_id, parts)
-    return document_view(document_id, parts.database, tenant_id)
+    return view
 
 
 def retry_document(document_id: str, parts: Parts, tenant_id: str) -> DocumentView:

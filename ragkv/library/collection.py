@@ -1,6 +1,5 @@
 """Collections: named sets of a tenant's documents."""
 
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,7 @@ from ragkv.db.tables import CollectionRow
 from ragkv.db.tenants import scope_of
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.library.documents import delete_document, uploads_of
+from ragkv.library.forgetting import forget_answers, forget_in_memory
 from ragkv.names import clean_name
 from ragkv.paging import Name, from_cursor, to_cursor
 from ragkv.parts import Parts
@@ -136,7 +136,7 @@ def amend_collection(
 
 
 def delete_collection(collection: str, parts: Parts, tenant_id: str) -> None:
-    """Remove a collection with all its documents. Raises NotFound, Conflict for the default collection.
+    """Remove a collection with all its documents, the questions asked about it and the answers kept. Raises NotFound, Conflict for the default collection.
 
     When the index is away it raises Unavailable and the collection stays, perhaps with fewer documents: delete it again.
     """
@@ -148,8 +148,8 @@ def delete_collection(collection: str, parts: Parts, tenant_id: str) -> None:
             document_ids = session.scalars(document_ids_in(collection_id)).all()
         for document_id in document_ids:
             _delete_if_there(document_id, parts, tenant_id)
-    with suppress(Unavailable):  # a few numbers, which nobody will ask for
-        parts.answer_ring.forget(tenant_id, collection_id)
+    forget_answers(collection_id, parts, tenant_id)
+    forget_in_memory(collection_id, parts, tenant_id)
 
 
 def _rename(session: "Session", row: CollectionRow, name: str) -> None:

@@ -28,6 +28,7 @@ from ragkv.db.kv_entries import forget_entries, unshared_keys
 from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow, Status
 from ragkv.errors import NotFound, TooLarge, Unavailable
 from ragkv.files import Readable, Stored
+from ragkv.library.forgetting import forget_answers
 from ragkv.library.metadata import Metadata, checked, labels_of
 from ragkv.names import is_id
 from ragkv.parts import Parts
@@ -126,15 +127,16 @@ def stored_file(document_id: str, parts: Parts, tenant_id: str) -> tuple[Path, s
 
 
 def delete_document(document_id: str, parts: Parts, tenant_id: str) -> None:
-    """Remove vectors, rows, the file and the KV that no other document uses. Works in any state.
+    """Remove vectors, rows, the file, the KV that no other document uses, and kept answers. Works in any state.
 
     Raises NotFound. When the index is away it raises Unavailable and the document stays: delete it again.
     """
     document_view(document_id, parts.database, tenant_id)
     if parts.server_index is not None:
         parts.server_index.delete_document(tenant_id, document_id)
-    keys = _delete_rows(document_id, parts, tenant_id)
+    keys, collection_id = _delete_rows(document_id, parts, tenant_id)
     parts.kv_store.delete(keys)
+    forget_answers(collection_id, parts, tenant_id)
 
 
 def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
@@ -230,8 +232,8 @@ def _is_waiting(document_id: str, database: Database) -> bool:
         return document is not None and document.status is Status.ACCEPTED
 
 
-def _delete_rows(document_id: str, parts: Parts, tenant_id: str) -> list[str]:
-    """Returns the KV keys that nobody uses any longer."""
+def _delete_rows(document_id: str, parts: Parts, tenant_id: str) -> tuple[list[str], str]:
+    """Returns the KV keys that nobody uses any longer, and the collection."""
     with parts.database.writing() as session:
         document = find_document(session, document_id, tenant_id)
         hold(session, uploads_of(tenant_id))
@@ -243,7 +245,7 @@ def _delete_rows(document_id: str, parts: Parts, tenant_id: str) -> list[str]:
         if not session.scalar(uses_of_file(tenant_id, document.sha256)):
             parts.files.delete(tenant_id, document.sha256)
         session.execute(collection_changed(document.collection_id))
-        return keys
+        return keys, document.collection_id
 
 
 def find_document(session: "Session", document_id: str, tenant_id: str) -> DocumentRow:

@@ -53,6 +53,19 @@ class Mirror:
                 scope.mirrored |= missing
             return wanted
 
+    def held(self) -> list[tuple[str, str]]:
+        """(tenant, collection) of every collection that was searched."""
+        with self._lock:
+            return list(self._scopes)
+
+    def drop(self, tenant_id: str, collection_id: str) -> None:
+        """Forget a collection that is deleted."""
+        with self._lock:
+            scope = self._scopes.pop((tenant_id, collection_id), None)
+        if scope is not None:
+            with scope.lock:  # a sync that had begun comes first
+                self._index.delete_collection(tenant_id, collection_id)
+
     def _scope(self, tenant_id: str, collection_id: str) -> "_Scope":
         with self._lock:
             return self._scopes.setdefault((tenant_id, collection_id), _Scope())

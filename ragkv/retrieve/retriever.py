@@ -124,6 +124,22 @@ class Retriever:
         candidates = self._retrieve(scope, asked, max(top_k, CANDIDATES), hops)
         return self._reranker.reordered(question, candidates)[:top_k]
 
+    def held(self) -> list[tuple[str, str]]:
+        """(tenant, collection) of every collection of which something is in this process's memory."""
+        mirrored = [] if self._mirror is None else self._mirror.held()
+        return sorted({*mirrored, *self._links.held()})
+
+    def refresh(self, tenant_id: str, collection_id: str) -> None:
+        """A collection has changed: what was deleted from it leaves this process's memory."""
+        scope = Scope(tenant_id, collection_id)
+        self._links.drop_unless(scope, self._documents(scope))
+
+    def forget(self, tenant_id: str, collection_id: str) -> None:
+        """A collection was deleted: its vectors and titles leave this process's memory."""
+        self._links.drop_unless(Scope(tenant_id, collection_id), {})
+        if self._mirror is not None:
+            self._mirror.drop(tenant_id, collection_id)
+
     def _retrieve(self, scope: Scope, asked: Asked, limit: int, hops: int) -> list[Passage]:
         documents = self._documents(scope)
         if not documents:
@@ -255,3 +271,13 @@ class _LinksCache:
             while len(self._cached) > CACHED_COLLECTIONS:
                 del self._cached[next(iter(self._cached))]
         return cached[1]
+
+    def held(self) -> list[tuple[str, str]]:
+        with self._lock:
+            return [(scope.tenant_id, scope.collection_id) for scope in self._cached]
+
+    def drop_unless(self, scope: Scope, documents: Mapping[str, int]) -> None:
+        """Drop a collection's titles unless these are the documents they were read from."""
+        with self._lock:
+            if scope in self._cached and self._cached[scope][0] != documents:
+                del self._cached[scope]

@@ -1,0 +1,42 @@
+"""Forgetting, while the service runs, what other processes have deleted."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from litestar import Litestar
+
+from ragkv.errors import RagKVError
+from ragkv.library.forgetting import MemoryKeeper
+from ragkv.parts import Parts
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 30.0
+
+
+def forgetting_deleted(parts: Parts, interval_s: float = INTERVAL_S) -> Callable[[Litestar], Any]:
+    """A lifespan in which vectors and titles of what is deleted leave this process's memory within `interval_s`."""
+
+    @asynccontextmanager
+    async def running(app: Litestar) -> AsyncIterator[None]:
+        task = asyncio.create_task(_keep_forgetting(MemoryKeeper(parts), interval_s))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    return running
+
+
+async def _keep_forgetting(keeper: MemoryKeeper, interval_s: float) -> None:
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            await asyncio.to_thread(keeper.forget_deleted)
+        except RagKVError as error:
+            log.warning("what was deleted elsewhere stays in memory until the next try: %s", error)

@@ -1,0 +1,78 @@
+"""Forgetting what was made from deleted documents and collections: kept answers, and copies in this process's memory."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from ragkv.answer.answer_ring import GONE
+from ragkv.db.collections import generations_of
+from ragkv.db.sources import BATCH
+from ragkv.errors import Unavailable
+from ragkv.parts import Parts
+
+log = logging.getLogger(__name__)
+
+Held = tuple[str, str]
+"""A tenant and its collection."""
+
+
+def forget_answers(collection_id: str, parts: Parts, tenant_id: str) -> None:
+    """Remove the answers that were kept before the collection's last change; all of them once it is deleted.
+
+    Call it after the commit. While Redis is away they stay for the worker's sweep, and none of them is given any more.
+    """
+    generation = _generations([(tenant_id, collection_id)], parts).get(collection_id, GONE)
+    try:
+        parts.answer_ring.forget(tenant_id, collection_id, generation)
+    except Unavailable as error:
+        log.warning("kept answers of collection %s are removed by a later sweep: %s", collection_id, error)
+
+
+def forget_stale_answers(parts: Parts) -> int:
+    """Remove the answers of every collection that changed since, and of those that are gone. Returns how many rings.
+
+    Raises Unavailable.
+    """
+    ring = parts.answer_ring
+    held = ring.collections()
+    generations = _generations(held, parts)
+    forgotten = sum(ring.forget(tenant, one, generations.get(one, GONE)) for tenant, one in held)
+    return forgotten + ring.drop_unlisted()
+
+
+class MemoryKeeper:
+    """Keeps the index in this process's memory, if there is one, free of what other processes have deleted."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._seen: dict[Held, int] = {}
+
+    def forget_deleted(self) -> None:
+        """Drop deleted collections; bring those that changed up to date. Raises Unavailable."""
+        retriever = self._parts.built_retriever
+        held = retriever.held() if retriever is not None else []
+        generations = _generations(held, self._parts)
+        for tenant_id, collection_id in held:
+            self._renew((tenant_id, collection_id), generations.get(collection_id))
+
+    def _renew(self, held: Held, generation: int | None) -> None:
+        retriever = self._parts.retriever
+        if generation is None:
+            retriever.forget(*held)
+            self._seen.pop(held, None)
+        elif self._seen.get(held) != generation:
+            retriever.refresh(*held)
+            self._seen[held] = generation
+
+
+def forget_in_memory(collection_id: str, parts: Parts, tenant_id: str) -> None:
+    """A collection was deleted: this process drops it at once, others with their next `forget_deleted`."""
+    if parts.built_retriever is not None:
+        parts.built_retriever.forget(tenant_id, collection_id)
+
+
+def _generations(held: Sequence[Held], parts: Parts) -> Mapping[str, int]:
+    """By collection. Those that are gone are not in it."""
+    ids = [collection_id for _, collection_id in held]
+    statements = [generations_of(ids[start : start + BATCH]) for start in range(0, len(ids), BATCH)]
+    with parts.database.reading() as session:
+        return {one: generation for statement in statements for one, generation in session.execute(statement)}

@@ -1,0 +1,262 @@
+"""What is deleted is gone: out of Redis, out of every process's memory, out of the record of questions."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+from io import BytesIO
+
+import numpy as np
+import pytest
+from sqlalchemy import func, select
+
+from api.forgetting import forgetting_deleted
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.answer.answer_ring import GONE, AnswerRing, RingName, Room, record_type
+from ragkv.db.tables import QuestionRow
+from ragkv.errors import Unavailable
+from ragkv.library.changes import replace_document
+from ragkv.library.collection import delete_collection
+from ragkv.library.documents import accept_document, delete_document, requeue_stuck
+from ragkv.library.forgetting import MemoryKeeper, forget_stale_answers
+from ragkv.parts import Parts
+from ragkv.queue import QUEUE
+from ragkv.redis_door import BESIDE_ANSWERS_BYTES, EmbeddedRedis, connect
+from ragkv.retrieve.retriever import Retriever
+from ragkv.scope import Scope
+from tests.conftest import lend_models
+from tests.over_http import ADA, Client, upload
+from workers.sweep import Sweeper
+
+QUESTION = "Who wrote the first program?"
+SECRET = b"Lovelace"
+"""A word of the document and of its answer."""
+
+
+@pytest.fixture
+def collection(client: Client, parts: Parts, ingest: IngestParts) -> Scope:
+    """A collection with one document that is ready and one answer that is kept."""
+    made = client.post("/v1/collections", json={"name": "papers"}).json()
+    client.patch("/v1/collections/papers", json={"answer_cache": {"enabled": True}})
+    ingest_document(str(upload(client, data={"collection": "papers"}).json()["id"]), ingest)
+    assert client.post("/v1/ask", json={"question": QUESTION, "collection": "papers"}).status_code == 200
+    assert SECRET in everything_in_redis(parts)
+    return Scope(parts.scope.tenant_id, made["id"], b"")
+
+
+@pytest.fixture
+def document(client: Client, collection: Scope) -> str:
+    return str(client.get("/v1/documents", params={"collection": "papers"}).json()["items"][0]["id"])
+
+
+class TestKeptAnswers:
+    def test_a_deleted_document_is_quoted_nowhere_in_redis(self, parts: Parts, document: str):
+        delete_document(document, parts, parts.scope.tenant_id)
+
+        assert SECRET not in everything_in_redis(parts)
+        assert parts.answer_ring.num_bytes() == 0
+
+    def test_nor_is_a_document_that_has_another_file_now(self, parts: Parts, document: str):
+        replace_document(document, "b.md", BytesIO(b"# B\n\nBob."), parts, parts.scope.tenant_id)
+
+        assert SECRET not in everything_in_redis(parts)
+
+    def test_an_answer_in_the_making_is_not_kept_after_the_deletion(self, parts: Parts, collection: Scope):
+        delete_collection(collection.collection_id, parts, collection.tenant_id)
+
+        late = RingName(collection.tenant_id, collection.collection_id, "r", 10**6)
+        assert not parts.answer_ring.put(late, record(), SECRET, 60)
+        assert SECRET not in everything_in_redis(parts)
+
+    def test_a_deleted_collection_leaves_no_answer_no_count_and_no_question(
+        self, client: Client, parts: Parts, collection: Scope
+    ):
+        assert questions(parts, collection) == 1
+        assert client.delete("/v1/collections/papers").status_code == 204
+
+        assert SECRET not in everything_in_redis(parts)
+        assert parts.answer_ring.counts(collection.tenant_id, collection.collection_id) == {}
+        assert questions(parts, collection) == 0
+
+    def test_what_redis_could_not_forget_while_it_was_away_goes_with_a_sweep(
+        self, parts: Parts, document: str, redis_server: EmbeddedRedis
+    ):
+        redis_server.stop()
+        delete_document(document, parts, parts.scope.tenant_id)
+        redis_server.start()
+        assert SECRET in everything_in_redis(parts)
+        Sweeper(parts).sweep()
+
+        assert SECRET not in everything_in_redis(parts)
+
+    def test_answers_of_a_collection_that_did_not_change_stay(self, parts: Parts, collection: Scope):
+        assert forget_stale_answers(parts) == 0
+        assert SECRET in everything_in_redis(parts)
+
+    def test_what_an_older_version_kept_goes_too(self, parts: Parts, redis_server: EmbeddedRedis):
+        parts.redis.hset("ragkv:answers:t:c:r:head", mapping={"generation": 1, "put": 1})
+        parts.redis.hset("ragkv:answers:t:c:r:bodies", "0", SECRET)
+
+        assert forget_stale_answers(parts) == 1
+        assert SECRET not in everything_in_redis(parts)
+
+
+class TestMemory:
+    def test_a_deleted_collection_leaves_this_process(self, parts: Parts, collection: Scope):
+        assert parts.retriever.held()
+        delete_collection(collection.collection_id, parts, collection.tenant_id)
+
+        assert parts.retriever.held() == [] and points_of(parts.retriever) == 0
+
+    def test_what_another_process_deleted_leaves_this_one(
+        self, parts: Parts, other: Parts, collection: Scope, document: str
+    ):
+        delete_document(document, parts, collection.tenant_id)
+        keeper = MemoryKeeper(other)
+        assert points_of(other.retriever) == 1
+        keeper.forget_deleted()
+        assert points_of(other.retriever) == 0 and other.retriever.held()
+
+        delete_collection(collection.collection_id, parts, collection.tenant_id)
+        keeper.forget_deleted()
+        assert other.retriever.held() == []
+
+    def test_the_running_service_does_so_by_itself(self, parts: Parts, other: Parts, collection: Scope):
+        delete_collection(collection.collection_id, parts, collection.tenant_id)
+
+        async def serve() -> None:
+            async with forgetting_deleted(other, interval_s=0.01)(None):  # type: ignore[arg-type]
+                while other.retriever.held():  # noqa: ASYNC110 - nothing tells of it
+                    await asyncio.sleep(0.01)
+
+        asyncio.run(asyncio.wait_for(serve(), 20))
+
+    def test_a_process_that_never_searched_builds_nothing_for_it(self, parts: Parts):
+        MemoryKeeper(parts).forget_deleted()
+
+        assert parts.built_retriever is None
+
+
+class TestRoom:
+    """Bodies of 1,000 bytes, records of 56: room for 10 answers of a tenant, 15 of all."""
+
+    @pytest.fixture
+    def ring(self, parts: Parts, redis_server: EmbeddedRedis) -> AnswerRing:
+        return AnswerRing(parts.redis, Room(tenant=10 * 1056, all=15 * 1056))
+
+    def test_a_tenants_answers_stay_within_its_room_and_the_collection_unused_for_longest_goes(
+        self, ring: AnswerRing, parts: Parts
+    ):
+        fill(ring, "t", "a", 4)
+        fill(ring, "t", "b", 4)
+        ring.records(name_of("t", "a"), 4)  # used again
+        fill(ring, "t", "c", 4)
+
+        assert [len(ring.records(name_of("t", one), 4)) for one in "abc"] == [4, 0, 4]
+        assert ring.num_bytes("t") == ring.num_bytes() == bytes_in_redis(parts) == 8 * 1056
+
+    def test_one_tenant_takes_nothing_of_anothers_while_there_is_room(self, ring: AnswerRing):
+        fill(ring, "other", "x", 5)
+        fill(ring, "t", "a", 100)
+
+        assert ring.num_bytes("t") <= 10 * 1056
+        assert len(ring.records(name_of("other", "x"), 4)) == 5
+
+    def test_all_together_stay_within_theirs(self, ring: AnswerRing, parts: Parts):
+        for tenant in "abcdef":
+            fill(ring, tenant, "c", 5)
+
+        assert ring.num_bytes() == bytes_in_redis(parts) == 15 * 1056
+        assert ring.collections() == [("d", "c"), ("e", "c"), ("f", "c")]
+
+    def test_the_same_place_again_counts_once(self, ring: AnswerRing, parts: Parts, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr("ragkv.answer.answer_ring.MAX_ENTRIES", 3)
+        fill(ring, "t", "a", 8)
+
+        assert ring.num_bytes("t") == bytes_in_redis(parts) == 3 * 1056
+
+    def test_what_expired_is_no_longer_counted_once_it_is_dropped(self, ring: AnswerRing, parts: Parts):
+        fill(ring, "t", "a", 4)
+        parts.redis.delete(*name_of("t", "a").keys())
+        ring.forget("t", "a", GONE)
+
+        assert ring.num_bytes("t") == ring.num_bytes() == 0
+        assert ring.collections() == []
+
+
+class TestFullRedis:
+    def test_the_embedded_one_is_bounded_and_drops_nothing_by_itself(self, parts: Parts, redis_server: EmbeddedRedis):
+        found = parts.redis.config_get("maxmemory*")
+
+        assert found["maxmemory-policy"] == "noeviction"
+        assert int(found["maxmemory"]) == BESIDE_ANSWERS_BYTES + parts.settings.max_answer_bytes
+
+    def test_what_is_there_stays_answers_are_not_kept_and_uploads_wait(self, parts: Parts, redis_server: EmbeddedRedis):
+        token = parts.sessions.begin("key")
+        kept = name_of(parts.scope.tenant_id, parts.scope.collection_id)
+        assert parts.answer_ring.put(kept, record(), b"body", 60)
+        accept_document("a.md", BytesIO(ADA), parts, parts.scope)
+        parts.redis.config_set("maxmemory", 1)
+        try:
+            with pytest.raises(Unavailable):
+                parts.answer_ring.put(kept, record(), b"body", 60)
+            later = accept_document("b.md", BytesIO(b"Bob."), parts, parts.scope).document_id
+            assert parts.sessions.key_id(token) == "key"
+            assert parts.redis.llen(QUEUE) == 1
+            parts.rate_limit.take("key")
+            assert parts.rate_limit.passed_unchecked == 1
+            assert parts.answer_ring.forget(kept.tenant_id, kept.collection_id, GONE) == 1
+        finally:
+            parts.redis.config_set("maxmemory", 0)
+        parts.redis.delete(QUEUE)
+        assert later in requeue_stuck(parts)
+
+
+@pytest.fixture
+def other(parts: Parts, loaded: IngestParts, collection: Scope) -> Iterator[Parts]:
+    """Another process of the service, that has searched the collection."""
+    with closing(Parts(parts.settings)) as other:
+        lend_models(other, loaded)
+        assert other.retriever.search(collection.tenant_id, collection.collection_id, QUESTION, 3, 2)
+        yield other
+
+
+def everything_in_redis(parts: Parts) -> bytes:
+    """All keys with their values."""
+    client = connect(parts.settings)
+    readers = {
+        b"string": client.get, b"hash": client.hgetall, b"zset": lambda key: client.zrange(key, 0, -1),
+        b"list": lambda key: client.lrange(key, 0, -1), b"set": client.smembers,
+    }  # fmt: skip
+    with closing(client):
+        return b"\n".join(key + repr(readers[client.type(key)](key)).encode() for key in client.scan_iter())
+
+
+def bytes_in_redis(parts: Parts) -> int:
+    """Of records and bodies."""
+    records = [parts.redis.strlen(key) for key in parts.redis.keys("ragkv:answers:*:records")]
+    bodies = [len(body) for key in parts.redis.keys("ragkv:answers:*:bodies") for body in parts.redis.hvals(key)]
+    return sum(records) + sum(bodies)
+
+
+def points_of(retriever: Retriever) -> int:
+    return sum(len(points) for points in retriever._index._points.values())
+
+
+def questions(parts: Parts, collection: Scope) -> int:
+    with parts.database.reading() as session:
+        mine = QuestionRow.collection_id == collection.collection_id
+        return int(session.scalar(select(func.count()).select_from(QuestionRow).where(mine)) or 0)
+
+
+def name_of(tenant_id: str, collection_id: str) -> RingName:
+    return RingName(tenant_id, collection_id, "r", 1)
+
+
+def fill(ring: AnswerRing, tenant_id: str, collection_id: str, answers: int) -> None:
+    for _ in range(answers):
+        ring.put(name_of(tenant_id, collection_id), record(), bytes(1000), 60)
+
+
+def record() -> bytes:
+    return np.zeros(1, record_type(4)).tobytes()

@@ -73,9 +73,14 @@ def revision_of(connection: Connection) -> str | None:
 
 def tables_of(connection: Connection) -> list[Table]:
     """The tables as they stand, whatever the schema's version; those that are referred to first."""
+    return [table for table in reflected(connection) if table.name not in LEFT_OUT]
+
+
+def reflected(connection: Connection) -> list[Table]:
+    """Likewise, with those that dumps leave out."""
     schema = MetaData()
     schema.reflect(connection)
-    return [table for table in schema.sorted_tables if table.name not in LEFT_OUT]
+    return [table for table in schema.sorted_tables if table.name != VERSION_TABLE]
 
 
 def dump(connection: Connection, folder: Path) -> list[TableDump]:
@@ -95,11 +100,8 @@ def load(
 
 def clear(connection: Connection) -> None:
     """Delete all rows, also of the tables that dumps leave out."""
-    schema = MetaData()
-    schema.reflect(connection)
-    for table in reversed(schema.sorted_tables):
-        if table.name != VERSION_TABLE:
-            connection.execute(delete(table))
+    for table in reversed(reflected(connection)):
+        connection.execute(delete(table))
 
 
 def tables_with_rows(connection: Connection) -> list[str]:

@@ -65,7 +65,7 @@ def empty(make: Maker, tmp_path: Path) -> Parts:
 
 def over(parts: Parts, loaded: IngestParts) -> IngestParts:
     ingest = IngestParts(parts)
-    ingest.prefiller = loaded.prefiller
+    ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
     return ingest
 
 
@@ -99,7 +99,7 @@ def test_a_backup_moves_between_databases_and_its_documents_answer_at_once(
     assert (view.status, view.metadata) == (Status.SEARCHABLE, {"year": 1843, "tags": ["engine", "Böhm"]})
     assert tenant_secret(target.database, scope.tenant_id) == scope.secret
     assert [key.id for _, key in list_all_keys(target.database)] == [issued.view.id]
-    assert target.files.read(scope.tenant_id, _sha256(target, document_id)) == ADA
+    assert target.files.path(scope.tenant_id, _sha256(target, document_id)).read_bytes() == ADA
     found = target.retriever.search(scope.tenant_id, scope.collection_id, "first program", 3, 1)
     assert "analytical engine" in found[0].chunk.text
 
@@ -221,7 +221,7 @@ def test_a_backup_names_files_that_are_lost_and_restores_the_rest(parts: Parts, 
 
     assert [file.sha256 for file in manifest.lost_files] == [_sha256(parts, lost)]
     assert (restored.documents, restored.files, restored.lost_files) == (2, 1, 1)
-    assert empty.files.read(parts.scope.tenant_id, _sha256(parts, kept)) == ALAN
+    assert empty.files.path(parts.scope.tenant_id, _sha256(parts, kept)).read_bytes() == ALAN
 
 
 def test_backups_taken_while_documents_come_and_go_are_consistent(source: Parts, make: Maker, tmp_path: Path):
@@ -253,7 +253,7 @@ def test_backups_taken_while_documents_come_and_go_are_consistent(source: Parts,
         assert restore(tmp_path / f"backup{i}", target).documents == manifest.num_files
         with target.database.reading() as session:
             for document in session.scalars(select(DocumentRow)):
-                assert target.files.read(document.tenant_id, document.sha256)
+                assert target.files.path(document.tenant_id, document.sha256).read_bytes()
 
 
 def test_the_commands_say_what_to_do_next(parts: Parts, empty: Parts, tmp_path: Path):

@@ -1,0 +1,94 @@
+"""A database of version 0.1.0, with data in it, brought up to date: nothing is lost, and the service answers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import Connection, select
+
+from ingest.parts import IngestParts
+from ingest.pipeline import Outcome, ingest_document
+from ragkv.db.dump import reflected, replacing, snapshot
+from ragkv.db.migrate import check_drift, downgrade, migrate
+from ragkv.library.documents import refresh_outdated, stuck_ids
+from ragkv.parts import Parts
+from ragkv.redis_door import EmbeddedRedis
+from ragkv.settings import Settings
+from ragkv.upkeep.backup import backup
+from ragkv.upkeep.restore import restore
+from tests import version_0_1_0 as old
+from tests.conftest import lend_models
+from tests.echo_engine import EchoEngine
+from tests.over_http import client_of, upload
+
+AUTHORIZED = {"authorization": f"Bearer {old.KEY}"}
+
+
+@pytest.fixture
+def parts(settings: Settings, engine: EchoEngine, loaded: IngestParts, database_url: str) -> Iterator[Parts]:
+    """Parts over a database of 0.1.0 that is not migrated yet."""
+    parts = Parts(msgspec.structs.replace(settings, database_url=database_url), engine)
+    lend_models(parts, loaded)
+    migrate(database_url, old.REVISION)
+    with replacing(parts.database) as connection:
+        old.fill(connection, parts)
+    yield parts
+    parts.close()
+
+
+def rows(connection: Connection) -> dict[str, list[dict[str, Any]]]:
+    return {
+        table.name: [dict(row) for row in connection.execute(select(table).order_by(*table.primary_key)).mappings()]
+        for table in reflected(connection)
+    }
+
+
+def test_every_value_is_still_there_after_the_upgrade_and_after_going_back_to_0_1_0_and_forth(parts: Parts):
+    with snapshot(parts.database) as connection:
+        before = rows(connection)
+    for move in (migrate, lambda url: downgrade(url, old.REVISION), migrate):
+        move(parts.settings.database)
+        with snapshot(parts.database) as connection:
+            after = rows(connection)
+        for table, kept in before.items():
+            assert [{name: row[name] for name in kept[0]} for row in after[table]] == kept
+    check_drift(parts.settings.database)
+
+
+def test_the_service_answers_from_what_was_read_before_and_reads_what_was_waiting(
+    parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis
+):
+    """What an upgrade makes anew, because it is made otherwise now, is read again from the files."""
+    parts.prepare()
+    with client_of(parts) as client:
+        client.headers.update(AUTHORIZED)
+        listed = {d["id"]: d for d in client.get("/v1/documents").json()["items"]}
+        assert listed.keys() == old.BODIES.keys()
+        assert listed[old.READY]["metadata"] == {"year": 1843, "tags": ["a", "ö"]}
+        assert client.get(f"/v1/documents/{old.READY}/file").content == old.BODIES[old.READY]
+
+        refresh_outdated(parts)
+        outcomes = {document_id: ingest_document(document_id, ingest) for document_id in stuck_ids(parts.database)}
+        assert outcomes[old.WAITING] is Outcome.READY and set(outcomes.values()) == {Outcome.READY}
+        found = client.post("/v1/search", json={"question": "analytical engine", "filter": {"year": 1843}}).json()
+        assert found["passages"][0]["document_id"] == old.READY
+        assert client.post("/v1/ask", json={"question": "Who wrote the first program?"}).json()["citations"]
+        assert upload(client, b"# New\n\nSomething new.\n", "new.md").status_code == 202
+
+
+def test_a_backup_of_a_database_of_0_1_0_is_upgraded_while_it_is_restored(
+    parts: Parts, settings: Settings, loaded: IngestParts, tmp_path: Path
+):
+    manifest = backup(tmp_path / "backup", parts)
+    target = Parts(msgspec.structs.replace(settings, data_dir=tmp_path / "target"))
+    lend_models(target, loaded)
+    restored = restore(tmp_path / "backup", target)
+
+    assert (manifest.revision, restored.documents, restored.files) == (old.REVISION, 4, 4)
+    with snapshot(target.database) as connection:
+        questions = {row["text"] for row in rows(connection)["questions"]}
+    assert questions == {"Who wrote it?", "Wer war's — 1918?"}
+    assert list(target.settings.data_dir.glob("restore-*")) == []
+    target.close()

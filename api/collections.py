@@ -1,6 +1,7 @@
 """/v1/collections: named sets of documents. A collection is named by its id or its name everywhere."""
 
 import asyncio
+from http import HTTPStatus
 from typing import Annotated
 
 import msgspec
@@ -12,6 +13,8 @@ from msgspec import Meta
 from api.auth import administering, reading, writing
 from api.errors import problems
 from ragkv.access.caller import Caller
+from ragkv.db.tenants import scope_of
+from ragkv.library.changes import Queued, retry_failed
 from ragkv.library.collection import (
     AnswerCachePatch,
     CollectionPage,
@@ -121,5 +124,22 @@ async def remove(collection: FromPath[str], caller: NamedDependency[Caller], par
     await asyncio.to_thread(delete_collection, collection, parts, caller.tenant_id)
 
 
+@post(
+    "/{collection:str}/retry",
+    guards=[writing],
+    status_code=HTTPStatus.ACCEPTED,
+    summary="Try all failed documents again",
+    responses=problems(NOT_FOUND="No such collection."),
+)
+async def retry_all(
+    collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> Queued:
+    """Queue every document of the collection that failed, with fresh attempts. Says how many there were."""
+    scope = await asyncio.to_thread(scope_of, parts.database, caller.tenant_id, collection)
+    return await asyncio.to_thread(retry_failed, scope, parts)
+
+
 def collections_router() -> Router:
-    return Router("/v1/collections", route_handlers=[create, index, show, amend, remove], tags=["collections"])
+    return Router(
+        "/v1/collections", route_handlers=[create, index, show, amend, remove, retry_all], tags=["collections"]
+    )

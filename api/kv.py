@@ -16,13 +16,13 @@ from api.disconnect import stepwise
 from api.errors import problem_of, problems
 from api.sse import event
 from ragkv.access.caller import Caller
+from ragkv.library.changes import Queued
 from ragkv.library.documents import DocumentView
 from ragkv.parts import Parts
 from ragkv.scope import Holder
 from ragkv.upkeep.admin import (
     HeldKV,
     KVOverview,
-    Queued,
     held_kv,
     holder_of_collection,
     holder_of_document,

@@ -10,6 +10,7 @@ from transformers.utils import logging
 from ingest.prefill import Prefiller
 from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
+from ragkv.db.ingestion import Lease
 from ragkv.observe import traces
 from ragkv.observe.tally import Tally
 from ragkv.parts import Parts
@@ -17,10 +18,14 @@ from ragkv.parts import Parts
 
 @dataclass
 class IngestParts:
-    """One per process. What is done is counted if the tally has somewhere to count."""
+    """One per process. What is done is counted if the tally has somewhere to count.
+
+    `owed`: leases to be given back, each with its reason, as soon as the database is there again.
+    """
 
     parts: Parts
     tally: Tally = field(default_factory=Tally)
+    owed: list[tuple[Lease, str]] = field(default_factory=list)
 
     @cached_property
     def prefiller(self) -> Prefiller:

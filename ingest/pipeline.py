@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 
 from ingest.heartbeat import renewing
@@ -19,8 +20,9 @@ from ragkv.chunk import Chunk
 from ragkv.db.base import new_id
 from ragkv.db.ingestion import KeptKV, Lease, forget_unused
 from ragkv.db.tables import DocumentRow, Status
-from ragkv.errors import Conflict, Rejected
+from ragkv.errors import Conflict, Rejected, Unavailable
 from ragkv.kv.key import KeyMaker
+from ragkv.outages import is_outage
 from ragkv.parts import Parts
 from ragkv.retrieve.embed import embed_chunks
 from ragkv.retrieve.vectors import Point, Vectors
@@ -42,8 +44,10 @@ def ingest_document(document_id: str, ingest: IngestParts, progress: Progress = 
     """Take a document as far as READY, from wherever it stands.
 
     A file that cannot be read fails at once; anything else that goes wrong is raised for the caller to try again, and
-    the third time the document fails with the reason. `progress` may raise Interrupted to stop: that costs no attempt.
+    the third time the document fails with the reason. An outage (`ragkv.outages`) is raised as well, and costs no attempt
+    however often it happens. `progress` may raise Interrupted to stop: that costs none either.
     """
+    _settle(ingest)
     lease = Lease.take(ingest.parts.database, document_id, owner=_owner())
     if lease is None:
         return Outcome.SKIPPED
@@ -65,6 +69,9 @@ def _attempt(lease: Lease, ingest: IngestParts, progress: Progress) -> Outcome:
         lease.give_back(None)
         raise
     except Exception as error:
+        if is_outage(error):
+            _postpone(lease, error, ingest)
+            raise
         return _record_failure(lease, error)
     return Outcome.READY
 
@@ -75,9 +82,33 @@ def _refuse_fatal(document: DocumentRow) -> None:
         raise Rejected(f"the worker died {MAX_ATTEMPTS} times while reading this document")
 
 
+def _postpone(lease: Lease, error: Exception, ingest: IngestParts) -> None:
+    """Give the document back, and the attempt. Where the database itself is away that is left for the next call."""
+    reason = _reason(error)
+    try:
+        lease.postpone(reason)
+    except Conflict as lost:
+        log.info("stopped: %s", lost)
+    except Unavailable:
+        ingest.owed.append((lease, reason))
+
+
+def _settle(ingest: IngestParts) -> None:
+    """Give back what could not be given back while the database was away. Raises Unavailable while it still is."""
+    while ingest.owed:
+        lease, reason = ingest.owed[-1]
+        with suppress(Conflict):  # it lapsed and another worker took it over
+            lease.postpone(reason)
+        ingest.owed.pop()
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, Rejected) else f"{type(error).__name__}: {error}"
+
+
 def _record_failure(lease: Lease, error: Exception) -> Outcome:
     """Fail for good, or give the document back and raise the error again."""
-    reason = str(error) if isinstance(error, Rejected) else f"{type(error).__name__}: {error}"
+    reason = _reason(error)
     try:
         if isinstance(error, Rejected) or lease.document().attempts >= MAX_ATTEMPTS:
             lease.fail(reason)

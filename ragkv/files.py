@@ -2,16 +2,20 @@
 
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from ragkv.errors import NotFound, Rejected, TooLarge
 
 _BLOCK = 1 << 20
+_UPLOAD = "upload-"
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Readable(Protocol):
@@ -61,7 +65,7 @@ class FileStore:
         Raises TooLarge as soon as there are more than `max_bytes`, Rejected if there are none.
         """
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, name = tempfile.mkstemp(prefix="upload-", dir=self.folder)  # mode 0600
+        descriptor, name = tempfile.mkstemp(prefix=_UPLOAD, dir=self.folder)  # mode 0600
         path = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -76,6 +80,15 @@ class FileStore:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         received.path.rename(path)
         _sync_folder(path.parent)
+
+    def stored(self, before: datetime) -> Iterator[tuple[str, str]]:
+        """(tenant, hash) of the files that were written before the moment."""
+        paths = (path for path in self.folder.glob("*/??/*") if _HASH.fullmatch(path.name))
+        return ((path.parts[-3], path.name) for path in paths if _written_before(path, before))
+
+    def unfinished(self, before: datetime) -> Iterator[Path]:
+        """Uploads that nothing was written to since the moment: a process that was killed left them."""
+        return (path for path in self.folder.glob(f"{_UPLOAD}*") if _written_before(path, before))
 
     def delete(self, tenant_id: str, sha256: str) -> None:
         self.path(tenant_id, sha256).unlink(missing_ok=True)
@@ -94,6 +107,14 @@ def _copy(body: Readable, file: BinaryIO, path: Path, max_bytes: int) -> Receive
     file.flush()
     os.fsync(file.fileno())
     return Received(path, digest.hexdigest(), num_bytes)
+
+
+def _written_before(path: Path, moment: datetime) -> bool:
+    """False for a file that is gone."""
+    try:
+        return path.stat().st_mtime < moment.timestamp()
+    except FileNotFoundError:
+        return False
 
 
 def _sync_folder(folder: Path) -> None:

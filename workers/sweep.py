@@ -8,6 +8,7 @@ from ragkv.errors import RagKVError
 from ragkv.library.documents import requeue_stuck
 from ragkv.library.forgetting import forget_stale_answers
 from ragkv.parts import Parts
+from ragkv.upkeep.cleaning import clean
 from ragkv.upkeep.eviction import NOTHING, collect_garbage, make_room
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class Sweeper:
         """One sweep. Whatever is away is tried again at the next."""
         steps = [self._requeue, self._make_room]
         if self._sweeps % GARBAGE_EVERY == 0:
-            steps += [self._forget_answers, self._collect_garbage]
+            steps += [self._forget_answers, self._collect_garbage, self._clean]
         self._sweeps += 1
         for step in steps:
             _try(step)
@@ -61,6 +62,13 @@ class Sweeper:
     def _collect_garbage(self) -> None:
         if (freed := collect_garbage(self._parts)) != NOTHING:
             log.info("removed %d KV files of %d bytes that nothing uses", freed.files, freed.bytes)
+
+    def _clean(self) -> None:
+        if removed := clean(self._parts):
+            log.info(
+                "removed %d unfinished uploads, %d files that no document names, points of %d deleted documents",
+                removed.uploads, removed.files, removed.documents,
+            )  # fmt: skip
 
 
 def _try(step: Callable[[], None]) -> None:

@@ -9,6 +9,8 @@ from litestar.params import FromPath, FromQuery
 
 from api.admin.shell import AdminRequest, page
 from ragkv.db.tables import Status
+from ragkv.db.tenants import scope_of
+from ragkv.library.changes import failures
 from ragkv.library.collection import collection_with_counts, list_collections
 from ragkv.library.listing import Wanted, list_documents
 from ragkv.parts import Parts
@@ -50,5 +52,7 @@ def _collection(
 ) -> dict[str, Any]:
     tenant_id = request.user.tenant_id
     view = collection_with_counts(collection, parts, tenant_id)
+    scope = scope_of(parts.database, tenant_id, view.id)
     wanted = Wanted(tenant_id, view.id, status, name or None)
-    return {"collection": view, "documents": list_documents(parts.database, wanted, DOCUMENTS_A_PAGE, cursor)}
+    documents = list_documents(parts.database, wanted, DOCUMENTS_A_PAGE, cursor)
+    return {"collection": view, "documents": documents, "failures": failures(scope, parts.database)}

@@ -20,6 +20,7 @@ from ragkv.access.keys import IssuedKey, KeyView
 from ragkv.answer.ask import Citation, PassageKV, PromptSpan, Timings
 from ragkv.db.tables import Status
 from ragkv.kv.file import KVShape
+from ragkv.library.changes import Queued
 from ragkv.library.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
 from ragkv.library.documents import DocumentView
 from ragkv.library.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
@@ -44,7 +45,6 @@ from ragkv.upkeep.admin import (
     KVAmount,
     KVOverview,
     KVTiers,
-    Queued,
     TenantKV,
 )
 from ragkv.upkeep.condition import AWAY

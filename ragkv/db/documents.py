@@ -28,7 +28,8 @@ from ragkv.names import storable
 
 UNFINISHED = (Status.ACCEPTED, Status.PARSING, Status.INDEXING, Status.SEARCHABLE)
 _FRESH: dict[str, Any] = {
-    "attempts": 0, "error": None, "stage": "", "lease_owner": None, "lease_until": None, "kv_evicted": False,
+    "attempts": 0, "outages": 0, "retry_at": None, "error": None, "stage": "", "lease_owner": None, "lease_until": None,
+    "kv_evicted": False,
 }  # fmt: skip
 
 
@@ -71,8 +72,17 @@ def among(found: Select[DocumentRow], document_ids: Sequence[str]) -> Select[Doc
     return found.where(one_of(DocumentRow.id, document_ids))
 
 
+def ids_among(document_ids: Sequence[str]) -> Select[str]:
+    """Those of the ids that are documents, of any tenant."""
+    return select(DocumentRow.id).where(one_of(DocumentRow.id, document_ids))
+
+
 def ids_of(found: Select[DocumentRow]) -> Select[str]:
     return found.with_only_columns(DocumentRow.id)
+
+
+def number_of(found: Select[DocumentRow]) -> Select[int]:
+    return found.with_only_columns(func.count())
 
 
 def metadata_of(found: Select[DocumentRow]) -> Select[str, dict[str, Any]]:
@@ -119,8 +129,8 @@ def versions_of_indexed(tenant_id: str, collection_id: str, recipe: str) -> Sele
 
 
 def stuck_documents(now: datetime) -> Select[str]:
-    """Ids of documents that are unfinished and that nobody holds, oldest first; the sweep queues them again."""
-    return select(DocumentRow.id).where(unfinished(), _free(now)).order_by(DocumentRow.created_at)
+    """Ids of documents that are unfinished, due and held by nobody, oldest first; the sweep queues them again."""
+    return select(DocumentRow.id).where(unfinished(), _free(now), _due(now)).order_by(DocumentRow.created_at)
 
 
 def claim(document_id: str, owner: str, now: datetime, until: datetime) -> Update:
@@ -172,6 +182,10 @@ def count_by_status() -> Select[Status, int, int, int]:
 
 def _free(now: datetime) -> ColumnElement[bool]:
     return or_(DocumentRow.lease_until.is_(None), DocumentRow.lease_until < now)
+
+
+def _due(now: datetime) -> ColumnElement[bool]:
+    return or_(DocumentRow.retry_at.is_(None), DocumentRow.retry_at <= now)
 
 
 def _count(kind: type[DocumentRow] | type[FileRow], tenant_id: str, sha256: str) -> ScalarSelect[int]:

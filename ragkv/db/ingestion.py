@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from ragkv.chunk import Chunk
 from ragkv.db.base import utc_now
 from ragkv.db.chunks import chunk_row, chunks_of, forget_chunks_of, name_kv, to_chunk
+from ragkv.db.clock import now_of
 from ragkv.db.collections import collection_of_document_changed
 from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED, claim, held
@@ -17,6 +18,7 @@ from ragkv.db.jobs import open_jobs
 from ragkv.db.kv_entries import forget_entries, keep_entries, keys_in_use, unshared_keys
 from ragkv.db.tables import DocumentRow, JobStatus, Status
 from ragkv.errors import Conflict
+from ragkv.outages import retry_delay_s
 from ragkv.retrieve.vectors import Vectors
 
 LEASE = timedelta(seconds=60)
@@ -43,8 +45,8 @@ class Lease:
     @classmethod
     def take(cls, database: Database, document_id: str, owner: str) -> "Lease | None":
         """None when the document is gone, finished, or held by someone else."""
-        now = utc_now()
         with database.writing() as session:
+            now = now_of(session)
             if not _rows(session, claim(document_id, owner, now, now + LEASE)):
                 return None
             session.execute(open_jobs(document_id, status=JobStatus.RUNNING))
@@ -52,10 +54,7 @@ class Lease:
 
     def document(self) -> DocumentRow:
         with self.database.reading() as session:
-            row = session.get(DocumentRow, self.document_id)
-            if row is None:
-                raise Conflict(f"document {self.document_id} was deleted")
-            return row
+            return self._row(session)
 
     def unused(self, keys: Sequence[str]) -> set[str]:
         """Those of `keys` that no chunk uses any longer, if the document is gone; none while it is there."""
@@ -68,11 +67,11 @@ class Lease:
             return set(keys) - used
 
     def renew(self) -> None:
-        self._write(lease_until=utc_now() + LEASE)
+        self._hold_on()
 
     def report(self, stage: str, done: int, total: int) -> None:
         """Show progress, in tokens."""
-        self._write(stage=stage, progress_done=done, progress_total=total, lease_until=utc_now() + LEASE)
+        self._hold_on(stage=stage, progress_done=done, progress_total=total)
 
     def enter(self, status: Status, **changes: Any) -> None:
         """Move on to a status that is not the last."""
@@ -111,7 +110,9 @@ class Lease:
     def finish(self, kept: Sequence[KeptKV], kv_recipe: str) -> None:
         """All KV is kept: the document is ready."""
         with self.database.writing() as session:
-            self._change(session, status=Status.READY, kv_recipe=kv_recipe, error=None, stage="", **_RELEASED)
+            self._change(
+                session, status=Status.READY, kv_recipe=kv_recipe, error=None, stage="", outages=0, **_RELEASED
+            )
             tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
             _keep(session, tenant_id, kept)
             session.execute(open_jobs(self.document_id, status=JobStatus.DONE, error=None))
@@ -124,15 +125,34 @@ class Lease:
             session.execute(open_jobs(self.document_id, status=JobStatus.FAILED, error=reason))
 
     def give_back(self, reason: str | None) -> None:
-        """Let others try again. Without a reason the attempt does not count: it was merely interrupted."""
-        attempts = DocumentRow.attempts if reason else DocumentRow.attempts - 1
+        """Let others try again, after a failure a little later. Without a reason it was merely interrupted: no attempt."""
         with self.database.writing() as session:
-            self._change(session, error=reason, attempts=attempts, **_RELEASED)
-            session.execute(open_jobs(self.document_id, status=JobStatus.QUEUED, error=reason))
+            attempts = self._row(session).attempts
+            if reason is None:
+                self._release(session, None, attempts=attempts - 1)
+            else:
+                self._release(session, reason, retry_at=_later(session, attempts))
 
-    def _write(self, **changes: Any) -> None:
+    def postpone(self, reason: str) -> None:
+        """Let others try again later, as often as it takes: the failure was not the document's, and costs no attempt."""
         with self.database.writing() as session:
-            self._change(session, **changes)
+            row = self._row(session)
+            retry_at = _later(session, row.outages + 1)
+            self._release(session, reason, attempts=row.attempts - 1, outages=row.outages + 1, retry_at=retry_at)
+
+    def _release(self, session: Session, reason: str | None, **changes: Any) -> None:
+        self._change(session, error=reason, **changes, **_RELEASED)
+        session.execute(open_jobs(self.document_id, status=JobStatus.QUEUED, error=reason))
+
+    def _row(self, session: Session) -> DocumentRow:
+        row = session.get(DocumentRow, self.document_id)
+        if row is None:
+            raise Conflict(f"document {self.document_id} was deleted")
+        return row
+
+    def _hold_on(self, **changes: Any) -> None:
+        with self.database.writing() as session:
+            self._change(session, lease_until=now_of(session) + LEASE, **changes)
 
     def _change(self, session: Session, **changes: Any) -> None:
         statement = held(self.document_id, self.owner).values(updated_at=utc_now(), **changes)
@@ -150,6 +170,10 @@ def forget_unused(database: Database, keys: Sequence[str]) -> list[str]:
             unused += (gone := [key for key in some if key not in used])
             session.execute(forget_entries(gone))
     return unused
+
+
+def _later(session: Session, failures: int) -> datetime:
+    return now_of(session) + timedelta(seconds=retry_delay_s(failures))
 
 
 _RELEASED: dict[str, Any] = {"lease_owner": None, "lease_until": None}

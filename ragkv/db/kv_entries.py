@@ -7,7 +7,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, Delete, Insert, Select, Update, and_, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from ragkv.db.documents import unfinished
 from ragkv.db.lists import one_of
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, Status, TenantRow
 from ragkv.scope import Holder
@@ -113,6 +112,11 @@ def entries_of(holder: Holder) -> Select[str, int]:
     return select(KVEntryRow.key, KVEntryRow.num_bytes).where(_used_by(holder)).order_by(KVEntryRow.key)
 
 
+def all_entries() -> Select[str, int]:
+    """(key, bytes) of all tenants."""
+    return select(KVEntryRow.key, KVEntryRow.num_bytes)
+
+
 def entries_only_of(holder: Holder) -> Select[str, int]:
     """(key, bytes) of what a holder's chunks use and no others do."""
     others = and_(ChunkRow.kv_key == KVEntryRow.key, DocumentRow.tenant_id == holder.tenant_id, ~_belongs(holder))
@@ -139,10 +143,9 @@ def least_recently_used(limit: int) -> Select[str, int]:
 
 
 def orphans(before: datetime) -> Select[str]:
-    """Keys that no chunk uses, of tenants whose documents are all read: nobody is about to use them."""
-    busy = exists().where(DocumentRow.tenant_id == KVEntryRow.tenant_id, unfinished())
+    """Keys made before a moment that no chunk uses."""
     in_use = exists().where(ChunkRow.kv_key == KVEntryRow.key)
-    return select(KVEntryRow.key).where(KVEntryRow.created_at < before, ~in_use, ~busy)
+    return select(KVEntryRow.key).where(KVEntryRow.created_at < before, ~in_use)
 
 
 def lose_readiness(keys: Sequence[str]) -> Update:

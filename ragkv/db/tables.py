@@ -95,7 +95,8 @@ class DocumentRow(Base):
     `labels` are its metadata, an object of the owner's. `num_bytes` of content, `progress_*` in tokens of the present `stage`. `version` counts how often its chunks were
     written: an index that mirrors the database compares it. `recipe` names the models and settings its chunks were
     made with, `kv_recipe` those of their KV. A worker may write to it only while it holds the lease. `kv_evicted`: some
-    of its KV was removed, so that it is searchable and no longer ready; nobody makes it again unasked.
+    of its KV was removed, so that it is searchable and no longer ready; nobody makes it again unasked. After a failure it is
+    not tried again before `retry_at`; `outages` counts failures in a row that were not its own fault.
     """
 
     __tablename__ = "documents"
@@ -122,6 +123,8 @@ class DocumentRow(Base):
     num_chunks: Mapped[int] = mapped_column(default=0)
     num_tokens: Mapped[int] = mapped_column(BigInteger, default=0)
     attempts: Mapped[int] = mapped_column(default=0)
+    outages: Mapped[int] = mapped_column(default=0, server_default=sql_text("0"))
+    retry_at: Mapped[datetime | None]
     lease_owner: Mapped[str | None] = mapped_column(String(200))
     lease_until: Mapped[datetime | None]
     version: Mapped[int] = mapped_column(default=0)

@@ -1,6 +1,7 @@
 """One KV file: the keys, values and Q-Cache of one chunk, with a checksum."""
 
 import os
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ PARTIAL = ".partial"
 _QCACHE = ("initial", "local", "mean_keys")
 _QCACHE_ITEM = 4  # bytes of a float32
 _TENSORS = ("keys", "values", *_QCACHE)
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +76,29 @@ class KVShape:
 
 
 def write_kv(path: Path, kv: ChunkKV) -> int:
-    """Write a KV file so that it is either whole or not there. Returns its size in bytes."""
+    """Write a KV file so that it is either whole or not there. Returns its size in bytes. Raises OSError."""
     tensors = {name: getattr(kv, name).contiguous().cpu() for name in _TENSORS}
     metadata = {"version": str(LAYOUT_VERSION)} | {name: _checksum(tensor) for name, tensor in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
     try:
-        save_file(tensors, partial, metadata)
+        _save(tensors, partial, metadata)
         _make_durable(partial)
         partial.rename(path)
     finally:
         partial.unlink(missing_ok=True)
     _fsync(path.parent)
     return path.stat().st_size
+
+
+def _save(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
+    try:
+        save_file(tensors, path, metadata)
+    except SafetensorError as error:
+        number = _OS_ERROR.search(str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
 def read_kv(path: Path, layout: Layout) -> ChunkKV:

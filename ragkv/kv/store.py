@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ragkv.errors import Corrupt, Unsupported
-from ragkv.kv.file import PARTIAL, ChunkKV, KVShape, QCache, read_kv, read_qcache, read_shape, write_kv
+from ragkv.kv.file import ChunkKV, KVShape, QCache, read_kv, read_qcache, read_shape, write_kv
 from ragkv.kv.layout import Layout
 from ragkv.kv.resident import is_resident
 
@@ -95,11 +95,10 @@ class KVStore:
         """Keys whose files were written before the moment."""
         return (key for key in self.keys() if _written_before(self.path(key), moment))
 
-    def delete_partial(self, before: datetime) -> None:
-        """Remove what writers that were killed before the moment left behind."""
-        for path in self.folder.glob(f"??/*{PARTIAL}"):
-            if _written_before(path, before):
-                path.unlink(missing_ok=True)
+    def partial(self, before: datetime) -> Iterator[Path]:
+        """Files that were still being written when their writer was killed, before the moment: ours and safetensors' own."""
+        others = (path for path in self.folder.glob("??/*") if not _KEY.fullmatch(path.stem) and path.is_file())
+        return (path for path in others if _written_before(path, before))
 
     def bytes_of(self, key: str) -> int:
         """Size of the KV file, 0 if there is none."""

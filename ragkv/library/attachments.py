@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from ragkv.db.base import utc_now
 from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, hold
-from ragkv.db.documents import document_by_hash, uses_of_file
-from ragkv.db.file_tables import AttachmentRow, FileRow
+from ragkv.db.documents import document_by_hash
+from ragkv.db.file_tables import AttachmentRow
 from ragkv.db.stretches import Position, rows_of
 from ragkv.db.tables import CollectionRow, DocumentRow, Status
 from ragkv.db.uploads import (
@@ -34,10 +34,10 @@ from ragkv.library.documents import (
     insert_document,
     label,
     revive,
-    uploads_of,
     view_of,
 )
 from ragkv.library.metadata import Metadata, checked
+from ragkv.library.originals import discard_unnamed, uploads_of
 from ragkv.library.uploads import find_file
 from ragkv.names import is_id
 from ragkv.parts import Parts
@@ -154,8 +154,11 @@ def delete_file(file_id: str, parts: Parts, tenant_id: str) -> None:
     Raises NotFound. When the index is away it raises Unavailable and the file stays, perhaps in fewer collections:
     delete it again.
     """
+    with parts.database.reading() as session:
+        sha256 = find_file(session, file_id, tenant_id).sha256
     while (collection_id := _delete_if_nowhere(file_id, parts, tenant_id)) is not None:
         detach_if_there(file_id, parts, Scope(tenant_id, collection_id, b""))
+    discard_unnamed(tenant_id, sha256, parts)
 
 
 def entries_by_document(database: Database, tenant_id: str, document_ids: Sequence[str]) -> dict[str, Entry]:
@@ -195,15 +198,8 @@ def _delete_if_nowhere(file_id: str, parts: Parts, tenant_id: str) -> str | None
         file = find_file(session, file_id, tenant_id)
         collection_id = session.scalars(places_of(file_id).limit(1)).one_or_none()
         if collection_id is None:
-            _delete(session, file, parts)
+            session.delete(file)
         return collection_id
-
-
-def _delete(session: "Session", file: FileRow, parts: Parts) -> None:
-    session.delete(file)
-    session.flush()
-    if not session.scalar(uses_of_file(file.tenant_id, file.sha256)):
-        parts.files.delete(file.tenant_id, file.sha256)
 
 
 def _find(session: "Session", file_id: str, scope: Scope) -> "Row[DocumentRow, str, datetime]":

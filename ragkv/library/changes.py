@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ragkv.db.collections import collection_changed
-from ragkv.db.database import hold
-from ragkv.db.documents import document_by_hash, start_over, uses_of_file
+from ragkv.db.database import Database, hold
+from ragkv.db.documents import document_by_hash, documents_where, number_of, start_over
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import DocumentRow, JobRow, Status
 from ragkv.db.uploads import forget_attachments_of
@@ -18,15 +20,25 @@ from ragkv.library.documents import (
     enqueue,
     find_document,
     label,
-    uploads_of,
     view_of,
 )
 from ragkv.library.forgetting import forget_answers
 from ragkv.library.metadata import Metadata, checked, patched
+from ragkv.library.originals import discard_unnamed, uploads_of
 from ragkv.parts import Parts
+from ragkv.scope import Scope
 
 if TYPE_CHECKING:
+    from sqlalchemy import Select
     from sqlalchemy.orm import Session
+
+RETRIED_AT_ONCE = 100
+
+
+class Queued(msgspec.Struct, frozen=True):
+    """How many documents were queued."""
+
+    documents: int
 
 
 def amend_document(
@@ -55,12 +67,14 @@ def replace_document(document_id: str, name: str, body: Readable, parts: Parts, 
         hold(session, uploads_of(tenant_id))
         document = find_document(session, document_id, tenant_id)
         document.name = clean_file_name(name)
-        is_new = document.sha256 != received.sha256
+        old = document.sha256
+        is_new = old != received.sha256
         if is_new:
             _exchange(session, document, received, parts)
         session.execute(collection_changed(document.collection_id))
     view = document_view(document_id, parts.database, tenant_id)
     if is_new:
+        discard_unnamed(tenant_id, old, parts)
         forget_answers(view.collection_id, parts, tenant_id)
         enqueue(document_id, parts)
     return view
@@ -77,18 +91,39 @@ def retry_document(document_id: str, parts: Parts, tenant_id: str) -> DocumentVi
     return document_view(document_id, parts.database, tenant_id)
 
 
+def retry_failed(scope: Scope, parts: Parts) -> Queued:
+    """Queue every failed document of a collection again, with fresh attempts.
+
+    The first RETRIED_AT_ONCE are queued now, the others by the next sweep.
+    """
+    with parts.database.writing() as session:
+        documents = session.scalars(_failed(scope.tenant_id, scope.collection_id)).all()
+        for document in documents:
+            _begin_again(session, document)
+    for document in documents[:RETRIED_AT_ONCE]:
+        enqueue(document.id, parts)
+    return Queued(len(documents))
+
+
+def failures(scope: Scope, database: Database) -> int:
+    """How many of a collection's documents failed."""
+    with database.reading() as session:
+        return session.scalar(number_of(_failed(scope.tenant_id, scope.collection_id))) or 0
+
+
+def _failed(tenant_id: str, collection_id: str) -> "Select[DocumentRow]":
+    return documents_where(tenant_id, collection_id, Status.FAILED)
+
+
 def _exchange(session: "Session", document: DocumentRow, received: Received, parts: Parts) -> None:
     twin = session.scalars(document_by_hash(document.collection_id, received.sha256)).one_or_none()
     if twin is not None:
         raise Conflict(f"document {twin.id} of the same collection has these bytes already: delete one of the two")
-    old = document.sha256
     document.sha256, document.num_bytes = received.sha256, received.num_bytes
     check_quota(session, received.num_bytes, document.tenant_id, parts.settings.max_tenant_bytes)
     session.execute(forget_attachments_of(document.id))
     _begin_again(session, document)
     parts.files.keep(received, document.tenant_id)
-    if not session.scalar(uses_of_file(document.tenant_id, old)):
-        parts.files.delete(document.tenant_id, old)
 
 
 def _begin_again(session: "Session", document: DocumentRow) -> None:

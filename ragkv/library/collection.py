@@ -12,8 +12,9 @@ from ragkv.db.database import Database, hold
 from ragkv.db.tables import CollectionRow
 from ragkv.db.tenants import scope_of
 from ragkv.errors import Conflict, NotFound, Unavailable
-from ragkv.library.documents import delete_document, uploads_of
+from ragkv.library.documents import delete_document
 from ragkv.library.forgetting import forget_answers, forget_in_memory
+from ragkv.library.originals import uploads_of
 from ragkv.names import clean_name
 from ragkv.paging import Name, from_cursor, to_cursor
 from ragkv.parts import Parts

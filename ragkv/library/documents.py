@@ -21,7 +21,6 @@ from ragkv.db.documents import (
     start_outdated_over,
     start_over,
     stuck_documents,
-    uses_of_file,
 )
 from ragkv.db.jobs import INGEST
 from ragkv.db.kv_entries import forget_entries, unshared_keys
@@ -30,6 +29,7 @@ from ragkv.errors import NotFound, TooLarge, Unavailable
 from ragkv.files import Readable, Stored
 from ragkv.library.forgetting import forget_answers
 from ragkv.library.metadata import Metadata, checked, labels_of
+from ragkv.library.originals import discard_unnamed, uploads_of
 from ragkv.names import is_id
 from ragkv.parts import Parts
 from ragkv.scope import Scope
@@ -134,9 +134,10 @@ def delete_document(document_id: str, parts: Parts, tenant_id: str) -> None:
     document_view(document_id, parts.database, tenant_id)
     if parts.server_index is not None:
         parts.server_index.delete_document(tenant_id, document_id)
-    keys, collection_id = _delete_rows(document_id, parts, tenant_id)
+    keys, deleted = _delete_rows(document_id, parts, tenant_id)
+    discard_unnamed(tenant_id, deleted.sha256, parts)
     parts.kv_store.delete(keys)
-    forget_answers(collection_id, parts, tenant_id)
+    forget_answers(deleted.collection_id, parts, tenant_id)
 
 
 def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
@@ -173,11 +174,6 @@ def stuck_ids(database: Database) -> Sequence[str]:
     """Documents that are unfinished and held by nobody, oldest first."""
     with database.reading() as session:
         return session.scalars(stuck_documents(utc_now())).all()
-
-
-def uploads_of(tenant_id: str) -> str:
-    """The name of the lock under which a tenant's files come and go, so that sums over them stay true."""
-    return f"uploads of {tenant_id}"
 
 
 def check_quota(session: "Session", num_bytes: int, tenant_id: str, max_bytes: int) -> None:
@@ -232,8 +228,8 @@ def _is_waiting(document_id: str, database: Database) -> bool:
         return document is not None and document.status is Status.ACCEPTED
 
 
-def _delete_rows(document_id: str, parts: Parts, tenant_id: str) -> tuple[list[str], str]:
-    """Returns the KV keys that nobody uses any longer, and the collection."""
+def _delete_rows(document_id: str, parts: Parts, tenant_id: str) -> tuple[list[str], DocumentRow]:
+    """Returns the KV keys that nobody uses any longer, and the document as it was."""
     with parts.database.writing() as session:
         document = find_document(session, document_id, tenant_id)
         hold(session, uploads_of(tenant_id))
@@ -242,10 +238,8 @@ def _delete_rows(document_id: str, parts: Parts, tenant_id: str) -> tuple[list[s
         session.flush()
         for start in range(0, len(keys), 500):
             session.execute(forget_entries(keys[start : start + 500]))
-        if not session.scalar(uses_of_file(tenant_id, document.sha256)):
-            parts.files.delete(tenant_id, document.sha256)
         session.execute(collection_changed(document.collection_id))
-        return keys, document.collection_id
+        return keys, document
 
 
 def find_document(session: "Session", document_id: str, tenant_id: str) -> DocumentRow:

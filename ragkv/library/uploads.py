@@ -13,7 +13,8 @@ from ragkv.db.stretches import Position, rows_of
 from ragkv.db.uploads import FILE_KEYS, file_by_id, files_of
 from ragkv.errors import NotFound
 from ragkv.files import Readable
-from ragkv.library.documents import check_quota, clean_file_name, uploads_of
+from ragkv.library.documents import check_quota, clean_file_name
+from ragkv.library.originals import uploads_of
 from ragkv.names import is_id
 from ragkv.parts import Parts
 from ragkv.stretch import Found, Stretch

@@ -78,6 +78,14 @@ class QdrantIndex:
     def delete_document(self, tenant_id: str, document_id: str) -> None:
         self._delete(_where(tenant_id=tenant_id, document_id=document_id))
 
+    def delete_documents(self, document_ids: Sequence[str]) -> None:
+        """Forget the points of these documents, of whatever tenant."""
+        for start in range(0, len(document_ids), BATCH):
+            some = list(document_ids[start : start + BATCH])
+            self._delete(
+                models.Filter(must=[models.FieldCondition(key="document_id", match=models.MatchAny(any=some))])
+            )
+
     def delete_collection(self, tenant_id: str, collection_id: str) -> None:
         self._delete(_where(tenant_id=tenant_id, collection_id=collection_id))
 

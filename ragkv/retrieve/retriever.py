@@ -194,7 +194,13 @@ class _Walk:
         return self.best(top_k)
 
     def best(self, limit: int) -> list[str]:
-        return sorted(self.scores, key=lambda i: (-self.scores[i], i))[:limit]
+        """The best chunks that still exist: what an index has of deleted documents takes no place."""
+        ranked, found = sorted(self.scores, key=lambda i: (-self.scores[i], i)), list[str]()
+        for start in range(0, len(ranked), limit):
+            found += [chunk.id for chunk in self.read(ranked[start : start + limit])]
+            if len(found) >= limit:
+                break
+        return found[:limit]
 
     def read(self, chunk_ids: Sequence[str]) -> list[Chunk]:
         """Those chunks that still exist, in the order of their ids."""

@@ -21,6 +21,7 @@ from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, Status
 from ragkv.db.tenants import scope_of
 from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
+from ragkv.library.changes import Queued
 from ragkv.library.documents import DocumentView, document_view, enqueue, find_document
 from ragkv.observe.metrics import engine_cache_use
 from ragkv.parts import Parts
@@ -117,12 +118,6 @@ class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
     stored_chunks: int
     evicted_documents: int
     last_used_at: datetime | None
-
-
-class Queued(msgspec.Struct, frozen=True):
-    """How many documents were queued."""
-
-    documents: int
 
 
 def holder_of_document(document_id: str, parts: Parts, tenant_id: str) -> Holder:

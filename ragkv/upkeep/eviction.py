@@ -16,16 +16,13 @@ from ragkv.db.ingestion import forget_unused
 from ragkv.db.kv_entries import (
     entries_only_of,
     forget_entries,
-    keys_in_use,
-    keys_with_entries,
     kv_totals,
     least_recently_used,
     lose_readiness,
-    orphans,
 )
-from ragkv.db.tenants import tenant_ids
 from ragkv.parts import Parts
 from ragkv.scope import Holder
+from ragkv.upkeep.leftovers import partial_kv, unnamed_kv, unused_kv
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -86,12 +83,12 @@ def make_room(parts: Parts) -> Freed:
 
 def collect_garbage(parts: Parts) -> Freed:
     """Remove KV that no chunk uses, and files that nothing names: left by what was replaced, or by a worker that died."""
-    with parts.database.reading() as session:
-        unused = session.scalars(orphans(utc_now() - ENTRY_GRACE)).all()
-    gone = {*forget_unused(parts.database, unused), *_nameless(list(_old_files(parts)), parts)}
+    unused = unused_kv(parts, utc_now() - ENTRY_GRACE)
+    gone = {*forget_unused(parts.database, unused), *unnamed_kv(parts, utc_now() - FILE_GRACE)}
     freed = Freed(len(gone), sum(parts.kv_store.bytes_of(key) for key in gone))
     parts.kv_store.delete(gone)
-    parts.kv_store.delete_partial(utc_now() - FILE_GRACE)
+    for path in partial_kv(parts, utc_now() - FILE_GRACE):
+        path.unlink(missing_ok=True)
     return freed
 
 
@@ -121,21 +118,3 @@ def _until(excess: int, entries: Iterable[tuple[str, int]]) -> Iterator[tuple[st
 def _forget(session: "Session", keys: Sequence[str]) -> None:
     session.execute(lose_readiness(keys), execution_options={"synchronize_session": False})
     session.execute(forget_entries(keys))
-
-
-def _old_files(parts: Parts) -> Iterator[str]:
-    """Keys of files that are older than FILE_GRACE, those of the present prefixes aside: they have no entry."""
-    with parts.database.reading() as session:
-        tenants = session.scalars(tenant_ids()).all()
-    prefixes = {parts.keys_of(tenant_id).prefix() for tenant_id in tenants}
-    return (key for key in parts.kv_store.older_than(utc_now() - FILE_GRACE) if key not in prefixes)
-
-
-def _nameless(keys: Sequence[str], parts: Parts) -> list[str]:
-    """Those of the keys that neither an entry nor a chunk has."""
-    named: set[str | None] = set()
-    with parts.database.reading() as session:
-        for some in (keys[start : start + BATCH] for start in range(0, len(keys), BATCH)):
-            named.update(session.scalars(keys_with_entries(some)))
-            named.update(session.scalars(keys_in_use(some)))
-    return [key for key in keys if key not in named]

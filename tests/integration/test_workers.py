@@ -128,7 +128,7 @@ class TestIngesting:
         assert view(parts, document_id).status is Status.ACCEPTED
 
     def test_the_third_failure_is_the_last(self, parts: Parts, ingest: IngestParts):
-        """Whatever fails here, a full disk or a bug, is shown as the reason."""
+        """Whatever is wrong with the document itself, or with the program, is shown as the reason."""
         document_id = stored(parts)
         parts.files.delete(parts.scope.tenant_id, _sha256(parts, document_id))
 

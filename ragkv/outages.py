@@ -1,0 +1,27 @@
+"""Errors that say nothing about the work in hand: a service that is away, a disk that is full or failing.
+
+The same work succeeds once the thing is back, so such an error never counts against a document.
+"""
+
+import errno
+
+from ragkv.errors import Unavailable
+
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+FIRST_DELAY_S = 5.0
+LONGEST_DELAY_S = 60.0
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether the same call may succeed later, with nothing changed but its surroundings."""
+    return isinstance(error, Unavailable) or is_disk_error(error)
+
+
+def is_disk_error(error: Exception) -> bool:
+    """A disk that is full, over its quota, read-only or failing."""
+    return isinstance(error, OSError) and error.errno in DISK_ERRORS
+
+
+def retry_delay_s(failures: int, first_s: float = FIRST_DELAY_S) -> float:
+    """Exponential backoff: seconds to wait after so many failures in a row, at most LONGEST_DELAY_S."""
+    return min(first_s * 2.0 ** min(failures - 1, 30), LONGEST_DELAY_S)

@@ -1,0 +1,45 @@
+"""Removal of what `ragkv.upkeep.leftovers` finds beside KV: files of uploads, points of deleted documents."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+import msgspec
+
+from ragkv.db.base import utc_now
+from ragkv.library.originals import discard_unnamed
+from ragkv.parts import Parts
+from ragkv.upkeep.leftovers import StoredFile, abandoned_uploads, stray_points, unnamed_files
+
+UPLOAD_GRACE = timedelta(hours=1)
+"""An upload that was not written to for so long has no process any more."""
+
+
+class Cleaned(msgspec.Struct, frozen=True):
+    """How many uploads that were never finished, files that no row named, and deleted documents' points were removed."""
+
+    uploads: int
+    files: int
+    documents: int
+
+    def __bool__(self) -> bool:
+        return bool(self.uploads or self.files or self.documents)
+
+
+def clean(parts: Parts) -> Cleaned:
+    """Remove what killed processes left. Several processes may do it at once, beside any uploads."""
+    before = utc_now() - UPLOAD_GRACE
+    uploads = abandoned_uploads(parts, before)
+    for path in uploads:
+        path.unlink(missing_ok=True)
+    return Cleaned(len(uploads), _discard(unnamed_files(parts, before), parts), _forget_points(parts))
+
+
+def _discard(files: Iterable[StoredFile], parts: Parts) -> int:
+    return sum(discard_unnamed(*file, parts) for file in files)
+
+
+def _forget_points(parts: Parts) -> int:
+    strays = stray_points(parts)
+    if strays and parts.server_index is not None:
+        parts.server_index.delete_documents(strays)
+    return len(strays)

@@ -1,0 +1,107 @@
+"""Things that no longer fit together, found and left alone: files without rows, rows without files, KV, points.
+
+A crash between two steps leaves them, or a restored backup. Every function here only looks, and may be called at any time
+beside a running service. What was written after `before` may belong to work that is under way and is never named; what
+is named then can be removed. Removal: `ragkv.upkeep.eviction.collect_garbage`, `ragkv.upkeep.cleaning`.
+
+All raise Unavailable when the part they look at is away, and OSError for a folder that cannot be read.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from ragkv.db.documents import ids_among
+from ragkv.db.kv_entries import all_entries, keys_in_use, keys_with_entries, orphans
+from ragkv.db.stored_files import named_files, named_files_among
+from ragkv.db.tenants import tenant_ids
+from ragkv.kv.store import Lookup
+from ragkv.parts import Parts
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+T = TypeVar("T")
+
+BATCH = 500
+"""Names in one statement."""
+
+
+class StoredFile(NamedTuple):
+    """Uploaded bytes by tenant and content hash; `parts.files.path(*file)` is where they lie."""
+
+    tenant_id: str
+    sha256: str
+
+
+def abandoned_uploads(parts: Parts, before: datetime) -> list[Path]:
+    """Uploads that were never finished: their process was killed."""
+    return list(parts.files.unfinished(before))
+
+
+def unnamed_files(parts: Parts, before: datetime) -> list[StoredFile]:
+    """Uploaded files that no document and no file of their tenant names."""
+    found = [StoredFile(*file) for file in parts.files.stored(before)]
+    with parts.database.reading() as session:
+        statements = (named_files_among([file.sha256 for file in some]) for some in _batches(found))
+        named = {StoredFile(*row) for statement in statements for row in session.execute(statement)}
+    return [file for file in found if file not in named]
+
+
+def missing_files(parts: Parts) -> list[StoredFile]:
+    """Uploaded files that a document or a file names and that are not there: they cannot be downloaded or read again."""
+    with parts.database.reading() as session:
+        named = [StoredFile(*row) for row in session.execute(named_files())]
+    return [file for file in named if not parts.files.path(*file).is_file()]
+
+
+def unnamed_kv(parts: Parts, before: datetime) -> list[str]:
+    """Keys of KV files that neither an entry nor a chunk names. The present prefixes have none, and are left out."""
+    with parts.database.reading() as session:
+        tenants = session.scalars(tenant_ids()).all()
+    prefixes = {parts.keys_of(tenant_id).prefix() for tenant_id in tenants}
+    keys = [key for key in parts.kv_store.older_than(before) if key not in prefixes]
+    with parts.database.reading() as session:
+        named = {key for some in _batches(keys) for key in _keys_named(session, some)}
+    return [key for key in keys if key not in named]
+
+
+def missing_kv(parts: Parts) -> list[tuple[str, int]]:
+    """(key, bytes) of KV entries whose file is not there: their chunks are recomputed with each question."""
+    with parts.database.reading() as session:
+        entries = [(key, int(size)) for key, size in session.execute(all_entries())]
+    return [entry for entry in entries if parts.kv_store.lookup(entry[0]) is Lookup.MISS]
+
+
+def unused_kv(parts: Parts, before: datetime) -> Sequence[str]:
+    """Keys of KV entries that no chunk uses: replaced documents, other instructions."""
+    with parts.database.reading() as session:
+        return session.scalars(orphans(before)).all()
+
+
+def partial_kv(parts: Parts, before: datetime) -> list[Path]:
+    """KV files that were never finished: their worker was killed."""
+    return list(parts.kv_store.partial(before))
+
+
+def stray_points(parts: Parts) -> list[str]:
+    """Ids of documents that the index server has points of and the database knows nothing of.
+
+    None without an index server: the index in memory mirrors the database.
+    """
+    if parts.server_index is None:
+        return []
+    found = sorted({held.document_id for held in parts.server_index.held()})
+    with parts.database.reading() as session:
+        known = {known for some in _batches(found) for known in session.scalars(ids_among(some))}
+    return [document_id for document_id in found if document_id not in known]
+
+
+def _keys_named(session: "Session", keys: Sequence[str]) -> Iterator[str | None]:
+    yield from session.scalars(keys_with_entries(keys))
+    yield from session.scalars(keys_in_use(keys))
+
+
+def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + BATCH] for start in range(0, len(items), BATCH))

@@ -1,0 +1,183 @@
+"""What a crash leaves between two steps: never a row without its file, and nothing that stays for ever."""
+
+import io
+import os
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from qdrant_client import QdrantClient
+from sqlalchemy import event
+
+from ingest.parts import IngestParts
+from ingest.pipeline import Outcome, ingest_document
+from ragkv.db.base import utc_now
+from ragkv.library.changes import replace_document
+from ragkv.library.documents import delete_document, store_document, stored_file
+from ragkv.library.originals import discard_unnamed
+from ragkv.library.uploads import keep_file
+from ragkv.parts import Parts
+from ragkv.redis_door import EmbeddedRedis
+from ragkv.retrieve.embed import embed_question
+from ragkv.retrieve.qdrant import QdrantIndex
+from ragkv.retrieve.vectors import Point
+from ragkv.upkeep import leftovers
+from ragkv.upkeep.cleaning import Cleaned, clean
+from workers.sweep import Sweeper
+
+ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
+GRACE = b"# Grace Hopper\n\nGrace Hopper wrote the first compiler, and found the first bug.\n"
+NOTHING = Cleaned(0, 0, 0)
+
+
+@pytest.fixture
+def document_id(parts: Parts) -> str:
+    return store_document("ada.md", io.BytesIO(ADA), parts, parts.scope).document_id
+
+
+@pytest.fixture
+def server_index(parts: Parts) -> Iterator[QdrantIndex]:
+    """Parts with Qdrant, in its client's local mode, instead of the index in memory."""
+    index = QdrantIndex(QdrantClient(location=":memory:"), "Qdrant in this process")
+    index.ensure(parts.encoder.dim)
+    parts.server_index = index
+    yield index
+    index.close()
+    parts.server_index = None
+
+
+def files(parts: Parts) -> list[bytes]:
+    return [path.read_bytes() for path in parts.settings.files_dir.rglob("*") if path.is_file()]
+
+
+def age(folder: Path, hours: float) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            os.utime(path, (time.time() - hours * 3600,) * 2)
+
+
+def later() -> datetime:
+    return utc_now() + timedelta(seconds=1)
+
+
+class TestFiles:
+    def test_a_replacement_that_is_not_committed_leaves_the_old_file(self, parts: Parts, document_id: str):
+        def fail(connection: object) -> None:
+            raise ConnectionError("the connection broke")
+
+        event.listen(parts.database.engine, "commit", fail)
+        with pytest.raises(ConnectionError):
+            replace_document(document_id, "grace.md", io.BytesIO(GRACE), parts, parts.scope.tenant_id)
+        event.remove(parts.database.engine, "commit", fail)
+
+        path, name = stored_file(document_id, parts, parts.scope.tenant_id)
+        assert (path.read_bytes(), name) == (ADA, "ada.md")
+
+    def test_a_replaced_file_goes_once_the_new_one_is_committed(self, parts: Parts, document_id: str):
+        replace_document(document_id, "grace.md", io.BytesIO(GRACE), parts, parts.scope.tenant_id)
+
+        assert files(parts) == [GRACE]
+
+    def test_a_file_that_another_row_names_stays(self, parts: Parts, document_id: str):
+        kept = keep_file("ada.md", "assistants", io.BytesIO(ADA), parts, parts.scope.tenant_id)
+        delete_document(document_id, parts, parts.scope.tenant_id)
+
+        assert kept.bytes == len(ADA) and files(parts) == [ADA]
+
+    def test_what_killed_uploads_leave_goes_after_an_hour_and_nothing_else(self, parts: Parts, document_id: str):
+        """One was received in part, one was renamed and never committed."""
+        folder = parts.settings.files_dir
+        partial, unnamed = folder / "upload-killed", parts.files.path(parts.scope.tenant_id, "ab" * 32)
+        unnamed.parent.mkdir(parents=True)
+        for path in (partial, unnamed):
+            path.write_bytes(b"x")
+        assert clean(parts) == NOTHING, "too young"
+
+        age(folder, 2)
+        assert leftovers.abandoned_uploads(parts, later()) == [partial]
+        assert leftovers.unnamed_files(parts, later()) == [(parts.scope.tenant_id, "ab" * 32)]
+        assert clean(parts) == Cleaned(uploads=1, files=1, documents=0)
+        assert files(parts) == [ADA]
+
+    def test_a_file_that_got_a_row_meanwhile_is_not_removed(self, parts: Parts, document_id: str):
+        """Found without a row, and uploaded before it was to be removed."""
+        path, _ = stored_file(document_id, parts, parts.scope.tenant_id)
+
+        assert not discard_unnamed(parts.scope.tenant_id, path.name, parts)
+        assert files(parts) == [ADA]
+
+    def test_rows_without_their_file_are_found(self, parts: Parts, document_id: str):
+        assert leftovers.missing_files(parts) == []
+        path, _ = stored_file(document_id, parts, parts.scope.tenant_id)
+        path.unlink()
+
+        assert leftovers.missing_files(parts) == [(parts.scope.tenant_id, path.name)]
+
+
+class TestKV:
+    def test_entries_without_files_are_found(self, parts: Parts, ingest: IngestParts, document_id: str):
+        ingest_document(document_id, ingest)
+        assert leftovers.missing_kv(parts) == []
+        for key in list(parts.kv_store.keys()):
+            parts.kv_store.delete([key])
+
+        assert [size > 0 for _, size in leftovers.missing_kv(parts)] == [True]
+
+    def test_unfinished_files_are_found_whoever_wrote_them(self, parts: Parts):
+        """Ours end in .partial, those of safetensors begin with .tmp."""
+        folder = parts.settings.kv_dir / "ab"
+        folder.mkdir(parents=True)
+        unfinished = {folder / f".{'ab' * 32}.safetensors.1.partial", folder / ".tmpUc2xQn"}
+        for path in (*unfinished, parts.kv_store.path("ab" * 32)):
+            path.write_bytes(b"x")
+
+        assert set(leftovers.partial_kv(parts, later())) == unfinished
+        assert leftovers.partial_kv(parts, utc_now() - timedelta(hours=1)) == []
+
+
+class TestPoints:
+    def test_points_of_documents_that_are_gone_are_removed(
+        self, parts: Parts, ingest: IngestParts, document_id: str, server_index: QdrantIndex
+    ):
+        """Left by a worker that was killed between writing them and finding out that its document was deleted."""
+        assert ingest_document(document_id, ingest) is Outcome.READY
+        other = store_document("grace.md", io.BytesIO(GRACE), parts, parts.scope).document_id
+        ingest_document(other, ingest)
+        before = {held: points for held, points in server_index.held().items() if held.document_id == document_id}
+        server_index.delete_document(parts.scope.tenant_id, other)
+        delete_document(other, parts, parts.scope.tenant_id)
+        stray(server_index, parts, "f" * 32, 3)
+
+        assert leftovers.stray_points(parts) == ["f" * 32]
+        assert clean(parts).documents == 1
+        assert server_index.held() == before
+
+    def test_until_then_they_take_no_place_in_a_search(
+        self, parts: Parts, ingest: IngestParts, document_id: str, server_index: QdrantIndex
+    ):
+        """They lie nearer to the question than all that is there."""
+        ingest_document(document_id, ingest)
+        stray(server_index, parts, "f" * 32, 5)
+        parts.retriever._index = server_index
+
+        found = parts.retriever.search(parts.scope.tenant_id, parts.scope.collection_id, "first program", 2, 2)
+        assert [passage.chunk.document_id for passage in found] == [document_id]
+
+
+def test_the_first_sweep_of_a_worker_cleans(parts: Parts, redis_server: EmbeddedRedis):
+    """So that what its predecessor left when it was killed goes as soon as it is old enough."""
+    parts.settings.files_dir.mkdir(parents=True)
+    (parts.settings.files_dir / "upload-killed").write_bytes(b"x")
+    age(parts.settings.files_dir, 2)
+    Sweeper(parts).sweep()
+
+    assert files(parts) == []
+
+
+def stray(index: QdrantIndex, parts: Parts, document_id: str, number: int) -> None:
+    """Points of a document that the database does not know."""
+    vectors = embed_question(parts.encoder, "first program")
+    points = [Point(f"{document_id}:{n}", document_id, "first program", vectors) for n in range(number)]
+    index.upsert(parts.scope.tenant_id, parts.scope.collection_id, points)

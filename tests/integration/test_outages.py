@@ -1,0 +1,253 @@
+"""What is away, full or failing costs no document an attempt; what is a document's own fault ends after three."""
+
+import io
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from celery import Celery
+from sqlalchemy import make_url, text, update
+
+from ingest.parts import IngestParts
+from ingest.pipeline import MAX_ATTEMPTS, Outcome, ingest_document
+from ragkv.db import clock, ingestion
+from ragkv.db.base import utc_now
+from ragkv.db.database import Database, open_engine
+from ragkv.db.ingestion import Lease
+from ragkv.db.tables import DocumentRow, Status
+from ragkv.errors import NotFound, Unavailable
+from ragkv.kv.file import write_kv
+from ragkv.library.documents import document_view, store_document, stuck_ids
+from ragkv.outages import LONGEST_DELAY_S, is_outage, retry_delay_s
+from ragkv.parts import Parts
+from ragkv.queue import INGEST
+from ragkv.redis_door import EmbeddedRedis
+from ragkv.settings import Settings
+from tests.conftest import lend_models
+from tests.echo_engine import EchoEngine
+from tests.over_http import Client, upload
+from workers.pulse import Pulse
+from workers.tasks import Pause, register_ingest
+
+ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
+OFTEN = MAX_ATTEMPTS + 2
+UNREADABLE = Path("/proc/self/mem")
+"""Reading its first byte is an input/output error, as on a failing disk."""
+
+
+@pytest.fixture
+def document_id(parts: Parts) -> str:
+    return store_document("ada.md", io.BytesIO(ADA), parts, parts.scope).document_id
+
+
+def row_of(database: Database, document_id: str) -> DocumentRow:
+    with database.reading() as session:
+        return session.get_one(DocumentRow, document_id)
+
+
+def file_of(parts: Parts, document_id: str) -> Path:
+    return parts.files.path(parts.scope.tenant_id, row_of(parts.database, document_id).sha256)
+
+
+class TestOutages:
+    def test_an_index_that_is_away_costs_no_attempt_however_often(
+        self, parts: Parts, ingest: IngestParts, document_id: str
+    ):
+        parts.settings = msgspec.structs.replace(parts.settings, qdrant_url="http://127.0.0.1:9")
+        for _ in range(OFTEN):
+            with pytest.raises(Unavailable, match="Qdrant"):
+                ingest_document(document_id, ingest)
+        waiting = document_view(document_id, parts.database, parts.scope.tenant_id)
+        assert (waiting.status, row_of(parts.database, document_id).attempts) == (Status.INDEXING, 0)
+        assert "Qdrant" in (waiting.error or ""), "the reason is shown while it waits"
+
+        parts.server_index = None  # it is back
+        assert ingest_document(document_id, ingest) is Outcome.READY
+        assert document_view(document_id, parts.database, parts.scope.tenant_id).error is None
+
+    def test_a_failing_disk_costs_no_attempt_however_often(self, parts: Parts, ingest: IngestParts, document_id: str):
+        file = file_of(parts, document_id)
+        kept = file.rename(file.with_name("kept"))
+        file.symlink_to(UNREADABLE)
+        for _ in range(OFTEN):
+            with pytest.raises(OSError, match="Input/output error"):
+                ingest_document(document_id, ingest)
+
+        kept.rename(file)
+        assert ingest_document(document_id, ingest) is Outcome.READY
+
+    def test_a_database_that_goes_away_costs_no_attempt(
+        self, on_postgres: Parts, socket: Path, postgres_url: str, loaded: IngestParts
+    ):
+        """The attempt cannot be given back at that moment: it is with the next call."""
+        server = socket.readlink()
+        document_id = store_document("ada.md", io.BytesIO(ADA), on_postgres, on_postgres.scope).document_id
+        ingest = IngestParts(on_postgres)
+
+        def stop(stage: str, done: int, total: int) -> None:
+            socket.unlink(missing_ok=True)
+            _end_connections(postgres_url)
+
+        with pytest.raises(Unavailable):
+            ingest_document(document_id, ingest, stop)
+        with pytest.raises(Unavailable):
+            ingest_document(document_id, ingest)
+        socket.symlink_to(server)
+        assert ingest_document("0" * 32, ingest) is Outcome.SKIPPED
+        row = row_of(on_postgres.database, document_id)
+        assert (row.attempts, row.lease_owner, row.outages) == (0, None, 1)
+
+    def test_the_file_formats_own_errors_are_the_systems(self, tmp_path: Path, loaded: IngestParts):
+        """safetensors hides the number of an error in its words."""
+        (kv,) = loaded.prefiller.prefill([1, 2], [])
+        with pytest.raises(OSError) as raised, _without_room(tmp_path) as disk:  # noqa: PT011 - which one is the point
+            write_kv(disk / "kv" / "a.safetensors", kv)
+
+        assert is_outage(raised.value)
+        assert not list((tmp_path / "kv").glob("*"))
+
+    def test_what_is_the_documents_own_fault_still_fails_after_three_attempts(
+        self, parts: Parts, ingest: IngestParts, document_id: str
+    ):
+        """Outages in between do not count."""
+        file = file_of(parts, document_id)
+        for attempt in range(1, MAX_ATTEMPTS):
+            file.unlink()
+            with pytest.raises(NotFound):
+                ingest_document(document_id, ingest)
+            file.symlink_to(UNREADABLE)
+            with pytest.raises(OSError, match="Input/output error"):
+                ingest_document(document_id, ingest)
+            assert row_of(parts.database, document_id).attempts == attempt
+        file.unlink()
+
+        assert ingest_document(document_id, ingest) is Outcome.FAILED
+
+
+class TestBackOff:
+    def test_a_document_waits_longer_after_each_outage_and_is_due_again(
+        self, parts: Parts, ingest: IngestParts, document_id: str
+    ):
+        file_of(parts, document_id).unlink()
+        file_of(parts, document_id).symlink_to(UNREADABLE)
+        waits = []
+        for _ in range(3):
+            with pytest.raises(OSError, match="Input/output error"):
+                ingest_document(document_id, ingest)
+            row = row_of(parts.database, document_id)
+            waits.append(round((row.retry_at - row.updated_at).total_seconds()))
+
+        assert waits == [5, 10, 20]
+        assert stuck_ids(parts.database) == [], "it is not due"
+        _become_due(parts)
+        assert stuck_ids(parts.database) == [document_id]
+
+    def test_waiting_has_a_limit(self):
+        assert [retry_delay_s(n) for n in (1, 2, 3, 10_000)] == [5, 10, 20, LONGEST_DELAY_S]
+
+    def test_a_worker_tries_for_ever_and_waits_in_between(
+        self, parts: Parts, ingest: IngestParts, document_id: str, redis_server: EmbeddedRedis
+    ):
+        """Once the index is back, one more wake-up makes the document ready."""
+        parts.settings = msgspec.structs.replace(parts.settings, qdrant_url="http://127.0.0.1:9")
+        app = Celery("test", broker="memory://", set_as_current=False)
+        register_ingest(app, parts, Pulse(parts.heartbeats), first_pause_s=0.01)
+        for _ in range(OFTEN):
+            _become_due(parts)
+            app.tasks[INGEST].run(document_id)
+        assert row_of(parts.database, document_id).attempts == 0
+
+        parts.server_index = None
+        app.tasks[INGEST].run(document_id)
+        assert row_of(parts.database, document_id).status is Status.READY
+
+    def test_a_worker_that_is_to_stop_waits_no_longer(self):
+        stopping = threading.Event()
+        stopping.set()
+        pause = Pause(stopping, first_s=3600)
+
+        pause.after(Unavailable("away"))
+
+
+class TestClocks:
+    def test_a_worker_whose_clock_is_ahead_takes_no_lease_that_is_held(
+        self, on_postgres: Parts, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The database's clock counts."""
+        document_id = store_document("ada.md", io.BytesIO(ADA), on_postgres, on_postgres.scope).document_id
+        assert Lease.take(on_postgres.database, document_id, "one")
+        for module in (clock, ingestion):
+            monkeypatch.setattr(module, "utc_now", lambda: datetime.now(UTC) + timedelta(hours=1))
+
+        assert Lease.take(on_postgres.database, document_id, "two, an hour ahead") is None
+
+
+class TestRetryAll:
+    def test_all_failed_documents_of_a_collection_are_queued_again_and_no_other(
+        self, client: Client, parts: Parts, ingest: IngestParts, answerable: str
+    ):
+        failed = [upload(client, b"GIF89a" + bytes([n]), f"{n}.gif").json()["id"] for n in range(2)]
+        client.post("/v1/collections", json={"name": "other"})
+        elsewhere = upload(client, b"GIF89a", "c.gif", data={"collection": "other"}).json()["id"]
+        for document_id in (*failed, elsewhere):
+            assert ingest_document(document_id, ingest) is Outcome.FAILED
+
+        retried = client.post("/v1/collections/default/retry")
+
+        assert (retried.status_code, retried.json()) == (202, {"documents": 2})
+        assert sorted(stuck_ids(parts.database)) == sorted(failed)
+        assert client.post("/v1/collections/default/retry").json() == {"documents": 0}
+
+
+@pytest.fixture
+def socket(postgres_url: str) -> Iterator[Path]:
+    """A way of this test's own to the PostgreSQL server: without it the server is away."""
+    with tempfile.TemporaryDirectory(prefix="ragkv-") as folder:
+        socket = Path(folder) / ".s.PGSQL.5432"
+        socket.symlink_to(Path(str(make_url(postgres_url).query["host"])) / socket.name)
+        yield socket
+
+
+@pytest.fixture
+def on_postgres(
+    settings: Settings, socket: Path, postgres_url: str, engine: EchoEngine, loaded: IngestParts
+) -> Iterator[Parts]:
+    """Prepared parts over PostgreSQL."""
+    url = make_url(postgres_url).update_query_dict({"host": str(socket.parent)})
+    parts = Parts(msgspec.structs.replace(settings, database_url=url.render_as_string(hide_password=False)), engine)
+    lend_models(parts, loaded)
+    parts.prepare()
+    yield parts
+    parts.close()
+
+
+def _become_due(parts: Parts) -> None:
+    with parts.database.writing() as session:
+        session.execute(update(DocumentRow).values(retry_at=utc_now() - timedelta(seconds=1)))
+
+
+def _end_connections(url: str) -> None:
+    name = make_url(url).database
+    admin = open_engine(url.replace(f"/{name}?", "/postgres?"))
+    with admin.connect() as connection:
+        connection.execute(
+            text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"), {"name": name}
+        )
+    admin.dispose()
+
+
+@contextmanager
+def _without_room(folder: Path) -> Iterator[Path]:
+    """A file system of one block, where this process may mount one."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", folder], check=False).returncode:
+        pytest.skip("may not mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)

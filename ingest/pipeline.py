@@ -12,6 +12,7 @@ from contextlib import suppress
 from enum import StrEnum
 
 from ingest.heartbeat import renewing
+from ingest.parse import Parsed
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
 from ingest.progress import Interrupted, Progress, Reporter, ignore
@@ -30,6 +31,7 @@ from ragkv.retrieve.vectors import Point, Vectors
 log = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
+READ_BYTES = 1 << 20
 
 
 class Outcome(StrEnum):
@@ -135,8 +137,7 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     report = reporter.stage("parse")
     report(0, 0)
     with ingest.stage("parse"):
-        with parts.files.open(document.tenant_id, document.sha256) as body:
-            parsed = ingest.parser.parse(document.name, body, watch=lambda: report(0, 0))
+        parsed = _parse(document, ingest, lambda: report(0, 0))
         chunks = split(document.id, parsed, parts.tokenizer, parts.settings.chunk_tokens)
     lease.enter(Status.INDEXING, title=parsed.title, media_type=parsed.media_type)
     with ingest.stage("embed"):
@@ -147,6 +148,18 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     with ingest.stage("index"):
         _index(lease, document, chunks, vectors, parts)
     return superseded
+
+
+def _parse(document: DocumentRow, ingest: IngestParts, watch: Callable[[], None]) -> Parsed:
+    """Raises Rejected for a document that cannot be read, and OSError where it is the disk that cannot."""
+    with ingest.parts.files.open(document.tenant_id, document.sha256) as body:
+        try:
+            return ingest.parser.parse(document.name, body, watch)
+        except Rejected:
+            body.seek(0)
+            while body.read(READ_BYTES):
+                watch()
+            raise
 
 
 def _embed(chunks: list[Chunk], parts: Parts, reporter: Reporter) -> list[Vectors]:

@@ -11,13 +11,14 @@ from litestar.di import Provide
 
 from api.admin.headers import guard_pages
 from api.admin.router import admin_router
+from api.admission import CONFIRM_EVERY_S, Admissions
 from api.ask import BODY_BYTES, ask
 from api.auth import authentication, caller_of
 from api.collections import collections_router
 from api.documents import documents_router
 from api.ending import Ending, RefuseWhenEnding
 from api.errors import HANDLERS
-from api.events import collection_events, document_events
+from api.events import ProgressStreams, collection_events, document_events
 from api.forgetting import forgetting_deleted
 from api.health import healthz, readyz
 from api.keys import keys_router
@@ -37,14 +38,16 @@ from ragkv.parts import Parts
 log = logging.getLogger(__name__)
 
 
-def create_app(parts: Parts, ending: Ending | None = None) -> Litestar:
+def create_app(parts: Parts, ending: Ending | None = None, confirm_every_s: float = CONFIRM_EVERY_S) -> Litestar:
     """The service over HTTP. It starts the parts' engine in the background and stops it when it ends.
 
     `parts` must have been prepared. Whether requests need an API key is `parts.gate`'s to say. /healthz answers at once, /readyz says when the engine is there.
-    Once `ending` has begun, nothing new is answered.
+    Once `ending` has begun, nothing new is answered. `confirm_every_s`: how often callers with long streams are checked.
     """
     ending = ending or Ending()
     probes = Probes(parts)
+    admissions = Admissions(parts.gate, parts.sessions, confirm_every_s)
+    streams = ProgressStreams(admissions, ending, parts.settings.max_streams)
     app = Litestar(
         route_handlers=[
             collections_router(),
@@ -62,11 +65,12 @@ def create_app(parts: Parts, ending: Ending | None = None) -> Litestar:
             readyz,
             metrics_of_all,
         ],
-        middleware=[RefuseWhenEnding(ending), authentication(parts.gate, parts.sessions)],
+        middleware=[RefuseWhenEnding(ending), authentication(admissions)],
         dependencies={
             "parts": Provide(lambda: parts, sync_to_thread=False),
             "ending": Provide(lambda: ending, sync_to_thread=False),
             "probes": Provide(lambda: probes, sync_to_thread=False),
+            "streams": Provide(lambda: streams, sync_to_thread=False),
             "caller": Provide(caller_of, sync_to_thread=False),
         },
         exception_handlers=in_openai_form(HANDLERS),

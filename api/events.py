@@ -1,30 +1,56 @@
 """Progress of ingestion as server-sent events. When the service stops, these streams end at once."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator
-from typing import Literal
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Literal
 
-from litestar import get
+from litestar import Request, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
-from litestar.response import ServerSentEvent, ServerSentEventMessage
+from litestar.response import ServerSentEvent
 
+from api.admission import Admissions
 from api.auth import reading
 from api.ending import Ending
 from api.errors import problems
-from api.sse import KEEP_ALIVE, event
+from api.holding import hold
+from api.progress import Conditions, Message, Tell, of_collection, of_document, progress
+from api.watching import Watchers
 from ragkv.access.caller import Caller
+from ragkv.access.places import Places
 from ragkv.db.tenants import scope_of
-from ragkv.errors import NotFound
 from ragkv.library.documents import document_view
-from ragkv.library.watch import CollectionWatch, DocumentProgress
+from ragkv.library.watch import CollectionWatch, DocumentWatch, Watch
 from ragkv.parts import Parts
 
-LOOK_EVERY_S = 0.5
-SPEAK_EVERY_S = 15.0
+KEYS_WORTH = 5
+"""All keys of a tenant together may have as many streams as this many keys."""
 
 Until = Literal["closed", "finished"]
+
+
+class ProgressStreams:
+    """Streams of progress, as many for each caller as the settings allow."""
+
+    def __init__(self, admissions: Admissions, ending: Ending, limit: int) -> None:
+        self._of_key = Places(limit, _refusal(limit, "one key"))
+        self._of_tenant = Places(KEYS_WORTH * limit, _refusal(KEYS_WORTH * limit, "all keys of a tenant"))
+        self._admissions = admissions
+        self._ending = ending
+        self._watchers = Watchers(ending)
+
+    def place(self, request: Request[Any, Any, Any]) -> Conditions:
+        """A place for the length of the request. Raises Throttled if the caller has none left."""
+        caller: Caller = request.user
+        hold(request, self._of_key.taken(caller.key_id or caller.tenant_id))
+        hold(request, self._of_tenant.taken(caller.tenant_id))
+        return Conditions(self._admissions.confirmation(request), self._ending)
+
+    def open(
+        self, caller: Caller, thing_id: str, watch_of: Callable[[], Watch], tell: Tell, conditions: Conditions
+    ) -> AsyncIterator[Message]:
+        opened = self._watchers.stream((caller.tenant_id, thing_id), watch_of)
+        return progress(opened, thing_id, tell, conditions)
 
 
 @get(
@@ -36,16 +62,22 @@ Until = Literal["closed", "finished"]
 )
 async def document_events(
     document_id: FromPath[str],
+    request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
-    ending: NamedDependency[Ending],
+    streams: NamedDependency[ProgressStreams],
 ) -> ServerSentEvent:
     """Events `progress` whenever something changed: stage (parse, embed, prefill) with tokens done of total.
 
-    The last event is `done`, when the document is ready or failed, or `deleted`.
+    The last event is `done`, when the document is ready or failed, or `deleted`; or `error`, once the API key is refused.
     """
+    conditions = streams.place(request)
     await asyncio.to_thread(document_view, document_id, parts.database, caller.tenant_id)
-    return ServerSentEvent(_of_document(document_id, parts, caller.tenant_id, ending))
+
+    def watch() -> Watch:
+        return DocumentWatch(parts.database, document_id, caller.tenant_id)
+
+    return ServerSentEvent(streams.open(caller, document_id, watch, of_document, conditions))
 
 
 @get(
@@ -57,70 +89,26 @@ async def document_events(
 )
 async def collection_events(
     collection: FromPath[str],
+    request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
-    ending: NamedDependency[Ending],
+    streams: NamedDependency[ProgressStreams],
     until: FromQuery[Until] = "closed",
 ) -> ServerSentEvent:
     """Events `progress` of all documents of a collection, first of those that are not finished.
 
     The stream goes on until it is closed, or with `until=finished` until no document is left to be read: event `done`.
+    Its last event is `deleted` when the collection is, or `error` once the API key is refused.
     """
+    conditions = streams.place(request)
     scope = await asyncio.to_thread(scope_of, parts.database, caller.tenant_id, collection)
-    return ServerSentEvent(_of_collection(CollectionWatch(parts.database, scope.collection_id), until, ending))
+
+    def watch() -> Watch:
+        return CollectionWatch(parts.database, scope.collection_id)
+
+    tell = of_collection(until_finished=until == "finished")
+    return ServerSentEvent(streams.open(caller, scope.collection_id, watch, tell, conditions))
 
 
-async def _of_document(
-    document_id: str, parts: Parts, tenant_id: str, ending: Ending
-) -> AsyncIterator[ServerSentEventMessage]:
-    seen, silence = None, _Silence()
-    while True:
-        try:
-            view = await asyncio.to_thread(document_view, document_id, parts.database, tenant_id)
-        except NotFound:
-            yield event("deleted", {"id": document_id})
-            return
-        progress = DocumentProgress.of(view)
-        if progress.is_finished:
-            yield event("done", progress)
-            return
-        if progress != seen:
-            seen = progress
-            silence.end()
-            yield event("progress", progress)
-        elif silence.is_long():
-            yield KEEP_ALIVE
-        if await ending.begins_within(LOOK_EVERY_S):
-            return
-
-
-async def _of_collection(watch: CollectionWatch, until: Until, ending: Ending) -> AsyncIterator[ServerSentEventMessage]:
-    silence = _Silence()
-    while True:
-        for progress in await asyncio.to_thread(watch.look):
-            silence.end()
-            yield event("progress", progress)
-        if until == "finished" and watch.is_idle:
-            yield event("done", {})
-            return
-        if silence.is_long():
-            yield KEEP_ALIVE
-        if await ending.begins_within(LOOK_EVERY_S):
-            return
-
-
-class _Silence:
-    """How long nothing was said on a stream: proxies close one that is silent."""
-
-    def __init__(self) -> None:
-        self.end()
-
-    def end(self) -> None:
-        self._since = time.monotonic()
-
-    def is_long(self) -> bool:
-        """Whether something must be said now; then a new silence begins."""
-        is_long = time.monotonic() - self._since > SPEAK_EVERY_S
-        if is_long:
-            self.end()
-        return is_long
+def _refusal(limit: int, whose: str) -> str:
+    return f"at most {limit} streams of progress at once with {whose}: close one, or raise RAGKV_MAX_STREAMS"

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from contextlib import ExitStack
 from typing import Any
 
 from litestar.datastructures import MutableScopeHeaders
@@ -9,6 +10,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from api.ending import Ending
+from api.holding import HELD
 from ragkv.observe import logs, metrics, traces
 
 log = logging.getLogger("ragkv.access")
@@ -33,7 +35,9 @@ class Observing:
             await self._app(scope, receive, send)
             return
         exchange = Exchange(scope)
-        with logs.bound(**{logs.REQUEST_ID: exchange.request_id}), self._ending.counted():
+        bound = logs.bound(**{logs.REQUEST_ID: exchange.request_id})
+        with bound, self._ending.counted(), ExitStack() as held:
+            scope[HELD] = held  # type: ignore[literal-required]
             try:
                 await self._answer(exchange, receive, send)
             finally:

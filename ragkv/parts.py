@@ -141,7 +141,7 @@ class Parts:
 
     @cached_property
     def login_limit(self) -> RateLimit:
-        """How often one address may try to log in."""
+        """How often one address may try to log in with a wrong key."""
         return RateLimit(self.redis, LOGINS_PER_MINUTE, fails_open=self.settings.redis_url is None)
 
     @cached_property

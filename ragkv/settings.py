@@ -56,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_answer_bytes: int = 128 * 1024 * 1024
     max_tenant_answer_bytes: int = 32 * 1024 * 1024
     requests_per_minute: int = 600
+    max_streams: int = 20
     shutdown_grace_s: float = 60.0
 
     parse_seconds: int = 60
@@ -183,6 +184,13 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
     if settings.question_format.count(QUESTION_PLACE) != 1:
         raise Rejected(f"{PREFIX}QUESTION_FORMAT must have one {QUESTION_PLACE} in it, where the question is to stand")
-    for name in ("recompute_max_tokens", "max_tenant_bytes", "max_kv_bytes", "requests_per_minute", "shutdown_grace_s"):
+    for name in (
+        "recompute_max_tokens",
+        "max_tenant_bytes",
+        "max_kv_bytes",
+        "requests_per_minute",
+        "max_streams",
+        "shutdown_grace_s",
+    ):
         if getattr(settings, name) < 0:
             raise Rejected(f"{PREFIX}{name.upper()} must be 0 or more")

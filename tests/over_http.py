@@ -45,11 +45,11 @@ def assert_problem(response: httpx.Response, status: int, detail: str = "") -> N
 
 
 @contextmanager
-def serving(parts: Parts) -> Iterator[httpx.Client]:
-    """The app under its web server, and a client of it."""
+def serving(parts: Parts, **options: Any) -> Iterator[httpx.Client]:
+    """The app under its web server, and a client of it. `options` are those of `create_app`."""
     listener = listen("127.0.0.1", 0)
     ending = Ending()
-    server = Server(create_app(parts, ending), ending, grace_s=1)
+    server = Server(create_app(parts, ending, **options), ending, grace_s=1)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

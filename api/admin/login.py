@@ -66,16 +66,24 @@ async def logout(request: AdminRequest, parts: NamedDependency[Parts]) -> Respon
 
 
 def _begin(key: str, address: str, parts: Parts) -> str:
-    """The token of a new session. Raises Throttled after too many attempts, Unauthorised, Forbidden, Unavailable."""
+    """The token of a new session. Raises Throttled after too many wrong keys, Unauthorised, Forbidden, Unavailable."""
     try:
-        parts.login_limit.take(f"login:{address}")
-    except Throttled as error:
-        raise Throttled("too many attempts from this address: wait a minute", error.retry_after_s) from None
-    caller = authenticate(parts.database, key)
+        caller = authenticate(parts.database, key)
+    except Unauthorised:
+        _count_failure(address, parts)
+        raise
     if not caller.may("admin"):
         raise Forbidden("this key lacks the scope admin: `ragkv keys create --scope admin` makes one that has it")
     assert caller.key_id is not None
     return parts.sessions.begin(caller.key_id)
+
+
+def _count_failure(address: str, parts: Parts) -> None:
+    """Failures alone are counted: a right key always passes, also behind a proxy where all share one address."""
+    try:
+        parts.login_limit.take(f"login:{address}")
+    except Throttled as error:
+        raise Throttled("too many wrong keys from this address: wait a minute", error.retry_after_s) from None
 
 
 def _inside(place: str) -> str:

@@ -37,11 +37,12 @@ STREAMS = {
         (event("delta", Delta("Ada ")), event("delta", Delta("Lovelace.")), event("done", DONE)),
     ),
     "/v1/documents/{document_id}/events": Stream(
-        {"progress": DocumentProgress, "done": DocumentProgress, "deleted": dict[str, str]},
+        {"progress": DocumentProgress, "done": DocumentProgress, "deleted": dict[str, str], "error": Problem},
         (event("progress", PROGRESS),),
     ),
     "/v1/collections/{collection}/events": Stream(
-        {"progress": DocumentProgress, "done": dict[str, str]}, (event("progress", PROGRESS),)
+        {"progress": DocumentProgress, "done": dict[str, str], "deleted": dict[str, str], "error": Problem},
+        (event("progress", PROGRESS),),
     ),
     "/v1/kv/verify": _VERIFICATION,
     "/v1/documents/{document_id}/kv/verify": _VERIFICATION,

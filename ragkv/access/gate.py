@@ -33,6 +33,13 @@ class Gate:
         """Who showed this key when their session began: the key may have been revoked since. Raises like `admit`."""
         return self._counted(recognise(self._database, key_id))
 
+    def confirm(self, caller: Caller) -> None:
+        """Raises Unauthorised once the caller would not be admitted any longer. Counts no request."""
+        if caller.key_id is not None:
+            recognise(self._database, caller.key_id)
+        elif not self.is_open():
+            raise Unauthorised(NO_KEY)
+
     def is_open(self) -> bool:
         """Whether requests need no key now."""
         self._may_be_open = self._may_be_open and not any_key(self._database)

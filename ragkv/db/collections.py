@@ -22,6 +22,11 @@ def collection_facts(tenant_id: str) -> Select[CollectionRow, int, int, int, int
     )
 
 
+def collection_by_id(collection_id: str) -> Select[str]:
+    """Its id again, if it is there."""
+    return select(CollectionRow.id).where(CollectionRow.id == collection_id)
+
+
 def collection_named(tenant_id: str, name: str) -> Select[CollectionRow]:
     return select(CollectionRow).where(CollectionRow.tenant_id == tenant_id, CollectionRow.name == name)
 

@@ -32,6 +32,18 @@ _FRESH: dict[str, Any] = {
     "kv_evicted": False,
 }  # fmt: skip
 
+_PROGRESS = (
+    DocumentRow.id,
+    DocumentRow.name,
+    DocumentRow.status,
+    DocumentRow.stage,
+    DocumentRow.progress_done,
+    DocumentRow.progress_total,
+    DocumentRow.error,
+    DocumentRow.kv_evicted,
+    DocumentRow.updated_at,
+)
+
 
 def document_by_id(tenant_id: str, document_id: str) -> Select[DocumentRow]:
     """A tenant's document. Ids of others find nothing."""
@@ -90,11 +102,20 @@ def metadata_of(found: Select[DocumentRow]) -> Select[str, dict[str, Any]]:
     return found.with_only_columns(DocumentRow.id, DocumentRow.labels)
 
 
-def changed_since(collection_id: str, moment: datetime) -> Select[DocumentRow]:
-    """A collection's documents that are unfinished, or changed since the moment; oldest change first."""
-    recent = or_(unfinished(), DocumentRow.updated_at >= moment)
+def progress_in_collection(collection_id: str, moment: datetime, *, unfinished_too: bool) -> Select[*tuple[Any, ...]]:
+    """How far those documents of a collection are that changed since the moment; oldest change first.
+
+    Columns, not rows: a collection that is being read may have thousands of them.
+    """
+    recent = DocumentRow.updated_at >= moment
+    chosen = or_(unfinished(), recent) if unfinished_too else recent
     mine = DocumentRow.collection_id == collection_id
-    return select(DocumentRow).where(mine, recent).order_by(DocumentRow.updated_at, DocumentRow.id)
+    return select(*_PROGRESS).where(mine, chosen).order_by(DocumentRow.updated_at, DocumentRow.id)
+
+
+def progress_of_document(tenant_id: str, document_id: str) -> Select[*tuple[Any, ...]]:
+    """The same of one document."""
+    return document_by_id(tenant_id, document_id).with_only_columns(*_PROGRESS)
 
 
 def forget_labels_of(document_id: str) -> Delete:

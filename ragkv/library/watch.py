@@ -1,18 +1,23 @@
-"""What happens to documents while somebody looks on."""
+"""Progress of documents for whoever watches: one look after the other, each told of by what changed."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any, Protocol
 
 import msgspec
 
 from ragkv.db.base import utc_now
+from ragkv.db.collections import collection_by_id
 from ragkv.db.database import Database
-from ragkv.db.documents import changed_since
+from ragkv.db.documents import progress_in_collection, progress_of_document
 from ragkv.db.tables import Status
-from ragkv.library.documents import DocumentView, view_of
+from ragkv.errors import NotFound
 
 FINISHED = frozenset({Status.READY, Status.FAILED})
 MARGIN = timedelta(seconds=5)
 """Clocks of workers may differ by this much, and a commit may come this much after its moment."""
+WHOLE_EVERY = timedelta(seconds=5)
+"""How often all unfinished documents are read, not only what changed: those that were deleted are forgotten then."""
 
 
 class DocumentProgress(msgspec.Struct, frozen=True):
@@ -30,13 +35,26 @@ class DocumentProgress(msgspec.Struct, frozen=True):
     error: str | None
     kv_evicted: bool = False
 
-    @classmethod
-    def of(cls, view: DocumentView) -> "DocumentProgress":
-        return cls(view.id, view.name, view.status, view.stage, view.done, view.total, view.error, view.kv_evicted)
-
     @property
     def is_finished(self) -> bool:
         return self.status in FINISHED or self.kv_evicted
+
+
+class Watch(Protocol):
+    """Looks at one thing. Not safe for several threads at once."""
+
+    def look(self) -> list[DocumentProgress]:
+        """What changed since the last look; at the first, what `state` is then. Raises NotFound once it is gone."""
+        ...
+
+    def state(self) -> list[DocumentProgress]:
+        """What the last look knew, for those who come later."""
+        ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the last look saw no document that is not finished."""
+        ...
 
 
 class _Sight(msgspec.Struct, frozen=True):
@@ -45,32 +63,70 @@ class _Sight(msgspec.Struct, frozen=True):
     progress: DocumentProgress
     ended_at: datetime | None
 
-    @classmethod
-    def of(cls, view: DocumentView) -> "_Sight":
-        progress = DocumentProgress.of(view)
-        return cls(progress, view.updated_at if progress.is_finished else None)
-
 
 class CollectionWatch:
-    """One look after the other at one collection. A deleted document is not mentioned again."""
+    """Looks at the documents of a collection. A deleted document is not mentioned again."""
 
     def __init__(self, database: Database, collection_id: str) -> None:
         self._database = database
         self._collection_id = collection_id
         self._since = utc_now()
+        self._whole_at: datetime | None = None
         self._seen: dict[str, _Sight] = {}
 
     def look(self) -> list[DocumentProgress]:
-        """What changed since the last look; at the first, every document that is not finished."""
         now = utc_now()
-        with self._database.reading() as session:
-            rows = session.scalars(changed_since(self._collection_id, self._since))
-            found = {row.id: _Sight.of(view_of(row)) for row in rows}
+        whole = self._whole_at is None or now < self._whole_at or now - self._whole_at >= WHOLE_EVERY
+        found = self._read(whole=whole)
         news = [sight.progress for document_id, sight in found.items() if self._seen.get(document_id) != sight]
-        self._seen, self._since = found, now - MARGIN
+        self._seen = found if whole else self._unfinished() | found
+        self._since = now - MARGIN
+        self._whole_at = now if whole else self._whole_at
         return news
+
+    def state(self) -> list[DocumentProgress]:
+        return [sight.progress for sight in self._unfinished().values()]
 
     @property
     def is_idle(self) -> bool:
-        """Whether the last look saw no document that is not finished."""
-        return all(sight.progress.is_finished for sight in self._seen.values())
+        return not self._unfinished()
+
+    def _read(self, *, whole: bool) -> dict[str, _Sight]:
+        with self._database.reading() as session:
+            if whole and session.scalar(collection_by_id(self._collection_id)) is None:
+                raise NotFound("the collection was deleted")
+            rows = session.execute(progress_in_collection(self._collection_id, self._since, unfinished_too=whole))
+            return {row[0]: _sight(row) for row in rows}
+
+    def _unfinished(self) -> dict[str, _Sight]:
+        return {name: sight for name, sight in self._seen.items() if not sight.progress.is_finished}
+
+
+class DocumentWatch:
+    """Looks at one document."""
+
+    def __init__(self, database: Database, document_id: str, tenant_id: str) -> None:
+        self._database = database
+        self._ids = (tenant_id, document_id)
+        self._seen: DocumentProgress | None = None
+
+    def look(self) -> list[DocumentProgress]:
+        with self._database.reading() as session:
+            row = session.execute(progress_of_document(*self._ids)).one_or_none()
+        if row is None:
+            raise NotFound("the document was deleted")
+        before, self._seen = self._seen, _sight(row).progress
+        return [] if before == self._seen else [self._seen]
+
+    def state(self) -> list[DocumentProgress]:
+        return [self._seen] if self._seen else []
+
+    @property
+    def is_idle(self) -> bool:
+        return self._seen is not None and self._seen.is_finished
+
+
+def _sight(row: Sequence[Any]) -> _Sight:
+    *facts, updated_at = row
+    progress = DocumentProgress(*facts)
+    return _Sight(progress, updated_at if progress.is_finished else None)

@@ -189,6 +189,14 @@ class TestOverHttp:
             client.get("/v1/keys", headers={"Origin": "http://localhost:3000", "Host": "localhost"}).status_code == 200
         )
 
+    @pytest.mark.parametrize("name", ["X-Forwarded-For", "x-forwarded-proto", "Forwarded", "Via", "X-Real-IP"])
+    def test_without_keys_clients_of_a_proxy_may_not_ask(self, client: Client, parts: Parts, name: str):
+        for method in ("GET", "POST"):
+            assert_problem(client.request(method, "/v1/keys", json={"name": "x"}, headers={name: "x"}), 403, "proxy")
+        key = issue_key(parts.database, parts.scope.tenant_id, "x", ["read"]).key
+
+        assert client.get("/v1/documents", headers={name: "x"} | bearer(key)).status_code == 200
+
     def test_too_many_requests_are_told_when_to_come_again(
         self, settings: Settings, parts: Parts, redis_server: EmbeddedRedis
     ):

@@ -1,0 +1,117 @@
+"""Admission of requests: who makes one, and whether they still might while its answer goes on."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from litestar.connection import ASGIConnection
+from litestar.middleware import AuthenticationResult
+
+from api.session import refuse_forged, session_token
+from ragkv.access.caller import Caller
+from ragkv.access.gate import Gate
+from ragkv.access.sessions import Sessions, csrf_token
+from ragkv.errors import Forbidden, Unauthorised
+from ragkv.settings import is_loopback
+from ragkv.threads import Threads
+
+Connection = ASGIConnection[Any, Any, Any, Any]
+
+THREADS = 4
+"""Of their own: requests that wait for slow work do not keep others from being admitted, or refused."""
+CONFIRM_EVERY_S = 30.0
+FORWARDED = ("forwarded", "via", "x-real-ip")
+FORWARDED_PREFIX = "x-forwarded-"
+
+
+class Admissions:
+    """Turns connections into callers. A key in a header goes before the session's cookie."""
+
+    def __init__(self, gate: Gate, sessions: Sessions, confirm_every_s: float = CONFIRM_EVERY_S) -> None:
+        self._gate = gate
+        self._sessions = sessions
+        self._threads = Threads("admission", THREADS)
+        self.confirm_every_s = confirm_every_s
+
+    async def admit(self, connection: Connection) -> AuthenticationResult:
+        """The user is the Caller, `auth` the session's CSRF token if there is a session.
+
+        Raises Unauthorised, Forbidden or Throttled.
+        """
+        key, token = _key_of(connection), session_token(connection)
+        if key is None and token and (key_id := await self._threads.run(self._sessions.key_id, token)):
+            refuse_forged(connection, token)
+            caller = await self._threads.run(self._gate.readmit, key_id)
+            return AuthenticationResult(user=caller, auth=csrf_token(token))
+        caller = await self._threads.run(self._gate.admit, key)
+        if caller.key_id is None:
+            _refuse_others(connection)
+        return AuthenticationResult(user=caller, auth=None)
+
+    def confirmation(self, connection: Connection) -> "Confirmation":
+        """For a request that was admitted and whose answer may go on for long."""
+        caller: Caller = connection.user
+        token = session_token(connection) if connection.auth is not None else None
+        return Confirmation(self._threads, lambda: self._confirm(caller, token), self.confirm_every_s)
+
+    def _confirm(self, caller: Caller, token: str | None) -> None:
+        if token is not None and self._sessions.key_id(token) != caller.key_id:
+            raise Unauthorised("the session has ended: log in again")
+        self._gate.confirm(caller)
+
+
+class Confirmation:
+    """Asks again, from time to time, whether a caller would still be admitted."""
+
+    def __init__(self, threads: Threads, ask: Callable[[], None], every_s: float) -> None:
+        self._threads = threads
+        self._ask = ask
+        self._every_s = every_s
+        self._due = time.monotonic() + every_s
+
+    @property
+    def due_in_s(self) -> float:
+        return max(0.0, self._due - time.monotonic())
+
+    async def renew(self) -> None:
+        """Does nothing before it is due. Raises Unauthorised once the caller would be refused, Unavailable."""
+        if not self.due_in_s:
+            await self._threads.run(self._ask)
+            self._due = time.monotonic() + self._every_s
+
+
+def _key_of(connection: Connection) -> str | None:
+    if key := connection.headers.get("x-api-key"):
+        return key
+    header = connection.headers.get("authorization")
+    if header is None:
+        return None
+    kind, _, key = header.partition(" ")
+    if kind.lower() != "bearer":
+        raise Unauthorised("send the API key as `Authorization: Bearer rk_...`")
+    return key.strip()
+
+
+def _refuse_others(connection: Connection) -> None:
+    """Without keys the service is this machine's own: neither for the clients of a proxy that runs on it, nor for a web
+    page from elsewhere that is open in its browser."""
+    if forwarded := next((name for name in connection.headers if _is_forwarded(name)), None):
+        raise Forbidden(
+            f"this request came through a proxy ({forwarded}), and without API keys only this machine may ask: make a "
+            "key first, `ragkv keys create --name first --scope admin`"
+        )
+    named = (f"//{connection.headers.get('host', '')}", connection.headers.get("origin"))
+    if not all(url is None or is_loopback(_hostname(url)) for url in named):
+        raise Forbidden("without API keys only this machine may ask, as 127.0.0.1 or localhost: `ragkv keys create`")
+
+
+def _is_forwarded(name: str) -> bool:
+    return name.lower() in FORWARDED or name.lower().startswith(FORWARDED_PREFIX)
+
+
+def _hostname(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""

@@ -62,6 +62,10 @@ class KVStore:
         """
         return self._use(key, lambda path: read_kv(path, layout))
 
+    def check(self, key: str, layout: Layout) -> None:
+        """Read all of a file, and leave it where it is. Raises like `read_kv`."""
+        read_kv(self.path(key), layout)
+
     def qcache(self, key: str) -> QCache | None:
         """The Q-Cache of a key, read without its KV; None like `get`."""
         return self._use(key, read_qcache)

@@ -1,1 +1,1 @@
-"""What is kept: KV seen, pinned, evicted, verified; backups."""
+"""What is kept: KV seen, pinned, evicted, verified; backups; what disagrees, mended."""

@@ -1,0 +1,66 @@
+"""`ragkv fsck`: whether rows, files, KV and vectors fit together."""
+
+import os
+import sys
+from collections.abc import Iterable
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from ragkv.errors import RagKVError
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from ragkv.upkeep.check import WHILE_RUNNING, WHILE_STOPPED
+from ragkv.upkeep.fsck import Finding, examine
+from ragkv.upkeep.fsck import repair as mend
+
+CLEAN, FOUND, CANNOT_RUN = 0, 1, 2
+SHOWN = 3
+"""Names of one kind in the table; JSON has all of them."""
+
+
+@click.command()
+@click.option("--repair", is_flag=True, help="Mend what is found.")
+@click.option("--quick", is_flag=True, help="Do not read KV files: only whether they are there.")
+@click.option("--stopped", is_flag=True, help="Nothing else runs: recent leftovers count too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def fsck(repair: bool, quick: bool, stopped: bool, as_json: bool) -> None:
+    """Look for rows, files, KV and vectors that do not fit together.
+
+    Safe while the service runs: what may belong to work under way is left alone: KV for a day, uploads for an hour. Exit code 0: nothing is
+    amiss; 1: something was found, and mended with --repair; 2: it could not look.
+    """
+    grace = WHILE_STOPPED if stopped else WHILE_RUNNING
+    try:
+        parts = Parts(Settings.from_env(os.environ))
+        try:
+            parts.prepare()
+            look = mend if repair else examine
+            findings = list(look(parts, grace, quick=quick))
+        finally:
+            parts.close()
+    except (RagKVError, OSError) as error:
+        click.echo(f"ragkv: {error}", err=True)
+        sys.exit(CANNOT_RUN)
+    _show_json(findings) if as_json else _show(findings)
+    sys.exit(FOUND if any(finding.found for finding in findings) else CLEAN)
+
+
+def _show_json(findings: Iterable[Finding]) -> None:
+    click.echo(msgspec.json.encode({"findings": list(findings)}).decode())
+
+
+def _show(findings: Iterable[Finding]) -> None:
+    table = Table("found", "", "with --repair", "", box=None)
+    for finding in findings:
+        count = len(finding.found)
+        remedy = ("done: " if finding.mended else "") + finding.remedy if count else ""
+        table.add_row(f"{count:,}", finding.about, remedy, _some(finding.found))
+    Console(soft_wrap=True).print(table, highlight=False, markup=False)
+    click.echo("Queue entries of documents that are gone are harmless: a worker drops them.")
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (" ..." if len(names) > SHOWN else "")

@@ -1,0 +1,49 @@
+"""One kind of disagreement that `fsck` looks for, and how it is mended."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ragkv.db.base import utc_now
+from ragkv.parts import Parts
+from ragkv.upkeep.cleaning import UPLOAD_GRACE
+from ragkv.upkeep.eviction import FILE_GRACE
+
+
+@dataclass(frozen=True, slots=True)
+class Grace:
+    """How long something must have been as it is before it counts: what the service is about to finish is no fault."""
+
+    rows: timedelta
+    uploads: timedelta
+    kv: timedelta
+
+    @property
+    def rows_before(self) -> datetime:
+        return utc_now() - self.rows
+
+    @property
+    def uploads_before(self) -> datetime:
+        return utc_now() - self.uploads
+
+    @property
+    def kv_before(self) -> datetime:
+        return utc_now() - self.kv
+
+
+WHILE_RUNNING = Grace(rows=timedelta(minutes=5), uploads=UPLOAD_GRACE, kv=FILE_GRACE)
+WHILE_STOPPED = Grace(rows=timedelta(0), uploads=timedelta(0), kv=timedelta(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`find` gives the names of what is amiss, and `mend` gets them.
+
+    `remedy` says what mending does. Both may run while others read and write: what `find` gives is looked at again.
+    """
+
+    name: str
+    about: str
+    remedy: str
+    find: Callable[[Parts, Grace], Iterable[str]]
+    mend: Callable[[Sequence[str], Parts, Grace], None]

@@ -1,0 +1,71 @@
+"""Uploaded files held against the rows that name them."""
+
+from collections.abc import Iterable, Sequence
+
+from ragkv.db.consistency import fail_document, lost_documents, lost_uploads
+from ragkv.db.database import hold
+from ragkv.db.file_tables import FileRow
+from ragkv.library.originals import discard_unnamed, uploads_of
+from ragkv.parts import Parts
+from ragkv.upkeep.check import Check, Grace
+from ragkv.upkeep.leftovers import StoredFile, abandoned_uploads, missing_files, unnamed_files
+
+REASON = "the uploaded file is no longer there: upload it again"
+_SEPARATOR = "/"
+
+
+def documents_without_file(parts: Parts, grace: Grace) -> Iterable[str]:
+    """Those that failed have nothing left to lose."""
+    with parts.database.reading() as session:
+        return [found for file in missing_files(parts) for found in session.scalars(lost_documents(*file))]
+
+
+def uploads_without_file(parts: Parts, grace: Grace) -> Iterable[str]:
+    with parts.database.reading() as session:
+        return [found for file in missing_files(parts) for found in session.scalars(lost_uploads(*file))]
+
+
+def _fail(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+    """They answer from what was read of them; the same bytes uploaded again bring them back."""
+    with parts.database.writing() as session:
+        for document_id in document_ids:
+            for statement in fail_document(document_id, REASON):
+                session.execute(statement)
+
+
+def _forget(file_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+    """Documents that were made of them stay."""
+    for file_id in file_ids:
+        with parts.database.writing() as session:
+            file = session.get(FileRow, file_id)
+            if file is not None:
+                hold(session, uploads_of(file.tenant_id))
+                if not parts.files.path(file.tenant_id, file.sha256).is_file():
+                    session.delete(file)
+
+
+def _discard(names: Sequence[str], parts: Parts, grace: Grace) -> None:
+    for name in names:
+        discard_unnamed(*StoredFile(*name.split(_SEPARATOR)), parts)
+
+
+def _remove_abandoned(names: Sequence[str], parts: Parts, grace: Grace) -> None:
+    for path in abandoned_uploads(parts, grace.uploads_before):
+        path.unlink(missing_ok=True)
+
+
+FILE_CHECKS = (
+    Check(
+        "documents_without_file", "documents whose file is gone", "failed, with the reason",
+        documents_without_file, _fail,
+    ),
+    Check("uploads_without_file", "uploaded files whose bytes are gone", "removed", uploads_without_file, _forget),
+    Check(
+        "unnamed_files", "files that no document and no upload names", "removed",
+        lambda parts, grace: [_SEPARATOR.join(file) for file in unnamed_files(parts, grace.uploads_before)], _discard,
+    ),
+    Check(
+        "abandoned_uploads", "uploads that were never finished", "removed",
+        lambda parts, grace: [path.name for path in abandoned_uploads(parts, grace.uploads_before)], _remove_abandoned,
+    ),
+)  # fmt: skip

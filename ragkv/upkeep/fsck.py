@@ -1,0 +1,48 @@
+"""Everything that should fit together, looked at; and what does not, mended."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ragkv.parts import Parts
+from ragkv.upkeep.check import Check, Grace
+from ragkv.upkeep.file_checks import FILE_CHECKS
+from ragkv.upkeep.kv_checks import DAMAGED_KV, KV_CHECKS
+from ragkv.upkeep.point_checks import POINT_CHECKS
+from ragkv.upkeep.row_checks import ROW_CHECKS
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """The names of what one check found amiss, and what was done, or would be, about it."""
+
+    check: str
+    about: str
+    remedy: str
+    found: list[str]
+    mended: bool
+
+
+def checks(parts: Parts, *, quick: bool) -> Sequence[Check]:
+    """Files first, then what is made of them: mending one may leave work for the next. `quick` reads no KV."""
+    damaged = () if quick else (DAMAGED_KV,)
+    points = POINT_CHECKS if parts.settings.qdrant_url is not None else ()
+    return (*FILE_CHECKS, *ROW_CHECKS, *damaged, *KV_CHECKS, *points)
+
+
+def examine(parts: Parts, grace: Grace, *, quick: bool = False) -> Iterator[Finding]:
+    """Look, and change nothing. Raises Unavailable when a part is away."""
+    for check in checks(parts, quick=quick):
+        yield _finding(check, list(check.find(parts, grace)), mended=False)
+
+
+def repair(parts: Parts, grace: Grace, *, quick: bool = False) -> Iterator[Finding]:
+    """Look, and mend what is found."""
+    for check in checks(parts, quick=quick):
+        found = list(check.find(parts, grace))
+        if found:
+            check.mend(found, parts, grace)
+        yield _finding(check, found, mended=bool(found))
+
+
+def _finding(check: Check, found: list[str], *, mended: bool) -> Finding:
+    return Finding(check.name, check.about, check.remedy, found, mended)

@@ -1,0 +1,102 @@
+"""KV on disk held against its entries, its checksums and the chunks that use it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ragkv.db.consistency import ready_documents_using, ready_without_kv
+from ragkv.db.documents import precompute_again
+from ragkv.db.jobs import REBUILD
+from ragkv.db.kv_entries import keys_with_entries
+from ragkv.db.sources import batches
+from ragkv.db.tables import DocumentRow, JobRow, Status
+from ragkv.errors import Corrupt, Unsupported
+from ragkv.parts import Parts
+from ragkv.upkeep.check import Check, Grace
+from ragkv.upkeep.eviction import evict_entries
+from ragkv.upkeep.leftovers import missing_kv, partial_kv, unnamed_kv, unused_kv
+
+
+def entries_without_file(parts: Parts, grace: Grace) -> Iterable[str]:
+    """Keys whose entry is still there after their file was looked for."""
+    keys = [key for key, _ in missing_kv(parts)]
+    with parts.database.reading() as session:
+        return [key for some in batches(keys) for key in session.scalars(keys_with_entries(some))]
+
+
+def damaged_files(parts: Parts, grace: Grace) -> Iterator[str]:
+    """Keys whose file cannot be what its name says. Reads every file, and takes none away."""
+    return (key for key in parts.kv_store.keys() if _is_damaged(key, parts))  # noqa: SIM118 - a folder, no dict
+
+
+def bare_documents(parts: Parts, grace: Grace) -> Iterable[str]:
+    with parts.database.reading() as session:
+        return session.scalars(ready_without_kv()).all()
+
+
+def _is_damaged(key: str, parts: Parts) -> bool:
+    """A file that is gone, or cannot be opened now, is not."""
+    try:
+        parts.kv_store.check(key, parts.layout)
+    except (Corrupt, Unsupported):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _make_again(keys: Sequence[str], parts: Parts, grace: Grace) -> None:
+    """Forget the KV, remove its files, and give the documents that were ready with it back to the workers."""
+    with parts.database.reading() as session:
+        users = {user for some in batches(keys) for user in session.scalars(ready_documents_using(some))}
+    _remove(keys, parts, grace)
+    _rebuild(sorted(users), parts, grace)
+
+
+def _rebuild(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+    """The sweep queues them: this works while the queue is away."""
+    with parts.database.writing() as session:
+        for document_id in document_ids:
+            document = session.get(DocumentRow, document_id)
+            if document is not None and (document.status is Status.READY or document.kv_evicted):
+                session.execute(precompute_again(document_id))
+                session.add(JobRow(tenant_id=document.tenant_id, document_id=document_id, kind=REBUILD))
+
+
+def _remove(keys: Sequence[str], parts: Parts, grace: Grace) -> None:
+    evict_entries([(key, 0) for key in keys], parts)
+
+
+def _remove_partial(names: Sequence[str], parts: Parts, grace: Grace) -> None:
+    for path in partial_kv(parts, grace.kv_before):
+        path.unlink(missing_ok=True)
+
+
+KV_CHECKS = (
+    Check(
+        "kv_without_file", "records of KV that is not on disk", "KV made again by a worker",
+        entries_without_file, _make_again,
+    ),
+    Check(
+        "ready_without_kv", "ready documents with chunks that have no KV", "KV made again by a worker",
+        bare_documents, _rebuild,
+    ),
+    Check(
+        "unused_kv", "KV that no chunk uses", "removed",
+        lambda parts, grace: unused_kv(parts, grace.kv_before), _remove,
+    ),
+    Check(
+        "unnamed_kv", "KV files that nothing names", "removed",
+        lambda parts, grace: unnamed_kv(parts, grace.kv_before), _remove,
+    ),
+    Check(
+        "partial_kv", "KV files that were never finished", "removed",
+        lambda parts, grace: [path.name for path in partial_kv(parts, grace.kv_before)], _remove_partial,
+    ),
+)  # fmt: skip
+DAMAGED_KV = Check(
+    "damaged_kv",
+    "KV files that are damaged or of another model",
+    "KV made again by a worker",
+    damaged_files,
+    _make_again,
+)
+"""Apart, because it reads all KV there is."""

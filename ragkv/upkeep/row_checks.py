@@ -1,0 +1,78 @@
+"""Rows that disagree with each other: leases, jobs, counters."""
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Select
+
+from ragkv.db.base import utc_now
+from ragkv.db.consistency import (
+    close_jobs,
+    jobs_nobody_runs,
+    jobs_of_finished,
+    miscounted_documents,
+    queue_jobs,
+    release,
+    stale_leases,
+)
+from ragkv.db.documents import start_over
+from ragkv.db.ingestion import LEASE
+from ragkv.db.sources import batches
+from ragkv.parts import Parts
+from ragkv.upkeep.check import Check, Grace
+
+CLOCK_STEP = LEASE * 2
+"""A lease that ends later than this was taken by a clock that ran ahead."""
+
+
+def stale(parts: Parts, grace: Grace) -> Iterable[str]:
+    return _found(stale_leases(grace.rows_before, utc_now() + CLOCK_STEP), parts)
+
+
+def miscounted(parts: Parts, grace: Grace) -> Iterable[str]:
+    return _found(miscounted_documents(), parts)
+
+
+def closed_late(parts: Parts, grace: Grace) -> Iterable[str]:
+    return _found(jobs_of_finished(grace.rows_before), parts)
+
+
+def run_by_nobody(parts: Parts, grace: Grace) -> Iterable[str]:
+    return _found(jobs_nobody_runs(grace.rows_before), parts)
+
+
+def _found(statement: Select[str], parts: Parts) -> Sequence[str]:
+    with parts.database.reading() as session:
+        return session.scalars(statement).all()
+
+
+def _release(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+    with parts.database.writing() as session:
+        for some in batches(document_ids):
+            session.execute(release(some, grace.rows_before, utc_now() + CLOCK_STEP))
+
+
+def _read_again(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+    with parts.database.writing() as session:
+        for document_id in document_ids:
+            session.execute(start_over(document_id))
+
+
+def _close(job_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+    with parts.database.writing() as session:
+        for some in batches(job_ids):
+            for statement in close_jobs(some):
+                session.execute(statement)
+
+
+def _queue(job_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+    with parts.database.writing() as session:
+        for some in batches(job_ids):
+            session.execute(queue_jobs(some, grace.rows_before))
+
+
+ROW_CHECKS = (
+    Check("stale_leases", "documents held by a worker that is gone, or by a clock that ran ahead", "released", stale, _release),
+    Check("miscounted_documents", "documents with another number of chunks than they say", "read again", miscounted, _read_again),
+    Check("unclosed_jobs", "open jobs of documents that are ready or failed", "closed", closed_late, _close),
+    Check("unheld_jobs", "running jobs of documents that no worker holds", "queued", run_by_nobody, _queue),
+)  # fmt: skip

@@ -4,6 +4,7 @@ import io
 import re
 import zipfile
 import zlib
+from contextlib import suppress
 from xml.parsers import expat
 
 import mammoth
@@ -17,6 +18,8 @@ from ragkv.errors import Rejected, TooLarge
 
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 MAX_XML_BYTES = 32 * 1024 * 1024
+MAX_ELEMENTS = 500_000
+_PIECE = 1 << 16
 _STYLES = """
 p[style-name='Title'] => h1.title:fresh
 p[style-name='Heading 7'] => h6:fresh
@@ -37,7 +40,7 @@ def read_docx(body: bytes, fallback_title: str) -> Parsed:
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             _check_sizes(archive)
-            _check_no_doctype(archive)
+            _check_xml(archive)
             title = _core_title(archive)
         html = _to_html(body)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError):
@@ -53,25 +56,37 @@ def _check_sizes(archive: zipfile.ZipFile) -> None:
         raise TooLarge(f"it unpacks to {unpacked >> 20} MiB, {xml >> 20} of them text: split it or save it as PDF")
 
 
-def _check_no_doctype(archive: zipfile.ZipFile) -> None:
-    """No word processor writes one; what it would define are entities, to expand without end or to read files with."""
+def _check_xml(archive: zipfile.ZipFile) -> None:
+    """Raise Rejected for a document type, TooLarge for more than MAX_ELEMENTS in all parts together."""
+    check = _Check()
     for entry in archive.infolist():
-        if _XML_PART.search(entry.filename) and _has_doctype(archive, entry):
-            raise Rejected("it declares XML entities, which no word processor does: save it again")
+        if _XML_PART.search(entry.filename):
+            check.part(archive, entry)
 
 
-def _has_doctype(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bool:
-    found: list[str] = []
-    parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = lambda *doctype: found.append("doctype")
-    parser.StartElementHandler = lambda *element: found.append("element")
-    with archive.open(entry) as part:
-        while not found and (piece := part.read(4096)):
-            try:
+class _Check:
+    """Handlers of an XML parser that keeps nothing."""
+
+    def __init__(self) -> None:
+        self._elements = 0
+
+    def part(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
+        parser = expat.ParserCreate()
+        parser.StartDoctypeDeclHandler = self._doctype
+        parser.StartElementHandler = self._element
+        with archive.open(entry) as part, suppress(expat.ExpatError):  # a used part is refused when it is read
+            while piece := part.read(_PIECE):
                 parser.Parse(piece)
-            except expat.ExpatError:
-                break  # unused parts may be anything; a used one is refused when it is read
-    return "doctype" in found[:1]
+
+    def _doctype(self, *doctype: object) -> None:
+        """No word processor writes one; it would define entities, to expand without end or to read files with."""
+        raise Rejected("it declares XML entities, which no word processor does: save it again")
+
+    def _element(self, *element: object) -> None:
+        """Each takes the reader a kilobyte and up to 80 microseconds, and the archive less than a byte."""
+        self._elements += 1
+        if self._elements > MAX_ELEMENTS:
+            raise TooLarge(f"its markup has more than {MAX_ELEMENTS:,} elements: split it or save it as PDF")
 
 
 def _core_title(archive: zipfile.ZipFile) -> str | None:
@@ -91,6 +106,8 @@ def _to_html(body: bytes) -> str:
         )
     except RecursionError:
         raise Rejected("its parts are nested too deeply: save it as PDF and upload that") from None
+    except MemoryError:
+        raise
     except Exception as error:  # mammoth lets whatever a damaged part provokes pass: KeyError, ValueError, OSError...
         raise Rejected(_DAMAGED) from error
     return str(result.value)

@@ -13,6 +13,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _SAVE_AS_UTF8 = "open it in an editor and save it as UTF-8"
+# Python's, and no page's: they take quadratic time or turn text into other text.
+_NOT_FOR_PAGES = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
 _SAMPLE_BYTES = 64 * 1024
 
 
@@ -53,7 +55,7 @@ def _decode_declared(body: bytes, declared: str | None) -> str | None:
     if declared is None:
         return None
     try:
-        return body.decode(declared)
+        return None if codecs.lookup(declared).name in _NOT_FOR_PAGES else body.decode(declared)
     except (LookupError, UnicodeDecodeError):
         return None
 

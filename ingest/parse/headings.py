@@ -12,7 +12,7 @@ from ingest.parse.parsed import Section, one_line
 
 _START = 0xFDD0  # + level
 _END = "\ufddf"
-_MARKED = re.compile("([\ufdd1-\ufdd6])\\s*(.*?)\\s*\ufddf", re.DOTALL)
+_MARKED = re.compile("([\ufdd1-\ufdd6])([^\ufddf]*)\ufddf")
 _ANY_MARK = re.compile("[\ufdd0-\ufddf]")
 TAGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 
@@ -32,8 +32,10 @@ def unmark(marked: str) -> tuple[str, tuple[Section, ...]]:
     pieces: list[str] = []
     sections: list[Section] = []
     position = length = 0
-    for found in _MARKED.finditer(marked):
-        before, heading = (_ANY_MARK.sub("", part) for part in (marked[position : found.start()], found[2]))
+    for found in _MARKED.finditer(
+        marked, 0, marked.rfind(_END) + 1
+    ):  # beyond it each start would look for an end in vain
+        before, heading = (_ANY_MARK.sub("", part) for part in (marked[position : found.start()], found[2].strip()))
         start = length + len(before)
         position, length = found.end(), start + len(heading)
         pieces += before, heading

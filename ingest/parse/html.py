@@ -19,7 +19,7 @@ from ingest.parse.sniff import Format
 from ingest.parse.tables import flatten_tables
 from ragkv.errors import Rejected
 
-_CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w-]{2,40})", re.IGNORECASE)
+_CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=[\s\"']*([\w-]{2,40})", re.IGNORECASE)
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _HIDDEN = "//*[@hidden or @aria-hidden='true' or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
 _MAYBE_HIDDEN = "//*[contains(@style, ':')]"
@@ -70,7 +70,10 @@ def _tree(source: str) -> etree._Element | None:
         tree = document_fromstring(scrub(source).encode("utf-8"), parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError):
         return None
-    if any(error.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT for error in parser.error_log):
+    errors = {error.type for error in parser.error_log}
+    if etree.ErrorTypes.ERR_NO_MEMORY in errors:
+        raise MemoryError
+    if etree.ErrorTypes.ERR_RESOURCE_LIMIT in errors:
         raise Rejected("its elements are nested too deeply: save the page as plain text or PDF")
     return tree
 
@@ -81,7 +84,7 @@ def _parser() -> HTMLParser:
 
 def _simplify(tree: etree._Element) -> etree._Element:
     """Leave only what carries text and its structure."""
-    _drop_hidden(tree)
+    _mark_hidden(tree)
     etree.strip_elements(tree, *_NOT_CONTENT, with_tail=False)
     tree = _without_inline(tree)
     _flatten_depths(tree)
@@ -102,12 +105,13 @@ def _without_inline(tree: etree._Element) -> etree._Element:
     return document_fromstring(etree.tostring(tree, encoding="utf-8", method="html"), parser=_parser())
 
 
-def _drop_hidden(tree: etree._Element) -> None:
+def _mark_hidden(tree: etree._Element) -> None:
+    """As no content, to be removed with the rest: removed one by one, each would copy the text around it."""
     hidden = tree.xpath(_HIDDEN)
     hidden += [e for e in tree.xpath(_MAYBE_HIDDEN) if _HIDDEN_STYLE.search(e.get("style"))]
     for element in hidden:
         if element.getparent() is not None and element.tag != "body":
-            element.drop_tree()
+            element.tag = _NOT_CONTENT[0]
 
 
 def _flatten_depths(tree: etree._Element) -> None:

@@ -12,7 +12,9 @@ from ingest.parse.parsed import Parsed, Section, leading_title, one_line
 from ingest.parse.sniff import Format
 
 _FRONT_MATTER = re.compile(r"---\n(.*?)\n(?:---|\.\.\.)(?:\n|\Z)", re.DOTALL)
-_FRONT_TITLE = re.compile(r"^title:[ \t]*(['\"]?)(.+?)\1[ \t]*$", re.MULTILINE)
+_FRONT_TITLE = re.compile(r"^title:(.+)", re.MULTILINE)
+_MARKUP = re.compile(r"[^\w\s.,;:'\"()?/-]")
+_MAX_HEADING_CHARS = 2_000  # some inline markup takes quadratic time; a title keeps no more than 300
 
 
 def read_markdown(body: bytes, fallback_title: str) -> Parsed:
@@ -26,12 +28,17 @@ def read_markdown(body: bytes, fallback_title: str) -> Parsed:
 
 def _front_title(front: re.Match[str] | None) -> str | None:
     found = _FRONT_TITLE.search(front[1]) if front else None
-    return one_line(found[2]) if found else None
+    return one_line(_unquoted(found[1].strip())) or None if found else None
+
+
+def _unquoted(value: str) -> str:
+    quoted = len(value) > 2 and value[0] == value[-1] and value[0] in "'\""  # noqa: PLR2004 - two quotes around something
+    return value[1:-1] if quoted else value
 
 
 def _sections(text: str, offset: int) -> tuple[Section, ...]:
     lines = text[offset:].split("\n")
-    starts = [offset, *accumulate((len(line) + 1 for line in lines), initial=offset)][1:]
+    starts = [min(start, len(text)) for start in accumulate((len(line) + 1 for line in lines), initial=offset)]
     tokens = _block_parser().parse("\n".join(lines))
     inline = MarkdownIt("commonmark")
     headings = (_section(opening, content, starts, inline) for opening, content in pairwise(tokens))
@@ -56,7 +63,9 @@ def _section(opening: Token, content: Token, starts: list[int], inline: Markdown
 
 def _plain_title(source: str, inline: MarkdownIt) -> str:
     """A heading's words without its markup."""
-    children = inline.parseInline(source)[0].children or []
+    if not _MARKUP.search(source):
+        return one_line(source)
+    children = inline.parseInline(source[:_MAX_HEADING_CHARS])[0].children or []
     return one_line(
         "".join(" " if c.type.endswith("break") else c.content for c in children if c.type != "html_inline")
     )

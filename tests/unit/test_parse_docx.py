@@ -1,43 +1,11 @@
 """Word documents: structure kept, archives that lie refused."""
 
-import io
-import zipfile
-
 import pytest
 
 from ingest.parse import parse
 from ingest.parse.docx import MAX_XML_BYTES
 from ragkv.errors import Rejected, TooLarge
-
-W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-STYLES = "".join(
-    f'<w:style w:type="paragraph" w:styleId="{key}"><w:name w:val="{name}"/></w:style>'
-    for key, name in [("Title", "Title"), ("H1", "heading 1"), ("H2", "heading 2")]
-)
-RELATIONS = (
-    '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r1" '
-    'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>'
-)
-
-
-def paragraph(text: str, style: str = "") -> str:
-    properties = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
-    return f"<w:p>{properties}<w:r><w:t>{text}</w:t></w:r></w:p>"
-
-
-def docx(body: str, prolog: str = "", **more: bytes) -> bytes:
-    parts = {
-        "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>',
-        "word/document.xml": f'{prolog}<w:document xmlns:w="{W}"><w:body>{body}</w:body></w:document>',
-        "word/styles.xml": f'<w:styles xmlns:w="{W}">{STYLES}</w:styles>',
-        "word/_rels/document.xml.rels": RELATIONS,
-        **more,
-    }
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
+from tests.made_files import docx, paragraph
 
 
 def test_styles_give_the_title_and_the_sections() -> None:

@@ -6,44 +6,7 @@ import pytest
 
 from ingest.parse import Parsed, parse
 from ragkv.errors import Rejected
-
-FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
-
-
-def pdf(pages: list[list[str]], bookmarks: list[tuple[str, int]] = [], info: str = "", trailer: str = "") -> bytes:  # noqa: B006
-    """Pages as lines of text; bookmarks as title and page index."""
-    kids = " ".join(f"{6 + 2 * n} 0 R" for n in range(len(pages)))
-    first_mark = 6 + 2 * len(pages)
-    outline = f"/First {first_mark} 0 R /Last {first_mark + len(bookmarks) - 1} 0 R" if bookmarks else ""
-    objects = [
-        b"<< /Type /Catalog /Pages 2 0 R /Outlines 4 0 R >>",
-        f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>".encode(),
-        FONT,
-        f"<< /Type /Outlines {outline} >>".encode(),
-        f"<< {info} >>".encode(),
-    ]
-    for number, lines in enumerate(pages):
-        shown = "".join(f"1 0 0 1 50 {780 - 20 * n} Tm ({line}) Tj\n" for n, line in enumerate(lines))
-        content = f"BT /F1 12 Tf {shown} ET".encode("cp1252")
-        objects += [
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Resources << /Font << /F1 3 0 R >> >> "
-            f"/Contents {7 + 2 * number} 0 R >>".encode(),
-            b"<< /Length %d >>\nstream\n%b\nendstream" % (len(content), content),
-        ]
-    for n, (title, page) in enumerate(bookmarks):
-        following = f"/Next {first_mark + n + 1} 0 R" if n + 1 < len(bookmarks) else ""
-        objects.append(f"<< /Title ({title}) /Parent 4 0 R /Dest [{6 + 2 * page} 0 R /Fit] {following} >>".encode())
-    return _with_xref(objects, trailer)
-
-
-def _with_xref(objects: list[bytes], trailer: str) -> bytes:
-    body, offsets = b"%PDF-1.5\n", []
-    for number, content in enumerate(objects, start=1):
-        offsets.append(len(body))
-        body += b"%d 0 obj\n%b\nendobj\n" % (number, content)
-    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
-    end = f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R /Info 5 0 R {trailer} >>\nstartxref\n{len(body)}\n%%EOF\n"
-    return body + b"xref\n0 %d\n0000000000 65535 f \n%b%b" % (len(objects) + 1, table, end.encode())
+from tests.made_files import pdf
 
 
 def page_texts(parsed: Parsed) -> list[str]:

@@ -1,0 +1,268 @@
+"""Files made to harm whatever reads them, each by its name, in sizes that are made in a moment.
+
+`size` scales the ones whose harm grows with them.
+"""
+
+import gzip
+import io
+import random
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from functools import partial
+
+from tests.made_files import FONT, docx, paragraph, pdf, pdf_of
+
+Made = Callable[[], bytes]
+BOMB = '<!DOCTYPE w [<!ENTITY a0 "lol">' + "".join(
+    f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10)
+)  # nine levels of ten: a billion
+
+
+def text(size: int = 1) -> dict[str, Made]:
+    noise = random.Random(8).randbytes(100_000)
+    marks = "a" + "\u0301\u0323" * 200_000
+    return {
+        "one line of 10 MB.txt": lambda: b"a" * 10_000_000,
+        "one line of words.txt": lambda: b"word " * 1_000_000,
+        "spaces.txt": lambda: b"a" + b" " * 1_000_000 * size + b"b",
+        "zeros.txt": lambda: b"words\0" * 10_000,
+        "utf-16 without mark.txt": lambda: ("words and words " * 10_000).encode("utf-16-le"),
+        "utf-16 cut in a character.txt": lambda: b"\xff\xfe" + "words ".encode("utf-16-le")[:-1],
+        "utf-32 beyond unicode.txt": lambda: b"\xff\xfe\0\0" + b"a\0\0\0\xff\xff\xff\x7f" * 1_000,
+        "surrogates in utf-8.txt": lambda: "wörds ".encode() * 1_000 + b"\xed\xa0\x80",
+        "overlong.txt": lambda: b"\xc0\xaf" * 10_000,
+        "marks only.txt": lambda: b"\xef\xbb\xbf" * 1_000,
+        "backwards.txt": "\u202eabc\u2066def\u2069 \x1b[31m words\x07".encode,
+        "invisible tags.txt": lambda: "".join(chr(0xE0020 + n % 90) for n in range(10_000)).encode(),
+        "combining marks.txt": marks.encode,
+        "hangul.txt": ("\u1100\u1161\u11a8" * 100_000).encode,
+        "ligatures.txt": ("\ufdfa" * 100_000).encode,
+        "line ends.txt": lambda: b"a\r\r\n\x0b\x0c" * 100_000,
+        "underlines.txt": lambda: (b"=" * 200 + b"\n") * 5_000,
+        "noise.txt": lambda: noise,
+        "noise.md": lambda: bytes(b for b in noise if 31 < b < 127),
+        "compressed.docx": lambda: gzip.compress(b"words " * 1_000),
+    }
+
+
+def markdown(size: int = 1) -> dict[str, Made]:
+    made = {
+        "front matter.md": lambda: "---\ntitle: a" + " " * 1_000_000 * size + "b\n---\nwords",
+        "front matter open.md": lambda: "---\n" + "title: 'a\n" * 50_000,
+        "quotes.md": lambda: ">" * 100_000 + " words",
+        "quotes in lines.md": lambda: ("> " * 30 + "words\n") * 3_000,
+        "brackets.md": lambda: "# " + "[" * 200_000,
+        "pictures.md": lambda: "# " + "![[]()" * 50_000,
+        "stars.md": lambda: "# " + "*a **a " * 50_000,
+        "backticks.md": lambda: "# " + "".join("a" + "`" * n for n in range(600)),
+        "lists in lists.md": lambda: "\n".join("  " * n + "* words" for n in range(500)),
+        "list in a line.md": lambda: "* " * 20_000 + "words",
+        "headings.md": lambda: "# words\n" * 20_000,
+        "fence.md": lambda: "```\n" + "words\n" * 100_000,
+        "references.md": lambda: "".join(f"[a{n}]: b '\n" for n in range(10_000)),
+        "markup.md": lambda: "<div\n" * 50_000,
+        "underlined paragraph.md": lambda: "words\n" * 50_000 + "=====\n",
+    }
+    return {name: (lambda make=make: make().encode()) for name, make in made.items()}
+
+
+def html(size: int = 1) -> dict[str, Made]:
+    made = {
+        "nested.html": lambda: "<div>words" * 100_000,
+        "unclosed.html": lambda: "<p><b>words" * 20_000,
+        "hidden.html": lambda: "<b hidden></b>xxxx " * 40_000 * size,
+        "heading of spaces.html": lambda: "<h1><pre>a" + " " * 1_000_000 * size + "b",
+        "headings in headings.html": lambda: "<h1>a<h2>" * 10_000,
+        "rows.html": lambda: "<table>" + "<tr><td>a<td>b" * 10_000,
+        "cells.html": lambda: "<table><tr>" + "<td>a" * 50_000,
+        "tables in tables.html": lambda: "<table><tr><td>words" * 20_000,
+        "references.html": lambda: "&amp;amp;lt;script&amp;gt;" * 20_000,
+        "attributes.html": lambda: "<p " + "".join(f"a{n}=1 " for n in range(5_000)) + ">words",
+        "attribute.html": lambda: f"<p style='{'display ' * 200_000}'>words",
+        "comment.html": lambda: "words<!--" * 100_000,
+        "deep and wide.html": lambda: "<div>" * 160 + "<p>words<div>a</div>b" * 5_000,
+        "styles.html": lambda: "<p style='a:b'>words" * 10_000,
+    }
+    whole = {name: (lambda make=make: f"<html><body>{make()}".encode()) for name, make in made.items()}
+    return whole | {
+        "punycode.html": lambda: b"<html><meta charset=punycode>" + b"a" * 100_000 + b"-\xe9",
+        "wrong charset.html": lambda: b"<html><meta charset=utf-16>words \xe9",
+        "charset of spaces.html": lambda: b"<html>" + b"<meta charset=" * 20 + b" " * 4_000 + b"\xe9",
+        "entities.html": f'<?xml version="1.0"?>{BOMB}]><html><body>&a9; words'.encode,
+        "body hidden.html": lambda: b"<html>" + b"<body hidden>words" * 10_000,
+        "nothing closed.html": lambda: b"<html><body>words" + b"<" * 200_000,
+    }
+
+
+def page(content: bytes, more: bytes = b"", *others: bytes) -> bytes:
+    """A PDF of one page; `more` goes into its dictionary, `others` are objects from number 6 on."""
+    return pdf_of(
+        [
+            b"<< /Type /Catalog /Pages 2 0 R >>",
+            b"<< /Type /Pages /Count 1 /Kids [3 0 R] >>",
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R %b >>" % more,
+            content,
+            FONT,
+            *others,
+        ]
+    )
+
+
+def stream(data: bytes, entries: bytes = b"") -> bytes:
+    packed = zlib.compress(data, 9)
+    return b"<< /Length %d /Filter /FlateDecode %b >>\nstream\n%b\nendstream" % (len(packed), entries, packed)
+
+
+WORDS = b"BT /F1 12 Tf 50 700 Td (words) Tj ET "
+FONTS = b"/Resources << /Font << /F1 5 0 R >> >>"
+
+
+def forms(levels: int, calls: int = 10) -> bytes:
+    """Form XObjects that call the next one ten times each, the last of which shows a word."""
+    objects = []
+    for level in range(levels):
+        last = level == levels - 1
+        inside = FONTS if last else b"/Resources << /XObject << /X %d 0 R >> >>" % (7 + level)
+        objects.append(
+            stream(WORDS if last else b"/X Do " * calls, b"/Type /XObject /Subtype /Form /BBox [0 0 595 842] " + inside)
+        )
+    return page(stream(b"/X Do " * calls), b"/Resources << /XObject << /X 6 0 R >> >>", *objects)
+
+
+def bookmarked(bookmarks: int, lines: int) -> bytes:
+    """One page of so many lines of 20 characters, and bookmarks of which none is a whole line of it."""
+    return pdf([["Words of a long line"] * lines], [("Words of a longer line", 0)] * bookmarks)
+
+
+def pages(kids: bytes, count: int) -> bytes:
+    return pdf_of(
+        [b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Count %d /Kids [%b] >>" % (count, kids), FONT]
+    )
+
+
+def pdfs() -> dict[str, Made]:
+    itself = b"/Resources << /XObject << /X 6 0 R >> /Font << /F1 5 0 R >> >>"
+    form = b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] " + itself
+    whole = pdf([["words"]])
+    loop = pdf([["words"]], [("words", 0)] * 2).replace(b"/Next 9 0 R", b"/Next 8 0 R")
+    return {
+        "forms in forms.pdf": partial(forms, 7),
+        "form calls itself.pdf": lambda: page(stream(WORDS + b"/X Do"), itself, stream(WORDS + b"/X Do", form)),
+        "page tree calls itself.pdf": lambda: pages(b"2 0 R", 1),
+        "two billion pages.pdf": lambda: pages(b"4 0 R", 2_000_000_000),
+        "too many pages.pdf": lambda: pages(b"2 0 R " * 20_001, 20_001),
+        "huge page.pdf": lambda: page(stream(WORDS), FONTS + b"/Rotate 91").replace(b"595 842", b"1e38 1e38"),
+        "no table.pdf": lambda: whole.replace(b"startxref\n", b"startxref\n9"),
+        "table of lies.pdf": lambda: whole.replace(b"0 6\n0000000000", b"0 6\n9999999999"),
+        "table calls itself.pdf": lambda: _previous_is_itself(whole),
+        "cut short.pdf": lambda: whole[: len(whole) // 2],
+        "cut short, end mark.pdf": lambda: whole[: len(whole) // 2] + b"%%EOF",
+        "encrypted.pdf": lambda: pdf(
+            [["words"]], trailer="/Encrypt << /Filter /Standard /V 4 /R 4 /O (a) /U (b) /P 1 >>"
+        ),
+        "bookmarks in a ring.pdf": lambda: loop,
+        "bookmarks.pdf": partial(bookmarked, 500, 2_000),
+        "deflated.pdf": lambda: page(stream(b"q Q " * 5_000_000), FONTS),
+        "deflated twice.pdf": lambda: page(stream(b"q Q " * 10_000)[:-30], FONTS),
+        "brackets.pdf": lambda: page(stream(b"[" * 1_000_000), FONTS),
+        "dictionaries.pdf": lambda: page(stream(WORDS), FONTS + b"/A " + b"<< /A " * 50_000 + b">>" * 50_000),
+        "open dictionaries.pdf": lambda: page(stream(WORDS), FONTS + b"/A " + b"<< /A " * 50_000),
+        "saved states.pdf": lambda: page(stream(b"q " * 500_000 + WORDS), FONTS),
+        "zip and pdf.pdf": lambda: whole + docx(paragraph("words")),
+        "page is html.pdf": lambda: b"%PDF-1.4 <html><body>words" * 1_000 + b"%%EOF",
+        "noise.pdf": lambda: b"%PDF-1.7\n" + random.Random(1).randbytes(200_000) + b"%%EOF",
+    }
+
+
+def _previous_is_itself(body: bytes) -> bytes:
+    table = body.index(b"xref\n")
+    return body.replace(b"/Info 5 0 R", b"/Info 5 0 R /Prev %d" % table)
+
+
+def empty_paragraphs(number: int) -> bytes:
+    return docx("<w:p/>" * number)
+
+
+def docxs() -> dict[str, Made]:
+    words = paragraph("words")
+    return {
+        "empty paragraphs.docx": partial(empty_paragraphs, 600_000),
+        "no parts.docx": lambda: zipped({"[Content_Types].xml": b"<Types/>", "word/": b""}),
+        "no document.docx": lambda: zipped({"[Content_Types].xml": b"<Types/>", "word/styles.xml": b"<a/>"}),
+        "entities.docx": lambda: docx("<w:p><w:r><w:t>&a9;</w:t></w:r></w:p>", prolog=BOMB + "]>"),
+        "outside entity.docx": lambda: docx(words, prolog='<!DOCTYPE w SYSTEM "http://127.0.0.1:9/x">'),
+        "controls in controls.docx": lambda: docx("<w:sdt><w:sdtContent>" * 5_000 + "</w:sdtContent></w:sdt>" * 5_000),
+        "tables in tables.docx": lambda: docx("<w:tbl><w:tr><w:tc>" * 500 + words + "</w:tc></w:tr></w:tbl>" * 500),
+        "wide table.docx": lambda: docx(
+            f'<w:tbl><w:tr><w:tc><w:tcPr><w:gridSpan w:val="999999999"/></w:tcPr>{words}</w:tc></w:tr></w:tbl>'
+        ),
+        "fields.docx": lambda: docx(
+            "<w:p>" + '<w:r><w:fldChar w:fldCharType="begin"/></w:r>' * 5_000 + "</w:p>" + words
+        ),
+        "attributes.docx": lambda: docx("<w:p " + "".join(f"a{n}='1' " for n in range(50_000)) + f"/>{words}"),
+        "declared too large.docx": lambda: _declares(docx(words), 2**31),
+        "declared too small.docx": lambda: _declares(docx(words), 1),
+        "password.docx": lambda: _flagged(docx(words)),
+        "many parts.docx": lambda: docx(words, **{f"word/{n}.xml": b"<a/>" for n in range(11_000)}),
+        "leaves its folder.docx": lambda: docx(
+            words, **{"../../../../etc/passwd": b"root", "word/../../x.xml": b"<a/>"}
+        ),
+        "cut short.docx": lambda: docx(words)[:-30],
+        "relations in a ring.docx": lambda: docx(words, **{"_rels/.rels": _RING}),
+        "words before.docx": lambda: b"words " * 1_000 + docx(words),
+        "words behind.docx": lambda: docx(words) + b"words " * 20_000,
+        "mixed case.docx": lambda: docx(words, **{"word/FOOTNOTES.XML": BOMB.encode() + b"]><a/>"}),
+    }
+
+
+_RING = (
+    b'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r" Type='
+    b'"http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="_rels/.rels"/>'
+    b"</Relationships>"
+)
+
+
+def zipped(parts: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def _declares(body: bytes, size: int) -> bytes:
+    """The archive's directory says that every part has so many bytes."""
+    return _directory(body, lambda entry: entry[:24] + struct.pack("<I", size) + entry[28:])
+
+
+def _flagged(body: bytes) -> bytes:
+    """The archive's directory says that every part is encrypted."""
+    return _directory(body, lambda entry: entry[:8] + b"\x01\x00" + entry[10:])
+
+
+def _directory(body: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    first, *entries = body.split(b"PK\x01\x02")
+    return first + b"".join(change(b"PK\x01\x02" + entry) for entry in entries)
+
+
+def corpus() -> dict[str, Made]:
+    """All of them, small."""
+    return text() | markdown() | html() | pdfs() | docxs()
+
+
+def reported() -> dict[str, Made]:
+    """Files that stopped ingestion before there were limits, at the sizes that an upload may have."""
+    return {
+        "forms in forms, 6 deep.pdf": partial(forms, 6),
+        "forms in forms, 8 deep.pdf": partial(forms, 8),
+        "front matter, 1 MB.md": markdown()["front matter.md"],
+        "heading of spaces, 1 MB.html": html()["heading of spaces.html"],
+        "hidden, 760 kB.html": html()["hidden.html"],
+        "hidden, 61 MB.html": html(80)["hidden.html"],
+        "empty paragraphs, 2 MB.docx": partial(empty_paragraphs, 340_000),
+        "empty paragraphs, 32 MiB.docx": partial(empty_paragraphs, 5_500_000),
+        "400 bookmarks, 200,000 characters.pdf": partial(bookmarked, 400, 10_000),
+        "5,000 bookmarks, 1.2 M characters.pdf": partial(bookmarked, 5_000, 60_000),
+    }

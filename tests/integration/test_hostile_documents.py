@@ -1,0 +1,100 @@
+"""Hostile documents on their way through ingestion: they fail with the reason, and the next one becomes ready."""
+
+import io
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from ingest.parts import IngestParts
+from ingest.pipeline import Outcome, ingest_document
+from ingest.progress import Interrupted
+from ingest.sandbox.messages import Limits
+from ingest.sandbox.parser import Parser
+from ingest.sandbox.verdict import ParserStopped
+from ragkv.db.tables import DocumentRow
+from ragkv.library.documents import delete_document, document_view, store_document
+from ragkv.parts import Parts
+from tests.hostile_files import docxs, forms, html
+
+SLOW = b"> * a\n" * 1_000_000
+
+
+AMPLE = Limits(seconds=60, memory_mib=2048)
+
+
+@pytest.fixture
+def parser(ingest: IngestParts) -> Iterator[Parser]:
+    """A parser of this test's own."""
+    ingest.parser = Parser(AMPLE)
+    yield ingest.parser
+    ingest.parser.close()
+
+
+def stored(parts: Parts, name: str, body: bytes) -> str:
+    return store_document(name, io.BytesIO(body), parts, parts.scope).document_id
+
+
+def view(parts: Parts, document_id: str):
+    return document_view(document_id, parts.database, parts.scope.tenant_id)
+
+
+def test_hostile_documents_fail_with_the_reason_and_the_next_one_becomes_ready(
+    parts: Parts, ingest: IngestParts, parser: Parser
+):
+    hostile = {
+        "forms.pdf": (forms(7), Limits(60, 128), "128 MiB of memory to read"),
+        "slow.md": (SLOW, Limits(1, 2048), "takes more than 1 s to read"),
+        "nested.html": (html()["nested.html"](), AMPLE, "nested too deeply"),
+        "entities.docx": (docxs()["entities.docx"](), AMPLE, "entities"),
+    }
+    for name, (body, parser._limits, reason) in hostile.items():
+        document_id = stored(parts, name, body)
+        assert ingest_document(document_id, ingest) is Outcome.FAILED
+        assert reason in (view(parts, document_id).error or "")
+
+    honest = stored(parts, "ada.txt", b"Ada Lovelace wrote the first program.")
+    assert ingest_document(honest, ingest) is Outcome.READY
+
+
+def test_stopping_and_deleting_end_the_parsing_at_once(parts: Parts, ingest: IngestParts, parser: Parser):
+    """Long before the document is parsed, and for a stop without costing an attempt."""
+    document_id = stored(parts, "slow.md", SLOW)
+
+    def stop(stage: str, done: int, total: int) -> None:
+        if _children(parser):
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        ingest_document(document_id, ingest, stop)
+    with parts.database.reading() as session:
+        assert session.get_one(DocumentRow, document_id).attempts == 0
+
+    def delete(stage: str, done: int, total: int) -> None:
+        if _children(parser) and not deleted:
+            deleted.append(stage)
+            delete_document(document_id, parts, parts.scope.tenant_id)
+
+    deleted: list[str] = []
+    assert ingest_document(document_id, ingest, delete) is Outcome.SKIPPED
+    assert deleted == ["parse"]
+    assert _children(parser) == []
+
+
+def test_a_parser_that_is_killed_three_times_fails_the_document(parts: Parts, ingest: IngestParts, parser: Parser):
+    document_id = stored(parts, "slow.md", SLOW)
+
+    def kill(stage: str, done: int, total: int) -> None:
+        for child in _children(parser):
+            child.kill()
+
+    for _ in range(2):
+        with pytest.raises(ParserStopped):
+            ingest_document(document_id, ingest, kill)
+    assert ingest_document(document_id, ingest, kill) is Outcome.FAILED
+    assert "want of memory" in (view(parts, document_id).error or "")
+    ingest.parser.close()
+
+
+def _children(parser: Parser) -> list[psutil.Process]:
+    return psutil.Process(parser._server.process.pid).children() if parser._server else []

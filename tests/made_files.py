@@ -1,0 +1,74 @@
+"""PDF and DOCX files, written byte by byte."""
+
+import io
+import zipfile
+
+FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
+
+
+def pdf(pages: list[list[str]], bookmarks: list[tuple[str, int]] = [], info: str = "", trailer: str = "") -> bytes:  # noqa: B006
+    """Pages as lines of text; bookmarks as title and page index."""
+    kids = " ".join(f"{6 + 2 * n} 0 R" for n in range(len(pages)))
+    first_mark = 6 + 2 * len(pages)
+    outline = f"/First {first_mark} 0 R /Last {first_mark + len(bookmarks) - 1} 0 R" if bookmarks else ""
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R /Outlines 4 0 R >>",
+        f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>".encode(),
+        FONT,
+        f"<< /Type /Outlines {outline} >>".encode(),
+        f"<< {info} >>".encode(),
+    ]
+    for number, lines in enumerate(pages):
+        shown = "".join(f"1 0 0 1 50 {780 - 20 * n} Tm ({line}) Tj\n" for n, line in enumerate(lines))
+        content = f"BT /F1 12 Tf {shown} ET".encode("cp1252")
+        objects += [
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Resources << /Font << /F1 3 0 R >> >> "
+            f"/Contents {7 + 2 * number} 0 R >>".encode(),
+            b"<< /Length %d >>\nstream\n%b\nendstream" % (len(content), content),
+        ]
+    for n, (title, page) in enumerate(bookmarks):
+        following = f"/Next {first_mark + n + 1} 0 R" if n + 1 < len(bookmarks) else ""
+        objects.append(f"<< /Title ({title}) /Parent 4 0 R /Dest [{6 + 2 * page} 0 R /Fit] {following} >>".encode())
+    return pdf_of(objects, trailer)
+
+
+def pdf_of(objects: list[bytes], trailer: str = "") -> bytes:
+    """Objects, numbered from 1, the first of them the catalog."""
+    body, offsets = b"%PDF-1.5\n", []
+    for number, content in enumerate(objects, start=1):
+        offsets.append(len(body))
+        body += b"%d 0 obj\n%b\nendobj\n" % (number, content)
+    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    end = f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R /Info 5 0 R {trailer} >>\nstartxref\n{len(body)}\n%%EOF\n"
+    return body + b"xref\n0 %d\n0000000000 65535 f \n%b%b" % (len(objects) + 1, table, end.encode())
+
+
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+STYLES = "".join(
+    f'<w:style w:type="paragraph" w:styleId="{key}"><w:name w:val="{name}"/></w:style>'
+    for key, name in [("Title", "Title"), ("H1", "heading 1"), ("H2", "heading 2")]
+)
+RELATIONS = (
+    '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r1" '
+    'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>'
+)
+
+
+def paragraph(text: str, style: str = "") -> str:
+    properties = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
+    return f"<w:p>{properties}<w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def docx(body: str, prolog: str = "", **more: bytes) -> bytes:
+    parts = {
+        "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>',
+        "word/document.xml": f'{prolog}<w:document xmlns:w="{W}"><w:body>{body}</w:body></w:document>',
+        "word/styles.xml": f'<w:styles xmlns:w="{W}">{STYLES}</w:styles>',
+        "word/_rels/document.xml.rels": RELATIONS,
+        **more,
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()

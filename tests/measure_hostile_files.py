@@ -1,0 +1,90 @@
+"""Measures the sandbox, as Markdown tables: `python -m tests.measure_hostile_files [corpus | reported | sample | FOLDER]`."""
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from ingest.parse import parse
+from ingest.sandbox.messages import Limits
+from ingest.sandbox.parser import Parser
+from ragkv.errors import RagKVError, Rejected
+from ragkv.settings import Settings
+from tests.hostile_files import Made, corpus, reported
+
+ROUNDS = 10
+SAMPLE = Path(__file__).parents[1] / "docs" / "sample" / "documents"
+
+
+def hostile(files: dict[str, Made], parser: Parser) -> None:
+    """Each file with the default limits, and how long the next, honest one took."""
+    print("| file | bytes | seconds | outcome | next file, s |\n|---|---|---|---|---|")
+    for name, make in files.items():
+        body = make()
+        seconds, outcome = _read(parser, name, body)
+        following, text = _read(parser, "next.txt", b"words")
+        assert text == "5 characters", text
+        print(f"| {name} | {len(body):,} | {seconds:.2f} | {outcome} | {following:.3f} |", flush=True)
+
+
+def overhead(paths: Iterable[Path], parser: Parser) -> None:
+    """Milliseconds of parsing here and in the sandbox, medians; the texts must be equal."""
+    print("| file | in the process, ms | in the sandbox, ms | equal |\n|---|---|---|---|")
+    for path in paths:
+        here, inside, equal = [], [], True
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            wanted = _outcome(path)
+            here.append(time.perf_counter() - began)
+            began = time.perf_counter()
+            with path.open("rb") as body:
+                equal = equal and wanted == _outcome_of(parser, path.name, body)
+            inside.append(time.perf_counter() - began)
+        print(f"| {path.name} | {_median(here):.1f} | {_median(inside):.1f} | {equal} |", flush=True)
+
+
+def _read(parser: Parser, name: str, body: bytes) -> tuple[float, str]:
+    with tempfile.TemporaryFile() as file:
+        file.write(body)
+        file.seek(0)
+        began = time.perf_counter()
+        try:
+            outcome = f"{len(parser.parse(name, file).text):,} characters"
+        except RagKVError as error:
+            outcome = f"{type(error).__name__}: {str(error).removeprefix(name + ': ')}"
+        return time.perf_counter() - began, outcome
+
+
+def _outcome(path: Path) -> object:
+    try:
+        return parse(path.name, path.read_bytes())
+    except Rejected as refusal:
+        return str(refusal)
+
+
+def _outcome_of(parser: Parser, name: str, body) -> object:
+    try:
+        return parser.parse(name, body)
+    except Rejected as refusal:
+        return str(refusal)
+
+
+def _median(seconds: list[float]) -> float:
+    return sorted(seconds)[len(seconds) // 2] * 1000
+
+
+def main(wanted: str) -> None:
+    settings = Settings()
+    parser = Parser(Limits(settings.parse_seconds, settings.parse_memory_mib))
+    _read(parser, "first.txt", b"words")
+    if wanted in ("corpus", "reported"):
+        hostile(corpus() if wanted == "corpus" else reported(), parser)
+    else:
+        folder = SAMPLE if wanted == "sample" else Path(wanted)
+        overhead(sorted(path for path in folder.rglob("*") if path.is_file()), parser)
+    parser.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "reported")

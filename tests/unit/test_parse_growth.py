@@ -1,0 +1,70 @@
+"""Parsers and splitting take time in proportion to the file, whatever is in it."""
+
+import pytest
+
+from ingest.parse import Parsed, parse
+from ingest.parse.outline import Bookmark, sections_of_outline
+from ingest.parse.parsed import Page
+from tests.growth import QUADRATIC, growth
+from tests.made_files import docx, paragraph
+
+
+def page(body: str) -> bytes:
+    return f"<html><body>{body}</body></html>".encode()
+
+
+FILES = {
+    "front matter": ("a.md", 20_000, lambda n: b"---\ntitle: a" + b" " * n + b"b\n---\nwords"),
+    "open front matter": ("a.md", 100, lambda n: b"---\n" + b"title: 'a\n" * n),
+    "brackets": ("a.md", 20_000, lambda n: b"# " + b"[" * n + b"\n\nwords"),
+    "backticks": ("a.md", 100, lambda n: b"# " + b"".join(b"a" + b"`" * i for i in range(n))),
+    "quotes": ("a.md", 20_000, lambda n: b">" * n + b"a"),
+    "headings": ("a.md", 200, lambda n: b"# *words*\n" * n),
+    "heading of spaces": ("a.html", 20_000, lambda n: page("<h1><pre>a" + " " * n + "b")),
+    "hidden": ("a.html", 1_000, lambda n: page("<b hidden></b>xxxx " * n)),
+    "inline": ("a.html", 500, lambda n: page("<b>a</b> <i>b</i>" * n)),
+    "cells": ("a.html", 500, lambda n: page("<table><tr>" + "<td>a" * n)),
+    "deep and wide": ("a.html", 500, lambda n: page("<div>" * 160 + "<p>a<div>b</div>c" * n)),
+    "charset": ("a.html", 50, lambda n: b"<html><meta charset=" + b" " * n + b">words \xe9"),
+    "punycode": ("a.html", 20_000, lambda n: b"<html><meta charset=punycode>" + b"a" * n + b"-\xe9"),
+    "empty paragraphs": ("a.docx", 200, lambda n: docx("<w:p/>" * n + paragraph("a"))),
+    "one line": ("a.txt", 50_000, lambda n: b"a" + b" " * n + b"b"),
+    "underlines": ("a.txt", 200, lambda n: (b"=" * 200 + b"\n") * n + b"a"),
+    "marks": ("a.txt", 2_000, lambda n: ("a" + "\u0301\u0323" * n).encode()),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_larger_file_takes_longer_in_proportion(kind: str):
+    name, size, make = FILES[kind]
+    assert growth(lambda body: parse(name, body), make, size) < QUADRATIC / 2
+
+
+@pytest.mark.parametrize("title", ["Words of a longer line", "a a a", "1 2 3"])
+def test_bookmarks_and_their_page_grow_together_in_proportion(title: str):
+    """Twice as many bookmarks over a page twice as long: twice the time, not four times."""
+
+    def sections(size: int) -> tuple:
+        text = "\n".join(["1.2 Words of a long line", "a", "a a"] * size)
+        marks = [Bookmark(f"{title}{n}" if n % 2 else title, 1, 0) for n in range(size)]
+        return sections_of_outline(text, (Page(1, 0, len(text)),), marks)
+
+    assert growth(sections, lambda size: size, 100) < QUADRATIC / 2
+
+
+def test_a_title_is_found_on_lines_of_its_own_numbered_or_broken():
+    text = "Contents 3\n2.1 The long\ntitle  of it\nThe long title of it here\n\nThe long title of it\nx"
+    marks = [Bookmark("The long title of it", 1, 0), Bookmark("The long title of it", 2, 0), Bookmark("x", 1, 7)]
+    found = sections_of_outline(text, (Page(1, 0, len(text)),), marks)
+
+    assert [text[s.start : s.body] for s in found] == ["2.1 The long\ntitle  of it", "The long title of it"]
+
+
+def test_headings_end_with_the_text():
+    parsed: Parsed = parse("a.md", b"# a\n\n# b")
+    assert [(s.start, s.body) for s in parsed.sections] == [(0, 4), (5, 8)]
+
+
+@pytest.mark.parametrize("line", ["title: Plan", "title: 'Plan'", 'title:   "Plan"  ', "title:\tPlan"])
+def test_the_front_matter_s_title_stands_with_and_without_quotes(line: str):
+    assert parse("a.md", f"---\nx: 1\n{line}\n---\nwords".encode()).title == "Plan"

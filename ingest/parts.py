@@ -37,6 +37,10 @@ class IngestParts:
         settings = self.parts.settings
         return Parser(Limits(settings.parse_seconds, settings.parse_memory_mib))
 
+    def load_models(self) -> None:
+        """Load what most documents need."""
+        assert self.parts.encoder and self.parts.tokenizer and self.prefiller
+
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """What happens within is one stage of an ingestion: timed, and a span."""

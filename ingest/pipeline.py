@@ -12,17 +12,17 @@ from contextlib import suppress
 from enum import StrEnum
 
 from ingest.heartbeat import renewing
+from ingest.keep_kv import keep_kv
 from ingest.parse import Parsed
 from ingest.parts import IngestParts
-from ingest.precompute import precompute
 from ingest.progress import Interrupted, Progress, Reporter, ignore
 from ingest.split import split
+from ingest.turn import Turn, TurnOver, nobody
 from ragkv.chunk import Chunk
 from ragkv.db.base import new_id
-from ragkv.db.ingestion import KeptKV, Lease, forget_unused
+from ragkv.db.ingestion import Lease, forget_unused
 from ragkv.db.tables import DocumentRow, Status
 from ragkv.errors import Conflict, Rejected, Unavailable
-from ragkv.kv.key import KeyMaker
 from ragkv.outages import is_outage
 from ragkv.parts import Parts
 from ragkv.retrieve.embed import embed_chunks
@@ -35,11 +35,12 @@ READ_BYTES = 1 << 20
 
 
 class Outcome(StrEnum):
-    """What became of one call. SKIPPED: finished before, deleted, or another worker is at it."""
+    """What became of one call. SKIPPED: finished before, deleted, or another worker is at it. YIELDED: others' turn."""
 
     READY = "ready"
     FAILED = "failed"
     SKIPPED = "skipped"
+    YIELDED = "yielded"
 
 
 def ingest_document(document_id: str, ingest: IngestParts, progress: Progress = ignore) -> Outcome:
@@ -51,19 +52,37 @@ def ingest_document(document_id: str, ingest: IngestParts, progress: Progress = 
     """
     _settle(ingest)
     lease = Lease.take(ingest.parts.database, document_id, owner=_owner())
-    if lease is None:
-        return Outcome.SKIPPED
+    return Outcome.SKIPPED if lease is None else work_on(lease, ingest, progress)
+
+
+def take_next(ingest: IngestParts) -> Lease | None:
+    """The document whose turn it is (`ragkv.db.turns`); None if none waits. Raises Unavailable."""
+    _settle(ingest)
+    if not Lease.any_waits(ingest.parts.database):
+        return None
+    ingest.load_models()  # before the lease: a worker that is killed meanwhile costs no document an attempt
+    return Lease.take_next(ingest.parts.database, owner=_owner())
+
+
+def work_on(
+    lease: Lease, ingest: IngestParts, progress: Progress = ignore, others_wait: Callable[[], bool] = nobody
+) -> Outcome:
+    """`ingest_document`, of a document that is held. YIELDED where others wait and it has made progress."""
     with renewing(lease):
-        outcome = _attempt(lease, ingest, progress)
-    ingest.tally.document(outcome)
+        outcome = _attempt(lease, ingest, progress, Turn(others_wait))
+    if outcome is not Outcome.YIELDED:
+        ingest.tally.document(outcome)
     return outcome
 
 
-def _attempt(lease: Lease, ingest: IngestParts, progress: Progress) -> Outcome:
+def _attempt(lease: Lease, ingest: IngestParts, progress: Progress, turn: Turn) -> Outcome:
     try:
         document = lease.document()
         _refuse_fatal(document)
-        _carry_on(lease, document, ingest, Reporter(lease, progress))
+        _carry_on(lease, document, ingest, Reporter(lease, progress), turn)
+    except TurnOver:
+        lease.end_turn()
+        return Outcome.YIELDED
     except Conflict as lost:
         log.info("stopped: %s", lost)
         return Outcome.SKIPPED
@@ -122,11 +141,13 @@ def _record_failure(lease: Lease, error: Exception) -> Outcome:
     raise error
 
 
-def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> None:
+def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn) -> None:
+    """Where the turn ends before the KV is kept, KV that only the chunks before these used is left to the sweep."""
     parts, superseded = ingest.parts, list[str]()
     if document.status is not Status.SEARCHABLE:
         superseded = _make_searchable(lease, document, ingest, reporter)
-    _keep_kv(lease, parts.keys_of(document.tenant_id), ingest, reporter)
+        turn.made_searchable()
+    keep_kv(lease, parts.keys_of(document.tenant_id), ingest, reporter, turn)
     parts.kv_store.delete(forget_unused(parts.database, superseded))
 
 
@@ -143,7 +164,7 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     with ingest.stage("embed"):
         vectors = _embed(chunks, parts, reporter)
     if parts.server_index is None:
-        return lease.store_chunks(chunks, vectors, Status.SEARCHABLE, recipe=parts.recipe)
+        return lease.store_chunks(chunks, vectors, Status.SEARCHABLE, recipe=parts.recipe, attempts=1)
     superseded = lease.store_chunks(chunks, vectors, Status.INDEXING, recipe=parts.recipe)
     with ingest.stage("index"):
         _index(lease, document, chunks, vectors, parts)
@@ -176,33 +197,10 @@ def _index(lease: Lease, document: DocumentRow, chunks: list[Chunk], vectors: li
     index.delete_document(document.tenant_id, document.id)
     index.upsert(document.tenant_id, document.collection_id, points)
     try:
-        lease.enter(Status.SEARCHABLE)
+        lease.enter(Status.SEARCHABLE, attempts=1)
     except Conflict:  # deleted meanwhile: what was just written must not stay
         index.delete_document(document.tenant_id, document.id)
         raise
-
-
-def _keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporter) -> None:
-    parts, chunks = ingest.parts, lease.chunks()
-    try:
-        with ingest.stage("prefill"):
-            kept = _precompute(chunks, keys, ingest, reporter.stage("prefill"))
-        lease.finish(kept, parts.kv_recipe)
-    except Conflict:
-        parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks]))
-        raise
-
-
-def _precompute(
-    chunks: list[Chunk], keys: KeyMaker, ingest: IngestParts, report: Callable[[int, int], None]
-) -> list[KeptKV]:
-    parts = ingest.parts
-    batch_tokens = parts.settings.prefill_batch_tokens
-    done = precompute(chunks, keys, lambda: ingest.prefiller, parts.kv_store, batch_tokens, report)
-    ingest.tally.tokens(computed=done.computed_tokens, reused=done.reused_tokens)
-    entries = {entry.key: entry for entry in done.entries}
-    named = ((chunk, entries[keys.chunk(chunk.token_ids)]) for chunk in chunks)
-    return [KeptKV(chunk.id, entry.key, entry.tokens, entry.bytes) for chunk, entry in named]
 
 
 def _owner() -> str:

@@ -36,11 +36,13 @@ def precompute(
     store: KVStore,
     batch_tokens: int,
     progress: Progress = lambda done, total: None,
+    kept: Callable[[Sequence[KVEntry]], None] = lambda entries: None,
 ) -> Precomputed:
     """Make sure that every chunk and the prefix have a KV file.
 
     `prefiller` is called only if something must be computed: re-ingesting what is known loads no model.
-    `progress(done, total)` is told chunk tokens after every batch.
+    `progress(done, total)` is told chunk tokens after every batch, `kept` what the batch left in the store. Either may
+    raise: what is in the store stays there, and the next run goes on from it.
     """
     named = {keys.chunk(chunk.token_ids): chunk for chunk in chunks}
     todo = {key: chunk for key, chunk in named.items() if store.lookup(key) is Lookup.MISS}
@@ -51,6 +53,7 @@ def precompute(
         _compute([], keys, prefiller(), store)
     for batch in _batches(todo, len(keys.prefix_ids), batch_tokens):
         _compute(batch, keys, prefiller(), store)
+        kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in batch])
         done += sum(chunk.num_tokens for _, chunk in batch)
         progress(done, total)
     entries = tuple(KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in named.items())

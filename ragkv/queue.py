@@ -4,11 +4,8 @@ import celery
 from kombu.exceptions import OperationalError
 
 from ragkv.errors import Unavailable
-from ragkv.observe import logs, traces
 
 INGEST = "ragkv.ingest"
-CAUSED_BY = "ragkv_request_id"
-"""The header of a message that names the request it came from."""
 QUEUE = "ragkv"
 
 
@@ -36,7 +33,10 @@ def celery_url(redis_url: str) -> str:
 
 
 class Queue:
-    """Hands ids to the workers. Both methods raise Unavailable when Redis is away."""
+    """Wakes workers: a message for each document, though whose turn it is the database decides (`ragkv.db.turns`).
+
+    Both methods raise Unavailable when Redis is away.
+    """
 
     def __init__(self, app: celery.Celery) -> None:
         self._app = app
@@ -44,7 +44,7 @@ class Queue:
     def enqueue_ingest(self, document_id: str) -> None:
         """Call it after the commit: a worker may start at once."""
         try:
-            self._app.send_task(INGEST, args=[document_id], headers=_cause())
+            self._app.send_task(INGEST, args=[document_id])
         except OperationalError as error:
             raise Unavailable(f"the queue is away: {error}") from error
 
@@ -58,9 +58,3 @@ class Queue:
                 raise Unavailable(f"the queue is away: {error}") from error
             except connection.channel_errors:  # nothing was ever queued
                 return 0
-
-
-def _cause() -> dict[str, str]:
-    """Of the message that is sent now: its request and its trace, if there are any."""
-    request_id = logs.request_id()
-    return traces.headers() | ({CAUSED_BY: request_id} if request_id else {})

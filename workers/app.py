@@ -13,6 +13,7 @@ from typing import Any
 from celery.platforms import SecurityWarning
 from celery.signals import setup_logging, worker_init, worker_ready, worker_shutdown, worker_shutting_down
 
+from ingest.parts import IngestParts
 from ragkv.observe import logs, traces
 from ragkv.parts import Parts
 from ragkv.queue import make_celery
@@ -30,7 +31,7 @@ logs.configure(settings.log_format, settings.log_level, "worker")
 app = make_celery(redis_url(settings))
 parts = Parts(settings)
 pulse = Pulse(parts.heartbeats)
-stopping = register_ingest(app, parts, pulse)
+stopping = register_ingest(app, IngestParts(parts, parts.tally), pulse)
 sweeper = Sweeper(parts)
 tracing = ExitStack()
 

@@ -10,12 +10,14 @@ from celery import Celery, Task
 from celery.exceptions import Reject
 
 from ingest.parts import IngestParts
-from ingest.pipeline import Outcome, ingest_document
+from ingest.pipeline import Outcome, take_next, work_on
 from ingest.progress import Interrupted
+from ragkv.db.ingestion import Lease
+from ragkv.library.documents import enqueue
 from ragkv.observe import logs, traces
+from ragkv.observe.cause import REQUEST_ID
 from ragkv.outages import is_outage, retry_delay_s
-from ragkv.parts import Parts
-from ragkv.queue import CAUSED_BY, INGEST, QUEUE
+from ragkv.queue import INGEST, QUEUE
 from workers.pulse import Pulse
 
 log = logging.getLogger("ragkv.ingest")
@@ -23,10 +25,11 @@ log = logging.getLogger("ragkv.ingest")
 FIRST_PAUSE_S = 1.0
 
 
-def register_ingest(app: Celery, parts: Parts, pulse: Pulse, first_pause_s: float = FIRST_PAUSE_S) -> threading.Event:
+def register_ingest(
+    app: Celery, ingest: IngestParts, pulse: Pulse, first_pause_s: float = FIRST_PAUSE_S
+) -> threading.Event:
     """Register the ingest task. Setting the event it returns sends the present document back to the queue."""
     stopping = threading.Event()
-    ingest = IngestParts(parts, parts.tally)
     pause = Pause(stopping, first_pause_s)
 
     def stop_if_asked(stage: str, done: int, total: int) -> None:
@@ -34,12 +37,15 @@ def register_ingest(app: Celery, parts: Parts, pulse: Pulse, first_pause_s: floa
             raise Interrupted
         pulse.progressed()
 
-    @app.task(name=INGEST, bind=True, acks_late=True)
+    @app.task(name=INGEST, bind=True, acks_late=True, shared=False)
     def ingest_task(self: Task, document_id: str) -> None:
-        """Idempotent: a document that is finished, gone or in other hands returns at once."""
+        """A turn with the document whose turn it is, which need not be the one that the message names; perhaps none is."""
         try:
-            with pulse.working(), _as_caused(self, document_id) as note:
-                note(ingest_document(document_id, ingest, stop_if_asked))
+            if (lease := take_next(ingest)) is not None:
+                with pulse.working(), _as_caused(lease) as note:
+                    note(outcome := work_on(lease, ingest, stop_if_asked, lease.others_wait))
+                if outcome is Outcome.YIELDED:
+                    enqueue(lease.document_id, ingest.parts)
         except Interrupted as stop:
             raise Reject(requeue=True) from stop
         except Exception as error:
@@ -72,23 +78,23 @@ class Pause:
 
 
 @contextmanager
-def _as_caused(task: Task, document_id: str) -> Iterator[Callable[[Outcome], None]]:
+def _as_caused(lease: Lease) -> Iterator[Callable[[Outcome], None]]:
     """Lines and spans belong to the request that queued the document, also where the task is tried again.
 
     What it gives is to be told the outcome.
     """
     began = time.perf_counter()
-    request_id = task.request.get(CAUSED_BY)
-    headers = {traces.PARENT: task.request.get(traces.PARENT) or ""}
+    cause = lease.cause()
+    request_id = cause.get(REQUEST_ID)
     attributes = {
         "messaging.system": "redis",
         "messaging.operation.type": "process",
         "messaging.destination.name": QUEUE,
-        "ragkv.document.id": document_id,
+        "ragkv.document.id": lease.document_id,
     }
-    bound = {"document_id": document_id} | ({logs.REQUEST_ID: request_id} if request_id else {})
+    bound = {"document_id": lease.document_id} | ({logs.REQUEST_ID: request_id} if request_id else {})
     kind = traces.SpanKind.CONSUMER
-    with logs.bound(**bound), traces.continued(headers, f"process {QUEUE}", attributes, kind) as span:
+    with logs.bound(**bound), traces.continued(cause, f"process {QUEUE}", attributes, kind) as span:
 
         def note(outcome: Outcome) -> None:
             span.set_attribute("ragkv.outcome", outcome)

@@ -151,7 +151,7 @@ def versions_of_indexed(tenant_id: str, collection_id: str, recipe: str) -> Sele
 
 def stuck_documents(now: datetime) -> Select[str]:
     """Ids of documents that are unfinished, due and held by nobody, oldest first; the sweep queues them again."""
-    return select(DocumentRow.id).where(unfinished(), _free(now), _due(now)).order_by(DocumentRow.created_at)
+    return select(DocumentRow.id).where(waiting(now)).order_by(DocumentRow.created_at)
 
 
 def claim(document_id: str, owner: str, now: datetime, until: datetime) -> Update:
@@ -188,6 +188,11 @@ def precompute_outdated_again(recipe: str, kv_recipe: str) -> Update:
 def precompute_again(document_id: str) -> Update:
     """A document whose KV is to be made where it is missing, with fresh attempts."""
     return update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.SEARCHABLE, **_FRESH)
+
+
+def waiting(now: datetime) -> ColumnElement[bool]:
+    """Whether a document is unfinished, due and held by nobody."""
+    return and_(unfinished(), _free(now), _due(now))
 
 
 def unfinished() -> ColumnElement[bool]:

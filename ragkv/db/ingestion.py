@@ -14,9 +14,10 @@ from ragkv.db.clock import now_of
 from ragkv.db.collections import collection_of_document_changed
 from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED, claim, held
-from ragkv.db.jobs import open_jobs
+from ragkv.db.jobs import newest_cause, open_jobs
 from ragkv.db.kv_entries import forget_entries, keep_entries, keys_in_use, unshared_keys
 from ragkv.db.tables import DocumentRow, JobStatus, Status
+from ragkv.db.turns import next_waiting, others_wait, served, tenants_by_turn
 from ragkv.errors import Conflict
 from ragkv.outages import retry_delay_s
 from ragkv.retrieve.vectors import Vectors
@@ -51,6 +52,34 @@ class Lease:
                 return None
             session.execute(open_jobs(document_id, status=JobStatus.RUNNING))
         return cls(database, document_id, owner)
+
+    @staticmethod
+    def any_waits(database: Database) -> bool:
+        """Whether a document of any tenant waits for a worker."""
+        with database.reading() as session:
+            return session.scalars(tenants_by_turn(now_of(session)).limit(1)).first() is not None
+
+    @classmethod
+    def take_next(cls, database: Database, owner: str) -> "Lease | None":
+        """A hold on the document whose turn it is. None when none waits."""
+        with database.writing() as session:
+            now = now_of(session)
+            document_id = next_waiting(session, now)
+            if document_id is None or not _rows(session, claim(document_id, owner, now, now + LEASE)):
+                return None
+            session.execute(served(document_id, now), execution_options={"synchronize_session": False})
+            session.execute(open_jobs(document_id, status=JobStatus.RUNNING))
+        return cls(database, document_id, owner)
+
+    def others_wait(self) -> bool:
+        """Whether other documents wait whose turn comes before more KV of this one."""
+        with self.database.reading() as session:
+            return others_wait(session, self._row(session).tenant_id, now_of(session))
+
+    def cause(self) -> dict[str, str]:
+        """The request that queued the document, as `ragkv.observe.cause` has it."""
+        with self.database.reading() as session:
+            return session.scalars(newest_cause(self.document_id)).first() or {}
 
     def document(self) -> DocumentRow:
         with self.database.reading() as session:
@@ -117,6 +146,17 @@ class Lease:
             _keep(session, tenant_id, kept)
             session.execute(open_jobs(self.document_id, status=JobStatus.DONE, error=None))
             session.execute(collection_of_document_changed(self.document_id))
+
+    def keep(self, kept: Sequence[KeptKV]) -> None:
+        """Some of the KV is in the store."""
+        with self.database.writing() as session:
+            self._change(session)
+            _keep(session, self._row(session).tenant_id, kept)
+
+    def end_turn(self) -> None:
+        """Let others go on with it when its turn comes again. It has made progress: attempts begin anew."""
+        with self.database.writing() as session:
+            self._release(session, None, attempts=0, outages=0)
 
     def fail(self, reason: str) -> None:
         """It will never do: give up, with the reason."""

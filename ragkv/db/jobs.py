@@ -18,6 +18,12 @@ def open_jobs(document_id: str, **changes: Any) -> Update:
     return update(JobRow).where(JobRow.document_id == document_id, JobRow.status.in_(unfinished)).values(**changes)
 
 
+def newest_cause(document_id: str) -> Select[dict[str, str] | None]:
+    """The request that caused the document's last job."""
+    mine = JobRow.document_id == document_id
+    return select(JobRow.cause).where(mine).order_by(JobRow.created_at.desc(), JobRow.id).limit(1)
+
+
 def jobs_by_status() -> Select[JobStatus, int]:
     """(status, jobs) of all tenants."""
     return select(JobRow.status, func.count()).group_by(JobRow.status)

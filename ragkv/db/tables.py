@@ -9,6 +9,7 @@ from sqlalchemy import text as sql_text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ragkv.db.base import Base, new_id, utc_now
+from ragkv.observe.cause import cause
 
 ID = String(64)
 
@@ -39,7 +40,7 @@ def _by_value(kind: type[StrEnum]) -> Enum:
 
 
 class TenantRow(Base):
-    """The owner of collections. `secret` keys the names of its KV."""
+    """The owner of collections. `secret` keys the names of its KV; `served_at`: when a worker last took a document of it."""
 
     __tablename__ = "tenants"
 
@@ -47,6 +48,7 @@ class TenantRow(Base):
     name: Mapped[str] = mapped_column(String(200), unique=True)
     secret: Mapped[bytes] = mapped_column(LargeBinary(32))
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    served_at: Mapped[datetime | None]
 
 
 class ApiKeyRow(Base):
@@ -103,6 +105,7 @@ class DocumentRow(Base):
     __table_args__ = (
         UniqueConstraint("collection_id", "sha256"),
         Index(None, "status", "lease_until"),
+        Index(None, "tenant_id", "status", "kv_evicted", "created_at"),
         Index(None, "collection_id", "created_at"),
     )
 
@@ -184,7 +187,7 @@ class KVEntryRow(Base):
 
 
 class JobRow(Base):
-    """A piece of queued work, kept for the record."""
+    """A piece of queued work, kept for the record. `cause`: the request it came from, as headers."""
 
     __tablename__ = "jobs"
     __table_args__ = (Index(None, "tenant_id", "created_at"), Index(None, "tenant_id", "status", "created_at"))
@@ -196,6 +199,7 @@ class JobRow(Base):
     status: Mapped[JobStatus] = mapped_column(_by_value(JobStatus), default=JobStatus.QUEUED)
     attempts: Mapped[int] = mapped_column(default=0)
     error: Mapped[str | None] = mapped_column(Text)
+    cause: Mapped[dict[str, str] | None] = mapped_column(JSON, default=cause)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
 

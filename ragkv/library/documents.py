@@ -158,13 +158,13 @@ def refresh_outdated(parts: Parts) -> int:
 
 
 def requeue_stuck(parts: Parts) -> Sequence[str]:
-    """Queue what is unfinished and held by nobody, unless the queue still has work. Returns the ids.
+    """Queue as many documents as wait beyond the messages there are, so that none waits for a message that was lost.
 
-    Raises Unavailable when the queue or the database is away.
+    Returns their ids. Raises Unavailable when the queue or the database is away.
     """
-    if parts.queue.depth():
-        return ()
-    stuck = stuck_ids(parts.database)
+    waiting = stuck_ids(parts.database)
+    missing = len(waiting) - parts.queue.depth() if waiting else 0
+    stuck = waiting[:missing] if missing > 0 else ()
     for document_id in stuck:
         parts.queue.enqueue_ingest(document_id)
     return stuck

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from sqlalchemy import select
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.access.keys import issue_key, issue_key_by_name
+from ragkv.db.tables import JobRow
 from ragkv.observe import logs
+from ragkv.observe.cause import REQUEST_ID
 from ragkv.parts import Parts
-from ragkv.queue import CAUSED_BY, QUEUE
 from ragkv.redis_door import EmbeddedRedis
 from tests.over_http import ADA, Client, upload
 
@@ -75,12 +77,12 @@ class TestRequestIds:
             response = client.get(path)
             assert response.json()["request_id"] == response.headers["x-request-id"]
 
-    def test_messages_to_workers_carry_it(self, client: Client, parts: Parts):
+    def test_jobs_remember_it(self, client: Client, parts: Parts):
         response = upload(client, headers={"X-Request-ID": "upload-1"})
         assert response.status_code == 202
 
-        message = json.loads(parts.redis.lindex(QUEUE, 0))
-        assert message["headers"][CAUSED_BY] == "upload-1"
+        with parts.database.reading() as session:
+            assert [cause[REQUEST_ID] for cause in session.scalars(select(JobRow.cause))] == ["upload-1"]
 
 
 class TestLog:

@@ -157,7 +157,7 @@ class TestBackOff:
         """Once the index is back, one more wake-up makes the document ready."""
         parts.settings = msgspec.structs.replace(parts.settings, qdrant_url="http://127.0.0.1:9")
         app = Celery("test", broker="memory://", set_as_current=False)
-        register_ingest(app, parts, Pulse(parts.heartbeats), first_pause_s=0.01)
+        register_ingest(app, ingest, Pulse(parts.heartbeats), first_pause_s=0.01)
         for _ in range(OFTEN):
             _become_due(parts)
             app.tasks[INGEST].run(document_id)

@@ -1,0 +1,54 @@
+"""The KV of a document that is searchable: what is missing is computed, and each batch is kept as soon as it is there."""
+
+from collections.abc import Sequence
+
+from ingest.parts import IngestParts
+from ingest.precompute import KVEntry, Precomputed, precompute
+from ingest.progress import Reporter
+from ingest.turn import Turn
+from ragkv.chunk import Chunk
+from ragkv.db.ingestion import KeptKV, Lease
+from ragkv.errors import Conflict
+from ragkv.kv.key import KeyMaker
+
+
+def keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporter, turn: Turn) -> None:
+    """Take a document from SEARCHABLE to READY. Raises TurnOver between batches, Conflict once the lease is lost."""
+    parts, chunks = ingest.parts, lease.chunks()
+    named = _Named(chunks, keys)
+
+    def kept(entries: Sequence[KVEntry]) -> None:
+        lease.keep(named.kept(entries))
+        turn.computed(sum(entry.tokens for entry in entries))
+
+    try:
+        with ingest.stage("prefill"):
+            done = precompute(
+                chunks, keys, lambda: ingest.prefiller, parts.kv_store, parts.settings.prefill_batch_tokens,
+                reporter.stage("prefill"), kept,
+            )  # fmt: skip
+        _count(done, ingest)
+        lease.finish(named.kept(done.entries), parts.kv_recipe)
+    except Conflict:
+        parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks]))
+        raise
+
+
+class _Named:
+    """Chunks by the KV key of their text, which several may share."""
+
+    def __init__(self, chunks: Sequence[Chunk], keys: KeyMaker) -> None:
+        self._chunks: dict[str, list[str]] = {}
+        for chunk in chunks:
+            self._chunks.setdefault(keys.chunk(chunk.token_ids), []).append(chunk.id)
+
+    def kept(self, entries: Sequence[KVEntry]) -> list[KeptKV]:
+        return [
+            KeptKV(chunk_id, entry.key, entry.tokens, entry.bytes)
+            for entry in entries
+            for chunk_id in self._chunks[entry.key]
+        ]
+
+
+def _count(done: Precomputed, ingest: IngestParts) -> None:
+    ingest.tally.tokens(computed=done.computed_tokens, reused=done.reused_tokens)

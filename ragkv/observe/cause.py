@@ -1,0 +1,11 @@
+"""The request that caused a piece of work, kept with the work: its log lines and spans belong to that request."""
+
+from ragkv.observe import logs, traces
+
+REQUEST_ID = "ragkv_request_id"
+
+
+def cause() -> dict[str, str]:
+    """The request and the trace that what happens now belongs to, as headers; none outside of any."""
+    request_id = logs.request_id()
+    return traces.headers() | ({REQUEST_ID: request_id} if request_id else {})

@@ -1,0 +1,198 @@
+"""Whose turn it is: tenants take turns, and no document waits for a message, or for another tenant's pile."""
+
+import io
+import json
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from celery import Celery
+
+from ingest import turn
+from ingest.parts import IngestParts
+from ingest.pipeline import Outcome, take_next, work_on
+from ragkv.db.base import new_id
+from ragkv.db.database import Database
+from ragkv.db.ingestion import Lease
+from ragkv.db.migrate import migrate
+from ragkv.db.tables import DocumentRow, Status
+from ragkv.db.tenants import ensure_scope
+from ragkv.library.documents import accept_document, document_view, requeue_stuck, store_document, stuck_ids
+from ragkv.observe import logs
+from ragkv.observe.cause import REQUEST_ID
+from ragkv.parts import Parts
+from ragkv.queue import INGEST, QUEUE
+from ragkv.redis_door import EmbeddedRedis
+from workers.pulse import Pulse
+from workers.tasks import register_ingest
+
+PILE = 40
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    migrate(database_url)
+    database = Database(database_url)
+    yield database
+    database.close()
+
+
+def add(database: Database, tenant: str, number: int = 1, status: Status = Status.ACCEPTED) -> list[str]:
+    scope = ensure_scope(database, tenant)
+    ids = [new_id() for _ in range(number)]
+    with database.writing() as session:
+        for one in ids:
+            session.add(
+                DocumentRow(id=one, tenant_id=scope.tenant_id, collection_id=scope.collection_id, sha256=one, name=one, num_bytes=1, status=status)
+            )  # fmt: skip
+            session.flush()
+    return ids
+
+
+def turns(database: Database, number: int) -> list[str]:
+    """What a worker takes, one after the other."""
+    leases = [Lease.take_next(database, "worker") for _ in range(number)]
+    return [lease.document_id for lease in leases if lease is not None]
+
+
+class TestOrder:
+    def test_a_tenants_pile_delays_anothers_document_by_one(self, database: Database):
+        pile = add(database, "busy", PILE)
+        (single,) = add(database, "other")
+
+        assert single in turns(database, 2)
+        assert turns(database, 3) == pile[1:4], "the oldest first"
+
+    def test_tenants_take_turns_however_many_wait(self, database: Database):
+        piles = {name: add(database, name, 4) for name in "abc"}
+
+        taken = turns(database, 13)
+
+        assert len(taken) == 12
+        for round_ in (taken[start : start + 3] for start in range(0, 12, 3)):
+            assert all(len(set(round_) & set(pile)) == 1 for pile in piles.values())
+
+    def test_what_cannot_be_searched_yet_comes_before_kv_of_the_same_tenant(self, database: Database):
+        (searchable,) = add(database, "a", status=Status.SEARCHABLE)
+        (begun,) = add(database, "a", status=Status.PARSING)
+        (new,) = add(database, "a")
+
+        assert turns(database, 3) == [begun, new, searchable]
+
+    def test_two_workers_take_two_documents(self, database: Database):
+        ids = add(database, "a", 2)
+
+        assert {Lease.take_next(database, owner).document_id for owner in ("one", "two")} == set(ids)
+        assert Lease.take_next(database, "three") is None
+
+    def test_a_turn_ends_for_another_tenant_and_for_what_cannot_be_searched_but_not_for_kv(self, database: Database):
+        (mine,) = add(database, "a", status=Status.SEARCHABLE)
+        lease = Lease.take(database, mine, "worker")
+        add(database, "a", status=Status.SEARCHABLE)
+        assert not lease.others_wait()
+
+        (other,) = add(database, "b", status=Status.SEARCHABLE)
+        assert lease.others_wait()
+        Lease.take(database, other, "another worker")
+        assert not lease.others_wait()
+        add(database, "a")
+        assert lease.others_wait()
+
+
+def text(name: str, paragraphs: int = 1) -> io.BytesIO:
+    return io.BytesIO(
+        f"# {name}\n\n".encode() + b"".join(b"%s wrote note %d.\n\n" % (name.encode(), n) for n in range(paragraphs))
+    )
+
+
+def status(parts: Parts, tenant: str, document_id: str) -> Status:
+    return document_view(document_id, parts.database, ensure_scope(parts.database, tenant).tenant_id).status
+
+
+class TestWorker:
+    def test_a_pile_of_one_tenant_delays_anothers_document_by_two_turns(
+        self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis
+    ):
+        """One turn makes a document searchable, one keeps its KV; through the queue, by the worker's task."""
+        pile = [accept_document(f"{n}.md", text(f"Pile {n}"), parts, parts.scope).document_id for n in range(6)]
+        mine = accept_document("mine.md", text("Mine"), parts, ensure_scope(parts.database, "other")).document_id
+
+        work(parts, ingest, messages=2)
+        assert status(parts, "other", mine) is Status.SEARCHABLE
+        work(parts, ingest, messages=2)
+        assert status(parts, "other", mine) is Status.READY
+        assert Status.READY not in {status(parts, "default", one) for one in pile}, "they become searchable first"
+
+        work(parts, ingest)
+        assert {status(parts, "default", one) for one in pile} == {Status.READY}
+        assert stuck_ids(parts.database) == []
+
+    def test_a_large_document_lets_others_in_between_its_batches(
+        self, parts: Parts, ingest: IngestParts, monkeypatch: pytest.MonkeyPatch
+    ):
+        """What was computed stays, and no attempt is counted."""
+        monkeypatch.setattr(turn, "TURN_TOKENS", 1)
+        parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200)
+        large = store_document("large.md", text("Large", 40), parts, parts.scope).document_id
+        small = store_document("small.md", text("Small"), parts, ensure_scope(parts.database, "other")).document_id
+
+        outcomes = []
+        while lease := take_next(ingest):
+            outcomes.append((lease.document_id, work_on(lease, ingest, others_wait=lease.others_wait)))
+
+        assert outcomes.index((small, Outcome.READY)) < outcomes.index((large, Outcome.READY))
+        assert outcomes.count((large, Outcome.YIELDED)) >= 2
+        with parts.database.reading() as session:
+            assert session.get_one(DocumentRow, large).attempts <= 1
+
+    def test_alone_a_document_is_read_in_one_turn(self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis):
+        accepted = accept_document("mine.md", text("Mine"), parts, parts.scope).document_id
+
+        work(parts, ingest, messages=1)
+
+        assert status(parts, "default", accepted) is Status.READY
+        assert parts.queue.depth() == 0
+
+
+class TestMessages:
+    def test_a_document_whose_message_was_lost_is_queued_also_while_the_queue_is_full(
+        self, parts: Parts, redis_server: EmbeddedRedis
+    ):
+        for n in range(3):
+            accept_document(f"{n}.md", text(str(n)), parts, parts.scope)
+        assert requeue_stuck(parts) == ()
+        store_document("dropped.md", text("dropped"), parts, parts.scope)  # as if its message had been lost
+
+        assert len(requeue_stuck(parts)) == 1
+        assert parts.queue.depth() == 4
+        assert requeue_stuck(parts) == ()
+
+    def test_a_message_too_many_does_no_harm(self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis):
+        parts.queue.enqueue_ingest("0" * 32)
+
+        work(parts, ingest)
+
+        assert parts.queue.depth() == 0
+
+    def test_the_line_of_a_document_names_its_own_request_whichever_message_woke_the_worker(
+        self, parts: Parts, ingest: IngestParts
+    ):
+        with logs.bound(request_id="first"):
+            store_document("a.md", text("a"), parts, parts.scope)
+        with logs.bound(request_id="second"):
+            store_document("b.md", text("b"), parts, parts.scope)
+
+        causes = [Lease.take_next(parts.database, "worker").cause() for _ in range(2)]
+        assert [cause[REQUEST_ID] for cause in causes] == ["first", "second"]
+
+
+def work(parts: Parts, ingest: IngestParts, messages: int = 1_000) -> None:
+    """Do what a worker does with the queue's messages, until there are no more."""
+    app = Celery("test", broker="memory://", set_as_current=False)
+    register_ingest(app, ingest, Pulse(parts.heartbeats))
+    for _ in range(messages):
+        message = parts.redis.rpop(QUEUE)
+        if message is None:
+            return
+        assert json.loads(message)["headers"]["task"] == INGEST
+        app.tasks[INGEST].run("")

@@ -1,0 +1,234 @@
+"""Many documents by many clients while the worker is killed every few seconds: each ready, none lost, none twice.
+
+`make soak`, or `python -m tests.measure_uploads --documents 50 --kill-every 15` for a short look. The service over HTTP, Redis,
+the database and the worker are real; the engine is not needed and not started. Exits with 1 unless every document is ready.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Self
+
+import httpx
+import msgspec
+from sqlalchemy import func, select
+
+from api.worker_process import WorkerProcess
+from ragkv.db.base import utc_now
+from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, JobStatus
+from ragkv.parts import Parts
+from ragkv.redis_door import EmbeddedRedis
+from ragkv.settings import PREFIX, Settings
+from ragkv.upkeep import leftovers
+from tests.echo_engine import EchoEngine
+from tests.over_http import serving
+
+TRIES = 20
+NEWS_EVERY_S = 10.0
+ASKED = 20
+"""Documents that are searched for by the one word that only they have."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What is to be done."""
+
+    documents: int
+    clients: int
+    kill_every_s: float
+    limit_s: float
+
+
+@dataclass
+class Uploaded:
+    """Ids by the number of the document, and what the clients were answered."""
+
+    ids: dict[int, str] = field(default_factory=dict)
+    answers: Counter[int | str] = field(default_factory=Counter)
+
+    def note(self, number: int, document_id: str) -> None:
+        before = self.ids.setdefault(number, document_id)
+        assert before == document_id, f"document {number} has two ids"
+
+
+class Killer:
+    """Kills the worker without a warning, again and again. Whoever keeps it starts another."""
+
+    def __init__(self, worker: WorkerProcess, every_s: float) -> None:
+        self._worker = worker
+        self._every_s = every_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.kills = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every_s):
+            try:
+                os.kill(self._worker.pid or 0, signal.SIGKILL)
+                self.kills += 1
+            except ProcessLookupError:
+                continue  # between two workers
+
+
+def main() -> None:
+    wanted = _wanted()
+    with tempfile.TemporaryDirectory(prefix="ragkv-soak-") as folder:
+        settings = Settings(data_dir=Path(folder) / "data", requests_per_minute=0)
+        began = time.monotonic()
+        with _running(settings) as (parts, client, worker), Killer(worker, wanted.kill_every_s) as killer:
+            uploaded = _upload(wanted, client)
+            _say(f"{len(uploaded.ids)} uploaded after {time.monotonic() - began:.0f} s: {dict(uploaded.answers)}")
+            _wait(wanted, parts, killer, began)
+            faults = list(_faults(wanted, uploaded, parts, client))
+            seconds = time.monotonic() - began
+            _say(f"{_ready(parts)} of {wanted.documents} ready, {killer.kills} workers killed, {seconds:.0f} s")
+    for fault in faults:
+        _say(f"FAULT: {fault}")
+    sys.exit(bool(faults))
+
+
+def _wanted() -> Wanted:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--documents", type=int, default=1000)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--kill-every", type=float, default=20.0, help="seconds")
+    parser.add_argument("--limit", type=float, default=3600.0, help="seconds until all must be ready")
+    given = parser.parse_args()
+    return Wanted(given.documents, given.clients, given.kill_every, given.limit)
+
+
+@contextmanager
+def _running(settings: Settings) -> Iterator[tuple[Parts, httpx.Client, WorkerProcess]]:
+    """The service on a port of its own, with one worker that is started again whenever it ends."""
+    given = {f"{PREFIX}DATA_DIR": str(settings.data_dir), f"{PREFIX}LOG_LEVEL": "error"}
+    parts, redis = Parts(settings, EchoEngine(settings.max_model_len)), EmbeddedRedis(settings)
+    parts.prepare()
+    redis.start()
+    worker = WorkerProcess(os.environ | given)
+    try:
+        with serving(parts) as client:
+            worker.start()
+            yield parts, client, worker
+    finally:
+        worker.stop()
+        parts.close()
+        redis.stop()
+
+
+def _upload(wanted: Wanted, client: httpx.Client) -> Uploaded:
+    """Each client uploads its share, and the document again whenever it is not told that it was accepted."""
+    uploaded, lock = Uploaded(), threading.Lock()
+
+    def upload(number: int) -> None:
+        for _ in range(TRIES):
+            answer, document_id = _try(client, number)
+            with lock:
+                uploaded.answers[answer] += 1
+                if document_id:
+                    uploaded.note(number, document_id)
+                    return
+            time.sleep(0.5)
+
+    with ThreadPoolExecutor(wanted.clients) as pool:
+        list(pool.map(upload, range(wanted.documents)))
+    return uploaded
+
+
+def _try(client: httpx.Client, number: int) -> tuple[int | str, str | None]:
+    body = f"# Report {number}\n\nThe inspector of bridge {_word(number)} found {number} loose bolts.\n".encode()
+    try:
+        response = client.post("/v1/documents", files={"file": (f"{number}.md", body)}, timeout=60)
+    except httpx.HTTPError as error:
+        return type(error).__name__, None
+    return response.status_code, response.json()["id"] if response.is_success else None
+
+
+def _word(number: int) -> str:
+    """A word that no other document has."""
+    return "".join(chr(ord("a") + int(digit)) for digit in f"{number:06d}") + "quay"
+
+
+def _wait(wanted: Wanted, parts: Parts, killer: Killer, began: float) -> None:
+    """Until nothing is left to do, or the limit is reached."""
+    while time.monotonic() - began < wanted.limit_s:
+        counts = _statuses(parts)
+        seconds = time.monotonic() - began
+        _say(f"{seconds:5.0f} s  {killer.kills:3d} killed  " + "  ".join(f"{n} {name}" for name, n in counts.items()))
+        if set(counts) <= {"ready", "failed"}:
+            return
+        time.sleep(NEWS_EVERY_S)
+
+
+def _faults(wanted: Wanted, uploaded: Uploaded, parts: Parts, client: httpx.Client) -> Iterator[str]:
+    if (lost := wanted.documents - len(uploaded.ids)) or len(set(uploaded.ids.values())) != len(uploaded.ids):
+        yield f"{lost} were never accepted, {len(uploaded.ids) - len(set(uploaded.ids.values()))} ids are of two documents"
+    with parts.database.reading() as session:
+        rows = session.execute(select(DocumentRow.id, DocumentRow.status, DocumentRow.error)).all()
+        chunks = session.scalar(select(func.count()).select_from(ChunkRow))
+        open_jobs = session.scalar(select(func.count()).select_from(JobRow).where(JobRow.status != JobStatus.DONE))
+    yield from (f"{one} is {status.value}: {error}" for one, status, error in rows if status != "ready")
+    if {one for one, *_ in rows} != set(uploaded.ids.values()):
+        yield f"{len(rows)} rows for {len(uploaded.ids)} documents"
+    if chunks != wanted.documents:
+        yield f"{chunks} chunks of {wanted.documents} documents of one chunk each"
+    if open_jobs:
+        yield f"{open_jobs} jobs are not done"
+    yield from _unfit(parts)
+    yield from _unfound(wanted, uploaded, client)
+
+
+def _unfit(parts: Parts) -> Iterator[str]:
+    """Whatever does not fit together."""
+    now = utc_now() + timedelta(seconds=1)
+    found = {
+        "files without rows": leftovers.unnamed_files(parts, now),
+        "rows without files": leftovers.missing_files(parts),
+        "KV entries without files": leftovers.missing_kv(parts),
+        "KV files without entries": leftovers.unnamed_kv(parts, now),
+    }
+    yield from (f"{len(items)} {what}" for what, items in found.items() if items)
+
+
+def _unfound(wanted: Wanted, uploaded: Uploaded, client: httpx.Client) -> Iterator[str]:
+    for number in range(0, wanted.documents, max(wanted.documents // ASKED, 1)):
+        body = {"question": f"Who inspected bridge {_word(number)}?", "top_k": 3}
+        passages = client.post("/v1/search", json=body, timeout=60).json()["passages"]
+        found = [one["document_id"] for one in passages].count(uploaded.ids.get(number, ""))
+        if found != 1:
+            yield f"document {number} is found {found} times"
+
+
+def _ready(parts: Parts) -> int:
+    return _statuses(parts).get("ready", 0)
+
+
+def _statuses(parts: Parts) -> dict[str, int]:
+    with parts.database.reading() as session:
+        found = session.execute(select(DocumentRow.status, func.count()).group_by(DocumentRow.status)).all()
+    return {status.value: number for status, number in found}
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -15,7 +15,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 export VLLM_LOGGING_LEVEL ?= ERROR
 
-.PHONY: help setup browser demo test test-fast test-long serve check lint types imports format bench lock clean
+.PHONY: help setup browser demo test test-fast test-long soak serve check lint types imports format bench lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ test-fast: setup ## Unit tests: seconds, nothing started
 
 test-long: setup ## The long forms of tests, minutes each
 	$(BIN)/python -m pytest -m long
+
+soak: setup ## 1,000 documents by 8 clients while the worker is killed every 20 s; none lost, none twice (half an hour)
+	$(BIN)/python -m tests.measure_uploads
 
 check: setup lint types imports ## Lint, types and import rules
 

@@ -164,6 +164,7 @@ class TestBackOff:
         assert row_of(parts.database, document_id).attempts == 0
 
         parts.server_index = None
+        _become_due(parts)
         app.tasks[INGEST].run(document_id)
         assert row_of(parts.database, document_id).status is Status.READY
 

@@ -1,7 +1,7 @@
 """Files and folders read in this process, without a queue, with progress shown."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -31,7 +31,9 @@ def read_paths(paths: Sequence[Path], parts: Parts, console: Console) -> Tally:
     """Everything `ragkv ingest` does."""
     parts.prepare(lambda line: console.print(line, markup=False))
     refresh_outdated(parts)
-    return ingest_files(list(find_files(paths)), IngestParts(parts), console)
+    ingest = IngestParts(parts)
+    with closing(ingest.parser):
+        return ingest_files(list(find_files(paths)), ingest, console)
 
 
 def find_files(paths: Sequence[Path]) -> Iterator[Path]:

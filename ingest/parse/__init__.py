@@ -7,7 +7,7 @@ from ingest.parse.clean import scrub
 from ingest.parse.docx import read_docx
 from ingest.parse.html import read_html
 from ingest.parse.markdown import read_markdown
-from ingest.parse.parsed import Page, Parsed, Section, one_line
+from ingest.parse.parsed import MAX_SECTIONS, Page, Parsed, Section, one_line
 from ingest.parse.pdf import read_pdf
 from ingest.parse.plain import read_plain
 from ingest.parse.sniff import Format, sniff
@@ -33,7 +33,7 @@ def parse(name: str, body: bytes) -> Parsed:
     """
     try:
         parsed = _read(name, body)
-        _check_text(parsed.text)
+        _check(parsed)
     except Rejected as refusal:
         raise type(refusal)(f"{one_line(name)}: {refusal}") from refusal.__cause__
     return parsed
@@ -45,11 +45,13 @@ def _read(name: str, body: bytes) -> Parsed:
     return _READERS[sniff(name, body)](body, _title_of_name(name))
 
 
-def _check_text(text: str) -> None:
-    if not any(map(str.isalnum, text)):
+def _check(parsed: Parsed) -> None:
+    if not any(map(str.isalnum, parsed.text)):
         raise Rejected("it contains no text")
-    if len(text) > MAX_TEXT_CHARS:
-        raise TooLarge(f"it holds {len(text):,} characters, the limit is {MAX_TEXT_CHARS:,}: split it")
+    if len(parsed.text) > MAX_TEXT_CHARS:
+        raise TooLarge(f"it holds {len(parsed.text):,} characters, the limit is {MAX_TEXT_CHARS:,}: split it")
+    if len(parsed.sections) > MAX_SECTIONS:
+        raise TooLarge(f"it has {len(parsed.sections):,} headings, the limit is {MAX_SECTIONS:,}: split it")
 
 
 def _title_of_name(name: str) -> str:

@@ -2,8 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 MAX_TITLE_CHARS = 300
+MAX_PAGES = 20_000
+MAX_SECTIONS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +40,9 @@ class Parsed:
 
     title: str
     text: str
-    pages: tuple[Page, ...]
+    pages: Annotated[tuple[Page, ...], Meta(max_length=MAX_PAGES)]
     media_type: str
-    sections: tuple[Section, ...] = ()
+    sections: Annotated[tuple[Section, ...], Meta(max_length=MAX_SECTIONS)] = ()
 
 
 def one_line(text: str) -> str:

@@ -10,11 +10,10 @@ import pypdfium2.raw as pdfium_raw
 
 from ingest.parse.clean import scrub, tidy
 from ingest.parse.outline import Bookmark, sections_of_outline
-from ingest.parse.parsed import Page, Parsed, one_line
+from ingest.parse.parsed import MAX_PAGES, Page, Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
 
-MAX_PAGES = 20_000
 _MAX_BOOKMARKS = 5_000
 _END_MARK_WITHIN = 4096
 _PDFIUM = threading.Lock()  # the library keeps global state: one thread at a time

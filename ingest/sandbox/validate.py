@@ -5,7 +5,6 @@ from itertools import pairwise
 from ingest.parse import MAX_TEXT_CHARS, Parsed
 from ingest.parse.clean import is_scrubbed
 from ingest.parse.parsed import one_line
-from ingest.parse.pdf import MAX_PAGES
 from ingest.parse.sniff import Format
 
 _MAX_LEVEL = 100
@@ -27,7 +26,7 @@ def is_valid(parsed: Parsed) -> bool:
 def _pages_are_valid(parsed: Parsed) -> bool:
     bounds = [0, *(bound for page in parsed.pages for bound in (page.start, page.end)), len(parsed.text)]
     numbers = [page.number for page in parsed.pages]
-    return len(numbers) <= MAX_PAGES and numbers == list(range(1, len(numbers) + 1)) and _ascend(bounds)
+    return numbers == list(range(1, len(numbers) + 1)) and _ascend(bounds)
 
 
 def _sections_are_valid(parsed: Parsed) -> bool:

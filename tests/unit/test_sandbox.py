@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from ingest.parse import Page, Parsed, Section, parse
+from ingest.parse.parsed import MAX_SECTIONS
 from ingest.sandbox.messages import Ended, Limits, Read, encode
 from ingest.sandbox.parser import Parser
 from ingest.sandbox.validate import is_valid
@@ -194,6 +195,11 @@ class TestAnAnswerIsNotTrusted:
     def test_what_is_no_answer_is_a_crash(self, message: bytes):
         with pytest.raises(Rejected, match="crashed on it"):
             _judged(message)
+
+    def test_more_sections_than_a_document_may_have_are_not_even_made(self):
+        many = tuple(Section(0, 0, "one", 1) for _ in range(MAX_SECTIONS + 1))
+        with pytest.raises(Rejected, match="crashed on it"):
+            _judged(encode(Read(replace(self.GOOD, sections=many))))
 
     def test_a_signal_is_named_and_a_limit_explained(self):
         with pytest.raises(Rejected, match=r"crashed on it \(SIGSEGV"):

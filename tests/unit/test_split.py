@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import Rejected
 from ragkv.settings import MIN_CHUNK_TOKENS
 from ragkv.tokens import Tokenizer
+from tests.growth import QUADRATIC, growth
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample"
 ALPHABETS = ["abcdefghij", "äöüßéñ", "абвгд", "你好世界天地", "مرحبا", "😀🎉👩‍👧", "-_/.:", "0123456789"]
@@ -196,3 +198,21 @@ def test_time_grows_with_the_length_of_the_text(tokenizer: Tokenizer) -> None:
 
     seconds(100)
     assert seconds(8000) < 8 * 3 * max(seconds(1000), 0.02)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda n: "a" * 100 * n,
+        lambda n: "a" + " " * 100 * n + "b",
+        lambda n: "a." + "[1]" * 30 * n,
+        lambda n: "a\n" * 30 * n,
+        lambda n: "# a\n\nb\n\n" * 10 * n,
+        lambda n: ("## " + "y" * 290 + "\n\n### " + "z" * 290 + "\n\nb\n\n") * n,
+    ],
+    ids=["one word", "one line", "references", "lines", "headings", "long headings"],
+)
+def test_time_grows_with_the_length_of_hostile_text(tokenizer: Tokenizer, source: Callable[[int], str]) -> None:
+    assert (
+        growth(lambda parsed: split("doc", parsed, tokenizer, 256), lambda n: markdown(source(n)), 10) < QUADRATIC / 2
+    )

@@ -155,6 +155,16 @@ def test_a_confined_process_is_denied(deed: str, denied: str, tmp_path: Path):
     assert ended.returncode == 7
 
 
+def test_the_fork_server_loads_the_parsers_alone():
+    """What it loads, each child holds and a taken-over parser can read."""
+    source = "import sys, ingest.sandbox.server; print(*sys.modules)"
+    loaded = (
+        subprocess.run([sys.executable, "-I", "-c", source], capture_output=True, check=True).stdout.decode().split()
+    )
+
+    assert not {"torch", "numpy", "transformers", "sqlalchemy", "celery", "redis", "ragkv.settings"} & set(loaded)
+
+
 def test_the_service_s_environment_stays_outside(parser: Parser):
     read(parser, "a.txt", b"words")
     assert parser._server is not None

@@ -15,7 +15,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 export VLLM_LOGGING_LEVEL ?= ERROR
 
-.PHONY: help setup browser demo test test-fast test-long soak serve check lint types imports format bench lock clean
+.PHONY: help setup browser demo test test-fast test-long soak serve check lint types imports format bench load lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -81,6 +81,9 @@ format: setup ## Put the code in order
 bench: setup ## Time to first token on the sample corpus, into bench-ttft.json
 	$(BIN)/ragkv ingest $(SAMPLE)/documents
 	$(BIN)/ragkv bench ttft --json bench-ttft.json
+
+load: setup ## Two hundred hostile clients for SECONDS (60): what an honest tenant notices of them
+	$(BIN)/python -m tests.load --seconds $(or $(SECONDS),60)
 
 lock: setup ## Rebuild both locked lists from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --extra cpu --extra embedded --extra plot --extra dev --override requirements-exclude.txt \

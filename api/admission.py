@@ -8,13 +8,14 @@ from urllib.parse import urlsplit
 from litestar.connection import ASGIConnection
 from litestar.middleware import AuthenticationResult
 
+from api.refusals import Refusals
 from api.session import refuse_forged, session_token
 from ragkv.access.caller import Caller
 from ragkv.access.gate import Gate
 from ragkv.access.sessions import Sessions, csrf_token
-from ragkv.errors import Forbidden, Unauthorised
+from ragkv.errors import Forbidden, Throttled, Unauthorised
 from ragkv.settings import is_loopback
-from ragkv.threads import Threads
+from ragkv.threads import OWNER, Threads
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
@@ -32,22 +33,39 @@ class Admissions:
         self._gate = gate
         self._sessions = sessions
         self._threads = Threads("admission", THREADS)
+        self._refusals = Refusals()
         self.confirm_every_s = confirm_every_s
 
     async def admit(self, connection: Connection) -> AuthenticationResult:
-        """The user is the Caller, `auth` the session's CSRF token if there is a session.
+        """The user is the Caller, `auth` the session's CSRF token if there is a session. What is done from now on is done
+        for the caller's tenant.
 
         Raises Unauthorised, Forbidden or Throttled.
         """
+        admitted = await self._admit(connection)
+        OWNER.set(admitted.user.tenant_id)
+        return admitted
+
+    async def _admit(self, connection: Connection) -> AuthenticationResult:
         key, token = _key_of(connection), session_token(connection)
         if key is None and token and (key_id := await self._threads.run(self._sessions.key_id, token)):
             refuse_forged(connection, token)
             caller = await self._threads.run(self._gate.readmit, key_id)
             return AuthenticationResult(user=caller, auth=csrf_token(token))
-        caller = await self._threads.run(self._gate.admit, key)
+        caller = await self._admit_key(key)
         if caller.key_id is None:
             _refuse_others(connection)
         return AuthenticationResult(user=caller, auth=None)
+
+    async def _admit_key(self, key: str | None) -> Caller:
+        if key is not None:
+            self._refusals.check(key)
+        try:
+            return await self._threads.run(self._gate.admit, key)
+        except Throttled as error:
+            if key is not None:
+                self._refusals.note(key, error)
+            raise
 
     def confirmation(self, connection: Connection) -> "Confirmation":
         """For a request that was admitted and whose answer may go on for long."""

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from litestar import Litestar
+from litestar.datastructures import State
 from litestar.di import Provide
 
 from api.admin.headers import guard_pages
@@ -20,6 +21,7 @@ from api.ending import Ending, RefuseWhenEnding
 from api.errors import HANDLERS
 from api.events import ProgressStreams, collection_events, document_events
 from api.forgetting import forgetting_deleted
+from api.forms import BoundedFormRequest
 from api.health import healthz, readyz
 from api.keys import keys_router
 from api.kv import kv_router
@@ -28,21 +30,30 @@ from api.observe import Observing
 from api.openai.errors import in_openai_form
 from api.openai.router import openai_routers
 from api.options import name_all_methods
+from api.patience import GRACE_S, Patience
 from api.probes import Probes
+from api.rooms import STATE, Rooms
 from api.schema.site import openapi_config
 from api.search import search
 from api.statistics import statistics
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
+from ragkv.threads import FairPool
+
+THREADS = 6
+"""For blocking work that has no threads of its own. More would only take the interpreter from each other."""
 
 log = logging.getLogger(__name__)
 
 
-def create_app(parts: Parts, ending: Ending | None = None, confirm_every_s: float = CONFIRM_EVERY_S) -> Litestar:
+def create_app(
+    parts: Parts, ending: Ending | None = None, confirm_every_s: float = CONFIRM_EVERY_S, body_grace_s: float = GRACE_S
+) -> Litestar:
     """The service over HTTP. It starts the parts' engine in the background and stops it when it ends.
 
     `parts` must have been prepared. Whether requests need an API key is `parts.gate`'s to say. /healthz answers at once, /readyz says when the engine is there.
     Once `ending` has begun, nothing new is answered. `confirm_every_s`: how often callers with long streams are checked.
+    `body_grace_s`: how long a client may take to send a small body.
     """
     ending = ending or Ending()
     probes = Probes(parts)
@@ -78,15 +89,18 @@ def create_app(parts: Parts, ending: Ending | None = None, confirm_every_s: floa
         lifespan=[_running_engine(parts), forgetting_deleted(parts)],
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,
+        request_class=BoundedFormRequest,
+        state=State({STATE: Rooms(parts.settings)}),
         logging_config=None,
     )
-    app.asgi_handler = Observing(app.asgi_handler, ending)
+    app.asgi_handler = Observing(Patience(app.asgi_handler, body_grace_s), ending)
     return app
 
 
 def _running_engine(parts: Parts) -> Callable[[Litestar], Any]:
     @asynccontextmanager
     async def running(app: Litestar) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_default_executor(FairPool("work", THREADS))
         starting = asyncio.create_task(_start(parts))
         try:
             yield

@@ -17,6 +17,7 @@ from api.auth import reading
 from api.disconnect import unless_disconnected
 from api.errors import problem_of, problems
 from api.passages import Filters, PassageView, Question, chosen_documents
+from api.rooms import asking
 from api.sse import event
 from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask, CachedAnswer, Citation, Delta, Done, PromptSpan, Timings, Turn, Usage
@@ -144,7 +145,7 @@ class AnswerView(msgspec.Struct, frozen=True):
     "/v1/ask",
     status_code=200,
     tags=["questions"],
-    guards=[reading],
+    guards=[reading, asking],
     request_max_body_size=BODY_BYTES,
     summary="Ask",
     responses=problems(

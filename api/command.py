@@ -10,7 +10,7 @@ import msgspec
 
 from api.app import create_app
 from api.ending import Ending
-from api.server import Helper, Server
+from api.server import Helper, Server, raise_descriptor_limit
 from api.worker_process import WorkerProcess
 from ragkv.access.keys import any_key
 from ragkv.errors import Rejected
@@ -57,6 +57,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     """Start everything in order; the stack stops it in reverse."""
+    raise_descriptor_limit()
     listener = stack.enter_context(closing(listen(settings.host, settings.port)))
     parts = stack.enter_context(closing(Parts(settings)))
     parts.prepare_database()
@@ -101,4 +102,6 @@ def _run(parts: Parts, listener: socket.socket, *helpers: Helper) -> None:
     log.info("listening on http://%s:%d; the engine takes up to a minute to start", shown, port)
     ending = Ending()
     app = create_app(parts, ending)
-    Server(app, ending, parts.settings.shutdown_grace_s, *helpers).run(sockets=[listener])
+    settings = parts.settings
+    server = Server(app, ending, settings.shutdown_grace_s, *helpers, max_connections=settings.max_connections)
+    server.run(sockets=[listener])

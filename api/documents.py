@@ -17,6 +17,7 @@ from msgspec import Meta
 from api.auth import reading, writing
 from api.collections import Limit
 from api.errors import Problem, problem_of, problems
+from api.rooms import uploading
 from ragkv.access.caller import Caller
 from ragkv.db.tables import Status
 from ragkv.db.tenants import scope_of
@@ -84,7 +85,7 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @post(
     "/",
-    guards=[writing],
+    guards=[writing, uploading],
     status_code=HTTPStatus.ACCEPTED,
     summary="Upload a document",
     response_description="Accepted and queued.",
@@ -106,7 +107,7 @@ async def upload(
 
 @post(
     "/batch",
-    guards=[writing],
+    guards=[writing, uploading],
     status_code=HTTPStatus.OK,
     summary="Upload many documents",
     responses=problems(
@@ -171,7 +172,7 @@ async def amend(
 
 @put(
     "/{document_id:str}",
-    guards=[writing],
+    guards=[writing, uploading],
     status_code=HTTPStatus.ACCEPTED,
     summary="Replace a document's file",
     responses=problems(

@@ -1,18 +1,31 @@
 """The web server, and how it stops: it finishes what it is doing, for a while."""
 
 import asyncio
+import resource
 from types import FrameType
 from typing import Protocol
 
 import uvicorn
 from litestar import Litestar
 
+from api.connections import TimedProtocol
 from api.ending import Ending
 
 KEEP_ALIVE_S = 75
 """How long a connection may lie idle: longer than proxies keep theirs, so that it is they who close them."""
 CUT_S = 1
 """What requests get once they are cut off, to end in good order."""
+
+
+DESCRIPTORS = 65536
+
+
+def raise_descriptor_limit() -> None:
+    """As many open files and connections as the system lets this process have, at most DESCRIPTORS."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft not in (resource.RLIM_INFINITY, wanted) and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class Helper(Protocol):
@@ -30,12 +43,17 @@ class Server(uvicorn.Server):
     Until then the server listens: /readyz says 503, and so does whatever is asked.
     """
 
-    def __init__(self, app: Litestar, ending: Ending, grace_s: float, *helpers: Helper) -> None:
+    def __init__(
+        self, app: Litestar, ending: Ending, grace_s: float, *helpers: Helper, max_connections: int | None = None
+    ) -> None:
         config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
             lifespan="on",
+            http=TimedProtocol,
+            ws="none",
+            limit_concurrency=max_connections or None,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=CUT_S,
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ragkv.access.gate import Gate
-from ragkv.access.rate import RateLimit
+from ragkv.access.rate import TOO_MANY_OF_A_TENANT, RateLimit
 from ragkv.access.sessions import Sessions
 from ragkv.db.backlog import Backlog
 from ragkv.db.collections import cache_rule
@@ -120,6 +120,12 @@ class Parts:
         return RateLimit(self.redis, self.settings.requests_per_minute, fails_open=self.settings.redis_url is None)
 
     @cached_property
+    def tenant_rate_limit(self) -> RateLimit:
+        """Of all keys of a tenant together: more keys do not make more requests."""
+        per_minute, lenient = self.settings.tenant_requests_per_minute, self.settings.redis_url is None
+        return RateLimit(self.redis, per_minute, fails_open=lenient, refusal=TOO_MANY_OF_A_TENANT)
+
+    @cached_property
     def tally(self) -> Tally:
         return Tally(self.redis)
 
@@ -133,7 +139,13 @@ class Parts:
 
     @cached_property
     def gate(self) -> Gate:
-        return Gate(self.database, self.rate_limit, self.scope.tenant_id, open_without_keys=self.settings.on_loopback)
+        return Gate(
+            self.database,
+            self.rate_limit,
+            self.scope.tenant_id,
+            open_without_keys=self.settings.on_loopback,
+            tenant_limit=self.tenant_rate_limit,
+        )
 
     @cached_property
     def sessions(self) -> Sessions:

@@ -56,7 +56,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_answer_bytes: int = 128 * 1024 * 1024
     max_tenant_answer_bytes: int = 32 * 1024 * 1024
     requests_per_minute: int = 600
+    tenant_requests_per_minute: int = 1800
     max_streams: int = 20
+    max_questions: int = 16
+    max_uploads: int = 16
+    max_connections: int = 1000
     shutdown_grace_s: float = 60.0
 
     parse_seconds: int = 60
@@ -189,7 +193,11 @@ def _check_ranges(settings: Settings) -> None:
         "max_tenant_bytes",
         "max_kv_bytes",
         "requests_per_minute",
+        "tenant_requests_per_minute",
         "max_streams",
+        "max_questions",
+        "max_uploads",
+        "max_connections",
         "shutdown_grace_s",
     ):
         if getattr(settings, name) < 0:

@@ -34,6 +34,7 @@ from api.openai.fields import (
 from api.openai.questions import Role, Said, ask_about, chosen_scope, conversation_of
 from api.openai.sources import sources_of
 from api.openai.streaming import StreamingOperation, streamed, whole
+from api.rooms import asking
 from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask
 from ragkv.parts import Parts
@@ -136,7 +137,7 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 @post(
     "/completions",
     status_code=200,
-    guards=[reading],
+    guards=[reading, asking],
     request_max_body_size=BODY_BYTES,
     operation_class=StreamingOperation,
     summary="Answer a conversation",

@@ -15,6 +15,7 @@ from api.auth import reading, writing
 from api.documents import FORM_BYTES
 from api.openai.errors import errors
 from api.openai.paging import After, Order, ends_of
+from api.rooms import uploading
 from ragkv.access.caller import Caller
 from ragkv.library.attachments import delete_file
 from ragkv.library.uploads import FileView, file_view, keep_file, kept_file, list_files
@@ -85,7 +86,7 @@ class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
 @post(
     "/",
     status_code=HTTPStatus.OK,
-    guards=[writing],
+    guards=[writing, uploading],
     summary="Upload a file",
     responses=errors(REQUEST_ENTITY_TOO_LARGE="More bytes than a file, or all files of a tenant, may have."),
 )

@@ -36,6 +36,7 @@ from api.openai.response_views import Asked, ResponseObject, TextConfig, respons
 from api.openai.sources import sources_of
 from api.openai.store_search import Ranking
 from api.openai.streaming import StreamingOperation, streamed, whole
+from api.rooms import asking
 from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask
 from ragkv.library.attribute_filter import documents_that_match
@@ -152,7 +153,7 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 @post(
     "/",
     status_code=200,
-    guards=[reading],
+    guards=[reading, asking],
     request_max_body_size=BODY_BYTES,
     operation_class=StreamingOperation,
     summary="Answer with citations",

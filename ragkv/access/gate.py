@@ -17,9 +17,18 @@ class Gate:
     sending something may send any word then, but a key: who means one wants to be recognised by it.
     """
 
-    def __init__(self, database: Database, limit: RateLimit, owner_id: str, *, open_without_keys: bool) -> None:
+    def __init__(
+        self,
+        database: Database,
+        limit: RateLimit,
+        owner_id: str,
+        *,
+        open_without_keys: bool,
+        tenant_limit: RateLimit | None = None,
+    ) -> None:
         self._database = database
         self._limit = limit
+        self._tenant_limit = tenant_limit
         self._owner = Caller(owner_id, None, frozenset(KEY_SCOPES))
         self._may_be_open = open_without_keys
 
@@ -48,6 +57,8 @@ class Gate:
     def _counted(self, caller: Caller) -> Caller:
         assert caller.key_id is not None
         self._limit.take(caller.key_id)
+        if self._tenant_limit is not None:
+            self._tenant_limit.take(f"tenant:{caller.tenant_id}")
         return caller
 
     def _admit_without_key(self) -> Caller:

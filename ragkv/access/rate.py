@@ -1,4 +1,4 @@
-"""How often one key may ask: a bucket of requests in Redis, shared by every process of the service."""
+"""How often one key, or one tenant, may ask: a bucket of requests in Redis, shared by every process of the service."""
 
 import logging
 import threading
@@ -13,13 +13,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TOO_MANY_OF_A_KEY = "more than {} requests a minute with one key: wait, or raise RAGKV_REQUESTS_PER_MINUTE"
+TOO_MANY_OF_A_TENANT = (
+    "more than {} requests a minute with all keys of a tenant: wait, or raise RAGKV_TENANT_REQUESTS_PER_MINUTE"
+)
+
 # The generic cell rate algorithm: one number a key, the moment (microseconds) at which its bucket is full again.
 # KEYS[1] the bucket; ARGV[1] microseconds that one request takes to grow back; ARGV[2] those of a whole bucket.
+# A moment further ahead than a whole bucket was written before the clock was set back: the bucket is full.
 # Returns 0, or the microseconds to wait.
 _TAKE = """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
-local full = math.max(tonumber(redis.call('GET', KEYS[1]) or now), now) + ARGV[1]
+local kept = tonumber(redis.call('GET', KEYS[1]) or now)
+if kept < now or kept > now + ARGV[2] then kept = now end
+local full = kept + ARGV[1]
 local wait = full - ARGV[2] - now
 if wait > 0 then return wait end
 redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil((full - now) / 1000))
@@ -28,16 +36,21 @@ return 0
 
 
 class RateLimit:
-    """A bucket of `per_minute` requests a key, which refills evenly within a minute. 0: no limit.
+    """A bucket of `per_minute` requests for each name, which refills evenly within a minute. 0: no limit.
+
+    refusal: what is said to whoever finds it empty; `{}` stands for the limit.
 
     When Redis is away: with `fails_open` requests pass, and are counted in `passed_unchecked` and logged; without it
     `take` raises Unavailable.
     """
 
-    def __init__(self, client: "redis.Redis", per_minute: int, *, fails_open: bool) -> None:
+    def __init__(
+        self, client: "redis.Redis", per_minute: int, *, fails_open: bool, refusal: str = TOO_MANY_OF_A_KEY
+    ) -> None:
         self._take = client.register_script(_TAKE)
         self._per_minute = per_minute
         self._fails_open = fails_open
+        self._refusal = refusal.format(per_minute)
         self._lock = threading.Lock()
         self.passed_unchecked = 0
 
@@ -54,10 +67,7 @@ class RateLimit:
             return
         if wait_us:
             metrics.throttled()
-            raise Throttled(
-                f"more than {self._per_minute} requests a minute with one key: wait, or raise RAGKV_REQUESTS_PER_MINUTE",
-                retry_after_s=wait_us / 1e6,
-            )
+            raise Throttled(self._refusal, retry_after_s=wait_us / 1e6)
 
     def _wait(self, key_id: str) -> int:
         one = 60_000_000 // self._per_minute

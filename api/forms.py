@@ -1,0 +1,99 @@
+"""Multipart forms: files go to disk as they come, and fields that are no files have a bounded size while they are read."""
+
+from collections import defaultdict
+from typing import Any
+
+from litestar import Request
+from litestar.datastructures import FormMultiDict, UploadFile
+from litestar.enums import RequestEncodingType
+from litestar.exceptions import ClientException
+from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
+
+from ragkv.errors import TooLarge
+
+FIELD_BYTES = 64 * 1024
+FIELDS = 1000
+"""Files among them."""
+SPOOL_BYTES = 16 * 1024
+"""As much of a file lies in memory; of a larger one nothing."""
+
+Part = UploadFile | bytearray
+
+
+class BoundedFormRequest(Request[Any, Any, Any]):
+    """A request whose multipart form is read within these limits."""
+
+    async def form(self) -> FormMultiDict:
+        """Raises TooLarge for a field above the limit, ClientException for what is no form."""
+        kind, options = self.content_type
+        state = self._connection_state
+        if kind == RequestEncodingType.MULTI_PART and "boundary" in options and not isinstance(state.form, dict):
+            form = _Form()
+            try:
+                state.form = await form.read(self, options["boundary"].encode())
+            except BaseException:
+                await form.close()
+                raise
+        return await super().form()
+
+
+class _Form:
+    """A form that is being read."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, list[Any]] = defaultdict(list)
+        self._files: list[UploadFile] = []
+        self._part: Part = bytearray()
+        self._segment: MultipartSegment | None = None
+
+    async def read(self, request: Request[Any, Any, Any], boundary: bytes) -> dict[str, Any]:
+        try:
+            with PushMultipartParser(boundary, max_segment_count=FIELDS) as parser:
+                async for chunk in request.stream():
+                    for piece in parser.parse(chunk):
+                        await self._take(piece)
+                    if parser.closed:
+                        break
+        except ParserLimitReached:
+            raise TooLarge(f"the form has more than {FIELDS} fields, or too large headers: send fewer") from None
+        except (MultipartError, UnicodeDecodeError, LookupError):
+            raise ClientException("Invalid multipart/form-data") from None
+        return {name: values if len(values) > 1 else values[0] for name, values in self._fields.items()}
+
+    async def close(self) -> None:
+        for file in self._files:
+            await file.close()
+
+    async def _take(self, piece: MultipartSegment | bytearray | None) -> None:
+        if isinstance(piece, MultipartSegment):
+            self._segment, self._part = piece, self._begun(piece)
+        elif not piece:
+            await self._end()
+        elif isinstance(self._part, UploadFile):
+            await self._part.write(piece)
+        else:
+            self._part.extend(piece)
+            self._check_size()
+
+    def _begun(self, segment: MultipartSegment) -> Part:
+        if not segment.filename:
+            return bytearray()
+        kind = segment.content_type or "text/plain"
+        headers = dict(segment.headerlist)
+        file = UploadFile(kind, segment.filename, headers=headers, max_spool_size=SPOOL_BYTES)
+        self._files.append(file)
+        return file
+
+    def _check_size(self) -> None:
+        if len(self._part) > FIELD_BYTES and self._segment is not None:  # type: ignore[arg-type]
+            raise TooLarge(
+                f"the form field {self._segment.name[:80]!r} has more than {FIELD_BYTES:,} bytes: shorten it"
+            )
+
+    async def _end(self) -> None:
+        assert self._segment is not None, "a part ends after it has begun"
+        if isinstance(self._part, UploadFile):
+            await self._part.seek(0)
+            self._fields[self._segment.name].append(self._part)
+        else:
+            self._fields[self._segment.name].append(self._part.decode(self._segment.charset or "utf-8"))

@@ -1,0 +1,66 @@
+"""Patience with clients, in both directions: how long a body may take, and how soon a refused client is answered."""
+
+import asyncio
+import time
+from http import HTTPStatus
+
+from litestar.enums import ScopeType
+from litestar.exceptions import HTTPException
+from litestar.types import ASGIApp, HTTPReceiveMessage, HTTPScope, Message, Receive, Scope, Send
+
+GRACE_S = 30.0
+BYTES_PER_S = 16 * 1024
+"""A body has GRACE_S and as long as it takes at this speed: a client that sends less is cut off."""
+PAUSE_S = 0.5
+"""How late a client that asked too often learns it: one that asks again at once costs little then."""
+TOO_SLOW = "the body came too slowly, and the connection was closed: send it again, in one go"
+
+
+class Patience:
+    """Wraps the whole app."""
+
+    def __init__(self, app: ASGIApp, grace_s: float = GRACE_S) -> None:
+        self._app = app
+        self._grace_s = grace_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP:
+            await self._app(scope, receive, send)
+            return
+        body = _Body(receive, self._grace_s)
+        await self._app(scope, body.receive, _paused(scope, send, body))
+
+
+class _Body:
+    """A request's body as it comes in. After its end nothing is timed: then a client may be silent."""
+
+    def __init__(self, receive: Receive, grace_s: float) -> None:
+        self._receive = receive
+        self._began = time.monotonic()
+        self._allowed_s = grace_s
+        self.is_whole = False
+
+    async def receive(self) -> HTTPReceiveMessage:
+        if self.is_whole:
+            return await self._receive()  # type: ignore[return-value]
+        left = self._began + self._allowed_s - time.monotonic()
+        try:
+            message = await asyncio.wait_for(self._receive(), max(left, 0))
+        except TimeoutError:
+            raise HTTPException(TOO_SLOW, status_code=HTTPStatus.REQUEST_TIMEOUT) from None
+        if message["type"] == "http.request":
+            self._allowed_s += len(message["body"]) / BYTES_PER_S
+            self.is_whole = not message.get("more_body", False)
+        return message  # type: ignore[return-value]
+
+
+def _paused(scope: HTTPScope, send: Send, body: _Body) -> Send:
+    async def paused(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            if message["status"] == HTTPStatus.TOO_MANY_REQUESTS:
+                await asyncio.sleep(PAUSE_S)
+            if message["status"] == HTTPStatus.REQUEST_TIMEOUT:
+                message["headers"] = [*message["headers"], (b"connection", b"close")]
+        await send(message)
+
+    return paused

@@ -1,0 +1,33 @@
+"""Refusals that are remembered for a moment: who asks again at once is refused without a look at database and Redis."""
+
+import hashlib
+import time
+
+from ragkv.errors import Throttled
+
+REMEMBERED = 10_000
+LONGEST_S = 1.0
+
+
+class Refusals:
+    """Keys that were throttled. In the event loop only; of the keys themselves nothing is kept."""
+
+    def __init__(self) -> None:
+        self._until: dict[bytes, tuple[float, str]] = {}
+
+    def check(self, key: str) -> None:
+        """Raises Throttled if the key was, and the time to wait is not over."""
+        if not self._until:
+            return
+        until, refusal = self._until.get(_name(key), (0.0, ""))
+        if (left := until - time.monotonic()) > 0:
+            raise Throttled(refusal, left)
+
+    def note(self, key: str, error: Throttled) -> None:
+        if len(self._until) >= REMEMBERED:
+            self._until.clear()
+        self._until[_name(key)] = (time.monotonic() + min(error.retry_after_s, LONGEST_S), str(error))
+
+
+def _name(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

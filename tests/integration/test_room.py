@@ -1,0 +1,173 @@
+"""What one client, one key or one tenant may take of the service: the rest is there for the others."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import httpx
+import msgspec
+import pytest
+
+from api.connections import TimedProtocol
+from api.forms import FIELD_BYTES
+from api.refusals import Refusals
+from ragkv.access.keys import issue_key_by_name
+from ragkv.access.rate import RateLimit
+from ragkv.errors import Throttled
+from ragkv.parts import Parts
+from ragkv.redis_door import EmbeddedRedis, connect
+from ragkv.settings import Settings
+from tests.echo_engine import EchoEngine
+from tests.over_http import ADA, Client, assert_problem, client_of, serving, upload, wait_until
+
+GRACE_S = 0.4
+QUESTION = {"question": "Who wrote the first program?"}
+FORM = b"POST /v1/documents HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+
+
+def key_of(parts: Parts, tenant: str) -> dict[str, str]:
+    key = issue_key_by_name(parts.database, tenant, "x", ["admin"]).key
+    return {"authorization": f"Bearer {key}"}
+
+
+class TestRates:
+    def test_more_keys_do_not_make_more_requests(self, parts: Parts, settings: Settings, redis_server: EmbeddedRedis):
+        parts.settings = msgspec.structs.replace(settings, tenant_requests_per_minute=3)
+        keys, other = [key_of(parts, "default") for _ in range(2)], key_of(parts, "other")
+        with client_of(parts) as client:
+            codes = [client.get("/v1/documents", headers=keys[i % 2]).status_code for i in range(3)]
+            refused = [client.get("/v1/documents", headers=key) for key in keys]
+            passed = client.get("/v1/documents", headers=other)
+
+        assert codes == [200] * 3
+        for response in refused:
+            assert_problem(response, 429, "RAGKV_TENANT_REQUESTS_PER_MINUTE")
+        assert passed.status_code == 200
+
+    def test_a_clock_that_is_set_back_makes_nobody_wait(self, settings: Settings, redis_server: EmbeddedRedis):
+        client = connect(settings)
+        client.set("ragkv:rate:a", str((int(time.time()) + 3600) * 1_000_000))
+        limit = RateLimit(client, 2, fails_open=False)
+        limit.take("a")
+        limit.take("a")
+
+        with pytest.raises(Throttled) as refused:
+            limit.take("a")
+        assert refused.value.retry_after_s <= 30
+
+    def test_a_refusal_is_remembered_for_a_moment(self):
+        refusals = Refusals()
+        refusals.note("rk_1", Throttled("wait", retry_after_s=0.2))
+        refusals.check("rk_2")
+        with pytest.raises(Throttled):
+            refusals.check("rk_1")
+        time.sleep(0.25)
+        refusals.check("rk_1")
+
+
+class TestQuestions:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return msgspec.structs.replace(settings, max_questions=1)
+
+    def test_a_tenant_has_so_many_questions_answered_at_once(
+        self, client: Client, parts: Parts, engine: EchoEngine, answerable: str
+    ):
+        owner, other = key_of(parts, "default"), key_of(parts, "other")
+        engine.piece_s = 0.5
+        answers: list[httpx.Response] = []
+        asking = threading.Thread(target=lambda: answers.append(client.post("/v1/ask", json=QUESTION, headers=owner)))
+        asking.start()
+        wait_until(lambda: engine.running)
+
+        refused = client.post("/v1/ask", json=QUESTION, headers=owner)
+        assert_problem(refused, 429, "RAGKV_MAX_QUESTIONS")
+        assert int(refused.headers["retry-after"]) > 0
+        assert_problem(client.post("/v1/ask", json=QUESTION, headers=other), 404, "nothing to search")
+        asking.join()
+        assert answers[0].status_code == 200
+        engine.piece_s = 0
+        assert client.post("/v1/ask", json=QUESTION, headers=owner).status_code == 200
+
+
+class TestForms:
+    def test_a_field_that_is_no_file_has_a_bounded_size(self, client: Client):
+        for size, status in ((FIELD_BYTES - 100, 422), (FIELD_BYTES + 1, 413)):
+            refused = upload(client, data={"metadata": '{"a": "' + "x" * size + '"}'})
+            assert refused.status_code == status
+        assert_problem(refused, 413, "metadata")
+
+    def test_a_form_has_so_many_fields(self, client: Client):
+        assert_problem(client.post("/v1/documents", files=[("file", ("a.md", ADA))] * 1001), 413, "1000 fields")
+
+    @pytest.mark.parametrize("body", [b"", b"nonsense", b"--x\r\n", b"--x\r\n\r\n\r\n--x--", b"--x--"])
+    def test_what_is_no_form_is_refused(self, client: Client, body: bytes):
+        kind = {"content-type": "multipart/form-data; boundary=x"}
+        assert_problem(client.post("/v1/documents", content=body, headers=kind), 400)
+
+
+class TestConnections:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return msgspec.structs.replace(settings, max_uploads=2)
+
+    @pytest.fixture
+    def served(
+        self, parts: Parts, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[httpx.Client]:
+        monkeypatch.setattr(TimedProtocol, "headers_s", GRACE_S)
+        with serving(parts, body_grace_s=GRACE_S) as client:
+            yield client
+
+    @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
+    def test_a_connection_without_a_whole_request_is_closed(self, served: httpx.Client, sent: bytes):
+        assert answer_to(served, sent) == b""
+
+    def test_a_second_request_is_timed_like_the_first(self, served: httpx.Client):
+        whole = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+        assert answer_to(served, whole + b"GET /healthz HT").count(b"200 OK") == 1
+
+    @pytest.mark.parametrize(
+        "head", [FORM, FORM.replace(b"documents", b"ask").replace(b"multipart/form-data", b"application/json")]
+    )
+    def test_a_body_that_does_not_come_is_not_waited_for(self, served: httpx.Client, head: bytes):
+        answer = answer_to(served, head + b"\r\n--x\r\n")
+
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"send it again" in answer
+
+    def test_uploads_beyond_the_limit_are_refused_before_they_are_read(self, parts: Parts, redis_server: EmbeddedRedis):
+        with serving(parts) as served:
+            self._fill(served, parts)
+
+    def _fill(self, served: httpx.Client, parts: Parts) -> None:
+        keys = [key_of(parts, name) for name in ("default", "second", "third")]
+        halves = [opened(served, form_of(key)) for key in keys[:2]]
+        try:
+            wait_until(lambda: served.post("/v1/documents", headers=keys[2]).status_code == 429, seconds=5)
+            assert_problem(served.post("/v1/documents", headers=keys[0]), 429, "RAGKV_MAX_UPLOADS")
+        finally:
+            for half in halves:
+                half.close()
+        wait_until(lambda: upload(served, headers=keys[2]).status_code in (200, 202))
+
+
+def form_of(key: dict[str, str]) -> bytes:
+    return FORM + f"Authorization: {key['authorization']}\r\n\r\n--x\r\n".encode()
+
+
+def opened(served: httpx.Client, sent: bytes) -> socket.socket:
+    connection = socket.create_connection((served.base_url.host, served.base_url.port), timeout=10)
+    connection.sendall(sent)
+    return connection
+
+
+def answer_to(served: httpx.Client, sent: bytes) -> bytes:
+    """All that comes until the server closes the connection."""
+    with opened(served, sent) as connection:
+        received = b""
+        while piece := connection.recv(65536):
+            received += piece
+        return received

@@ -1,0 +1,168 @@
+"""`make load`: an honest tenant's list and search, quiet and while two hundred clients mean harm."""
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from tests.load.service import World
+from tests.load.wire import Client, Wish, request
+
+EVERY_S = 0.25
+"""Between two requests of the honest tenant: four a second are below its limit."""
+QUIET_S = 20.0
+WARM_UP = 10
+WAYS = ("list", "search", "healthz")
+
+
+class Seen(msgspec.Struct):
+    """Milliseconds of the honest tenant's requests, and the statuses they got."""
+
+    p50_ms: float
+    p99_ms: float
+    slowest_ms: float
+    statuses: dict[str, int]
+
+
+class Report(msgspec.Struct):
+    """`ratio`: p99 under attack to p99 before. RSS in MiB of the service, every so often."""
+
+    seconds: float
+    quiet: dict[str, Seen]
+    attacked: dict[str, Seen]
+    ratio_p50: dict[str, float]
+    ratio_p99: dict[str, float]
+    server_errors: int
+    hostile: dict[str, dict[str, int]]
+    rss_mib: list[int]
+
+
+def main() -> None:
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="ragkv-load-") as folder:
+        service = subprocess.Popen(
+            [sys.executable, "-m", "tests.load.service", folder, *([options.database] if options.database else [])],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert service.stdout is not None
+            world = msgspec.json.decode(service.stdout.readline(), type=World)
+            report = asyncio.run(_measure(world, service.pid, options.seconds))
+        finally:
+            service.terminate()
+            service.wait(timeout=60)
+    _print(report)
+    if options.json:
+        Path(options.json).write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2))
+
+
+async def _measure(world: World, pid: int, seconds: float) -> Report:
+    await _visits(world, WARM_UP * EVERY_S * len(WAYS))
+    quiet = await _visits(world, QUIET_S)
+    attackers = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.load.hostile", msgspec.json.encode(world).decode(), str(seconds)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    await asyncio.sleep(3)
+    memory = asyncio.create_task(_memory(pid, max(1.0, seconds / 30)))
+    attacked = await _visits(world, seconds - 3)
+    memory.cancel()
+    printed, _ = await attackers.communicate()
+    hostile = msgspec.json.decode(printed, type=dict[str, dict[str, int]])
+    return Report(
+        seconds,
+        quiet,
+        attacked,
+        {way: round(attacked[way].p50_ms / quiet[way].p50_ms, 1) for way in WAYS},
+        {way: round(attacked[way].p99_ms / quiet[way].p99_ms, 1) for way in WAYS},
+        _server_errors(hostile) + sum(_server_errors({way: seen.statuses}) for way, seen in attacked.items()),
+        hostile,
+        await memory,
+    )
+
+
+async def _visits(world: World, seconds: float) -> dict[str, Seen]:
+    """The honest tenant's requests in turn, each kind over a connection of its own."""
+    until = time.monotonic() + seconds
+    found = await asyncio.gather(*(_visit(way, wish, world, until) for way, wish in _honest(world).items()))
+    return dict(zip(WAYS, found, strict=True))
+
+
+def _honest(world: World) -> dict[str, Wish]:
+    question = msgspec.json.encode({"question": "Who wrote the first program?"})
+    return {
+        "list": Wish("list", request("GET", "/v1/documents?limit=20", world.honest)),
+        "search": Wish("search", request("POST", "/v1/search", world.honest, question)),
+        "healthz": Wish("healthz", request("GET", "/healthz", None)),
+    }
+
+
+async def _visit(way: str, wish: Wish, world: World, until: float) -> Seen:
+    client, times, statuses = Client(world.port), list[float](), Counter[str]()
+    await asyncio.sleep(EVERY_S * WAYS.index(way) / len(WAYS))
+    while time.monotonic() < until:
+        status, took = await client.send(wish)
+        times.append(took * 1e3)
+        statuses[str(status)] += 1
+        await asyncio.sleep(max(0.0, EVERY_S - took))
+    await client.close()
+    times.sort()
+    return Seen(_at(times, 0.5), _at(times, 0.99), round(times[-1], 1), dict(statuses))
+
+
+async def _memory(pid: int, every_s: float) -> list[int]:
+    seen = []
+    try:
+        while True:
+            seen.append(_rss_mib(pid))
+            await asyncio.sleep(every_s)
+    except asyncio.CancelledError:
+        return seen
+
+
+def _rss_mib(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) // 1024
+
+
+def _server_errors(statuses: dict[str, dict[str, int]]) -> int:
+    """All but 503, which says that there is no room."""
+    return sum(
+        n for counts in statuses.values() for status, n in counts.items() if status.startswith("5") and status != "503"
+    )
+
+
+def _at(ordered: list[float], share: float) -> float:
+    return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))], 1)
+
+
+def _print(report: Report) -> None:
+    for way in WAYS:
+        quiet, attacked = report.quiet[way], report.attacked[way]
+        print(
+            f"{way:8} quiet p50 {quiet.p50_ms:7.1f} p99 {quiet.p99_ms:7.1f} ms | attacked p50 {attacked.p50_ms:7.1f} "
+            f"p99 {attacked.p99_ms:7.1f} slowest {attacked.slowest_ms:7.1f} ms | p99 x{report.ratio_p99[way]} | "
+            f"{attacked.statuses}"
+        )
+    for name, counts in report.hostile.items():
+        print(f"{name:14} {counts}")
+    print(f"server errors {report.server_errors}; RSS {report.rss_mib} MiB")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--database", help="PostgreSQL's URL; without one, SQLite")
+    parser.add_argument("--json", help="Write the report to this file")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

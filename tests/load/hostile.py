@@ -1,0 +1,113 @@
+"""Two hundred clients that mean harm, for so many seconds. Prints the statuses they got, by kind, as JSON."""
+
+import asyncio
+import random
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice
+
+import msgspec
+
+from tests.load.service import World
+from tests.load.wire import Client, Wish, request
+
+CLIENTS = 200
+PROSE = "Which of them wrote the first program, and when did her mother marry the poet? "
+WIDE_FILTER = {f"k{i}": list(range(15)) for i in range(64)}
+DEEP_FILTER = {
+    "type": "and",
+    "filters": [{"type": "nin", "key": f"k{i}", "value": list(range(10))} for i in range(100)],
+}
+
+Make = Callable[[str], Wish]
+
+
+def _json(name: str, path: str, body: object) -> Make:
+    encoded = msgspec.json.encode(body)
+    return lambda key: Wish(name, request("POST", path, key, encoded))
+
+
+def _noise(length: int) -> str:
+    return "".join(random.Random(1).choices("abcdefghijklmnop „\"'?.A", k=length))
+
+
+def _upload(key: str) -> Wish:
+    file = random.randbytes(64) + bytes(8 * 1024 * 1024)
+    head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="big.txt"\r\n\r\n'
+    body = head + file + b"\r\n--x--\r\n"
+    return Wish("big upload", request("POST", "/v1/documents", key, body, "multipart/form-data; boundary=x"))
+
+
+def _wide_field(key: str) -> Wish:
+    body = b'--x\r\nContent-Disposition: form-data; name="metadata"\r\n\r\n' + b"x" * 4_000_000 + b"\r\n--x--\r\n"
+    return Wish("wide field", request("POST", "/v1/documents", key, body, "multipart/form-data; boundary=x"))
+
+
+def _half(key: str) -> Wish:
+    whole = request("POST", "/v1/search", key, b'{"question": "' + b"x" * 5000 + b'"}')
+    return Wish("half a body", whole[:-2000])
+
+
+def _wrong(key: str) -> Wish:
+    return Wish("wrong key", request("GET", "/v1/documents", f"rk_{random.randbytes(8).hex()}_{'0' * 64}"))
+
+
+KINDS: list[tuple[int, Make]] = [
+    (3, _json("huge question", "/v1/ask", {"question": PROSE * 12_000})),
+    (3, _json("long search", "/v1/search", {"question": _noise(10_000)})),
+    (2, _json("long question", "/v1/ask", {"question": PROSE * 120, "top_k": 50})),
+    (2, _json("ask", "/v1/ask", {"question": "Who wrote the first program?"})),
+    (2, _json("wide filter", "/v1/search", {"question": "Who?", "filter": WIDE_FILTER})),
+    (2, _json("66,000 values", "/v1/search", {"question": "Who?", "filter": {"k": [0] * 66_000}})),
+    (1, _json("deep filter", "/v1/vector_stores/default/search", {"query": "Who?", "filters": DEEP_FILTER})),
+    (1, _json("deep body", "/v1/ask", [[[[["x"] * 100_000]]]])),
+    (2, lambda key: Wish("list", request("GET", "/v1/documents?limit=200", key))),
+    (3, lambda key: Wish("stream", request("GET", "/v1/collections/default/events", key), holds_s=20)),
+    (2, _half),
+    (1, lambda key: Wish("silence", b"")),
+    (2, _wrong),
+    (1, _upload),
+    (1, _wide_field),
+]
+"""What clients do, and how many of 28 do it."""
+
+
+async def attack(world: World, seconds: float) -> dict[str, dict[str, int]]:
+    """Every client sends its request again as soon as it is answered."""
+    seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    until = time.monotonic() + seconds
+    wishes = list(islice(_wishes(world), CLIENTS))
+    async with asyncio.TaskGroup() as group:
+        for wish in wishes:
+            group.create_task(_repeat(wish, Client(world.port), until, seen))
+    return {name: dict(sorted(counts.items())) for name, counts in sorted(seen.items())}
+
+
+def _wishes(world: World) -> Iterator[Wish]:
+    keys = cycle(world.hostile)
+    for make in cycle([make for share, make in KINDS for _ in range(share)]):
+        yield make(next(keys))
+
+
+async def _repeat(wish: Wish, client: Client, until: float, seen: dict[str, Counter[str]]) -> None:
+    while (left := until - time.monotonic()) > 0:
+        try:
+            async with asyncio.timeout(left):
+                status, seconds = await client.send(wish)
+        except TimeoutError:
+            status, seconds = -1, 0.0
+        seen[wish.name][_named(status)] += 1
+        if status == 0 and seconds < 0.01:
+            await asyncio.sleep(0.1)
+    await client.close()
+
+
+def _named(status: int) -> str:
+    return {0: "no answer", -1: "at the end"}.get(status, str(status))
+
+
+if __name__ == "__main__":
+    given = msgspec.json.decode(sys.argv[1], type=World)
+    print(msgspec.json.encode(asyncio.run(attack(given, float(sys.argv[2])))).decode())

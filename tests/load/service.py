@@ -1,0 +1,97 @@
+"""The service that `make load` attacks: everything real but the engine, over an empty data folder."""
+
+import io
+import sys
+from pathlib import Path
+
+import msgspec
+
+from api.app import create_app
+from api.command import listen
+from api.ending import Ending
+from api.server import Server, raise_descriptor_limit
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.access.keys import issue_key_by_name
+from ragkv.db.tables import DocumentRow
+from ragkv.db.tenants import ensure_scope
+from ragkv.library.documents import store_document
+from ragkv.observe import logs
+from ragkv.parts import Parts
+from ragkv.redis_door import EmbeddedRedis
+from ragkv.settings import Settings
+from tests.conftest import CACHE
+from tests.echo_engine import EchoEngine
+from tests.over_http import ADA
+
+DOCUMENTS = 3
+"""Of each tenant, ready."""
+QUEUED = 4000
+"""Of all hostile tenants, waiting to be read."""
+HOSTILE_TENANTS = 10
+
+
+class World(msgspec.Struct):
+    """Where the service listens, and keys: the honest tenant's, and two of each hostile one."""
+
+    port: int
+    honest: str
+    hostile: list[str]
+
+
+def main(folder: str, database_url: str | None = None) -> None:
+    """Print the World as one line of JSON, then serve until the process is told to stop."""
+    logs.configure("json", "warning", "serve")
+    raise_descriptor_limit()
+    settings = Settings(data_dir=Path(folder), database_url=database_url or None)
+    settings = msgspec.structs.replace(settings, model=str(_model()))
+    parts = Parts(settings, EchoEngine(settings.max_model_len, piece_s=0.02))
+    parts.prepare()
+    redis = EmbeddedRedis(settings)
+    redis.start()
+    ingest = IngestParts(parts)
+    listener = listen("127.0.0.1", 0)
+    world = World(listener.getsockname()[1], _tenant(ingest, "honest", 0), _hostile(ingest))
+    print(msgspec.json.encode(world).decode(), flush=True)
+    ending = Ending()
+    app = create_app(parts, ending)
+    try:
+        Server(app, ending, 1, max_connections=settings.max_connections).run(sockets=[listener])
+    finally:
+        redis.stop()
+        parts.close()
+
+
+def _model() -> Path:
+    from ragkv.models import model_folder
+
+    return model_folder(Settings(data_dir=CACHE))
+
+
+def _hostile(ingest: IngestParts) -> list[str]:
+    made = [_tenant(ingest, f"hostile {number}", QUEUED // HOSTILE_TENANTS) for number in range(HOSTILE_TENANTS)]
+    return made + [
+        issue_key_by_name(ingest.parts.database, f"hostile {n}", "more", ["admin"]).key for n in range(HOSTILE_TENANTS)
+    ]
+
+
+def _tenant(ingest: IngestParts, name: str, queued: int) -> str:
+    """A key of a new tenant with a few documents that are ready, and some that wait to be read."""
+    parts = ingest.parts
+    scope = ensure_scope(parts.database, name)
+    for number in range(DOCUMENTS):
+        body = io.BytesIO(ADA + f"The {number}th note says so again.".encode())
+        stored = store_document(f"ada {number}.md", body, ingest.parts, scope, {"year": 2000 + number, "lang": "en"})
+        ingest_document(stored.document_id, ingest)
+    with parts.database.writing() as session:
+        session.add_all(
+            DocumentRow(
+                tenant_id=scope.tenant_id, collection_id=scope.collection_id, sha256=str(i), name=f"{i}.md", num_bytes=1
+            )
+            for i in range(queued)
+        )
+    return issue_key_by_name(parts.database, name, "load", ["admin"]).key
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

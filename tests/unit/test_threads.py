@@ -1,0 +1,57 @@
+"""Pools of threads that take work from its owners in turn."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from ragkv.threads import OWNER, FairPool, Threads
+
+
+@pytest.fixture
+def pool():
+    with FairPool("test", 1) as pool:
+        yield pool
+
+
+def submit(pool: FairPool, owner: str, *work: Any):
+    OWNER.set(owner)
+    return pool.submit(*work)
+
+
+def test_an_owner_with_much_work_does_not_keep_others_waiting(pool: FairPool):
+    order, begin = [], threading.Event()
+    submit(pool, "busy", begin.wait)
+    pieces = [submit(pool, "busy", order.append, "busy") for _ in range(5)]
+    pieces += [submit(pool, name, order.append, name) for name in ("one", "two")]
+    begin.set()
+    for piece in pieces:
+        piece.result(timeout=10)
+
+    assert order == ["busy", "one", "two", *["busy"] * 4]
+
+
+def test_errors_and_results_come_back(pool: FairPool):
+    assert pool.submit(lambda value, *, more: value + more, 1, more=2).result(timeout=10) == 3
+    with pytest.raises(ZeroDivisionError):
+        pool.submit(lambda: 1 / 0).result(timeout=10)
+
+
+def test_cancelled_work_is_not_done(pool: FairPool):
+    done, begin = [], threading.Event()
+    pool.submit(begin.wait)
+    waiting = pool.submit(done.append, 1)
+    assert waiting.cancel()
+    begin.set()
+    pool.submit(done.append, 2).result(timeout=10)
+
+    assert done == [2]
+
+
+def test_work_sees_the_context_of_its_caller():
+    async def ask() -> str:
+        OWNER.set("a tenant")
+        return await Threads("test", 1).run(OWNER.get)
+
+    assert asyncio.run(ask()) == "a tenant"

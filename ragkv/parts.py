@@ -23,6 +23,7 @@ from ragkv.db.questions import record_question
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tenants import ensure_scope, tenant_secret
 from ragkv.files import FileStore
+from ragkv.fingerprint import Fingerprints
 from ragkv.kv_use import KVUse
 from ragkv.models import Progress, encoder_folder, model_folder, public_name, reranker_folder
 from ragkv.observe.heartbeats import Heartbeats
@@ -97,14 +98,25 @@ class Parts:
 
     @cached_property
     def recipe(self) -> str:
-        """A name for the settings that chunks and their vectors depend on."""
+        """A name for what chunks and their vectors depend on."""
+        tokenizer = self.fingerprints.tokenizer(self.model_folder)
+        return _digest(tokenizer, self.fingerprints.encoder(self.encoder_folder), self.settings.chunk_tokens)
+
+    @cached_property
+    def first_recipe(self) -> str:
+        """`recipe` as version 0.1.0 made it, of names alone."""
         settings = self.settings
         return _digest(settings.model, settings.encoder, settings.chunk_tokens)
 
     @cached_property
     def kv_recipe(self) -> str:
-        """A name for the settings that KV depends on, chunks aside."""
-        return _digest(self.settings.model, self.settings.dtype, self.settings.instructions)
+        """A name for what KV depends on, chunks aside: the tokenizer's files decide what the prefix says."""
+        from ragkv.kv.layout import LAYOUT_VERSION
+
+        tokenizer = self.fingerprints.tokenizer(self.model_folder)
+        return _digest(
+            self.model_fingerprint, tokenizer, self.settings.dtype, self.settings.instructions, LAYOUT_VERSION
+        )
 
     @cached_property
     def database(self) -> Database:
@@ -181,10 +193,16 @@ class Parts:
         return layout_of(read_config(self.model_folder), self.settings.dtype)
 
     @cached_property
-    def model_fingerprint(self) -> str:
-        from ragkv.kv.layout import fingerprint
+    def encoder_folder(self) -> Path:
+        return encoder_folder(self.settings)
 
-        return fingerprint(self.model_folder)
+    @cached_property
+    def fingerprints(self) -> Fingerprints:
+        return Fingerprints(self.settings.data_dir / "fingerprints.json")
+
+    @cached_property
+    def model_fingerprint(self) -> str:
+        return self.fingerprints.weights(self.model_folder)
 
     @cached_property
     def tokenizer(self) -> "Tokenizer":
@@ -199,7 +217,7 @@ class Parts:
         from ragkv.retrieve.encoder import Encoder
 
         logging.disable_progress_bar()
-        return Encoder.load(encoder_folder(self.settings))
+        return Encoder.load(self.encoder_folder)
 
     @cached_property
     def reranker(self) -> "Reranker | None":

@@ -32,8 +32,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     data_dir: Path = Path(".ragkv")
 
     model: str = "embedded"
+    model_revision: str | None = None
     encoder: str = "embedded"
+    encoder_revision: str | None = None
     reranker: str | None = None
+    reranker_revision: str | None = None
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
 
     engine_url: str | None = None

@@ -184,7 +184,7 @@ def lend_models(parts: Parts, loaded: IngestParts) -> None:
     """Spare `parts` the seconds of loading."""
     parts.encoder = loaded.parts.encoder
     parts.tokenizer = loaded.parts.tokenizer
-    parts.model_fingerprint = loaded.parts.model_fingerprint
+    parts.fingerprints = loaded.parts.fingerprints
 
 
 def copy_template(template: Path, url: str) -> None:

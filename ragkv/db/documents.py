@@ -173,6 +173,11 @@ def start_over(document_id: str) -> Update:
     return update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.ACCEPTED, **_FRESH)
 
 
+def adopt_recipe(old: str, new: str) -> Update:
+    """The chunks of one recipe pass for those of another, which is the same by a new name."""
+    return update(DocumentRow).where(DocumentRow.recipe == old).values(recipe=new)
+
+
 def start_outdated_over(recipe: str) -> Update:
     """Likewise every document whose chunks were made with other models or settings."""
     outdated = (DocumentRow.num_chunks > 0, DocumentRow.recipe != recipe, DocumentRow.status != Status.ACCEPTED)

@@ -76,9 +76,14 @@ class KVShape:
 
 
 def write_kv(path: Path, kv: ChunkKV) -> int:
-    """Write a KV file so that it is either whole or not there. Returns its size in bytes. Raises OSError."""
+    """Write a KV file, named by its key, so that it is either whole or not there. Returns its size in bytes.
+
+    Raises OSError.
+    """
     tensors = {name: getattr(kv, name).contiguous().cpu() for name in _TENSORS}
-    metadata = {"version": str(LAYOUT_VERSION)} | {name: _checksum(tensor) for name, tensor in tensors.items()}
+    metadata = {"version": str(LAYOUT_VERSION), "key": path.stem} | {
+        name: _checksum(tensor) for name, tensor in tensors.items()
+    }
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
     try:
@@ -104,8 +109,8 @@ def _save(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]
 def read_kv(path: Path, layout: Layout) -> ChunkKV:
     """Map a KV file into memory and check it.
 
-    Raises Corrupt for a file that is truncated or damaged, Unsupported for one of another layout, and OSError (of which
-    FileNotFoundError is one) for a file that cannot be opened now: that says nothing about its content.
+    Raises Corrupt for a file that is truncated, damaged or another key's, Unsupported for one of another layout, and
+    OSError (of which FileNotFoundError is one) for a file that cannot be opened now: that says nothing about its content.
     """
     kv = ChunkKV(**_read(path, _TENSORS))
     _check_layout(path, kv, layout)
@@ -145,8 +150,11 @@ def _opened(path: Path) -> Iterator[Any]:
     path.stat()  # a missing file is FileNotFoundError, whatever safetensors makes of it
     try:
         with safe_open(path, framework="pt") as file:
-            if (file.metadata() or {}).get("version") != str(LAYOUT_VERSION):
+            metadata = file.metadata() or {}
+            if metadata.get("version") != str(LAYOUT_VERSION):
                 raise Unsupported(f"{path.name}: another version of ragkv wrote it")
+            if metadata.get("key") != path.stem:
+                raise Corrupt(f"{path.name}: it was written under another key")
             yield file
     except (SafetensorError, ValueError) as error:
         raise Corrupt(f"{path.name}: {error}") from None

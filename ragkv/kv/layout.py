@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import xxhash
 from transformers import AutoConfig, PretrainedConfig
 
 from ragkv.errors import Rejected, Unsupported
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
+"""Of KV files and of the keys that name them. 2: a file carries its key."""
 _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 _ROPE_BY_LENGTH = ("dynamic", "longrope")  # their angles depend on the length of the prompt, so no KV can be moved
 _MULTIMODAL_ROPE = "mrope_section"
@@ -98,17 +98,3 @@ _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
     (lambda c: _rope(c).get("rope_type") in _ROPE_BY_LENGTH, "its rotary embedding changes with the prompt's length"),
     (lambda c: _MULTIMODAL_ROPE in _rope(c), "its rotary embedding is multimodal"),
 )
-
-
-def fingerprint(folder: Path) -> str:
-    """A name for exactly these weights and this configuration: KV of one model never meets another's.
-
-    Reads every byte of the weights once, at the speed of the disk (xxh3, 128 bits: an accident-proof checksum).
-    """
-    digest = xxhash.xxh3_128()
-    for path in [*sorted(folder.glob("*.safetensors")), folder / "config.json"]:
-        digest.update(path.name.encode())
-        with path.open("rb") as file:
-            while block := file.read(1 << 24):
-                digest.update(block)
-    return digest.hexdigest()

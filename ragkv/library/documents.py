@@ -13,6 +13,7 @@ from ragkv.db.base import new_id, utc_now
 from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, hold
 from ragkv.db.documents import (
+    adopt_recipe,
     bytes_of_tenant,
     document_by_hash,
     document_by_id,
@@ -150,8 +151,12 @@ def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None
 
 
 def refresh_outdated(parts: Parts) -> int:
-    """Mark every document that was ingested with other models or settings to be ingested again. Returns how many."""
+    """Mark every document that was ingested with other models or settings to be ingested again. Returns how many.
+
+    Chunks that version 0.1.0 made with models of the same names are taken to be made with the same models.
+    """
     with parts.database.writing() as session:
+        session.execute(adopt_recipe(parts.first_recipe, parts.recipe))
         chunks = session.connection().execute(start_outdated_over(parts.recipe)).rowcount
         kv = session.connection().execute(precompute_outdated_again(parts.recipe, parts.kv_recipe)).rowcount
         return chunks + kv

@@ -1,8 +1,7 @@
 """Rows that disagree with each other: leases, jobs, counters."""
 
 from collections.abc import Iterable, Sequence
-
-from sqlalchemy import Select
+from typing import TYPE_CHECKING
 
 from ragkv.db.base import utc_now
 from ragkv.db.consistency import (
@@ -19,6 +18,9 @@ from ragkv.db.ingestion import LEASE
 from ragkv.db.sources import batches
 from ragkv.parts import Parts
 from ragkv.upkeep.check import Check, Grace
+
+if TYPE_CHECKING:
+    from sqlalchemy import Select
 
 CLOCK_STEP = LEASE * 2
 """A lease that ends later than this was taken by a clock that ran ahead."""
@@ -40,7 +42,7 @@ def run_by_nobody(parts: Parts, grace: Grace) -> Iterable[str]:
     return _found(jobs_nobody_runs(grace.rows_before), parts)
 
 
-def _found(statement: Select[str], parts: Parts) -> Sequence[str]:
+def _found(statement: "Select[str]", parts: Parts) -> Sequence[str]:
     with parts.database.reading() as session:
         return session.scalars(statement).all()
 

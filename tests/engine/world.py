@@ -18,8 +18,9 @@ from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder, Wording
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
+from ragkv.fingerprint import Fingerprints
 from ragkv.kv.key import KeyMaker
-from ragkv.kv.layout import Layout, fingerprint, layout_of, read_config
+from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.kv.store import KVStore
 from ragkv.settings import Settings
 from ragkv.span import Span
@@ -72,7 +73,7 @@ class Model:
         tokenizer = Tokenizer.load(folder)
         prompts = PromptBuilder(tokenizer, Wording(settings.instructions), settings.max_model_len)
         keys = KeyMaker(
-            b"a secret of 32 bytes, more or less", fingerprint(folder), str(layout.dtype), prompts.prefix_ids
+            b"a secret of 32 bytes, more or less", Fingerprints().weights(folder), str(layout.dtype), prompts.prefix_ids
         )
         model = cls(settings, [], layout, prompts, keys, KVStore(settings.kv_dir), Prefiller.load(folder, layout))
         model.chunks = list(itertools.islice(sample_chunks(tokenizer, settings.chunk_tokens), num_chunks))

@@ -92,10 +92,9 @@ def lose_kv_entry(parts: Parts, document_id: str) -> None:
 
 
 def leave_nameless_kv(parts: Parts, document_id: str) -> None:
-    kept = parts.kv_store.path(some_key(parts))
-    path = parts.kv_store.path(NAMELESS)
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(kept.read_bytes())
+    kept = parts.kv_store.get(some_key(parts), parts.layout)
+    assert kept is not None
+    parts.kv_store.put(NAMELESS, kept)
 
 
 def leave_unused_kv(parts: Parts, document_id: str) -> None:

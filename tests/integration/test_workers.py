@@ -2,9 +2,11 @@
 
 import io
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -44,6 +46,19 @@ def stored(parts: Parts, body: bytes = ADA, name: str = "ada.md") -> str:
 
 def view(parts: Parts, document_id: str) -> DocumentView:
     return document_view(document_id, parts.database, parts.scope.tenant_id)
+
+
+def changed_in_place(parts: Parts, ingest: IngestParts, folder: str, name: str, home: Path) -> Parts:
+    """The same parts after one file of a model's folder was changed."""
+    other = Parts(parts.settings)
+    lend_models(other, ingest)
+    changed = home / folder
+    shutil.copytree(getattr(parts, folder), changed, copy_function=os.symlink)
+    text = (changed / name).read_text()
+    (changed / name).unlink()
+    (changed / name).write_text(text + "\n")
+    setattr(other, folder, changed)
+    return other
 
 
 def kv_files(parts: Parts) -> set[str]:
@@ -188,6 +203,48 @@ class TestIngesting:
         assert view(other, document_id).chunks < before
         assert refresh_outdated(other) == 0
         other.close()
+
+    def test_another_tokenizer_or_encoder_in_the_same_place_has_documents_read_again(
+        self, parts: Parts, ingest: IngestParts, settings: Settings, tmp_path: Path
+    ):
+        document_id = stored(parts)
+        ingest_document(document_id, ingest)
+
+        for folder in ("model_folder", "encoder_folder"):
+            other = changed_in_place(parts, ingest, folder, "tokenizer_config.json", tmp_path)
+            assert (other.recipe != parts.recipe, other.model_fingerprint) == (True, parts.model_fingerprint)
+            assert refresh_outdated(other) == 1
+            assert view(parts, document_id).status is Status.ACCEPTED
+            ingest_document(document_id, ingest)
+            refresh_outdated(parts)
+            ingest_document(document_id, ingest)
+
+    def test_other_weights_in_the_same_place_have_only_the_kv_made_again(
+        self, parts: Parts, ingest: IngestParts, tmp_path: Path
+    ):
+        document_id = stored(parts)
+        ingest_document(document_id, ingest)
+        before = set(parts.kv_store.keys())
+
+        other = changed_in_place(parts, ingest, "model_folder", "config.json", tmp_path)
+        assert (other.recipe, other.kv_recipe != parts.kv_recipe) == (parts.recipe, True)
+        assert refresh_outdated(other) == 1
+        assert view(parts, document_id).status is Status.SEARCHABLE
+        ingest_document(document_id, _over(other, ingest))
+        assert len(kv_files(other) - before) == view(parts, document_id).chunks
+
+    def test_documents_of_version_0_1_0_stay_searchable_while_their_kv_is_made_again(
+        self, parts: Parts, ingest: IngestParts
+    ):
+        """It named chunks by the names of the models alone."""
+        document_id = stored(parts)
+        ingest_document(document_id, ingest)
+        with parts.database.writing() as session:
+            session.execute(update(DocumentRow).values(recipe=parts.first_recipe, kv_recipe="of 0.1.0"))
+
+        assert refresh_outdated(parts) == 1
+        assert view(parts, document_id).status is Status.SEARCHABLE
+        assert list(parts.source.indexed_documents(parts.scope.tenant_id, parts.scope.collection_id)) == [document_id]
 
     def test_other_instructions_have_only_the_kv_made_again(
         self, parts: Parts, ingest: IngestParts, settings: Settings

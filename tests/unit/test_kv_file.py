@@ -6,6 +6,8 @@ import stat
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.file import ChunkKV, read_kv, write_kv
@@ -97,6 +99,34 @@ def test_the_q_cache_is_read_without_the_kv(tmp_path):
     for name in ("initial", "local", "mean_keys"):
         assert torch.equal(getattr(kept, name), getattr(kv, name))
     assert store.qcache("cd" * 32) is None
+
+
+OTHER = "cd" * 32
+
+
+@pytest.mark.parametrize("read", ["get", "qcache", "shape"])
+def test_a_file_under_another_key_is_a_miss_and_removed(tmp_path, read):
+    """As after a restore that mixed them up: the same layout, as many tokens, sound checksums."""
+    store = KVStore(tmp_path)
+    store.put(KEY, some_kv())
+    store.path(OTHER).parent.mkdir()
+    store.path(OTHER).write_bytes(store.path(KEY).read_bytes())
+    arguments = (LAYOUT,) if read == "get" else ()
+    assert getattr(store, read)(OTHER, *arguments) is None
+    assert store.lookup(OTHER) is Lookup.MISS
+    assert getattr(store, read)(KEY, *arguments) is not None
+
+
+def test_a_file_without_its_key_is_a_miss(tmp_path):
+    path = tmp_path / "x.safetensors"
+    write_kv(path, some_kv())
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+        metadata = file.metadata()
+    del metadata["key"]
+    save_file(tensors, path, metadata)
+    with pytest.raises(Corrupt, match="another key"):
+        read_kv(path, LAYOUT)
 
 
 def test_a_corrupt_file_is_removed_so_that_it_is_made_again(tmp_path):

@@ -1,0 +1,100 @@
+"""Names for exactly the bytes of a model: what is made with one model never meets what another made.
+
+A folder is read once, at the speed of the disk (xxh3, 128 bits: an accident-proof checksum). What was found is kept with each
+file's size, times and inode: the change time cannot be set back, so that a file changed in place is read again.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import xxhash
+
+from ragkv.errors import Rejected
+
+_WEIGHTS = (("*.safetensors",), ("*.bin", "*.pt", "*.pth"), ("*.gguf",))
+"""Forms of weights, as loaders prefer them: those of the first form that is there are read."""
+_TOKENIZER = ("tokenizer*", "*token*.json", "vocab.*", "merges.txt", "*.model", "spiece*", "chat_template*")
+_SETTLED_NS = 2_000_000_000
+"""A file that changed less than this ago may change again without another time."""
+
+_State = tuple[int, int, int, int]
+
+
+class Fingerprints:
+    """Fingerprints of model folders, kept in a file between starts. One that cannot be read or written is done without."""
+
+    def __init__(self, kept_in: Path | None = None) -> None:
+        self._path = kept_in
+        self._kept: dict[str, tuple[_State, str]] = _read(kept_in)
+
+    def weights(self, folder: Path) -> str:
+        """The weights, in whatever form, and the configuration. Raises Rejected for a folder without weights."""
+        forms = (_found(folder, patterns) for patterns in _WEIGHTS)
+        weights = next((paths for paths in forms if paths), None)
+        if weights is None:
+            raise Rejected(f"{folder} holds no weights (*.safetensors): it is not a model folder")
+        return self._of(folder, [*weights, folder / "config.json"])
+
+    def tokenizer(self, folder: Path) -> str:
+        """The files of the tokenizer, its chat template among them."""
+        return self._of(folder, _found(folder, _TOKENIZER))
+
+    def encoder(self, folder: Path) -> str:
+        """Everything that a sentence encoder's vectors depend on: weights, tokenizer and how they are pooled."""
+        modules = _found(folder, ("*.json", "*/config.json", "*/*.safetensors", "*/pytorch_model.bin"))
+        return self._of(folder, sorted({*modules, *_found(folder, _TOKENIZER)}), self.weights(folder))
+
+    def _of(self, folder: Path, paths: Iterable[Path], *more: str) -> str:
+        digest = xxhash.xxh3_128()
+        for path in paths:
+            digest.update(f"{path.relative_to(folder)} {self._file(path)} ".encode())
+        for value in more:
+            digest.update(value.encode())
+        return digest.hexdigest()
+
+    def _file(self, path: Path) -> str:
+        name, state = str(path.absolute()), _state(path)
+        known = self._kept.get(name)
+        if known is not None and known[0] == state:
+            return known[1]
+        digest = _digest(path)
+        if state == _state(path) and time.time_ns() - max(state[1:3]) > _SETTLED_NS:
+            self._kept[name] = (state, digest)
+            self._write()
+        return digest
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        partial = self._path.with_suffix(f".{os.getpid()}.partial")
+        with suppress(OSError):
+            partial.write_bytes(msgspec.json.encode(self._kept))
+            partial.rename(self._path)
+
+
+def _read(path: Path | None) -> dict[str, tuple[_State, str]]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, tuple[_State, str]]) if path else {}
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def _found(folder: Path, patterns: Iterable[str]) -> list[Path]:
+    return sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
+
+
+def _state(path: Path) -> _State:
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+
+def _digest(path: Path) -> str:
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while block := file.read(1 << 24):
+            digest.update(block)
+    return digest.hexdigest()

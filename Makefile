@@ -10,6 +10,7 @@ LOCK := requirements-$(TARGET).txt
 UV_VERSION := 0.13.9
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 SAMPLE := docs/sample
+WORKERS ?= 2
 
 export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,7 +52,7 @@ browser:
 	  echo "no chromium: the browser tests will be skipped; install your distribution's package to run them"
 
 test: setup browser ## All tests, with a real engine, Redis, PostgreSQL and browser
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-fast: setup ## Unit tests: seconds, nothing started
 	$(BIN)/python -m pytest tests/unit

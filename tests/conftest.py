@@ -1,11 +1,13 @@
 """Real servers, each started once; parts over fresh folders."""
 
+import os
 import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pgserver
 import pytest
@@ -21,6 +23,7 @@ from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.echo_engine import EchoEngine
 
+STARTS_ENGINE = ("tests/engine/", "tests/e2e/", "tests/browser/test_flow.py")
 CACHE = Path(__file__).parents[1] / ".cache"
 """Prepared models outlive a test session."""
 
@@ -28,11 +31,25 @@ CACHE = Path(__file__).parents[1] / ".cache"
 def pytest_configure(config: pytest.Config) -> None:
     """One thread a process: two on a busy machine wait for each other, spinning, ten times as long as they compute."""
     torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The oracle runs first: while it fails, nothing else matters."""
-    items.sort(key=lambda item: "test_oracle" not in item.nodeid)
+    """The oracle runs first: while it fails, nothing else matters. What else starts an engine comes right after it."""
+    items.sort(key=lambda item: ("test_oracle" not in item.nodeid, not starts_engine(item.nodeid)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """With several processes (pytest -n), one of them runs every test that starts an engine; each other file stays whole."""
+    from tests.lanes import Lanes
+
+    return Lanes(config, log)
+
+
+def starts_engine(nodeid: str) -> bool:
+    return nodeid.startswith(STARTS_ENGINE)
 
 
 @pytest.fixture(scope="session")

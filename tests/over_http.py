@@ -53,7 +53,7 @@ def serving(parts: Parts, **options: Any) -> Iterator[httpx.Client]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=60) as client:
             wait_until_ready(client)
             yield client
     finally:
@@ -71,8 +71,8 @@ def wait_until_ready(client: httpx.Client) -> None:
     wait_until(lambda: client.get("/readyz").status_code == 200)
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.05)
+        time.sleep(0.01)

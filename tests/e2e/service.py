@@ -17,7 +17,7 @@ import psutil
 
 RAGKV = str(Path(sys.executable).with_name("ragkv"))
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents"
-START_S = 180
+START_S = 600
 STOP_S = 60
 
 

@@ -18,7 +18,7 @@ from tests.e2e.service import RAGKV, environment
 ADA = "# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
 HARBOUR = "# Harbour\n\nThe harbour of Zembla was dug in 1630. Its light was built by Ragnhild Oste.\n"
 USAGE = {"prompt", "cached", "stitched", "recomputed", "computed", "completion", "failed_chunks"}
-BEFORE_AN_ENGINE_S = 60
+BEFORE_AN_ENGINE_S = 180
 STOP_S = 60
 
 

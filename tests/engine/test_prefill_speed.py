@@ -4,6 +4,7 @@ import statistics
 import time
 from pathlib import Path
 
+import pytest
 import torch
 from transformers import AutoModel
 
@@ -15,6 +16,7 @@ from ragkv.kv.store import KVStore
 PREFIX, CHUNK, BATCH, ROUNDS = 48, 256, 6, 5
 
 
+@pytest.mark.long
 def test_prefill_with_kv_files_keeps_80_percent_of_a_bare_forwards_speed(language_model: Path, tmp_path: Path) -> None:
     """Same batches, interleaved, medians; capture, Q-Cache, checksum, fsync and all."""
     layout = layout_of(read_config(language_model))

@@ -19,7 +19,7 @@ from tests.engine.conftest import embedded_settings
 from tests.engine.test_recompute import query_vectors
 from tests.engine.world import Model, World, request
 
-START_SECONDS = 300
+START_SECONDS = 600
 KEY = "the-key-of-this-engine"
 WITH_KEY = {"Authorization": f"Bearer {KEY}"}
 

@@ -32,8 +32,8 @@ from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine
 from tests.over_http import ADA, serving, upload
 
-REQUESTS = 30
-"""Good ones for each way, and bad ones."""
+FEW, MANY = 6, 60
+"""Random requests for each way: good ones, and as many bad ones."""
 PATIENCE_S = 30
 PLAIN = "text/plain"
 
@@ -48,6 +48,10 @@ CONFIG = {
     "checks": {
         # What has the right form may name what is not there, or not go together.
         "positive_data_acceptance": {"expected-statuses": ["2xx", 400, 401, 403, 404, 409, 413, 422]},
+        # What is longer than its schema allows is too large.
+        "negative_data_rejection": {
+            "expected-statuses": [400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 428, 429, "5xx"]
+        },
     },
 }
 
@@ -150,16 +154,24 @@ def document(world: World) -> Json:
     return dict(world.client.get("/schema/openapi.json").json())
 
 
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["good", "bad"])
+@pytest.mark.parametrize(
+    ("mode", "requests"),
+    [
+        pytest.param(GenerationMode.POSITIVE, FEW, id="good"),
+        pytest.param(GenerationMode.NEGATIVE, FEW, id="bad"),
+        pytest.param(GenerationMode.POSITIVE, MANY, id="many good", marks=pytest.mark.long),
+        pytest.param(GenerationMode.NEGATIVE, MANY, id="many bad", marks=pytest.mark.long),
+    ],
+)
 def test_the_service_is_as_it_is_described(
-    described: schemathesis.BaseSchema, world: World, mode: GenerationMode, subtests: pytest.Subtests
+    described: schemathesis.BaseSchema, world: World, mode: GenerationMode, requests: int, subtests: pytest.Subtests
 ):
     """Over a real connection: no 5xx; statuses, media types and bodies as documented, for whatever is sent."""
     for found in described.get_all_operations():
         operation = found.ok()
         with subtests.test(operation.label):
             world.mend()
-            _try_out(operation, mode, world)
+            _try_out(operation, mode, requests, world)
 
 
 def test_the_limits_of_the_description_are_those_of_the_service(
@@ -250,9 +262,9 @@ def events_in(stream: str) -> list[dict[str, str]]:
     return [dict(line.split(": ", 1) for line in event.splitlines()) for event in stream.strip().split("\n\n")]
 
 
-def _try_out(operation: schemathesis.APIOperation, mode: GenerationMode, world: World) -> None:
+def _try_out(operation: schemathesis.APIOperation, mode: GenerationMode, requests: int, world: World) -> None:
     @settings(
-        max_examples=REQUESTS, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=requests, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def try_out(case: schemathesis.Case) -> None:

@@ -23,15 +23,18 @@ from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.echo_engine import EchoEngine
 
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCHINDUCTOR_VEC_ISA_OK": "1"}
 STARTS_ENGINE = ("tests/engine/", "tests/e2e/", "tests/browser/test_flow.py")
 CACHE = Path(__file__).parents[1] / ".cache"
 """Prepared models outlive a test session."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One thread a process: two on a busy machine wait for each other, spinning, ten times as long as they compute."""
+    """One thread a process, in the engines that tests start, too: on a busy machine two wait for each other, spinning, ten
+    times as long as they compute. And inductor need not try out a compiler at every start of an engine.
+    """
     torch.set_num_threads(1)
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.update(ONE_THREAD)
 
 
 @pytest.hookimpl(tryfirst=True)

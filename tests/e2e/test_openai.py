@@ -1,14 +1,12 @@
 """The unmodified `openai` client against `ragkv serve`, with the real engine and an API key."""
 
-import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import openai
 import pytest
 from openai import OpenAI
 
-from tests.e2e.service import RAGKV, SAMPLE, Service, environment, started
+from tests.e2e.service import SAMPLE, Service
 
 QUESTION = "Who composed the music of Billy Elliot?"
 MODEL = "SmolLM2-135M-Instruct"
@@ -16,27 +14,8 @@ NAMES = ("films.md", "aviation-and-space.pdf")
 
 
 @pytest.fixture(scope="module")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("openai") / "data"
-
-
-@pytest.fixture(scope="module")
-def environ(data_dir: Path, language_model: Path) -> dict[str, str]:
-    return environment(data_dir, language_model)
-
-
-@pytest.fixture(scope="module")
-def key(environ: dict[str, str]) -> str:
-    command = [RAGKV, "keys", "create", "--name", "tests", "--scope", "admin"]
-    return subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout.strip()
-
-
-@pytest.fixture(scope="module")
-def service(environ: dict[str, str], key: str, data_dir: Path, free_port: Callable[[], int]) -> Iterator[Service]:
-    with started(environ, free_port(), data_dir.with_name("serve.log")) as service:
-        service.client.headers["Authorization"] = f"Bearer {key}"
-        service.wait_ready()
-        yield service
+def service(closed_service: Service) -> Service:
+    return closed_service
 
 
 @pytest.fixture(scope="module")

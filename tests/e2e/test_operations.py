@@ -4,13 +4,12 @@ import json
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.e2e.service import SAMPLE, Service, environment, started
+from tests.e2e.service import SAMPLE, Service
 
 DOCS = Path(__file__).parents[2] / "docs"
 QUESTION = "Who directed the film Madame la Presidente?"
@@ -18,22 +17,14 @@ UPLOAD_ID = "upload-of-films"
 
 
 @pytest.fixture(scope="module")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("operations") / "data"
-
-
-@pytest.fixture(scope="module")
-def service(data_dir: Path, language_model: Path, free_port: Callable[[], int]) -> Iterator[Service]:
-    """A service that has read one document; vLLM says what it always says."""
-    environ = environment(data_dir, language_model) | {"VLLM_LOGGING_LEVEL": "INFO"}
-    with started(environ, free_port(), data_dir.with_name("log")) as service:
-        service.wait_ready()
-        body = (SAMPLE / "films.md").read_bytes()
-        upload = service.client.post(
-            "/v1/documents", files={"file": ("films.md", body)}, headers={"X-Request-ID": UPLOAD_ID}
-        )
-        assert service.finished(upload.json()["id"])["status"] == "ready"
-        yield service
+def service(closed_service: Service) -> Service:
+    """A service that has read one document."""
+    body = (SAMPLE / "films.md").read_bytes()
+    upload = closed_service.client.post(
+        "/v1/documents", files={"file": ("films.md", body)}, headers={"X-Request-ID": UPLOAD_ID}
+    )
+    assert closed_service.finished(upload.json()["id"])["status"] == "ready"
+    return closed_service
 
 
 def lines(service: Service) -> list[dict[str, object]]:
@@ -105,7 +96,7 @@ def test_sigterm_finishes_a_stream_that_has_begun(service: Service):
     def ask() -> None:
         body = {"question": QUESTION, "stream": True, "max_tokens": 120}
         url = service.client.base_url.join("/v1/ask")
-        with httpx.stream("POST", url, json=body, timeout=120) as response:
+        with httpx.stream("POST", url, json=body, headers=service.client.headers, timeout=120) as response:
             for piece in response.iter_text():
                 pieces.append(piece)
                 begun.set()

@@ -1,4 +1,4 @@
-"""Real engines, each started once and shared by every test that needs it."""
+"""Real engines, each started once and shared by every test of this folder that needs it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ def embedded_settings(folder: Path, data_dir: Path, dtype: str) -> Settings:
     return Settings(data_dir=data_dir, model=str(folder), dtype=dtype, chunk_tokens=96, kv_cache_gib=1.0)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def exact(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """The embedded model in float32: what differs here is wrong, not rounded."""
     settings = embedded_settings(language_model, tmp_path_factory.mktemp("float32"), "float32")
@@ -31,7 +31,7 @@ def exact(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     world.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def served(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """The embedded model in bfloat16, as it is served."""
     settings = embedded_settings(language_model, tmp_path_factory.mktemp("bfloat16"), "bfloat16")

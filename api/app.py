@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -114,14 +114,23 @@ def _running_engine(parts: Parts) -> Callable[[Litestar], Any]:
 
 
 async def _start(parts: Parts) -> None:
-    try:
-        await asyncio.to_thread(_build, parts)
-        await parts.engine.start()
+    """Load what questions need, and the engine whether or not that succeeded: it is loaded anew when first needed."""
+    await _logged(asyncio.to_thread(_build, parts), "what answers questions is not there yet")
+    if await _logged(parts.engine.start(), "the engine did not start"):
         log.info("the engine is ready")
+
+
+async def _logged(work: Awaitable[None], problem: str) -> bool:
+    """Whether the work succeeded. What went wrong is logged: nobody else would hear of it before the service stops."""
+    try:
+        await work
     except RagKVError as error:
-        log.error("the engine did not start: %s", error)  # noqa: TRY400 - the message says what to do, a trace does not
-    except Exception:  # nobody else would hear of it before the service stops
-        log.exception("the engine did not start")
+        log.error("%s: %s", problem, error)  # noqa: TRY400 - the message says what to do, a trace does not
+    except Exception:
+        log.exception(problem)
+    else:
+        return True
+    return False
 
 
 def _build(parts: Parts) -> None:

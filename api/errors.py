@@ -45,7 +45,6 @@ INTERNAL = frozenset({Corrupt})
 """These never leave the service; one that does is a bug and shows as 500."""
 
 MEDIA_TYPE = "application/problem+json"
-RETRY_AFTER_S = 5
 TOO_LARGE = "the request is too large: shorten the question; split the file, or raise RAGKV_MAX_UPLOAD_BYTES"
 
 
@@ -110,10 +109,8 @@ def headers_of(error: Exception) -> dict[str, str]:
     match error:
         case Unauthorised():
             return {"WWW-Authenticate": "Bearer"}
-        case Throttled():
+        case Throttled() | Unavailable():
             return {"Retry-After": str(math.ceil(error.retry_after_s))}
-        case Unavailable():
-            return {"Retry-After": str(RETRY_AFTER_S)}
         case HTTPException():
             return dict(error.headers or {})
     return {}

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from ragkv.parts import Parts
-from ragkv.statistics.engine import PATIENCE_S, is_ready
+from ragkv.statistics.engine import PATIENCE_S, SILENT, status_of
 from ragkv.upkeep import condition
-from ragkv.upkeep.condition import OK
 
 Look = Callable[[Parts], str]
 
@@ -23,8 +22,6 @@ LOOKS: dict[str, Look] = {
     "queue": condition.queue,
     "disk": condition.disk,
 }
-SILENT = f"does not answer within {PATIENCE_S:.0f} s"
-NO_ENGINE = "not started yet, or it stopped: see the service's log"
 
 
 class Probes:
@@ -36,11 +33,8 @@ class Probes:
         self._running: dict[str, asyncio.Future[str]] = {}
 
     async def look(self) -> dict[str, str]:
-        found = await asyncio.gather(self._engine(), *map(self._outcome, LOOKS))
+        found = await asyncio.gather(status_of(self._parts.engine), *map(self._outcome, LOOKS))
         return dict(zip(("engine", *LOOKS), found, strict=True))
-
-    async def _engine(self) -> str:
-        return OK if await is_ready(self._parts.engine) else NO_ENGINE
 
     async def _outcome(self, name: str) -> str:
         running = self._running.get(name)

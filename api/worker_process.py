@@ -1,6 +1,7 @@
 """The Celery worker as a child of the embedded service: started, watched, started again, stopped."""
 
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 log = logging.getLogger(__name__)
 
 COMMAND = (
-    sys.executable, "-m", "celery", "--app", "workers.app", "--quiet", "worker", "--pool", "solo", "--loglevel",
+    sys.executable, "-m", "workers.child", str(os.getpid()), "--app", "workers.app", "--quiet", "worker", "--pool", "solo", "--loglevel",
     "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat",
 )  # fmt: skip
 RESTART_AFTER_S = 2.0

@@ -55,7 +55,11 @@ class Throttled(RagKVError):
 
 
 class Unavailable(RagKVError):
-    """Something ragkv depends on is away; the same call may succeed later."""
+    """Something ragkv depends on is away; the same call may succeed in `retry_after_s` seconds."""
+
+    def __init__(self, message: str, retry_after_s: float = 5.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class Corrupt(RagKVError):

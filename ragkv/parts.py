@@ -289,10 +289,17 @@ class Parts:
         if self.settings.engine_url is not None:
             from ragkv.engine.remote import RemoteEngine
 
-            return RemoteEngine(self.settings.engine_url, self.settings.engine_api_key, self.settings.max_model_len)
+            return RemoteEngine(
+                self.settings.engine_url,
+                self.settings.engine_api_key,
+                self.settings.max_model_len,
+                self.settings.engine_silence_s,
+            )
         from ragkv.engine.local import LocalEngine
+        from ragkv.engine.supervisor import Pace, SupervisedEngine
 
-        return LocalEngine(self.settings, self.model_folder, self.layout)
+        make = partial(LocalEngine, self.settings, self.model_folder, self.layout)
+        return SupervisedEngine(make, Pace(silence=self.settings.engine_silence_s))
 
     @cached_property
     def planner(self) -> "Planner":

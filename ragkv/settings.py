@@ -41,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     engine_url: str | None = None
     engine_api_key: str | None = None
+    engine_silence_s: float = 300.0
     max_model_len: int = 8192
     max_batched_tokens: int = 8192
     kv_cache_gib: float = 2.0
@@ -178,7 +179,11 @@ def _known(name: str, shown: str) -> str:
 def _check_ranges(settings: Settings) -> None:
     positive = (
         "max_model_len", "max_batched_tokens", "kv_cache_gib", "max_upload_bytes", "chunk_tokens", "prefill_batch_tokens", "top_k",
+<<<<<<< HEAD
         "hops", "max_answer_tokens", "max_answer_bytes", "max_tenant_answer_bytes", "parse_seconds", "parse_memory_mib",
+=======
+        "hops", "max_answer_tokens", "parse_seconds", "parse_memory_mib", "engine_silence_s",
+>>>>>>> a12b542 (An engine that dies, hangs or does not start is started again; a killed service leaves nothing behind)
     )  # fmt: skip
     for name in positive:
         if getattr(settings, name) <= 0:

@@ -41,6 +41,9 @@ class EchoEngine:
     async def ready(self) -> bool:
         return self.started
 
+    async def status(self) -> str:
+        return "ok" if self.started else "not started"
+
     async def generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
         """The fixed words, one piece each, at most `max_tokens` of them."""
         if not self.started:

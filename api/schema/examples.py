@@ -208,6 +208,7 @@ EXAMPLES: dict[Any, object] = {
         SUMMARY,
         EngineView(
             ready=True,
+            status="ok",
             place="local",
             model="Qwen3-0.6B",
             window=8192,

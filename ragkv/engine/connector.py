@@ -20,6 +20,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 
 from ragkv.engine.internals import ModelInternals
 from ragkv.engine.load import Load, Loads, Reports
+from ragkv.engine.orphan import end_with_parent
 from ragkv.engine.stitcher import Stitcher
 from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for
 from ragkv.errors import Rejected
@@ -45,6 +46,7 @@ class StitchConnector(KVConnectorBase_V1):
 
     def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
+        end_with_parent()
         self._store = KVStore(Path(vllm_config.kv_transfer_config.kv_connector_extra_config["kv_dir"]))
         self._layout = _layout(vllm_config)
         self._max_work: int = vllm_config.scheduler_config.max_num_batched_tokens

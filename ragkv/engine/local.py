@@ -9,8 +9,9 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ragkv.engine.family import Family
 from ragkv.engine.launch import engine_arguments, transfer_config
-from ragkv.engine.protocol import WHOLE_VOCABULARY, Generate, Piece
+from ragkv.engine.protocol import WHOLE_VOCABULARY, EngineLost, Generate, Piece
 from ragkv.engine.wire import plan_to_wire, report_of
 from ragkv.errors import Unavailable
 from ragkv.kv.layout import Layout
@@ -19,6 +20,8 @@ from ragkv.span import Span
 from ragkv.stitch.plan import Placed, StitchPlan
 
 if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
     from vllm import RequestOutput, SamplingParams
     from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -26,10 +29,11 @@ log = logging.getLogger(__name__)
 
 _WARM_UP_TOKENS = 1024
 _LOOK_EVERY_S = 0.2
+_CORE = "EngineCore"  # vLLM's name for its processes
 
 
 class LocalEngine:
-    """Engine over AsyncLLM. `start` takes some 40 seconds on a CPU; vLLM is imported then and not before.
+    """Engine over AsyncLLM, started once. `start` takes some 40 seconds on a CPU; vLLM is imported then and not before.
 
     overrides: more of vLLM's EngineArgs, over those that the settings give.
     """
@@ -44,6 +48,9 @@ class LocalEngine:
         self._llm: AsyncLLM | None = None
         self._loading = False
         self._stopped = False
+        self._others: frozenset[BaseProcess] = frozenset()
+        self._cores: list[BaseProcess] = []
+        self._family: Family | None = None
 
     async def start(self) -> None:
         """Load the model. Raises Unavailable with vLLM's reason if it cannot."""
@@ -51,7 +58,8 @@ class LocalEngine:
         try:
             # In a thread: the event loop goes on answering while vLLM is imported and the model loads.
             self._llm = await asyncio.to_thread(self._load)
-        except (RuntimeError, ValueError) as error:
+            self._family = Family.of(self._cores)
+        except (RuntimeError, ValueError, OSError) as error:
             raise Unavailable(f"vLLM did not start: {error}") from error
         await self._warm_up()
 
@@ -67,13 +75,20 @@ class LocalEngine:
             # What vLLM counts, for /metrics; it registers it with the Prometheus client of this process.
             disable_log_stats=False,
         )
+        self._others = frozenset(multiprocessing.active_children())
         self._loading = True
         try:
             if self._stopped:
                 raise RuntimeError("it was stopped before it began")
             return self._unless_stopped(AsyncLLM.from_engine_args(arguments))
         finally:
+            self._cores = self._new_processes()
             self._loading = False
+
+    def _new_processes(self) -> "list[BaseProcess]":
+        """vLLM's processes that came since the loading began."""
+        children = multiprocessing.active_children()
+        return [one for one in children if one not in self._others and one.name.startswith(_CORE)]
 
     def _unless_stopped(self, llm: "AsyncLLM") -> "AsyncLLM":
         if self._stopped:
@@ -93,15 +108,34 @@ class LocalEngine:
         """Stop vLLM, also while it loads: its processes are ended, and the loading thread gives up."""
         self._stopped = True
         while self._loading:  # a process may come only after the first look
-            for process in multiprocessing.active_children():
+            for process in self._new_processes():
                 process.terminate()
             await asyncio.sleep(_LOOK_EVERY_S)
         llm, self._llm = self._llm, None
         if llm is not None:
+            _end_generations(llm)
             _shut_down(llm)
+
+    async def kill(self) -> None:
+        """Kill vLLM's processes, whatever state they are in, and free what they left. They are gone when this returns."""
+        self._stopped = True
+        while self._loading:
+            for process in self._new_processes():
+                process.kill()
+            await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.to_thread((self._family or Family.of(self._cores)).kill)
+        await self.stop()
 
     async def ready(self) -> bool:
         return self._llm is not None and not self._llm.errored
+
+    async def status(self) -> str:
+        return "ok" if await self.ready() else "not started yet, or it stopped: see the service's log"
+
+    async def probe(self) -> None:
+        """Return when the core has answered: it does so between two steps."""
+        assert self._llm is not None, "start() comes first"
+        await self._llm.is_sleeping()
 
     async def generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
         """See Engine.generate."""
@@ -115,8 +149,12 @@ class LocalEngine:
             async with aclosing(outputs):  # closing ours closes vLLM's, which stops the request at once
                 async for output in outputs:
                     yield _piece(output)
-        except _engine_errors() as error:
-            raise Unavailable(f"the engine failed: {error}") from error
+        except _dead() as error:
+            raise EngineLost("the engine ended while it answered") from error
+        except _failed() as error:
+            if llm.errored:
+                raise EngineLost("the engine ended while it answered") from error
+            raise Unavailable("the engine could not answer this: ask again") from error
 
 
 def _shut_down(llm: "AsyncLLM") -> None:
@@ -128,10 +166,21 @@ def _nothing() -> None:
     """There is nothing left to shut down."""
 
 
-def _engine_errors() -> tuple[type[Exception], ...]:
-    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError  # noqa: PLC0415 - see _load
+def _end_generations(llm: "AsyncLLM") -> None:
+    """Raise in everything that waits for a piece: vLLM does so for a core that dies, not for one that is shut down."""
+    llm.output_processor.propagate_error(_dead()())
 
-    return EngineDeadError, EngineGenerateError
+
+def _dead() -> type[Exception]:
+    from vllm.v1.engine.exceptions import EngineDeadError  # noqa: PLC0415 - see _load
+
+    return EngineDeadError
+
+
+def _failed() -> type[Exception]:
+    from vllm.v1.engine.exceptions import EngineGenerateError  # noqa: PLC0415 - see _load
+
+    return EngineGenerateError
 
 
 def _sampling(request: Generate) -> "SamplingParams":

@@ -6,11 +6,15 @@ from typing import Protocol
 
 import torch
 
-from ragkv.errors import TooLarge
+from ragkv.errors import TooLarge, Unavailable
 from ragkv.span import Span
 from ragkv.stitch.plan import StitchPlan
 
 WHOLE_VOCABULARY = -1
+
+
+class EngineLost(Unavailable):
+    """The engine ended under a request. Another one may answer the same request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class Engine(Protocol):
     """Continues prompts, stitching KV where a plan says so.
 
     `generate` raises Rejected for a prompt that does not fit and Unavailable when the engine is away. Closing the
-    iterator early stops the generation.
+    iterator early stops the generation. `status` is "ok" or what is wrong, for everybody to read.
     """
 
     async def start(self) -> None: ...
@@ -90,5 +94,7 @@ class Engine(Protocol):
     async def stop(self) -> None: ...
 
     async def ready(self) -> bool: ...
+
+    async def status(self) -> str: ...
 
     def generate(self, request: Generate) -> AsyncGenerator[Piece, None]: ...

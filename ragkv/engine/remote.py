@@ -4,53 +4,73 @@ Its completions endpoint takes token ids, `cache_salt` and `kv_transfer_params`;
 the server reads the same folder (a shared file system or a tmpfs on one machine).
 """
 
+import asyncio
 import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx
 import msgspec
 
-from ragkv.engine.protocol import Generate, Piece, Report
+from ragkv.engine.again import asked_again
+from ragkv.engine.protocol import EngineLost, Generate, Piece, Report
 from ragkv.engine.wire import PARAM, plan_to_wire, report_of
 from ragkv.errors import Rejected, Unavailable
+from ragkv.shown_settings import without_secrets
 
 log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 5.0
-_SILENCE_SECONDS = 300.0  # the longest a prompt may take before its first token
+_HEALTH_SECONDS = 5.0
+_AGAIN_AFTER_S = 1.0
+_RETRY_AFTER_S = 30.0
+_AWAY = "the engine does not answer: ask again in a minute"
 _ABOUT_THE_REQUEST = {400, 413, 422}  # other errors are about the server: its key, its load, its address
 
 
 class RemoteEngine:
-    """Engine over HTTP. Streams do not carry `kv_transfer_params` back, so a report is fetched by its tag."""
+    """Engine over HTTP. Streams do not carry `kv_transfer_params` back, so a report is fetched by its tag.
 
-    def __init__(self, url: str, api_key: str | None, window: int) -> None:
+    silence_s: the longest a prompt may take before its first token, and a token after another.
+    """
+
+    def __init__(self, url: str, api_key: str | None, window: int, silence_s: float = 300.0) -> None:
         self._window = window
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        timeout = httpx.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
-        self._http = httpx.AsyncClient(base_url=url.rstrip("/").removesuffix("/v1"), headers=headers, timeout=timeout)
-        self._url = url
+        timeout = httpx.Timeout(silence_s, connect=_CONNECT_SECONDS)
+        base, login = _without_login(url.rstrip("/").removesuffix("/v1"))
+        self._http = httpx.AsyncClient(base_url=base, auth=login, headers=headers, timeout=timeout)
+        self._shown_url = without_secrets(url)
 
     async def start(self) -> None:
         """Raises Unavailable if the server does not answer."""
         if not await self.ready():
-            raise Unavailable(f"no vLLM answers at {self._url}: start it, or unset RAGKV_ENGINE_URL")
+            raise Unavailable(f"no vLLM answers at {self._shown_url}: start it, or unset RAGKV_ENGINE_URL")
 
     async def stop(self) -> None:
         await self._http.aclose()
 
     async def ready(self) -> bool:
         try:
-            return (await self._http.get("/health")).is_success
+            return (await self._http.get("/health", timeout=_HEALTH_SECONDS)).is_success
         except httpx.HTTPError:
             return False
 
+    async def status(self) -> str:
+        return "ok" if await self.ready() else "the server at RAGKV_ENGINE_URL does not answer"
+
     async def generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
-        """See Engine.generate."""
+        """See Engine.generate. Asked again once if the server is lost before the first piece."""
         request.check_fits(self._window)
+        recovered = partial(asyncio.sleep, _AGAIN_AFTER_S)
+        async with aclosing(asked_again(lambda: self._attempt(request), recovered)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _attempt(self, request: Generate) -> AsyncGenerator[Piece, None]:
         tag = uuid.uuid4().hex
         waiting: Piece | None = None
         usage: dict[str, Any] = {}
@@ -64,7 +84,7 @@ class RemoteEngine:
                     else:
                         yield piece
         if waiting is None:
-            raise Unavailable("the engine's stream broke off: try again")
+            raise EngineLost(_AWAY, _RETRY_AFTER_S)
         report = await self._report(request, tag, usage)
         yield Piece(waiting.text, waiting.token_ids, waiting.logprobs, waiting.finish_reason, report)
 
@@ -74,8 +94,12 @@ class RemoteEngine:
             async with self._http.stream("POST", "/v1/completions", json=body) as response:
                 await _raise_for_status(response)
                 yield _events(response)
+        except httpx.TimeoutException as error:  # asked again it would take as long
+            log.warning("the engine at %s is silent: %r", self._shown_url, error)
+            raise Unavailable(_AWAY, _RETRY_AFTER_S) from error
         except httpx.HTTPError as error:
-            raise Unavailable(f"the engine at {self._url} went away: {error}") from error
+            log.warning("the engine at %s went away: %r", self._shown_url, error)
+            raise EngineLost(_AWAY, _RETRY_AFTER_S) from error
 
     async def _report(self, request: Generate, tag: str, usage: dict[str, Any]) -> Report:
         cached = ((usage or {}).get("prompt_tokens_details") or {}).get("cached_tokens") or 0
@@ -90,6 +114,12 @@ class RemoteEngine:
         except (httpx.HTTPError, Rejected, Unavailable) as error:
             log.warning("the answer is whole, its report is lost: %s", error)
         return report_of(params, len(request.token_ids), cached)
+
+
+def _without_login(url: str) -> tuple[httpx.URL, tuple[str, str] | None]:
+    """A URL and the name and password that stood in it: httpx logs URLs as they are."""
+    full = httpx.URL(url)
+    return full.copy_with(userinfo=b""), (full.username, full.password) if full.userinfo else None
 
 
 def _body(request: Generate, tag: str) -> dict[str, Any]:
@@ -113,14 +143,15 @@ def _body(request: Generate, tag: str) -> dict[str, Any]:
 
 
 async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
-    """The JSON of each server-sent event. Raises Unavailable for an error in mid-stream."""
+    """The JSON of each server-sent event. Raises EngineLost for an error in mid-stream."""
     async for line in response.aiter_lines():
         data = line.removeprefix("data: ")
         if data in {line, "[DONE]"}:
             continue
         event = msgspec.json.decode(data)
         if "error" in event:
-            raise Unavailable(f"the engine failed: {event['error'].get('message')}")
+            log.warning("the engine failed: %s", event["error"])
+            raise EngineLost(_AWAY, _RETRY_AFTER_S)
         yield event
 
 
@@ -130,7 +161,10 @@ async def _raise_for_status(response: httpx.Response) -> None:
     text = (await response.aread()).decode(errors="replace")[:500]
     if response.status_code in _ABOUT_THE_REQUEST:
         raise Rejected(f"the engine refused the request ({response.status_code}): {text}")
-    raise Unavailable(f"the engine failed ({response.status_code}): {text}")
+    log.warning("the engine failed (%d): %s", response.status_code, text)
+    if response.is_server_error:
+        raise EngineLost(_AWAY, _RETRY_AFTER_S)
+    raise Unavailable(f"the engine refuses this service ({response.status_code}): its operator has to mend that")
 
 
 def _piece(choice: dict[str, Any]) -> Piece:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from vllm.distributed.kv_transfer import get_kv_transfer_group
 from vllm.platforms import current_platform
 
+from ragkv.engine.orphan import end_with_parent
+
 if TYPE_CHECKING or not current_platform.is_cpu():
     from vllm.v1.worker.gpu_worker import Worker as PlatformWorker
 else:
@@ -16,6 +18,10 @@ else:
 
 class StitchWorker(PlatformWorker):
     """Attaches the StitchConnector to the loaded model."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        end_with_parent()
+        super().__init__(*args, **kwargs)
 
     def compile_or_warm_up_model(self) -> Any:
         result = super().compile_or_warm_up_model()

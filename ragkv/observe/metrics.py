@@ -58,6 +58,7 @@ _answer_seconds = _seconds("ragkv_answer_seconds", "From a question to the end o
 _prompt_tokens = _counter("ragkv_prompt_tokens", "Tokens of prompts, by where their KV came from.", "origin")
 _completion_tokens = _counter("ragkv_completion_tokens", "Tokens of answers.")
 _failed_chunks = _counter("ragkv_failed_chunks", "Chunks recomputed because their KV was missing or damaged.")
+_engine_restarts = _counter("ragkv_engine_restarts", "Starts of the engine in this process after one that was lost.")
 _answer_cache = _counter("ragkv_answer_cache", "Looks into the answer cache.", "result")
 
 
@@ -107,6 +108,10 @@ def used(*, completion: int, failed_chunks: int, **origins: int) -> None:
         _prompt_tokens.labels(origin).inc(tokens)
     _completion_tokens.inc(completion)
     _failed_chunks.inc(failed_chunks)
+
+
+def engine_restarted() -> None:
+    _engine_restarts.inc()
 
 
 def answer_cache(*, hit: bool) -> None:

@@ -11,15 +11,17 @@ from ragkv.engine.protocol import Engine
 from ragkv.settings import Settings
 
 PATIENCE_S = 2.0
+SILENT = f"does not answer within {PATIENCE_S:.0f} s"
 
 
 class EngineView(msgspec.Struct, frozen=True, kw_only=True):
-    """ready: it answers. place: in this process, or behind RAGKV_ENGINE_URL. window: tokens of prompt and answer.
+    """ready: it answers. status: "ok", or what is wrong. place: in this process, or behind RAGKV_ENGINE_URL. window: tokens of prompt and answer.
 
     kv_cache_gib: the size of its own KV cache; null for an engine that was started elsewhere.
     """
 
     ready: bool
+    status: Annotated[str, Meta(examples=["ok"])]
     place: Literal["local", "remote"]
     model: Annotated[str, Meta(examples=["Qwen3-0.6B"])]
     window: Annotated[int, Meta(examples=[8192])]
@@ -31,8 +33,10 @@ class EngineView(msgspec.Struct, frozen=True, kw_only=True):
 async def engine_view(engine: Engine, settings: Settings) -> EngineView:
     """An engine that does not say within PATIENCE_S that it is ready is not."""
     remote = settings.engine_url is not None
+    status = await status_of(engine)
     return EngineView(
-        ready=await is_ready(engine),
+        ready=status == "ok",
+        status=status,
         place="remote" if remote else "local",
         model=Path(settings.model).name,
         window=settings.max_model_len,
@@ -42,9 +46,9 @@ async def engine_view(engine: Engine, settings: Settings) -> EngineView:
     )
 
 
-async def is_ready(engine: Engine) -> bool:
-    """Whether it says so within PATIENCE_S."""
+async def status_of(engine: Engine) -> str:
+    """The engine's own status; an engine that does not say it within PATIENCE_S is silent."""
     try:
-        return await asyncio.wait_for(engine.ready(), PATIENCE_S)
+        return await asyncio.wait_for(engine.status(), PATIENCE_S)
     except TimeoutError:
-        return False
+        return SILENT

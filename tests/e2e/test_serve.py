@@ -4,6 +4,7 @@ import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.e2e.service import SAMPLE, Service, Stopped, environment, started
 
 QUESTION = "Who directed the film Madame la Presidente?"
 MAX_UPLOAD_BYTES = 50_000
+LONG_STREAM = {"question": QUESTION, "stream": True, "max_tokens": 120, "mode": "full"}
 PROBE_S = 3
 """What a supervisor waits for /healthz."""
 ENCRYPTED = (
@@ -263,6 +265,61 @@ class TestStopping:
 
         assert answer["usage"]["failed_chunks"] == 0
         assert answer["usage"]["stitched"] > answer["usage"]["computed"]
+
+
+class TestKilled:
+    """The last tests: they end the service."""
+
+    def test_an_engine_that_is_killed_is_started_again_and_the_questions_in_it_are_told_or_answered(
+        self, service: Service, sample: dict[str, Any], restarted: Stopped
+    ):
+        whole = service.ask(QUESTION, mode="full")["answer"]
+        core = _engine_of(service)
+        old, left = [core, *core.children(recursive=True)], shared_memory_of(core)
+        assert left
+
+        body = {"question": QUESTION, "mode": "full"}
+        with ThreadPoolExecutor() as pool, service.client.stream("POST", "/v1/ask", json=LONG_STREAM) as begun:
+            pieces = begun.iter_text()
+            assert "event: delta" in next(pieces)
+            core.kill()
+            asked = pool.submit(service.client.post, "/v1/ask", json=body)
+            told = "".join(pieces)
+            assert "event: error" in told
+            assert "ask again" in told
+            assert "trace" not in told
+            service.wait_until(lambda: "starting again after its process died" in engine_of_readyz(service))
+            service.wait_ready()
+            if asked.result().status_code == 200:
+                assert asked.result().json()["answer"].startswith(whole)
+            else:
+                assert_problem(asked.result(), 503, "ask again")
+                assert int(asked.result().headers["Retry-After"]) > 5
+
+        assert service.ask(QUESTION, mode="full")["answer"] == whole
+        assert "ragkv_engine_restarts_total 1.0" in service.client.get("/metrics").text
+        assert [process for process in old if process.is_running()] == []
+        assert [name for name in left if Path(name).exists()] == []
+
+    def test_a_killed_service_leaves_neither_worker_nor_engine(self, service: Service, restarted: Stopped):
+        """Its Redis stays, and is taken over by the next start."""
+        family = service.family()
+        redis = [process for process in family if "redis-server" in process.name()]
+        family[0].kill()
+        _, left = psutil.wait_procs([process for process in family if process not in redis], timeout=20)
+        for process in redis:
+            process.terminate()
+        assert len(family) > 4
+        assert [process.cmdline() for process in left if process.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def engine_of_readyz(service: Service) -> str:
+    return str(service.client.get("/readyz").json()["engine"])
+
+
+def shared_memory_of(process: psutil.Process) -> set[str]:
+    lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
+    return {line.split()[-1] for line in lines if "/dev/shm/psm_" in line}
 
 
 def found_in(answer: dict[str, Any]) -> set[str]:

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("ragkv", "ingest", "api", "workers", "migrations", "supply")
 DOORS = {
     "vllm": ("ragkv/engine/",),
+    "psutil": ("ragkv/engine/",),
     "litestar": ("api/",),
     "uvicorn": ("api/",),
     "celery": ("workers/", "ragkv/queue.py"),

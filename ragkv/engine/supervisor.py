@@ -1,0 +1,225 @@
+"""Supervision of an engine whose core is a process of its own: one that dies, hangs or does not start is replaced.
+
+    STARTING --up--> READY --its process died, or no sign of life--> WAITING --delay is over--> STARTING
+        `------failed------------------------------------------------^
+    any --stop--> STOPPED
+
+The old engine's processes are gone before the next one starts: two models would not fit into memory.
+"""
+
+import asyncio
+import enum
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from ragkv.engine.again import asked_again
+from ragkv.engine.protocol import Engine, EngineLost, Generate, Piece
+from ragkv.errors import Unavailable
+from ragkv.observe import metrics
+
+log = logging.getLogger(__name__)
+
+STARTS_IN_S = 60.0
+"""Roughly how long an engine takes to start; clients are told to come back no later."""
+
+
+class Replaceable(Engine, Protocol):
+    """An engine that is started once. Ended by `kill` or `stop`, its generations raise EngineLost."""
+
+    async def probe(self) -> None:
+        """Return when the core has answered: it does so between two steps."""
+
+    async def kill(self) -> None:
+        """End the engine at once, whatever state it is in. Its processes are gone when this returns."""
+
+
+class Phase(enum.Enum):
+    """Where supervision stands."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    READY = "ready"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds. silence: no sign of life for so long is a hang. look: between two looks at the engine.
+
+    delays: before the second attempt, the third, and so on; the last one from then on. stable: ready for so long, an
+    engine has all its attempts again. patience: how long a lost request waits for the next engine.
+    """
+
+    silence: float = 300.0
+    look: float = 1.0
+    delays: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+    stable: float = 120.0
+    patience: float = 150.0
+
+    def delay(self, failures: int) -> float:
+        return self.delays[min(failures, len(self.delays)) - 1]
+
+
+class SupervisedEngine:
+    """Engine over replaceable ones from `make`, one at a time."""
+
+    def __init__(self, make: Callable[[], Replaceable], pace: Pace | None = None) -> None:
+        self._make = make
+        self._pace = pace or Pace()
+        self._phase = Phase.STOPPED
+        self._engine: Replaceable | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._changed = asyncio.Condition()
+        self._suspected = asyncio.Event()
+        self._reason = ""
+        self._failures = 0  # since an engine was stable
+        self._next_at = 0.0
+        self._failed_starts = 0
+        self._listeners = 0  # requests that wait for their next piece
+        self._heard_at = 0.0  # when a piece came last, or the first of the listeners began to wait
+
+    async def start(self) -> None:
+        """Returns when an engine answers. Raises Unavailable if the first attempt fails; others follow until `stop`."""
+        first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._keeper = asyncio.create_task(self._keep_running(first))
+        await first
+
+    async def stop(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._keeper
+        if self._engine is not None:
+            await self._engine.stop()
+        await self._enter(Phase.STOPPED)
+
+    async def ready(self) -> bool:
+        return self._phase is Phase.READY and self._engine is not None and await self._engine.ready()
+
+    async def status(self) -> str:
+        """`ok`, or where the restart stands."""
+        if self._phase is Phase.READY:
+            return "ok" if await self.ready() else "its process died: it is about to be started again"
+        again = f" again after {self._reason}, attempt {self._failures + 1}" if self._failures else ""
+        match self._phase:
+            case Phase.STARTING:
+                return f"starting{again}"
+            case Phase.WAITING:
+                return f"starting{again}, next in {max(self._next_at - time.monotonic(), 0):.0f} s"
+            case _:
+                return "not started"
+
+    async def generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
+        """See Engine.generate. Asked again once if the engine is lost before the first piece."""
+        lost = self._engine
+
+        async with aclosing(asked_again(lambda: self._attempt(request), lambda: self._another_than(lost))) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _attempt(self, request: Generate) -> AsyncGenerator[Piece, None]:
+        engine = self._engine
+        if self._phase is not Phase.READY or engine is None:
+            raise await self._away()
+        async with aclosing(engine.generate(request)) as pieces:
+            while (piece := await self._next(pieces)) is not None:
+                yield piece
+
+    async def _next(self, pieces: AsyncGenerator[Piece, None]) -> Piece | None:
+        """The next piece. Waiting for it is listening to the engine; a client that does not read is not."""
+        if not self._listeners:
+            self._heard_at = time.monotonic()
+        self._listeners += 1
+        try:
+            return await anext(pieces, None)
+        except EngineLost as error:
+            self._suspected.set()
+            raise EngineLost("the engine was lost while it answered: ask again in a minute", STARTS_IN_S) from error
+        finally:
+            self._listeners -= 1
+            self._heard_at = time.monotonic()
+
+    async def _away(self) -> Unavailable:
+        wait = STARTS_IN_S
+        if self._phase is Phase.WAITING:
+            wait = min(wait, self._next_at - time.monotonic() + STARTS_IN_S / 2)
+        return Unavailable(f"the engine is not there ({await self.status()}): ask again in a minute", wait)
+
+    async def _another_than(self, lost: Replaceable | None) -> None:
+        """Wait for the next engine. Raises Unavailable if its first attempt fails or takes too long."""
+        failed = self._failed_starts
+
+        def decided() -> bool:
+            gave_up = self._phase is Phase.STOPPED or self._failed_starts > failed
+            return gave_up or (self._phase is Phase.READY and self._engine is not lost)
+
+        with suppress(TimeoutError):
+            async with self._changed, asyncio.timeout(self._pace.patience):
+                await self._changed.wait_for(decided)
+        if self._phase is not Phase.READY or self._engine is lost:
+            raise await self._away()
+
+    async def _enter(self, phase: Phase) -> None:
+        async with self._changed:
+            self._phase = phase
+            self._changed.notify_all()
+
+    async def _keep_running(self, first: "asyncio.Future[None]") -> None:
+        while True:
+            await self._enter(Phase.STARTING)
+            engine = self._make()
+            try:
+                self._engine = engine
+                await engine.start()
+            except Exception as error:  # whatever it is: the service must not stay without an engine
+                log.exception("the engine did not start; it is started again")
+                self._failed_starts += 1
+                await self._replace_after(engine, "it did not start")
+                if not first.done():
+                    first.set_exception(error if isinstance(error, Unavailable) else Unavailable(str(error)))
+            else:
+                await self._enter(Phase.READY)
+                if not first.done():
+                    first.set_result(None)
+                began = time.monotonic()
+                reason = await self._until_lost(engine)
+                if time.monotonic() - began >= self._pace.stable:
+                    self._failures = 0
+                log.error("the engine is lost: %s; it is started again", reason)
+                await self._replace_after(engine, reason)
+            await asyncio.sleep(self._next_at - time.monotonic())
+            metrics.engine_restarted()
+
+    async def _replace_after(self, engine: Replaceable, reason: str) -> None:
+        """Put an engine that failed out of the way and set the time of the next attempt."""
+        self._failures, self._reason = self._failures + 1, reason
+        self._next_at = time.monotonic() + self._pace.delay(self._failures)
+        await self._enter(Phase.WAITING)
+        await engine.kill()
+        self._engine = None
+
+    async def _until_lost(self, engine: Replaceable) -> str:
+        """Returns the reason once the engine is lost."""
+        answered_at = self._heard_at = time.monotonic()
+        probe: asyncio.Task[None] | None = None
+        try:
+            while await engine.ready():
+                now = time.monotonic()
+                if probe is None or probe.done():
+                    answered_at = answered_at if probe and probe.exception() else now
+                    probe = asyncio.create_task(engine.probe())
+                if now - answered_at > self._pace.silence:
+                    return f"it did not respond for {self._pace.silence:.0f} s"
+                if self._listeners and now - self._heard_at > self._pace.silence:
+                    return f"it gave no token for {self._pace.silence:.0f} s"
+                self._suspected.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._suspected.wait(), self._pace.look)
+            return "its process died"
+        finally:
+            if probe is not None:
+                probe.cancel()

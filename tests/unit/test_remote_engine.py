@@ -1,0 +1,119 @@
+"""The engine behind a URL, when its server is away or dies: real connections to a small server."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from ragkv.engine import remote
+from ragkv.engine.protocol import EngineLost, Generate
+from ragkv.engine.remote import RemoteEngine
+from ragkv.errors import Unavailable
+
+USAGE = {"choices": [], "usage": {"prompt_tokens_details": {"cached_tokens": 0}}}
+DEAD = {"error": {"message": "EngineCore encountered an issue. See stack trace (above) for the root cause."}}
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_AGAIN_AFTER_S", 0.01)
+
+
+def piece(text: str, reason: str | None = None) -> dict[str, Any]:
+    return {"choices": [{"text": text, "token_ids": [1], "finish_reason": reason}]}
+
+
+WHOLE = [piece("a"), piece("b", "stop"), USAGE]
+
+
+def run(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *answers: Any) -> int:
+    """The scenario over a server that gives one of the answers to each connection: events, and then it hangs up.
+
+    A number is a status without a body. Returns how often it was asked.
+    """
+
+    async def whole() -> int:
+        asked = 0
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal asked
+            await reader.readuntil(b"\r\n\r\n")
+            answer = answers[min(asked, len(answers) - 1)]
+            asked += 1
+            status, events = (answer, ()) if isinstance(answer, int) else (200, answer)
+            more = "" if answer is WHOLE or status != 200 else "content-length: 100000\r\n"
+            writer.write(f"HTTP/1.1 {status} -\r\nconnection: close\r\n{more}\r\n".encode())
+            for event in events:
+                writer.write(f"data: {json.dumps(event)}\n\n".encode())
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        engine = RemoteEngine(f"http://svc:hunter2@127.0.0.1:{port}", "hunter3", 100, silence_s=2)
+        try:
+            await scenario(engine)
+        finally:
+            await engine.stop()
+            server.close()
+        return asked
+
+    return asyncio.run(asyncio.wait_for(whole(), 30))
+
+
+async def ask(engine: RemoteEngine) -> str:
+    return "".join([piece.text async for piece in engine.generate(Generate((1,), "salt", max_tokens=4))])
+
+
+async def answers(engine: RemoteEngine) -> None:
+    assert await ask(engine) == "ab"
+
+
+@pytest.mark.parametrize("first", [[], 500, 503, [DEAD]], ids=["hangs up", "500", "503", "core is dead"])
+def test_a_server_that_dies_before_the_first_token_is_asked_again(first: Any) -> None:
+    assert run(answers, first, WHOLE) == 2
+
+
+@pytest.mark.parametrize("first", [[piece("a")], [piece("a"), DEAD]], ids=["hangs up", "core is dead"])
+def test_one_that_dies_later_is_an_error_that_says_when_to_ask_again(first: Any) -> None:
+    async def scenario(engine: RemoteEngine) -> None:
+        with pytest.raises(EngineLost, match="ask again") as lost:
+            await ask(engine)
+        assert "trace" not in str(lost.value)
+        assert lost.value.retry_after_s > 5
+
+    assert run(scenario, first, WHOLE) == 1
+
+
+def test_it_is_asked_twice_and_no_more() -> None:
+    async def scenario(engine: RemoteEngine) -> None:
+        with pytest.raises(EngineLost):
+            await ask(engine)
+
+    assert run(scenario, 500, [], WHOLE) == 2
+
+
+def test_a_server_that_refuses_the_key_is_not_asked_again() -> None:
+    async def scenario(engine: RemoteEngine) -> None:
+        with pytest.raises(Unavailable, match="401"):
+            await ask(engine)
+
+    assert run(scenario, 401) == 1
+
+
+def test_passwords_of_its_url_are_in_no_message(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither in what clients are told nor in the log."""
+    caplog.set_level(logging.DEBUG)
+
+    async def scenario(engine: RemoteEngine) -> None:
+        for work in (ask, RemoteEngine.start, ask):
+            with pytest.raises(Unavailable) as error:
+                await work(engine)
+            assert "hunter" not in str(error.value)
+        assert "hunter" not in await engine.status()
+
+    run(scenario, 500, [], 500, [DEAD])
+    assert caplog.records
+    assert "hunter" not in caplog.text

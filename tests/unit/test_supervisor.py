@@ -1,0 +1,221 @@
+"""Supervision of an engine whose core is a real process: killed, stopped, or unable to start."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from ragkv.engine.protocol import EngineLost, Generate
+from ragkv.engine.supervisor import Pace, Phase, SupervisedEngine
+from ragkv.errors import Unavailable
+from tests.child_engine import POISON, ChildEngine
+
+PACE = Pace(silence=0.8, look=0.02, delays=(0.05, 0.1, 0.2), stable=60.0, patience=10.0)
+WORDS = 5
+ANSWER = "01234"
+
+
+class Cores:
+    """Makes engines in a given order, the last kind for ever, and remembers them."""
+
+    def __init__(self, *kinds: Callable[[], ChildEngine]) -> None:
+        self._kinds = kinds or (ChildEngine,)
+        self.made: list[ChildEngine] = []
+
+    def __call__(self) -> ChildEngine:
+        self.made.append(self._kinds[min(len(self.made), len(self._kinds) - 1)]())
+        return self.made[-1]
+
+
+def slow() -> ChildEngine:
+    """A core that leaves time to kill it before it says anything."""
+    return ChildEngine(step_s=0.3)
+
+
+def failing() -> ChildEngine:
+    return ChildEngine(fails=True)
+
+
+def run(
+    scenario: Callable[[SupervisedEngine, Cores], Coroutine[Any, Any, None]], *kinds: Any, pace: Pace = PACE
+) -> None:
+    """The scenario over a supervised engine, which leaves no process behind."""
+
+    async def whole() -> None:
+        cores = Cores(*kinds)
+        engine = SupervisedEngine(cores, pace)
+        try:
+            await scenario(engine, cores)
+        finally:
+            await engine.stop()
+        assert ChildEngine.running == set()
+        assert await engine.status() == "not started"
+
+    asyncio.run(asyncio.wait_for(whole(), 30))
+
+
+async def ask(engine: SupervisedEngine, salt: str = "salt") -> str:
+    return "".join([piece.text async for piece in engine.generate(Generate((1,), salt, max_tokens=WORDS))])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - what it waits for is another process's
+        await asyncio.sleep(0.01)
+
+
+async def until_ready(engine: SupervisedEngine) -> None:
+    await until(lambda: engine._phase is Phase.READY)
+
+
+def test_a_request_that_saw_nothing_of_a_killed_engine_is_answered_whole_by_the_next() -> None:
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        await engine.start()
+        asked = [asyncio.create_task(ask(engine)) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        cores.made[0].signal(signal.SIGKILL)
+        assert await asyncio.gather(*asked) == [ANSWER] * 3
+        assert (await engine.status(), len(cores.made)) == ("ok", 2)
+
+    run(scenario, slow, ChildEngine)
+
+
+def test_an_answer_that_had_begun_ends_with_an_error_that_says_when_to_ask_again() -> None:
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        await engine.start()
+        pieces = engine.generate(Generate((1,), "salt", max_tokens=WORDS))
+        assert (await anext(pieces)).text == "0"
+        cores.made[0].signal(signal.SIGKILL)
+        with pytest.raises(EngineLost, match="ask again") as lost:
+            await anext(pieces)
+        assert "trace" not in str(lost.value)
+        assert lost.value.retry_after_s > 5
+        await until_ready(engine)
+        assert await ask(engine) == ANSWER
+
+    run(scenario, slow, ChildEngine)
+
+
+def test_a_request_that_kills_every_engine_is_asked_twice_and_no_more() -> None:
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        await engine.start()
+        with pytest.raises(EngineLost):
+            await ask(engine, POISON)
+        await until_ready(engine)
+        assert [core.asked for core in cores.made][:2] == [1, 1]
+        assert await ask(engine) == ANSWER
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("asking", [True, False])
+def test_an_engine_that_hangs_is_killed_and_replaced(asking: bool) -> None:
+    """With a request in it or without one."""
+
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        await engine.start()
+        asked = asyncio.create_task(ask(engine)) if asking else None
+        await asyncio.sleep(0.05)
+        cores.made[0].signal(signal.SIGSTOP)
+        await until(lambda: len(cores.made) == 2)
+        await until_ready(engine)
+        assert (await asked if asked else await ask(engine)) == ANSWER
+
+    run(scenario, slow, ChildEngine)
+
+
+def test_an_engine_that_says_no_token_while_its_core_responds_is_replaced() -> None:
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        await engine.start()
+        assert await ask(engine) == ANSWER
+        assert len(cores.made) == 2
+
+    run(scenario, lambda: ChildEngine(step_s=60), ChildEngine)
+
+
+def test_a_client_that_does_not_read_is_no_sign_of_a_hang() -> None:
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        await engine.start()
+        pieces = engine.generate(Generate((1,), "salt", max_tokens=WORDS))
+        first = await anext(pieces)
+        await asyncio.sleep(2 * PACE.silence)
+        assert first.text + "".join([piece.text async for piece in pieces]) == ANSWER
+        assert len(cores.made) == 1
+
+    run(scenario)
+
+
+def test_an_engine_that_does_not_start_is_tried_again_ever_more_slowly() -> None:
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        with pytest.raises(Unavailable, match="before it was ready"):
+            await engine.start()
+        began, seen = time.monotonic(), set()
+        while not await engine.ready():
+            seen.add(await engine.status())
+            await asyncio.sleep(0.01)
+        delays = sum(map(PACE.delay, range(1, 6)))
+        assert time.monotonic() - began > 0.9 * delays
+        assert len(cores.made) == 6
+        assert "starting again after it did not start, attempt 3, next in 0 s" in seen
+        assert "starting again after it did not start, attempt 6" in seen
+        assert await ask(engine) == ANSWER
+
+    run(scenario, *[failing] * 5, ChildEngine)
+
+
+def test_delays_double_up_to_a_minute() -> None:
+    delays = [Pace().delay(failures) for failures in range(1, 12)]
+    assert delays[:4] == [1.0, 2.0, 4.0, 8.0]
+    assert max(delays) == delays[-1] == 60.0
+
+
+def test_a_question_meanwhile_is_told_when_to_ask_again() -> None:
+    pace = Pace(look=0.02, delays=(20.0,))
+
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        with pytest.raises(Unavailable):
+            await ask(engine)
+        with pytest.raises(Unavailable):
+            await engine.start()
+        with pytest.raises(Unavailable, match=r"after it did not start, attempt 2, next in (20|19) s") as away:
+            await ask(engine)
+        assert 20 < away.value.retry_after_s <= 60
+
+    run(scenario, failing, pace=pace)
+
+
+def test_a_lost_request_is_not_kept_waiting_once_the_next_engine_fails_to_start() -> None:
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        await engine.start()
+        asked = asyncio.create_task(ask(engine))
+        await asyncio.sleep(0.1)
+        cores.made[0].signal(signal.SIGKILL)
+        with pytest.raises(Unavailable, match="attempt 3"):
+            await asked
+
+    run(scenario, slow, failing)
+
+
+def test_stopping_ends_what_runs_and_what_waits() -> None:
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        await engine.start()
+        asked = asyncio.create_task(ask(engine))
+        await asyncio.sleep(0.1)
+        await engine.stop()
+        with pytest.raises(Unavailable):
+            await asked
+        assert engine._phase is Phase.STOPPED
+
+    run(scenario, slow)
+
+
+def test_stopping_while_it_starts_leaves_nothing() -> None:
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        starting = asyncio.create_task(engine.start())
+        await until(lambda: ChildEngine.running)
+        starting.cancel()
+        await engine.stop()
+
+    run(scenario)

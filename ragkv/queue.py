@@ -1,9 +1,13 @@
 """The queue's names and its producing end. The consuming end is `workers`."""
 
+import logging
+
 import celery
 from kombu.exceptions import OperationalError
 
 from ragkv.errors import Unavailable
+
+log = logging.getLogger(__name__)
 
 INGEST = "ragkv.ingest"
 QUEUE = "ragkv"
@@ -46,7 +50,7 @@ class Queue:
         try:
             self._app.send_task(INGEST, args=[document_id])
         except OperationalError as error:
-            raise Unavailable(f"the queue is away: {error}") from error
+            raise _away(error) from error
 
     def depth(self) -> int:
         """Messages that no worker has taken yet."""
@@ -55,6 +59,11 @@ class Queue:
                 connection.ensure_connection(max_retries=1, interval_start=0.1)
                 return int(connection.channel().queue_declare(QUEUE, passive=True).message_count)
             except OperationalError as error:
-                raise Unavailable(f"the queue is away: {error}") from error
+                raise _away(error) from error
             except connection.channel_errors:  # nothing was ever queued
                 return 0
+
+
+def _away(error: OperationalError) -> Unavailable:
+    log.warning("the queue is away: %s", error)
+    return Unavailable("the queue is away: try again, or see the service's log")

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import hashlib
 import importlib.util
+import logging
 import os
 import subprocess
 import tempfile
@@ -17,6 +18,8 @@ from redis.exceptions import RedisError
 
 from ragkv.errors import Rejected, Unavailable
 from ragkv.settings import Settings
+
+log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
@@ -51,7 +54,8 @@ def reporting() -> Iterator[None]:
     try:
         yield
     except RedisError as error:
-        raise Unavailable(f"Redis does not answer: {error}") from error
+        log.warning("Redis does not answer: %s", error)
+        raise Unavailable("Redis does not answer: try again, or see the service's log") from error
 
 
 def ping(client: redis.Redis) -> None:

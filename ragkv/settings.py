@@ -179,11 +179,8 @@ def _known(name: str, shown: str) -> str:
 def _check_ranges(settings: Settings) -> None:
     positive = (
         "max_model_len", "max_batched_tokens", "kv_cache_gib", "max_upload_bytes", "chunk_tokens", "prefill_batch_tokens", "top_k",
-<<<<<<< HEAD
         "hops", "max_answer_tokens", "max_answer_bytes", "max_tenant_answer_bytes", "parse_seconds", "parse_memory_mib",
-=======
-        "hops", "max_answer_tokens", "parse_seconds", "parse_memory_mib", "engine_silence_s",
->>>>>>> a12b542 (An engine that dies, hangs or does not start is started again; a killed service leaves nothing behind)
+        "engine_silence_s",
     )  # fmt: skip
     for name in positive:
         if getattr(settings, name) <= 0:

@@ -12,6 +12,7 @@ from ragkv.db.documents import count_by_status
 from ragkv.db.kv_entries import kv_totals
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from ragkv.shown_settings import without_secrets
 
 
 @click.command()
@@ -44,7 +45,7 @@ def collect(parts: Parts) -> dict[str, Any]:
         "kv_bytes": int(num_bytes),
         "model": settings.model,
         "encoder": settings.encoder,
-        "engine": settings.engine_url or "in this process",
+        "engine": without_secrets(settings.engine_url) if settings.engine_url else "in this process",
         "database": parts.database.engine.url.render_as_string(hide_password=True),
         "queue": "Redis by URL" if settings.redis_url else "embedded Redis",
         "index": "Qdrant server" if settings.qdrant_url else "in memory, from the database",

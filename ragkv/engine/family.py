@@ -16,9 +16,9 @@ _SHARED_MEMORY = "/dev/shm/"  # noqa: S108 - where the kernel shows it
 class Family:
     """Child processes, their descendants and the files that all would leave, noted while they live."""
 
-    children: tuple[BaseProcess, ...]
-    descendants: tuple[psutil.Process, ...]
-    files: frozenset[Path]
+    children: tuple[BaseProcess, ...] = ()
+    descendants: tuple[psutil.Process, ...] = ()
+    files: frozenset[Path] = frozenset()
 
     @classmethod
     def of(cls, children: Iterable[BaseProcess]) -> "Family":

@@ -49,21 +49,20 @@ class LocalEngine:
         self._loading = False
         self._stopped = False
         self._others: frozenset[BaseProcess] = frozenset()
-        self._cores: list[BaseProcess] = []
-        self._family: Family | None = None
+        self._family = Family()
 
     async def start(self) -> None:
         """Load the model. Raises Unavailable with vLLM's reason if it cannot."""
         self._settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             # In a thread: the event loop goes on answering while vLLM is imported and the model loads.
-            self._llm = await asyncio.to_thread(self._load)
-            self._family = Family.of(self._cores)
+            await asyncio.to_thread(self._load)
+            async with asyncio.timeout(self._settings.engine_silence_s):
+                await self._warm_up()
         except (RuntimeError, ValueError, OSError) as error:
-            raise Unavailable(f"vLLM did not start: {error}") from error
-        await self._warm_up()
+            raise Unavailable(f"vLLM did not start: {error or 'it fell silent'}") from error
 
-    def _load(self) -> "AsyncLLM":
+    def _load(self) -> None:
         # vLLM takes seconds to import and configures logging of its own: only the process that runs it pays.
         from vllm.config import KVTransferConfig  # noqa: PLC0415 - see above
         from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: PLC0415 - see above
@@ -80,9 +79,9 @@ class LocalEngine:
         try:
             if self._stopped:
                 raise RuntimeError("it was stopped before it began")
-            return self._unless_stopped(AsyncLLM.from_engine_args(arguments))
+            self._llm = self._unless_stopped(AsyncLLM.from_engine_args(arguments))
         finally:
-            self._cores = self._new_processes()
+            self._family = Family.of(self._new_processes())
             self._loading = False
 
     def _new_processes(self) -> "list[BaseProcess]":
@@ -106,11 +105,7 @@ class LocalEngine:
 
     async def stop(self) -> None:
         """Stop vLLM, also while it loads: its processes are ended, and the loading thread gives up."""
-        self._stopped = True
-        while self._loading:  # a process may come only after the first look
-            for process in self._new_processes():
-                process.terminate()
-            await asyncio.sleep(_LOOK_EVERY_S)
+        await self._end_loading()
         llm, self._llm = self._llm, None
         if llm is not None:
             _end_generations(llm)
@@ -118,13 +113,16 @@ class LocalEngine:
 
     async def kill(self) -> None:
         """Kill vLLM's processes, whatever state they are in, and free what they left. They are gone when this returns."""
-        self._stopped = True
-        while self._loading:
-            for process in self._new_processes():
-                process.kill()
-            await asyncio.sleep(_LOOK_EVERY_S)
-        await asyncio.to_thread((self._family or Family.of(self._cores)).kill)
+        await self._end_loading()
+        await asyncio.to_thread(self._family.kill)
         await self.stop()
+
+    async def _end_loading(self) -> None:
+        """End a start that is under way: until it is ready, vLLM's core heeds no signal but this."""
+        self._stopped = True
+        while self._loading:  # a process may come only after the first look
+            await asyncio.to_thread(Family.of(self._new_processes()).kill)
+            await asyncio.sleep(_LOOK_EVERY_S)
 
     async def ready(self) -> bool:
         return self._llm is not None and not self._llm.errored

@@ -21,6 +21,7 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 from ragkv.errors import Rejected, Unavailable
 from ragkv.retrieve.index import DEPTH, DocumentIds, Held, Hit, SearchMode
 from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.shown_settings import without_secrets
 
 COLLECTION = "ragkv_chunks"
 DENSE, TERMS = "dense", "terms"
@@ -48,7 +49,7 @@ class QdrantIndex:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
             client = QdrantClient(url=url, api_key=api_key, timeout=TIMEOUT_S, check_compatibility=False)
-        return cls(client, f"the Qdrant server at {url}")
+        return cls(client, f"the Qdrant server at {without_secrets(url)}")
 
     def close(self) -> None:
         self._client.close()

@@ -1,4 +1,4 @@
-"""A service that is killed leaves no worker behind."""
+"""A service that is killed leaves neither a worker nor a core of vLLM behind."""
 
 import os
 import signal
@@ -26,6 +26,16 @@ end_with(int(sys.argv[1]))
 print(os.getpid(), flush=True)
 time.sleep(60)
 """
+WITH_CORE = """
+import multiprocessing, time
+from tests.like_vllm import core
+context = multiprocessing.get_context("spawn")
+ours, theirs = context.Pipe()
+process = context.Process(target=core, args=(theirs,))
+process.start()
+print(process.pid, ours.recv()[0], flush=True)
+time.sleep(60)
+"""
 TOO_LATE = """
 import sys
 from workers.child import end_with
@@ -40,12 +50,25 @@ def test_a_worker_ends_with_the_service_that_is_killed(restarts: int) -> None:
     for _ in range(restarts):
         os.kill(int(service.stdout.readline()), signal.SIGKILL)
     worker = int(service.stdout.readline())
+    assert_ends_with(service, worker)
+
+
+def test_a_core_ends_with_the_service_that_is_killed() -> None:
+    service = subprocess.Popen([sys.executable, "-c", WITH_CORE], stdout=subprocess.PIPE)
+    core, child = map(int, service.stdout.readline().split())
+    try:
+        assert_ends_with(service, core)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def assert_ends_with(service: "subprocess.Popen[bytes]", pid: int) -> None:
     time.sleep(0.3)
-    os.kill(worker, 0)
+    assert is_running(pid)
     service.kill()
     service.wait()
     deadline = time.monotonic() + 10
-    while is_running(worker):
+    while is_running(pid):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

@@ -1,0 +1,47 @@
+"""Of a vLLM that was killed nothing is left."""
+
+import multiprocessing
+import os
+import signal
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+
+from ragkv.engine.family import Family
+from tests.like_vllm import core
+from tests.unit.test_orphans import is_running
+
+Started = tuple[BaseProcess, int, set[Path]]
+
+
+@pytest.fixture
+def started() -> Started:
+    """A core, its child, and the files of both."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=core, args=(theirs,))
+    process.start()
+    child, memory, address = ours.recv()
+    return process, child, {Path(memory), Path(address)}
+
+
+@pytest.mark.parametrize("how", ["alive", "dead before", "stopped"])
+def test_killing_a_family_leaves_neither_processes_nor_files(started: Started, how: str) -> None:
+    process, child, files = started
+    family = Family.of([process])
+    if how == "dead before":
+        process.kill()
+        process.join()
+        assert is_running(child)
+    elif how == "stopped":
+        os.kill(process.pid, signal.SIGSTOP)
+    assert all(path.exists() for path in files)
+    family.kill()
+    assert not process.is_alive()
+    assert not is_running(child)
+    assert not any(path.exists() for path in files)
+
+
+def test_no_family_is_killed_without_harm() -> None:
+    Family().kill()

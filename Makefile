@@ -18,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 export VLLM_LOGGING_LEVEL ?= ERROR
 
-.PHONY: help setup browser demo test test-fast test-long soak serve check lint types imports format bench load env lock licences sbom audit clean
+.PHONY: help setup browser demo test test-fast test-long soak chaos serve check lint types imports format bench load env lock licences sbom audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,6 +66,9 @@ test-long: setup ## The long forms of tests, minutes each
 
 soak: setup ## 1,000 documents by 8 clients while the worker is killed every 20 s; none lost, none twice (half an hour)
 	$(BIN)/python -m tests.measure_uploads
+
+chaos: setup ## 50 rounds of faults: parts of the service are killed while it is used (docs/RELIABILITY.md)
+	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-50} $(BIN)/python -m pytest tests/chaos -s --timeout=7200
 
 check: setup lint types imports licences ## Lint, types, import rules and licences
 

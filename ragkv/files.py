@@ -11,7 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from ragkv.errors import NotFound, Rejected, TooLarge
+from ragkv.errors import NotFound, Rejected, TooLarge, Unavailable
+from ragkv.outages import is_disk_error
 
 _BLOCK = 1 << 20
 _UPLOAD = "upload-"
@@ -62,24 +63,27 @@ class FileStore:
     def receive(self, body: Readable, max_bytes: int) -> Iterator[Received]:
         """The bytes of `body`, written and hashed as they come; they vanish on exit unless `keep` was called.
 
-        Raises TooLarge as soon as there are more than `max_bytes`, Rejected if there are none.
+        Raises TooLarge as soon as there are more than `max_bytes`, Rejected if there are none, Unavailable when the disk
+        is full or failing.
         """
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, name = tempfile.mkstemp(prefix=_UPLOAD, dir=self.folder)  # mode 0600
+        with _disk_reported():
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor, name = tempfile.mkstemp(prefix=_UPLOAD, dir=self.folder)  # mode 0600
         path = Path(name)
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with _disk_reported(), os.fdopen(descriptor, "wb") as file:
                 received = _copy(body, file, path, max_bytes)
             yield received
         finally:
             path.unlink(missing_ok=True)
 
     def keep(self, received: Received, tenant_id: str) -> None:
-        """Give it its name. Whole or not at all, whenever the machine stops."""
+        """Give it its name. Whole or not at all, whenever the machine stops. Raises Unavailable like `receive`."""
         path = self.path(tenant_id, received.sha256)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        received.path.rename(path)
-        _sync_folder(path.parent)
+        with _disk_reported():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            received.path.rename(path)
+            _sync_folder(path.parent)
 
     def stored(self, before: datetime) -> Iterator[tuple[str, str]]:
         """(tenant, hash) of the files that were written before the moment."""
@@ -92,6 +96,16 @@ class FileStore:
 
     def delete(self, tenant_id: str, sha256: str) -> None:
         self.path(tenant_id, sha256).unlink(missing_ok=True)
+
+
+@contextmanager
+def _disk_reported() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if is_disk_error(error):
+            raise Unavailable(f"the file cannot be stored now ({error.strerror}): try again later") from error
+        raise
 
 
 def _copy(body: Readable, file: BinaryIO, path: Path, max_bytes: int) -> Received:

@@ -1,0 +1,176 @@
+"""Rounds of faults: parts of a service die while documents are uploaded, replaced, deleted and asked about.
+
+    make chaos                     50 rounds, on SQLite and on PostgreSQL with Qdrant
+    CHAOS_ROUNDS=7 CHAOS_SEED=3 .venv/bin/python -m pytest tests/chaos
+
+Each round is drawn from its seed: what dies, when, and what clients do meanwhile. Afterwards everything that was accepted
+is ready, or failed with a reason; nothing is there twice or left over that `fsck` does not mend; every answer was right.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ingest.parts import IngestParts
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from tests.chaos.world import Postgres, World, in_background
+from tests.conftest import lend_models
+from tests.qdrant_server import QdrantServer
+
+ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "5"))
+SEED = int(os.environ.get("CHAOS_SEED", "8"))
+
+Fault = Callable[[World], None]
+
+
+def kill_worker(world: World) -> None:
+    world.kill("run_worker")
+    world.launch("run_worker")
+
+
+def kill_api(world: World) -> None:
+    world.kill("run_api")
+    world.launch("run_api")
+
+
+def kill_both(world: World) -> None:
+    world.kill("run_worker")
+    kill_api(world)
+    world.launch("run_worker")
+
+
+def kill_redis(world: World) -> None:
+    world.kill_redis()
+    _pause(world)
+    world.start_redis()
+
+
+def empty_redis(world: World) -> None:
+    world.parts.redis.flushall()
+
+
+def kill_postgres(world: World) -> None:
+    assert world.postgres is not None
+    world.postgres.kill()
+    _pause(world)
+    world.postgres.start()
+
+
+def cut_connections(world: World) -> None:
+    assert world.postgres is not None
+    world.postgres.cut()
+
+
+def stop_qdrant(world: World) -> None:
+    assert world.qdrant is not None
+    world.qdrant.stop()
+    _pause(world)
+    world.qdrant.start()
+
+
+def damage_kv(world: World) -> None:
+    """A byte of some KV files is another one, one file is cut short, one is gone."""
+    for index, key in enumerate(sorted(world.parts.kv_store.keys())[:6]):
+        path = world.parts.kv_store.path(key)
+        if index % 3 == 0:
+            path.unlink(missing_ok=True)
+        elif path.exists():
+            content = bytearray(path.read_bytes())
+            content[world.random.randrange(len(content))] ^= 1 << world.random.randrange(8)
+            path.write_bytes(content[: len(content) // 2] if index % 3 == 1 else content)
+
+
+ANYWHERE: list[Fault] = [kill_worker, kill_api, kill_both, kill_redis, empty_redis, damage_kv]
+WITH_SERVERS: list[Fault] = [kill_postgres, cut_connections, stop_qdrant, kill_worker, kill_api]
+
+
+@pytest.fixture
+def embedded(settings: Settings, loaded: IngestParts) -> Iterator[World]:
+    """SQLite, embedded Redis, index in memory."""
+    yield from _world(settings, loaded, None, None)
+
+
+@pytest.fixture
+def with_servers(settings: Settings, loaded: IngestParts) -> Iterator[World]:
+    """PostgreSQL, and Qdrant over HTTP."""
+    folder = Path(tempfile.mkdtemp(prefix="ragkv-chaos-"))
+    postgres = Postgres(folder / "data")
+    qdrant = QdrantServer()
+    qdrant.start()
+    given = msgspec.structs.replace(settings, database_url=postgres.url, qdrant_url=qdrant.url)
+    yield from _world(given, loaded, postgres, qdrant)
+    qdrant.stop()
+    postgres.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _world(
+    settings: Settings, loaded: IngestParts, postgres: Postgres | None, qdrant: QdrantServer | None
+) -> Iterator[World]:
+    parts = Parts(settings)
+    lend_models(parts, loaded)
+    parts.prepare()
+    world = World(settings, parts, SEED, postgres, qdrant)
+    world.open()
+    yield world
+    world.close()
+    parts.close()
+
+
+def test_nothing_is_lost_when_parts_of_an_embedded_service_die(embedded: World):
+    _play(embedded, ANYWHERE, (ROUNDS + 1) // 2)
+
+
+def test_nothing_is_lost_when_servers_die(with_servers: World):
+    _play(with_servers, WITH_SERVERS, ROUNDS // 2)
+
+
+def _play(world: World, faults: list[Fault], rounds: int) -> None:
+    seen: Counter[str] = Counter()
+    for number in range(rounds):
+        fault = faults[number % len(faults)] if number < len(faults) else world.random.choice(faults)
+        began = time.monotonic()
+        with in_background(lambda: _use(world)):
+            time.sleep(world.random.uniform(0.0, 1.5))
+            fault(world)
+        world.settle()
+        mended = world.check()
+        seen[fault.__name__] += 1
+        print(
+            f"round {number} {fault.__name__}: {time.monotonic() - began:.1f} s, mended {mended or 'nothing'}",
+            flush=True,
+        )
+    books = world.books
+    print(
+        f"{dict(seen)}; {len(books.accepted)} documents, {books.answers} answers, {books.refused} refused", flush=True
+    )
+
+
+def _use(world: World) -> None:
+    """Some uploads, a replacement, a deletion, and questions in between."""
+    for _ in range(world.clients.randrange(2, 4)):
+        world.upload()
+        _ask_about_any(world)
+    kept = [i for i in world.books.accepted if i not in world.books.deleted]
+    world.replace(world.clients.choice(kept))
+    _ask_about_any(world)
+    if len(kept) > 3:
+        world.delete(world.clients.choice(kept))
+    _ask_about_any(world)
+
+
+def _ask_about_any(world: World) -> None:
+    kept = [name for i, name in world.books.accepted.items() if i not in world.books.deleted]
+    world.ask(world.clients.choice(kept))
+
+
+def _pause(world: World) -> None:
+    time.sleep(world.random.uniform(0.1, 1.5))

@@ -1,0 +1,193 @@
+"""A disk that is full, and one that turns read-only: nothing is lost, and all goes on when it is back.
+
+On a small file system in memory, which only root may mount.
+"""
+
+import io
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+from litestar.testing import TestClient
+from sqlalchemy import text, update
+
+from api.app import create_app
+from ingest.parts import IngestParts
+from ingest.pipeline import Outcome, ingest_document
+from ragkv.db.database import Database
+from ragkv.db.tables import DocumentRow, Status
+from ragkv.db.tenants import ensure_scope
+from ragkv.errors import Unavailable
+from ragkv.library.documents import document_view, store_document
+from ragkv.outages import is_outage
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from ragkv.upkeep.check import WHILE_STOPPED
+from ragkv.upkeep.fsck import examine
+from tests.conftest import copy_template, lend_models
+from tests.over_http import HERE, upload
+
+MANY = 10_000
+SMALL_MIB, LARGE_MIB = 3, 64
+LONG = b"# Engines\n\n" + b"".join(b"Engine number %d stood in hall %d of it.\n\n" % (i, i % 7) for i in range(12))
+
+
+class Disk:
+    """A mounted file system of a size that can be changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._mount("-t", "tmpfs", "-o", f"size={SMALL_MIB}m,mode=0700", "tmpfs", str(folder))
+
+    def grow(self) -> None:
+        self._remount(f"rw,size={LARGE_MIB}m")
+
+    def turn_read_only(self) -> None:
+        self._remount("ro")
+
+    def turn_writable(self) -> None:
+        self._remount("rw")
+
+    def fill(self) -> Path:
+        """Takes every byte that is left."""
+        path = self.folder / "ballast"
+        with path.open("wb", buffering=0) as file:
+            try:
+                while file.write(bytes(4096)):
+                    pass
+            except OSError:
+                return path
+        raise AssertionError("a disk without end")
+
+    def unmount(self) -> None:
+        subprocess.run(["umount", "-l", str(self.folder)], check=True)
+
+    def _remount(self, options: str) -> None:
+        self._mount("-o", f"remount,{options}", str(self.folder))
+
+    def _mount(self, *arguments: str) -> None:
+        subprocess.run(["mount", *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        disk = Disk(folder)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("only root may mount a file system")
+    yield disk
+    disk.unmount()
+
+
+@pytest.fixture
+def on_disk(
+    disk: Disk, settings: Settings, loaded: IngestParts, engine: object, sqlite_template: Path
+) -> Iterator[Parts]:
+    """Files and KV on the disk, the database elsewhere."""
+    elsewhere = f"sqlite:///{disk.folder.parent / 'db.sqlite3'}"
+    copy_template(sqlite_template, elsewhere)
+    parts = Parts(msgspec.structs.replace(settings, data_dir=disk.folder / "data", database_url=elsewhere), engine)
+    lend_models(parts, loaded)
+    parts.prepare()
+    yield parts
+    parts.close()
+
+
+@pytest.fixture
+def ingest(on_disk: Parts, loaded: IngestParts) -> IngestParts:
+    ingest = IngestParts(on_disk)
+    ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
+    return ingest
+
+
+def stored(parts: Parts) -> str:
+    return store_document("engines.md", io.BytesIO(LONG), parts, parts.scope).document_id
+
+
+def fails_for_now(document_id: str, ingest: IngestParts) -> None:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it is called, it is an outage
+        ingest_document(document_id, ingest)
+    assert is_outage(caught.value), caught.value
+
+
+def comes_to_an_end(document_id: str, ingest: IngestParts) -> None:
+    """The time to the next attempt passes, the document is read to its end, and nothing is left over."""
+    parts = ingest.parts
+    with parts.database.writing() as session:
+        session.execute(update(DocumentRow).values(retry_at=None))
+    assert ingest_document(document_id, ingest) is Outcome.READY
+    assert not [finding for finding in examine(parts, WHILE_STOPPED) if finding.found]
+
+
+def test_kv_that_finds_the_disk_full_is_made_when_there_is_room(on_disk: Parts, ingest: IngestParts, disk: Disk):
+    """Until then the document answers, as often as it is tried in vain."""
+    document_id = stored(on_disk)
+    for _ in range(2):
+        with on_disk.database.writing() as session:
+            session.execute(update(DocumentRow).values(retry_at=None))
+        fails_for_now(document_id, ingest)
+    view = document_view(document_id, on_disk.database, on_disk.scope.tenant_id)
+    assert view.status is Status.SEARCHABLE
+    scope = on_disk.scope
+    assert on_disk.retriever.search(scope.tenant_id, scope.collection_id, "engine number 7", 3, 1)
+
+    disk.grow()
+    comes_to_an_end(document_id, ingest)
+
+
+def test_a_disk_that_turns_read_only_stops_ingestion_until_it_is_writable(
+    on_disk: Parts, ingest: IngestParts, disk: Disk
+):
+    disk.grow()
+    document_id = stored(on_disk)
+    disk.turn_read_only()
+    fails_for_now(document_id, ingest)
+    disk.turn_writable()
+
+    comes_to_an_end(document_id, ingest)
+
+
+@pytest.mark.parametrize("how", ["full", "read-only"])
+def test_an_upload_that_finds_no_room_is_refused_and_leaves_nothing(on_disk: Parts, disk: Disk, how: str):
+    with TestClient(create_app(on_disk), base_url=HERE) as client:
+        assert upload(client, b"# First\n\nThere is room for this.\n", "first.md").status_code == 202
+        ballast = disk.fill() if how == "full" else None
+        if ballast is None:
+            disk.turn_read_only()
+        refused = upload(client, LONG, "engines.md")
+        if ballast is not None:
+            ballast.unlink()
+        else:
+            disk.turn_writable()
+        again = upload(client, LONG, "engines.md")
+
+    assert refused.status_code in (503, 507), refused.text
+    assert again.status_code == 202
+    assert not [finding for finding in examine(on_disk, WHILE_STOPPED) if finding.found]
+
+
+def test_a_database_that_finds_the_disk_full_loses_nothing_that_was_committed(disk: Disk, sqlite_template: Path):
+    url = f"sqlite:///{disk.folder / 'ragkv.sqlite3'}"
+    copy_template(sqlite_template, url)
+    database = Database(url)
+    kept = ensure_scope(database).tenant_id
+    ballast = disk.fill()
+    written = 0
+    with suppress(Unavailable):
+        while written < MANY:
+            ensure_scope(database, f"tenant {written} {'x' * 150}")
+            written += 1
+    ballast.unlink()
+    assert written < MANY
+
+    assert ensure_scope(database).tenant_id == kept
+    ensure_scope(database, "after")
+    with database.reading() as session:
+        assert session.scalar(text("PRAGMA integrity_check")) == "ok"
+        assert session.scalar(text("SELECT count(*) FROM tenants")) == written + 2
+    database.close()

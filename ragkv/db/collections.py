@@ -6,6 +6,7 @@ from sqlalchemy import Select, Update, func, select, update
 
 from ragkv.answer.answer_cache import CacheRule
 from ragkv.db.database import Database
+from ragkv.db.lists import one_of
 from ragkv.db.tables import CollectionRow, DocumentRow
 
 
@@ -31,6 +32,12 @@ def collection_named(tenant_id: str, name: str) -> Select[CollectionRow]:
     return select(CollectionRow).where(CollectionRow.tenant_id == tenant_id, CollectionRow.name == name)
 
 
+def generation_of(tenant_id: str, collection_id: str) -> Select[int]:
+    """Grows with every change of the collection's documents."""
+    mine = (CollectionRow.id == collection_id, CollectionRow.tenant_id == tenant_id)
+    return select(CollectionRow.generation).where(*mine)
+
+
 def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheRule | None:
     """How the collection's answers serve again; None if they do not, or if there is no such collection."""
     columns = (CollectionRow.cache_threshold, CollectionRow.cache_ttl_s, CollectionRow.generation)
@@ -46,7 +53,7 @@ def document_ids_in(collection_id: str) -> Select[str]:
 
 def generations_of(collection_ids: Sequence[str]) -> Select[str, int]:
     """(id, generation) of those that exist."""
-    return select(CollectionRow.id, CollectionRow.generation).where(CollectionRow.id.in_(collection_ids))
+    return select(CollectionRow.id, CollectionRow.generation).where(one_of(CollectionRow.id, collection_ids))
 
 
 def collection_changed(collection_id: str) -> Update:

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Select, Update, and_, exists, func, or_, s
 from ragkv.db.documents import unfinished
 from ragkv.db.file_tables import FileRow
 from ragkv.db.jobs import open_jobs
+from ragkv.db.lists import one_of
 from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, JobStatus, KVEntryRow, Status
 
 FINISHED = (Status.READY, Status.FAILED)
@@ -22,9 +23,9 @@ def searchable_documents(recipe: str) -> Select[str, str, str, int]:
 
 
 def documents_there(document_ids: Sequence[str]) -> Select[str, str, str]:
-    """(tenant, collection, document) of those that have a row; at most a thousand or so."""
+    """(tenant, collection, document) of those that have a row."""
     columns = (DocumentRow.tenant_id, DocumentRow.collection_id, DocumentRow.id)
-    return select(*columns).where(DocumentRow.id.in_(document_ids))
+    return select(*columns).where(one_of(DocumentRow.id, document_ids))
 
 
 def lost_documents(tenant_id: str, sha256: str) -> Select[str]:
@@ -53,7 +54,7 @@ def ready_without_kv() -> Select[str]:
 
 def ready_documents_using(keys: Sequence[str]) -> Select[str]:
     """Documents that are ready and have a chunk whose KV is one of these."""
-    users = select(ChunkRow.document_id).where(ChunkRow.kv_key.in_(keys))
+    users = select(ChunkRow.document_id).where(one_of(ChunkRow.kv_key, keys))
     return select(DocumentRow.id).where(DocumentRow.status == Status.READY, DocumentRow.id.in_(users))
 
 
@@ -70,7 +71,7 @@ def stale_leases(lapsed_before: datetime, no_later_than: datetime) -> Select[str
 
 def release(document_ids: Sequence[str], lapsed_before: datetime, no_later_than: datetime) -> Update:
     """Those of the documents whose lease is stale still belong to nobody from now on."""
-    stale = (DocumentRow.id.in_(document_ids), _is_stale(lapsed_before, no_later_than))
+    stale = (one_of(DocumentRow.id, document_ids), _is_stale(lapsed_before, no_later_than))
     return update(DocumentRow).where(*stale).values(lease_owner=None, lease_until=None)
 
 
@@ -112,4 +113,4 @@ def _jobs_with_documents() -> Select[str]:
 
 def _move_jobs(job_ids: Sequence[str], documents: ColumnElement[bool], to: JobStatus) -> Update:
     held = select(DocumentRow.id).where(documents)
-    return update(JobRow).where(JobRow.id.in_(job_ids), JobRow.document_id.in_(held)).values(status=to)
+    return update(JobRow).where(one_of(JobRow.id, job_ids), JobRow.document_id.in_(held)).values(status=to)

@@ -29,6 +29,9 @@ _BUSY = ("40001", "40P01", _LOCK_TIMEOUT)
 _AWAY = ("08", "28", "3D", "53", "57", "58")
 """Classes of SQLSTATE: connection, authorization, database name, resources, operator intervention, system."""
 
+_DATA = "22"
+"""The class of values that the server cannot read: its messages quote them."""
+
 log = logging.getLogger(__name__)
 
 
@@ -71,7 +74,9 @@ def reason(error: Exception) -> str:
     """One line, for operators."""
     original = error.orig if isinstance(error, DBAPIError) else error
     said = _said(original)
-    return (f"{said.get('C')}: {said.get('M')}" if said else str(original) or type(original).__name__).splitlines()[0]
+    return (f"{said.get('C')}: {said.get('M', '')}" if said else str(original) or type(original).__name__).splitlines()[
+        0
+    ]
 
 
 def _discard_broken(context: ExceptionContext) -> None:
@@ -94,7 +99,8 @@ def _is_reported(error: BaseException, context: ExceptionContext) -> bool:
 def _strip(raised: Exception, error: BaseException) -> None:
     """Leave out what PostgreSQL adds to its message: values of the row or the parameter that it is about."""
     if said := _said(error):
-        kept = {field: said[field] for field in ("S", "C", "M") if field in said}
+        shown = ("S", "C") if str(said.get("C")).startswith(_DATA) else ("S", "C", "M")
+        kept = {field: said[field] for field in shown if field in said}
         raised.args = (str(raised.args[0]).replace(str(said), str(kept)),)
         error.args = (kept,)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Delete, Insert, Select, Update, and_, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import aliased
 
 from ragkv.db.lists import one_of
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, Status, TenantRow
@@ -27,12 +28,10 @@ def keep_entries(dialect: str, rows: list[dict[str, Any]]) -> Insert:
 
 def unshared_keys(document_id: str) -> Select[str | None]:
     """KV keys that this document's chunks use and no other document's do."""
-    elsewhere = select(ChunkRow.kv_key).where(ChunkRow.document_id != document_id, ChunkRow.kv_key.is_not(None))
-    return (
-        select(ChunkRow.kv_key)
-        .where(ChunkRow.document_id == document_id, ChunkRow.kv_key.is_not(None), ChunkRow.kv_key.not_in(elsewhere))
-        .distinct()
-    )
+    other = aliased(ChunkRow)
+    elsewhere = exists().where(other.kv_key == ChunkRow.kv_key, other.document_id != document_id)
+    mine = (ChunkRow.document_id == document_id, ChunkRow.kv_key.is_not(None))
+    return select(ChunkRow.kv_key).where(*mine, ~elsewhere).distinct()
 
 
 def keys_in_use(keys: Sequence[str]) -> Select[str | None]:

@@ -107,6 +107,9 @@ class DocumentRow(Base):
         Index(None, "status", "lease_until"),
         Index(None, "tenant_id", "status", "kv_evicted", "created_at"),
         Index(None, "collection_id", "created_at"),
+        Index(None, "collection_id", "updated_at"),
+        Index(None, "tenant_id", "created_at"),
+        Index(None, "tenant_id", "sha256", "num_bytes"),
     )
 
     id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
@@ -157,7 +160,7 @@ class ChunkRow(Base):
     __table_args__ = (UniqueConstraint("document_id", "ordinal"),)
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)
-    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), index=True)
     document_id: Mapped[str] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"))
     ordinal: Mapped[int]
     title: Mapped[str] = mapped_column(Text)
@@ -208,10 +211,11 @@ class QuestionRow(Base):
     """A question that was answered, with what it took: milliseconds and tokens, as in `ragkv.answer.ask`."""
 
     __tablename__ = "questions"
+    __table_args__ = (Index(None, "tenant_id", "created_at"),)
 
     id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
-    collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"))
+    collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"), index=True)
     text: Mapped[str] = mapped_column(Text)
     mode: Mapped[str] = mapped_column(String(20))
     policy: Mapped[str | None] = mapped_column(String(20))

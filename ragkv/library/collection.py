@@ -15,7 +15,7 @@ from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.library.documents import delete_document
 from ragkv.library.forgetting import forget_answers, forget_in_memory
 from ragkv.library.originals import uploads_of
-from ragkv.names import clean_name
+from ragkv.names import clean_name, storable
 from ragkv.paging import Name, from_cursor, to_cursor
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION
@@ -111,7 +111,7 @@ def list_collections(database: Database, tenant_id: str, limit: int, cursor: str
     """Raises Rejected for a cursor that is not ours."""
     found = collection_facts(tenant_id).order_by(CollectionRow.name).limit(limit + 1)
     if cursor is not None:
-        found = found.where(CollectionRow.name > from_cursor(cursor, Name))
+        found = found.where(CollectionRow.name > storable(from_cursor(cursor, Name)))
     with database.reading() as session:
         items = [_view(*facts) for facts in session.execute(found)]
     more = len(items) > limit

@@ -183,9 +183,11 @@ def stuck_ids(database: Database) -> Sequence[str]:
 
 def check_quota(session: "Session", num_bytes: int, tenant_id: str, max_bytes: int) -> None:
     """Raises TooLarge if a tenant's files take more than `max_bytes` now that one of `num_bytes` is there; 0 is no limit."""
+    if not max_bytes:
+        return
     session.flush()
     kept = int(session.scalar(bytes_of_tenant(tenant_id)) or 0)
-    if max_bytes and kept > max_bytes:
+    if kept > max_bytes:
         raise TooLarge(
             f"the file has {num_bytes:,} bytes, and {max(max_bytes - kept + num_bytes, 0):,} of the tenant's "
             f"{max_bytes:,} are left: delete documents or files, or raise RAGKV_MAX_TENANT_BYTES"

@@ -58,6 +58,10 @@ class Index(Protocol):
         """Forget a document's points, in every collection of the tenant."""
         ...
 
+    def delete_from_collection(self, tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> None:
+        """Forget the points of several documents of one collection."""
+        ...
+
     def delete_collection(self, tenant_id: str, collection_id: str) -> None:
         """Forget all points of a tenant's collection."""
         ...

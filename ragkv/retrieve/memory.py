@@ -1,7 +1,6 @@
 """The search index of one process: exact searches over arrays, for machines without a Qdrant server."""
 
 import threading
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -28,36 +27,33 @@ class MemoryIndex:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._points: dict[tuple[str, str], dict[str, Point]] = defaultdict(dict)
-        self._arrays: dict[tuple[str, str], _Arrays] = {}
+        self._held: dict[tuple[str, str], _Held] = {}
 
     def close(self) -> None:
         with self._lock:
-            self._points.clear()
-            self._arrays.clear()
+            self._held.clear()
 
     def ensure(self, dim: int) -> None:
         """Any length of vector will do: nothing is kept from an earlier encoder."""
 
     def upsert(self, tenant_id: str, collection_id: str, points: Sequence[Point]) -> None:
-        scope = tenant_id, collection_id
         with self._lock:
-            self._points[scope] |= {point.chunk_id: point for point in points}
-            self._arrays.pop(scope, None)
+            held = self._held.setdefault((tenant_id, collection_id), _Held())
+        held.add(points)
 
     def delete_document(self, tenant_id: str, document_id: str) -> None:
         with self._lock:
-            for scope in [scope for scope in self._points if scope[0] == tenant_id]:
-                held = self._points[scope]
-                kept = {i: point for i, point in held.items() if point.document_id != document_id}
-                if len(kept) < len(held):
-                    self._points[scope] = kept
-                    self._arrays.pop(scope, None)
+            concerned = [held for scope, held in self._held.items() if scope[0] == tenant_id]
+        for held in concerned:
+            held.remove(frozenset([document_id]))
+
+    def delete_from_collection(self, tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> None:
+        if (held := self._of(tenant_id, collection_id)) is not None:
+            held.remove(frozenset(document_ids))
 
     def delete_collection(self, tenant_id: str, collection_id: str) -> None:
         with self._lock:
-            self._points.pop((tenant_id, collection_id), None)
-            self._arrays.pop((tenant_id, collection_id), None)
+            self._held.pop((tenant_id, collection_id), None)
 
     def search(
         self,
@@ -68,20 +64,50 @@ class MemoryIndex:
         mode: SearchMode = "hybrid",
         document_ids: DocumentIds | None = None,
     ) -> list[Hit]:
-        arrays = self._arrays_of((tenant_id, collection_id))
+        held = self._of(tenant_id, collection_id)
+        arrays = None if held is None else held.arrays()
         return [] if arrays is None else arrays.search(vectors, limit, mode, document_ids)
 
     def dense_of(self, tenant_id: str, collection_id: str, chunk_ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-        with self._lock:
-            held = self._points.get((tenant_id, collection_id), {})
-            return {i: held[i].vectors.dense for i in chunk_ids if i in held}
+        held = self._of(tenant_id, collection_id)
+        points = {} if held is None else held.points
+        return {i: points[i].vectors.dense for i in chunk_ids if i in points}
 
-    def _arrays_of(self, scope: tuple[str, str]) -> "_Arrays | None":
-        """What is searched; None for a collection without chunks."""
+    def _of(self, tenant_id: str, collection_id: str) -> "_Held | None":
         with self._lock:
-            if scope not in self._arrays and self._points.get(scope):
-                self._arrays[scope] = _Arrays(self._points[scope].values())
-            return self._arrays.get(scope)
+            return self._held.get((tenant_id, collection_id))
+
+
+class _Held:
+    """One collection: its points, and their arrays once they are searched. Laying these out keeps no other waiting.
+
+    `points` is replaced, never changed: reading it needs no lock.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._arrays: _Arrays | None = None
+        self.points: dict[str, Point] = {}
+
+    def add(self, points: Sequence[Point]) -> None:
+        with self._lock:
+            self._replace(self.points | {point.chunk_id: point for point in points})
+
+    def remove(self, document_ids: DocumentIds) -> None:
+        with self._lock:
+            kept = {i: point for i, point in self.points.items() if point.document_id not in document_ids}
+            if len(kept) < len(self.points):
+                self._replace(kept)
+
+    def arrays(self) -> "_Arrays | None":
+        """None for a collection without chunks."""
+        with self._lock:
+            if self._arrays is None and self.points:
+                self._arrays = _Arrays(self.points.values())
+            return self._arrays
+
+    def _replace(self, points: dict[str, Point]) -> None:
+        self.points, self._arrays = points, None
 
 
 class _Arrays:

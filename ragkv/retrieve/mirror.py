@@ -14,7 +14,7 @@ class PointSource(Protocol):
     def indexed_documents(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
         """Searchable documents of a collection and a version of each that changes whenever its points do.
 
-        Asked before every search: one cheap query.
+        Asked before every search: one cheap query. The same object means that nothing changed.
         """
         ...
 
@@ -41,16 +41,18 @@ class Mirror:
         scope = self._scope(tenant_id, collection_id)
         with scope.lock:
             wanted = self._source.indexed_documents(tenant_id, collection_id)
-            if wanted == scope.mirrored:
+            if wanted is scope.seen or wanted == scope.mirrored:
+                scope.seen = wanted
                 return wanted
             stale = [d for d, version in scope.mirrored.items() if wanted.get(d) != version]
+            self._index.delete_from_collection(tenant_id, collection_id, stale)
             for document_id in stale:
-                self._index.delete_document(tenant_id, document_id)
                 del scope.mirrored[document_id]
             missing = {d: version for d, version in wanted.items() if d not in scope.mirrored}
             if missing:
                 self._index.upsert(tenant_id, collection_id, list(self._source.points(list(missing))))
                 scope.mirrored |= missing
+            scope.seen = wanted
             return wanted
 
     def held(self) -> list[tuple[str, str]]:
@@ -72,8 +74,9 @@ class Mirror:
 
 
 class _Scope:
-    """What the index holds of one collection: document id to version."""
+    """What the index holds of one collection, document id to version, and the object of the source that says the same."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.mirrored: dict[str, int] = {}
+        self.seen: Mapping[str, int] | None = None

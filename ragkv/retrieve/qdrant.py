@@ -87,6 +87,11 @@ class QdrantIndex:
                 models.Filter(must=[models.FieldCondition(key="document_id", match=models.MatchAny(any=some))])
             )
 
+    def delete_from_collection(self, tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> None:
+        scope = _where(tenant_id=tenant_id, collection_id=collection_id)
+        for start in range(0, len(document_ids), BATCH):
+            self._delete(_within(scope, frozenset(document_ids[start : start + BATCH])))
+
     def delete_collection(self, tenant_id: str, collection_id: str) -> None:
         self._delete(_where(tenant_id=tenant_id, collection_id=collection_id))
 

@@ -14,7 +14,6 @@ worse than either.
 A re-ranker, where there is one, reads the best passages of all hops again and has half a say in their order.
 """
 
-import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -26,6 +25,7 @@ from ragkv.chunk import Chunk, Passage
 from ragkv.retrieve.embed import embed_question
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.index import DEPTH, DocumentIds, Index
+from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitleLinks
 from ragkv.retrieve.mirror import Mirror
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
@@ -37,7 +37,6 @@ ENRICH_CHARACTERS = 100
 """How much of a passage joins the question in an enriched search."""
 ENRICHED_WEIGHT = 0.7
 """What a hit of an enriched search counts beside one of the question itself."""
-CACHED_COLLECTIONS = 64
 
 Scores = dict[str, float]
 LinkedGroup = tuple[float, Sequence[str]]
@@ -65,7 +64,7 @@ class ChunkSource(Protocol):
     def indexed_documents(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
         """Searchable documents of a collection and a version of each that changes whenever its chunks do.
 
-        Asked once for every search: one cheap query.
+        Asked once for every search: one cheap query. The same object means that nothing changed.
         """
         ...
 
@@ -98,7 +97,7 @@ class Retriever:
         self._chunks = chunks
         self._mirror = mirror
         self._reranker = reranker
-        self._links = _LinksCache(chunks)
+        self._links = LinkCache(chunks)
 
     def search(
         self,
@@ -131,12 +130,12 @@ class Retriever:
 
     def refresh(self, tenant_id: str, collection_id: str) -> None:
         """A collection has changed: what was deleted from it leaves this process's memory."""
-        scope = Scope(tenant_id, collection_id)
-        self._links.drop_unless(scope, self._documents(scope))
+        documents = self._documents(Scope(tenant_id, collection_id))
+        self._links.drop_unless(tenant_id, collection_id, documents)
 
     def forget(self, tenant_id: str, collection_id: str) -> None:
         """A collection was deleted: its vectors and titles leave this process's memory."""
-        self._links.drop_unless(Scope(tenant_id, collection_id), {})
+        self._links.drop_unless(tenant_id, collection_id, {})
         if self._mirror is not None:
             self._mirror.drop(tenant_id, collection_id)
 
@@ -146,7 +145,7 @@ class Retriever:
             return []
         walk = _Walk(self._encoder, self._index, self._chunks, scope, asked)
         found_in = dict.fromkeys(walk.first_hop(limit), 1)
-        links = self._links.of(scope._replace(document_ids=None), documents) if hops > 1 else None
+        links = self._links.of(scope.tenant_id, scope.collection_id, documents) if hops > 1 else None
         for hop in range(2, hops + 1):
             assert links is not None, "made for the second hop"
             for chunk_id in walk.next_hop(links, limit):
@@ -258,32 +257,3 @@ def _nearest_first(
     if len(group) == 1:
         return group
     return sorted((i for i in group if i in dense), key=lambda i: -float(dense[i] @ question))
-
-
-class _LinksCache:
-    """Titles of the collections that were searched last, read again when a collection's documents changed."""
-
-    def __init__(self, chunks: ChunkSource) -> None:
-        self._chunks = chunks
-        self._lock = threading.Lock()
-        self._cached: dict[Scope, tuple[Mapping[str, int], TitleLinks]] = {}
-
-    def of(self, scope: Scope, documents: Mapping[str, int]) -> TitleLinks:
-        with self._lock:
-            cached = self._cached.pop(scope, None)
-            if cached is None or cached[0] != documents:
-                cached = documents, TitleLinks(self._chunks.titles(scope.tenant_id, scope.collection_id))
-            self._cached[scope] = cached
-            while len(self._cached) > CACHED_COLLECTIONS:
-                del self._cached[next(iter(self._cached))]
-        return cached[1]
-
-    def held(self) -> list[tuple[str, str]]:
-        with self._lock:
-            return [(scope.tenant_id, scope.collection_id) for scope in self._cached]
-
-    def drop_unless(self, scope: Scope, documents: Mapping[str, int]) -> None:
-        """Drop a collection's titles unless these are the documents they were read from."""
-        with self._lock:
-            if scope in self._cached and self._cached[scope][0] != documents:
-                del self._cached[scope]

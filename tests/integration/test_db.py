@@ -1,15 +1,20 @@
 """The database: migrations, leases, sources. On SQLite and on a real PostgreSQL."""
 
 import multiprocessing
+import os
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sqlalchemy import inspect, select, text, update
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from ragkv.chunk import Chunk
+from ragkv.db import postgres
 from ragkv.db.base import new_id, utc_now
-from ragkv.db.database import Database, open_engine
+from ragkv.db.database import Database, hold, open_engine
 from ragkv.db.documents import stuck_documents
 from ragkv.db.ingestion import KeptKV, Lease
 from ragkv.db.migrate import check_drift, downgrade, migrate
@@ -17,6 +22,8 @@ from ragkv.db.sources import DatabaseSource
 from ragkv.db.tables import DocumentRow, JobRow, JobStatus, KVEntryRow, Status
 from ragkv.db.tenants import ensure_scope, find_scope, tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
+from ragkv.library.collection import list_collections
+from ragkv.paging import to_cursor
 from ragkv.retrieve.vectors import Vectors
 
 RECIPE = "recipe"
@@ -271,3 +278,92 @@ class TestSource:
 
         ids = [f"{document_id}:{i}" for i in range(1200)]
         assert [c.id for c in source.chunks(find_scope(database).tenant_id, ids)] == ids
+
+
+class TestLimits:
+    """What the server ends, and what the client is told."""
+
+    @pytest.fixture
+    def limited(self, postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+        monkeypatch.setitem(postgres.LIMITS, "statement_timeout", "300ms")
+        monkeypatch.setitem(postgres.LIMITS, "lock_timeout", "100ms")
+        database = Database(postgres_server)
+        yield database
+        database.close()
+
+    def test_a_statement_that_takes_too_long_is_ended_by_the_server_and_its_connection_stays(self, limited: Database):
+        with limited.reading() as session:
+            before = session.scalar(text("SELECT pg_backend_pid()"))
+        with pytest.raises(Unavailable, match="took too long"), limited.reading() as session:
+            session.execute(text("SELECT pg_sleep(5)"))
+
+        with limited.reading() as session:
+            assert session.scalar(text("SELECT pg_backend_pid()")) == before
+
+    def test_waiting_for_anothers_lock_ends(self, limited: Database):
+        with limited.writing() as holder:
+            hold(holder, "uploads")
+            with pytest.raises(Unavailable, match="busy"), limited.writing() as session:
+                hold(session, "uploads")
+
+    def test_a_statement_may_take_longer_than_connecting_may(
+        self, postgres_server: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(postgres, "CONNECT_TIMEOUT_S", 0.3)
+        with Database(postgres_server).reading() as session:
+            session.execute(text("SELECT pg_sleep(0.6)"))
+
+
+class TestMessages:
+    """Who asks learns that the database is away; hosts, users and values of rows are nobody's."""
+
+    def test_a_server_that_is_away_is_not_named(self):
+        with pytest.raises(Unavailable) as raised:
+            Database("postgresql://svc:hunter2@127.0.0.1:9/ragkv").ping()
+
+        assert not {"svc", "hunter2", "127.0.0.1"} & set(str(raised.value).replace(":", " ").split())
+
+    def test_errors_show_no_values(self, database: Database, caplog: pytest.LogCaptureFixture):
+        scope = find_scope(database)
+        for statement in (
+            "INSERT INTO collections (id, tenant_id, name, created_at) VALUES (:v, :v, :v, :v)",
+            "SELEC :v",
+        ):
+            with pytest.raises(DBAPIError) as raised, database.writing() as session:
+                session.execute(text(statement), {"v": f"secret {scope.tenant_id}"})
+            assert "secret" not in str(raised.value)
+        assert "secret" not in caplog.text
+
+    def test_a_duplicate_does_not_show_the_row(self, database: Database):
+        insert = text("INSERT INTO collections (id, tenant_id, name, created_at) VALUES (:id, :tenant, :name, :now)")
+        row = {"tenant": find_scope(database).tenant_id, "name": "merger plan", "now": utc_now()}
+        with pytest.raises(IntegrityError) as raised, database.writing() as session:
+            session.execute(insert, [row | {"id": "1"}, row | {"id": "2"}])
+
+        assert "merger" not in str(raised.value)
+
+    def test_a_statement_that_is_wrong_is_not_said_to_be_an_outage(self, database: Database):
+        with pytest.raises(DBAPIError), database.reading() as session:
+            session.execute(text("SELECT * FROM nowhere"))
+
+
+class TestSqliteFile:
+    def test_its_files_are_for_the_user_alone_in_a_folder_that_is_not(self, tmp_path: Path):
+        folder = tmp_path / "data"
+        folder.mkdir(mode=0o755)
+        (folder / "ragkv.sqlite3").touch(mode=0o644)
+        umask = os.umask(0o022)
+        database = Database(f"sqlite:///{folder / 'ragkv.sqlite3'}")
+        with database.writing() as session:
+            session.execute(text("CREATE TABLE things (id INTEGER)"))
+        modes = {path.name: oct(path.stat().st_mode & 0o777) for path in folder.iterdir()}
+        database.close()
+        os.umask(umask)
+
+        assert modes == dict.fromkeys(("ragkv.sqlite3", "ragkv.sqlite3-wal", "ragkv.sqlite3-shm"), "0o600")
+
+
+def test_a_cursor_with_a_character_that_no_name_has_finds_nothing_odd(database: Database):
+    page = list_collections(database, find_scope(database).tenant_id, 10, to_cursor("\x00"))
+
+    assert [item.name for item in page.items] in ([], ["default"])

@@ -1,0 +1,57 @@
+"""Databases of any size, filled by the database itself."""
+
+from zlib import crc32
+
+from sqlalchemy import Connection, text
+
+from ragkv.db.database import Database
+from ragkv.scope import Scope
+
+RECIPE = "recipe"
+_NUMBERS = {
+    "postgresql": "SELECT i FROM generate_series(0, :last) AS numbers(i)",
+    "sqlite": "WITH RECURSIVE numbers(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < :last) "
+    "SELECT i FROM numbers",
+}
+_KEY = {
+    "postgresql": "lpad(to_hex(CAST(:first AS BIGINT) + i), 64, '0')",
+    "sqlite": "printf('%064x', CAST(:first AS INTEGER) + i)",
+}
+_BYTES = {"postgresql": "decode(repeat('00', CAST(:width AS INTEGER)), 'hex')", "sqlite": "zeroblob(:width)"}
+
+
+def add_documents(database: Database, scope: Scope, documents: int, chunks: int, prefix: str, width: int = 16) -> None:
+    """Documents `prefix` + number with so many chunks each, of vectors of so many bytes; each chunk has a KV key."""
+    with database.writing() as session:
+        connection = session.connection()
+        kind = connection.dialect.name
+        names = {"tenant": scope.tenant_id, "collection": scope.collection_id, "prefix": prefix, "recipe": RECIPE}
+        columns = (
+            "id, tenant_id, collection_id, sha256, name, title, media_type, num_bytes, metadata, status, stage, "
+            "progress_done, progress_total, num_chunks, num_tokens, attempts, version, recipe, kv_recipe, created_at, updated_at"
+        )
+        moment = "CURRENT_TIMESTAMP"
+        _fill(
+            connection,
+            f"INSERT INTO documents ({columns}) SELECT CAST(:prefix AS TEXT) || i, :tenant, :collection, CAST(:prefix AS TEXT) || i, 'n', '', '', 9, "
+            f"'{{}}', 'ready', '', 0, 0, :chunks, 9, 0, 1, :recipe, '', {moment}, {moment} FROM ({_NUMBERS[kind]}) AS n",
+            names | {"last": documents - 1, "chunks": chunks},
+        )
+        chunk_columns = (
+            'id, tenant_id, document_id, ordinal, title, text, start, "end", token_ids, kv_key, dense, sparse_indices, '
+            "sparse_values"
+        )
+        _fill(
+            connection,
+            f"INSERT INTO chunks ({chunk_columns}) SELECT CAST(:prefix AS TEXT) || 'c' || i, :tenant, CAST(:prefix AS TEXT) || (i / CAST(:chunks AS INTEGER)), i - (i / CAST(:chunks AS INTEGER)) * CAST(:chunks AS INTEGER), "
+            f"'Title ' || i, 'text', 0, 4, {_BYTES[kind]}, {_KEY[kind]}, {_BYTES[kind]}, {_BYTES[kind]}, {_BYTES[kind]} "
+            f"FROM ({_NUMBERS[kind]}) AS n",
+            {k: v for k, v in names.items() if k in ("tenant", "prefix")}
+            | {"last": documents * chunks - 1, "chunks": chunks, "width": width, "first": crc32(prefix.encode()) << 24},
+        )
+        connection.execute(text("UPDATE collections SET generation = generation + 1"))
+        connection.execute(text("ANALYZE"))
+
+
+def _fill(connection: Connection, statement: str, values: dict[str, object]) -> None:
+    connection.execute(text(statement), values)

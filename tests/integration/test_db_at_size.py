@@ -1,0 +1,134 @@
+"""Statements whose time must not grow with everybody's documents. The figures of docs/BENCHMARKS.md come from the long form."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+from sqlalchemy import event, text
+
+from ragkv.db.database import Database
+from ragkv.db.documents import bytes_of_tenant
+from ragkv.db.kv_entries import unshared_keys
+from ragkv.db.sources import DatabaseSource
+from ragkv.db.tenants import ensure_scope, find_scope
+from ragkv.kv.store import KVStore
+from ragkv.library.collection import delete_collection, make_collection
+from ragkv.library.documents import delete_document
+from ragkv.library.listing import Wanted, matching_ids
+from ragkv.parts import Parts
+from ragkv.scope import Scope
+from ragkv.settings import Settings
+from tests.integration.filled import RECIPE, add_documents
+
+
+@pytest.fixture
+def database(migrated_url: str) -> Iterator[Database]:
+    database = Database(migrated_url)
+    ensure_scope(database)
+    yield database
+    database.close()
+
+
+def seconds(call: Callable[[], object], times: int = 1) -> float:
+    """The shortest of so many runs."""
+
+    def once() -> float:
+        began = time.perf_counter()
+        call()
+        return time.perf_counter() - began
+
+    return min(once() for _ in range(times))
+
+
+def test_finding_the_kv_of_one_document_does_not_take_longer_among_more_documents(database: Database):
+    scope = find_scope(database)
+    add_documents(database, scope, 1, 300, "large")
+
+    def find() -> None:
+        with database.reading() as session:
+            assert len(session.scalars(unshared_keys("large0")).all()) == 300
+
+    add_documents(database, scope, 50, 10, "few")
+    among_few = seconds(find, times=5)
+    add_documents(database, scope, 4_000, 10, "many")
+
+    assert seconds(find, times=5) < 15 * among_few
+
+
+def test_keys_that_another_document_has_too_are_not_found(database: Database):
+    scope = find_scope(database)
+    add_documents(database, scope, 2, 3, "d")
+    with database.writing() as session:
+        session.execute(text("UPDATE chunks SET kv_key = 'shared' WHERE ordinal = 0"))
+        session.execute(text("UPDATE chunks SET kv_key = 'twice' WHERE document_id = 'd0' AND ordinal > 0"))
+        assert session.scalars(unshared_keys("d0")).all() == ["twice"]
+
+
+class TestIndexedDocuments:
+    def test_a_collection_that_did_not_change_costs_one_row(self, database: Database):
+        scope = find_scope(database)
+        add_documents(database, scope, 50, 1, "d")
+        source = DatabaseSource(database, RECIPE)
+        first = source.indexed_documents(scope.tenant_id, scope.collection_id)
+        statements: list[str] = []
+        event.listen(database.engine, "before_cursor_execute", lambda *said: statements.append(said[2]))
+
+        assert source.indexed_documents(scope.tenant_id, scope.collection_id) is first
+        assert len(first) == 50
+        assert [said for said in statements if "FROM" in said] == [said for said in statements if "generation" in said]
+
+    def test_a_change_by_another_process_is_seen(self, database: Database, migrated_url: str):
+        scope = find_scope(database)
+        source = DatabaseSource(database, RECIPE)
+        assert source.indexed_documents(scope.tenant_id, scope.collection_id) == {}
+        other = Database(migrated_url)
+        add_documents(other, scope, 2, 1, "d")
+        other.close()
+
+        assert source.indexed_documents(scope.tenant_id, scope.collection_id) == {"d0": 1, "d1": 1}
+
+    def test_a_collection_of_anothers_is_empty(self, database: Database):
+        scope = find_scope(database)
+        add_documents(database, scope, 2, 1, "d")
+        source = DatabaseSource(database, RECIPE)
+
+        assert len(source.indexed_documents(scope.tenant_id, scope.collection_id)) == 2
+        assert source.indexed_documents("stranger", scope.collection_id) == {}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_figures_at_100_000_documents(database: Database, settings: Settings, migrated_url: str):
+    """200,000 chunks with vectors of 1.5 kB; one document of 300 chunks; a collection of 20,000 documents."""
+    parts = Parts(msgspec.structs.replace(settings, database_url=migrated_url))
+    parts.__dict__["kv_store"] = KVStore(settings.kv_dir)
+    scope = find_scope(database)
+    add_documents(database, scope, 100_000, 2, "d", width=1536)
+    add_documents(database, scope, 1, 300, "a" * 31, width=1536)
+    other = make_collection("other", database, scope.tenant_id)
+    add_documents(database, Scope(scope.tenant_id, other.id, b""), 2_000, 2, "o", width=1536)
+    source = DatabaseSource(database, RECIPE)
+    place = scope.tenant_id, scope.collection_id
+    some = [f"dc{i}" for i in range(0, 3200, 100)]
+    wanted = Wanted(scope.tenant_id, scope.collection_id, metadata={f"key {i}": i for i in range(64)})
+    lists = Wanted(scope.tenant_id, scope.collection_id, metadata={"key": list(range(1000))})
+
+    def quota() -> None:
+        with database.reading() as session:
+            session.scalar(bytes_of_tenant(scope.tenant_id))
+
+    figures = {
+        "versions of all documents, after a change": seconds(lambda: source.indexed_documents(*place)),
+        "a question: unchanged collection": seconds(lambda: source.indexed_documents(*place), times=5),
+        "a question: 32 chunks": seconds(lambda: source.chunks(scope.tenant_id, some), times=5),
+        "titles, after a change": seconds(lambda: source.titles(*place)),
+        "a filter of 64 keys": seconds(lambda: matching_ids(database, wanted), times=3),
+        "a filter of 1,000 values": seconds(lambda: matching_ids(database, lists), times=3),
+        "bytes of a tenant": seconds(quota, times=3),
+        "a document of 300 chunks deleted": seconds(lambda: delete_document("a" * 31 + "0", parts, scope.tenant_id)),
+        "2,000 documents deleted": seconds(lambda: delete_collection(other.id, parts, scope.tenant_id)),
+    }
+    parts.close()
+    print(database.engine.dialect.name, *(f"\n  {name}: {1000 * took:,.1f} ms" for name, took in figures.items()))
+    assert figures["a document of 300 chunks deleted"] < 1

@@ -1,16 +1,17 @@
 """/v1/keys: a tenant's API keys, for whoever holds one with the scope admin."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-from litestar import Router, delete, get, post
+from litestar import Request, Router, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from api.auth import administering
 from api.errors import problems
+from api.observe import note_made
 from ragkv.access.caller import Caller, KeyScope
 from ragkv.access.keys import MAX_DAYS, IssuedKey, KeyView, issue_key, list_keys, revoke_key
 from ragkv.parts import Parts
@@ -25,9 +26,17 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 @post("/", summary="Make a key", responses=problems(UNPROCESSABLE_ENTITY="The name will not do."))
-async def create(data: JSONBody[NewKey], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> IssuedKey:
+async def create(
+    data: JSONBody[NewKey],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> IssuedKey:
     """Make a key. It is shown in this answer and never again."""
-    return await asyncio.to_thread(issue_key, parts.database, caller.tenant_id, data.name, data.scopes, data.days)
+    wanted = (data.name, data.scopes, data.days)
+    issued = await asyncio.to_thread(issue_key, parts.database, caller.tenant_id, *wanted, caller.key_id)
+    note_made(request, issued.view.id)
+    return issued
 
 
 @get("/", summary="List keys", responses=problems())
@@ -39,7 +48,7 @@ async def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -
 @delete("/{key_id:str}", summary="Revoke a key", responses=problems(NOT_FOUND="No such key."))
 async def revoke(key_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
     """Refuse a key from now on. It stays in the list."""
-    await asyncio.to_thread(revoke_key, parts.database, key_id, caller.tenant_id)
+    await asyncio.to_thread(revoke_key, parts.database, key_id, caller.tenant_id, caller.key_id)
 
 
 def keys_router() -> Router:

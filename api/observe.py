@@ -1,10 +1,12 @@
 """Every request over HTTP: its id, its span, its line in the log, and its place in the counts."""
 
 import logging
+import re
 import time
 from contextlib import ExitStack
 from typing import Any
 
+from litestar.connection import ASGIConnection
 from litestar.datastructures import MutableScopeHeaders
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
@@ -21,6 +23,9 @@ UNROUTED = "(none)"
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked every few seconds by machines: logged at the level debug, and in no trace."""
 CLIENT_GONE = 499
+MADE = "ragkv_made"
+_ID = re.compile(r"[0-9a-f]{16}|[0-9a-f]{32}")
+"""Of a key, or of anything else. What is not an id may be a name, and stays out of the log."""
 
 
 class Observing:
@@ -63,6 +68,7 @@ class Exchange:
         self.scope = scope
         self.request_id = logs.accepted_id(_header(scope, b"x-request-id"))
         self.status = CLIENT_GONE
+        self._location = ""
         self._began = time.perf_counter()
 
     @property
@@ -96,6 +102,7 @@ class Exchange:
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self.status = message["status"]
+                self._location = _location(message)
                 MutableScopeHeaders.from_message(message)[HEADER] = self.request_id
             await send(message)
 
@@ -116,7 +123,24 @@ class Exchange:
             "ms": round(seconds * 1e3, 1),
             "tenant_id": getattr(caller, "tenant_id", None),
             "key_id": getattr(caller, "key_id", None),
+            "client": (self.scope.get("client") or ("",))[0],
+            "ids": self._ids(),
         }
+
+    def _ids(self) -> list[str]:
+        """Of what the request named in its path, and of what it made."""
+        named = [str(value) for value in (self.scope.get("path_params") or {}).values()]
+        made = [str(self.scope.get(MADE, "")), self._location.rpartition("/")[2]]
+        return [text for text in dict.fromkeys((*named, *made)) if _ID.fullmatch(text)]
+
+
+def note_made(connection: ASGIConnection[Any, Any, Any, Any], thing_id: str) -> None:
+    """Name what a request has made in its line of the log, where its answer has no `Location`."""
+    connection.scope[MADE] = thing_id  # type: ignore[literal-required]
+
+
+def _location(message: Message) -> str:
+    return str(MutableScopeHeaders.from_message(message).get("location", ""))
 
 
 def _header(scope: HTTPScope, name: bytes) -> str | None:

@@ -32,7 +32,10 @@ _WRONG = "the API key is not known: check it, or make one with `ragkv keys creat
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
-    """A key as its owner sees it: never its secret."""
+    """A key as its owner sees it: never its secret.
+
+    `created_by` and `revoked_by`: the ids of the keys that asked for it; null for the command line, or while no key was needed.
+    """
 
     id: str
     name: str
@@ -41,6 +44,8 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     last_used_at: datetime | None
     revoked_at: datetime | None
+    created_by: str | None = None
+    revoked_by: str | None = None
 
 
 class IssuedKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +56,12 @@ class IssuedKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def issue_key(
-    database: Database, tenant_id: str, name: str, scopes: Iterable[KeyScope], days: int | None = None
+    database: Database,
+    tenant_id: str,
+    name: str,
+    scopes: Iterable[KeyScope],
+    days: int | None = None,
+    created_by: str | None = None,
 ) -> IssuedKey:
     """A new key of a tenant, for ever or for some days. Raises Rejected for a bad name, scope or number of days."""
     key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
@@ -63,6 +73,7 @@ def issue_key(
         scopes=" ".join(_checked(scopes)),
         created_at=utc_now(),
         expires_at=_expiry(days),
+        created_by=created_by,
     )
     with database.writing() as session:
         session.add(row)
@@ -88,13 +99,14 @@ def list_all_keys(database: Database) -> list[tuple[str, KeyView]]:
         return [(tenant, _view(row)) for row, tenant in session.execute(keys_with_tenants())]
 
 
-def revoke_key(database: Database, key_id: str, tenant_id: str | None = None) -> None:
+def revoke_key(database: Database, key_id: str, tenant_id: str | None = None, revoked_by: str | None = None) -> None:
     """From now on the key is refused. Raises NotFound for a key that is not there, or not the tenant's if one is given."""
     with database.writing() as session:
         row = session.get(ApiKeyRow, key_id) if _ID.fullmatch(key_id) else None
         if row is None or tenant_id not in (None, row.tenant_id):
             raise NotFound(f"there is no API key {key_id[:80]!r}; `ragkv keys list` shows the ids")
-        row.revoked_at = row.revoked_at or utc_now()
+        if row.revoked_at is None:
+            row.revoked_at, row.revoked_by = utc_now(), revoked_by
 
 
 def any_key(database: Database) -> bool:
@@ -187,4 +199,6 @@ def _view(row: ApiKeyRow) -> KeyView:
         expires_at=row.expires_at,
         last_used_at=row.last_used_at,
         revoked_at=row.revoked_at,
+        created_by=row.created_by,
+        revoked_by=row.revoked_by,
     )

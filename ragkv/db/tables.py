@@ -54,7 +54,8 @@ class TenantRow(Base):
 class ApiKeyRow(Base):
     """A tenant's API key. Only the SHA-256 of its secret is kept; `scopes` are names between spaces.
 
-    A revoked key stays: once there was a key, requests without one are refused for ever.
+    A revoked key stays: once there was a key, requests without one are refused for ever. `created_by` and `revoked_by` are
+    the ids of the keys that asked for it; None: nobody needed one, or it was done on the command line.
     """
 
     __tablename__ = "api_keys"
@@ -68,6 +69,8 @@ class ApiKeyRow(Base):
     expires_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+    created_by: Mapped[str | None] = mapped_column(ID)
+    revoked_by: Mapped[str | None] = mapped_column(ID)
 
 
 class CollectionRow(Base):

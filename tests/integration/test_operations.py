@@ -102,6 +102,24 @@ class TestLog:
             "level": "info",
         }
 
+    def test_a_line_names_what_was_touched_and_made_by_whom_from_where(
+        self, client: Client, parts: Parts, logged: Lines
+    ):
+        owner = issue_key(parts.database, parts.scope.tenant_id, "k", ["admin"])
+        headers = {"Authorization": f"Bearer {owner.key}"}
+        document_id = upload(client, headers=headers | {"X-Request-ID": "r-up"}).json()["id"]
+        client.delete(f"/v1/documents/{document_id}", headers=headers | {"X-Request-ID": "r-gone"})
+        client.get("/v1/collections/secret plans", headers=headers | {"X-Request-ID": "r-name"})
+        made = client.post("/v1/keys", json={"name": "x"}, headers=headers | {"X-Request-ID": "r-key"}).json()["view"]
+        client.delete(f"/v1/keys/{made['id']}", headers=headers)
+
+        lines = {name: logged.of(name)[-1] for name in ("r-up", "r-gone", "r-name", "r-key")}
+        assert [lines[name]["ids"] for name in lines] == [[document_id], [document_id], [], [made["id"]]]
+        assert all(line["client"] for line in lines.values())
+        assert "secret plans" not in str(lines)
+        shown = next(key for key in client.get("/v1/keys", headers=headers).json() if key["id"] == made["id"])
+        assert (shown["created_by"], shown["revoked_by"]) == (owner.view.id, owner.view.id)
+
     def test_questions_keys_and_texts_are_in_no_line(
         self, client: Client, parts: Parts, answerable: str, logged: Lines
     ):

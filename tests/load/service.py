@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import torch
 
 from api.app import create_app
 from api.command import listen
@@ -25,7 +26,7 @@ from tests.echo_engine import EchoEngine
 from tests.over_http import ADA
 
 DOCUMENTS = 3
-"""Of each tenant, ready."""
+"""Of the honest tenant, ready; each hostile one has one."""
 QUEUED = 4000
 """Of all hostile tenants, waiting to be read."""
 HOSTILE_TENANTS = 10
@@ -51,7 +52,10 @@ def main(folder: str, database_url: str | None = None) -> None:
     redis.start()
     ingest = IngestParts(parts)
     listener = listen("127.0.0.1", 0)
-    world = World(listener.getsockname()[1], _tenant(ingest, "honest", 0), _hostile(ingest))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # on a busy machine several wait for each other, spinning
+    world = World(listener.getsockname()[1], _tenant(ingest, "honest", DOCUMENTS, 0), _hostile(ingest))
+    torch.set_num_threads(threads)
     print(msgspec.json.encode(world).decode(), flush=True)
     ending = Ending()
     app = create_app(parts, ending)
@@ -69,17 +73,17 @@ def _model() -> Path:
 
 
 def _hostile(ingest: IngestParts) -> list[str]:
-    made = [_tenant(ingest, f"hostile {number}", QUEUED // HOSTILE_TENANTS) for number in range(HOSTILE_TENANTS)]
+    made = [_tenant(ingest, f"hostile {number}", 1, QUEUED // HOSTILE_TENANTS) for number in range(HOSTILE_TENANTS)]
     return made + [
         issue_key_by_name(ingest.parts.database, f"hostile {n}", "more", ["admin"]).key for n in range(HOSTILE_TENANTS)
     ]
 
 
-def _tenant(ingest: IngestParts, name: str, queued: int) -> str:
+def _tenant(ingest: IngestParts, name: str, documents: int, queued: int) -> str:
     """A key of a new tenant with a few documents that are ready, and some that wait to be read."""
     parts = ingest.parts
     scope = ensure_scope(parts.database, name)
-    for number in range(DOCUMENTS):
+    for number in range(documents):
         body = io.BytesIO(ADA + f"The {number}th note says so again.".encode())
         stored = store_document(f"ada {number}.md", body, ingest.parts, scope, {"year": 2000 + number, "lang": "en"})
         ingest_document(stored.document_id, ingest)

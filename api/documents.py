@@ -91,15 +91,19 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     response_description="Accepted and queued.",
     responses=problems(
         NOT_FOUND="No such collection.",
-        REQUEST_ENTITY_TOO_LARGE="More bytes than a file, or all files of a tenant, may have.",
+        REQUEST_ENTITY_TOO_LARGE="More bytes than a file may have, or more bytes or documents than a tenant.",
         UNPROCESSABLE_ENTITY="The file is empty, or the metadata will not do.",
+        INSUFFICIENT_STORAGE="The disk is nearly full.",
     )
     | {200: ResponseSpec(DocumentView, generate_examples=False, description="The document that has these bytes.")},
 )
 async def upload(
     data: MultipartBody[Upload], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Response[DocumentView]:
-    """Accept a file and queue it: 202. The same bytes again in the same collection: 200 and the same id."""
+    """Accept a file and queue it: 202. The same bytes again in the same collection: 200 and the same id.
+
+    Metadata that comes with the same bytes replaces what the document has; without any it stays.
+    """
     form = await asyncio.to_thread(_read_form, data.collection, data.metadata, caller, parts)
     status, view = await asyncio.to_thread(_accept, data.file, form, parts)
     return Response(view, status_code=status, headers={"Location": f"/v1/documents/{view.id}"})
@@ -180,6 +184,7 @@ async def amend(
         CONFLICT="Another document of the collection has these bytes.",
         REQUEST_ENTITY_TOO_LARGE="More bytes than a file, or all files of a tenant, may have.",
         UNPROCESSABLE_ENTITY="The file is empty.",
+        INSUFFICIENT_STORAGE="The disk is nearly full.",
     ),
 )
 async def replace(

@@ -18,6 +18,7 @@ from ragkv.errors import (
     Corrupt,
     Forbidden,
     NotFound,
+    OutOfSpace,
     RagKVError,
     Rejected,
     Throttled,
@@ -40,6 +41,7 @@ STATUS: dict[type[RagKVError], HTTPStatus] = {
     Unsupported: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     Throttled: HTTPStatus.TOO_MANY_REQUESTS,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    OutOfSpace: HTTPStatus.INSUFFICIENT_STORAGE,
 }
 INTERNAL = frozenset({Corrupt})
 """These never leave the service; one that does is a bug and shows as 500."""

@@ -67,7 +67,12 @@ async def show_document(
     return await asyncio.to_thread(lambda: held_kv(holder_of_document(document_id, parts, caller.tenant_id), parts))
 
 
-@patch(DOCUMENT, guards=[writing], summary="Pin a document's KV", responses=problems(NOT_FOUND="No such document."))
+@patch(
+    DOCUMENT,
+    guards=[writing],
+    summary="Pin a document's KV",
+    responses=problems(NOT_FOUND="No such document.", CONFLICT="More KV than the tenant may pin."),
+)
 async def pin_document(
     document_id: FromPath[str],
     data: JSONBody[PinBody],
@@ -136,7 +141,7 @@ async def show_collection(
     COLLECTION,
     guards=[administering],
     summary="Pin a collection's KV",
-    responses=problems(NOT_FOUND="No such collection."),
+    responses=problems(NOT_FOUND="No such collection.", CONFLICT="More KV than the tenant may pin."),
 )
 async def pin_collection(
     collection: FromPath[str],

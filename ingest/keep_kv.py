@@ -8,12 +8,20 @@ from ingest.progress import Reporter
 from ingest.turn import Turn
 from ragkv.chunk import Chunk
 from ragkv.db.ingestion import KeptKV, Lease
+from ragkv.disk import check_room
 from ragkv.errors import Conflict
 from ragkv.kv.key import KeyMaker
+from ragkv.upkeep.room import Wanted, make_room_for
+
+OVERHEAD = 1.2
+"""A KV file takes a little more than its keys and values."""
 
 
 def keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporter, turn: Turn) -> None:
-    """Take a document from SEARCHABLE to READY. Raises TurnOver between batches, Conflict once the lease is lost."""
+    """Take a document from SEARCHABLE to READY, or as far as the tenant's room for KV reaches.
+
+    Raises TurnOver between batches, OutOfSpace while the disk is nearly full, and Conflict once the lease is lost.
+    """
     parts, chunks = ingest.parts, lease.chunks()
     named = _Named(chunks, keys)
 
@@ -21,14 +29,19 @@ def keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporte
         lease.keep(named.kept(entries))
         turn.computed(sum(entry.tokens for entry in entries))
 
+    def has_room(tokens: int) -> bool:
+        check_room(parts.settings.kv_dir, parts.settings.min_free_bytes)
+        num_bytes = int(tokens * parts.layout.bytes_per_token * OVERHEAD)
+        return make_room_for(Wanted(lease.tenant_id(), lease.document_id, num_bytes), parts)
+
     try:
         with ingest.stage("prefill"):
             done = precompute(
                 chunks, keys, lambda: ingest.prefiller, parts.kv_store, parts.settings.prefill_batch_tokens,
-                reporter.stage("prefill"), kept,
+                reporter.stage("prefill"), kept, has_room,
             )  # fmt: skip
         _count(done, ingest)
-        lease.finish(named.kept(done.entries), parts.kv_recipe)
+        lease.finish(named.kept(done.entries), parts.kv_recipe, is_whole=done.is_whole)
     except Conflict:
         parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks]))
         raise

@@ -22,11 +22,12 @@ class KVEntry:
 
 @dataclass(frozen=True, slots=True)
 class Precomputed:
-    """What a run left in the store. Tokens are chunk tokens, prefix not counted."""
+    """What a run left in the store. Tokens are chunk tokens, prefix not counted. `is_whole`: no chunk was left out."""
 
     entries: tuple[KVEntry, ...]
     computed_tokens: int
     reused_tokens: int
+    is_whole: bool
 
 
 def precompute(
@@ -37,12 +38,14 @@ def precompute(
     batch_tokens: int,
     progress: Progress = lambda done, total: None,
     kept: Callable[[Sequence[KVEntry]], None] = lambda entries: None,
+    has_room: Callable[[int], bool] = lambda tokens: True,
 ) -> Precomputed:
     """Make sure that every chunk and the prefix have a KV file.
 
     `prefiller` is called only if something must be computed: re-ingesting what is known loads no model.
     `progress(done, total)` is told chunk tokens after every batch, `kept` what the batch left in the store. Either may
-    raise: what is in the store stays there, and the next run goes on from it.
+    raise: what is in the store stays there, and the next run goes on from it. Without room for a batch, as `has_room` says
+    of its tokens, the rest is left out.
     """
     named = {keys.chunk(chunk.token_ids): chunk for chunk in chunks}
     todo = {key: chunk for key, chunk in named.items() if store.lookup(key) is Lookup.MISS}
@@ -52,12 +55,17 @@ def precompute(
     if not todo and store.lookup(keys.prefix()) is Lookup.MISS:
         _compute([], keys, prefiller(), store)
     for batch in _batches(todo, len(keys.prefix_ids), batch_tokens):
+        if not has_room(sum(chunk.num_tokens for _, chunk in batch)):
+            break
         _compute(batch, keys, prefiller(), store)
         kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in batch])
         done += sum(chunk.num_tokens for _, chunk in batch)
         progress(done, total)
-    entries = tuple(KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in named.items())
-    return Precomputed(entries, computed_tokens=total - reused, reused_tokens=reused)
+    sizes = ((key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in named.items())
+    entries = tuple(KVEntry(*entry) for entry in sizes if entry[-1])
+    return Precomputed(
+        entries, computed_tokens=done - reused, reused_tokens=reused, is_whole=len(entries) == len(named)
+    )
 
 
 def _compute(batch: Sequence[tuple[str, Chunk]], keys: KeyMaker, prefiller: Prefiller, store: KVStore) -> None:

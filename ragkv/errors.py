@@ -10,6 +10,7 @@ RagKVError
     Unsupported   415   a file type or a model that is not supported, with the reason
   Throttled       429   too many requests with one key: wait
   Unavailable     503   engine, index, broker or database is away: retry
+    OutOfSpace    507   the disk is nearly full: make room, then retry
   Corrupt         -     a stored block is not what its key says: recompute, never leaves the service
 """
 
@@ -60,6 +61,10 @@ class Unavailable(RagKVError):
     def __init__(self, message: str, retry_after_s: float = 5.0) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class OutOfSpace(Unavailable):
+    """The disk under the data folder has no room for more."""
 
 
 class Corrupt(RagKVError):

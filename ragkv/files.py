@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from ragkv.errors import NotFound, Rejected, TooLarge, Unavailable
-from ragkv.outages import is_disk_error
+from ragkv.disk import check_room, writable
+from ragkv.errors import NotFound, Rejected, TooLarge
 
 _BLOCK = 1 << 20
 _UPLOAD = "upload-"
@@ -46,8 +46,10 @@ class Received:
 class FileStore:
     """A folder of files that only this user can read."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, reserve: int | None = 0) -> None:
+        """`reserve`: bytes that must stay free on the disk, as `ragkv.disk.check_room` takes them."""
         self.folder = folder
+        self._reserve = reserve
 
     def path(self, tenant_id: str, sha256: str) -> Path:
         return self.folder / tenant_id / sha256[:2] / sha256
@@ -63,15 +65,16 @@ class FileStore:
     def receive(self, body: Readable, max_bytes: int) -> Iterator[Received]:
         """The bytes of `body`, written and hashed as they come; they vanish on exit unless `keep` was called.
 
-        Raises TooLarge as soon as there are more than `max_bytes`, Rejected if there are none, Unavailable when the disk
-        is full or failing.
+        Raises TooLarge as soon as there are more than `max_bytes`, Rejected if there are none, OutOfSpace when the disk is
+        nearly full and Unavailable when it cannot be written.
         """
-        with _disk_reported():
+        check_room(self.folder, self._reserve)
+        with writable():
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             descriptor, name = tempfile.mkstemp(prefix=_UPLOAD, dir=self.folder)  # mode 0600
         path = Path(name)
         try:
-            with _disk_reported(), os.fdopen(descriptor, "wb") as file:
+            with writable(), os.fdopen(descriptor, "wb") as file:
                 received = _copy(body, file, path, max_bytes)
             yield received
         finally:
@@ -80,7 +83,7 @@ class FileStore:
     def keep(self, received: Received, tenant_id: str) -> None:
         """Give it its name. Whole or not at all, whenever the machine stops. Raises Unavailable like `receive`."""
         path = self.path(tenant_id, received.sha256)
-        with _disk_reported():
+        with writable():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             received.path.rename(path)
             _sync_folder(path.parent)
@@ -96,16 +99,6 @@ class FileStore:
 
     def delete(self, tenant_id: str, sha256: str) -> None:
         self.path(tenant_id, sha256).unlink(missing_ok=True)
-
-
-@contextmanager
-def _disk_reported() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if is_disk_error(error):
-            raise Unavailable(f"the file cannot be stored now ({error.strerror}): try again later") from error
-        raise
 
 
 def _copy(body: Readable, file: BinaryIO, path: Path, max_bytes: int) -> Received:

@@ -174,7 +174,7 @@ class Parts:
 
     @cached_property
     def files(self) -> FileStore:
-        return FileStore(self.settings.files_dir)
+        return FileStore(self.settings.files_dir, self.settings.min_free_bytes)
 
     @cached_property
     def kv_store(self) -> "KVStore":

@@ -56,7 +56,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     port: int = 8000
     max_upload_bytes: int = 64 * 1024 * 1024
     max_tenant_bytes: int = 0
-    max_kv_bytes: int = 0
+    max_tenant_documents: int = 0
+    max_tenant_kv_bytes: int = 0
+    max_kv_bytes: int | None = None
+    min_free_bytes: int | None = None
     max_answer_bytes: int = 128 * 1024 * 1024
     max_tenant_answer_bytes: int = 32 * 1024 * 1024
     requests_per_minute: int = 600
@@ -196,7 +199,10 @@ def _check_ranges(settings: Settings) -> None:
     for name in (
         "recompute_max_tokens",
         "max_tenant_bytes",
+        "max_tenant_documents",
+        "max_tenant_kv_bytes",
         "max_kv_bytes",
+        "min_free_bytes",
         "requests_per_minute",
         "tenant_requests_per_minute",
         "max_streams",
@@ -205,5 +211,5 @@ def _check_ranges(settings: Settings) -> None:
         "max_connections",
         "shutdown_grace_s",
     ):
-        if getattr(settings, name) < 0:
+        if (getattr(settings, name) or 0) < 0:
             raise Rejected(f"{PREFIX}{name.upper()} must be 0 or more")

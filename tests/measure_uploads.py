@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -27,10 +27,12 @@ from sqlalchemy import func, select
 from api.worker_process import WorkerProcess
 from ragkv.db.base import utc_now
 from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, JobStatus
+from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import PREFIX, Settings
 from ragkv.upkeep import leftovers
+from tests.conftest import CACHE
 from tests.echo_engine import EchoEngine
 from tests.over_http import serving
 
@@ -91,7 +93,8 @@ class Killer:
 def main() -> None:
     wanted = _wanted()
     with tempfile.TemporaryDirectory(prefix="ragkv-soak-") as folder:
-        settings = Settings(data_dir=Path(folder) / "data", requests_per_minute=0)
+        model = str(model_folder(Settings(data_dir=CACHE)))
+        settings = Settings(data_dir=Path(folder) / "data", model=model, requests_per_minute=0)
         began = time.monotonic()
         with _running(settings) as (parts, client, worker), Killer(worker, wanted.kill_every_s) as killer:
             uploaded = _upload(wanted, client)
@@ -118,19 +121,23 @@ def _wanted() -> Wanted:
 @contextmanager
 def _running(settings: Settings) -> Iterator[tuple[Parts, httpx.Client, WorkerProcess]]:
     """The service on a port of its own, with one worker that is started again whenever it ends."""
-    given = {f"{PREFIX}DATA_DIR": str(settings.data_dir), f"{PREFIX}LOG_LEVEL": "error"}
-    parts, redis = Parts(settings, EchoEngine(settings.max_model_len)), EmbeddedRedis(settings)
-    parts.prepare()
-    redis.start()
-    worker = WorkerProcess(os.environ | given)
-    try:
-        with serving(parts) as client:
-            worker.start()
-            yield parts, client, worker
-    finally:
-        worker.stop()
-        parts.close()
-        redis.stop()
+    given = {
+        f"{PREFIX}DATA_DIR": str(settings.data_dir),
+        f"{PREFIX}MODEL": settings.model,
+        f"{PREFIX}LOG_LEVEL": "error",
+    }
+    with ExitStack() as stack:
+        parts = stack.enter_context(closing(Parts(settings, EchoEngine(settings.max_model_len))))
+        parts.prepare()
+        assert parts.answerer and parts.encoder, "loaded before anybody waits for them"
+        redis = EmbeddedRedis(settings)
+        redis.start()
+        stack.callback(redis.stop)
+        client = stack.enter_context(serving(parts))
+        worker = WorkerProcess(os.environ | given)
+        worker.start()
+        stack.callback(worker.stop)
+        yield parts, client, worker
 
 
 def _upload(wanted: Wanted, client: httpx.Client) -> Uploaded:

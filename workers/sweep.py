@@ -9,7 +9,8 @@ from ragkv.library.documents import requeue_stuck
 from ragkv.library.forgetting import forget_stale_answers
 from ragkv.parts import Parts
 from ragkv.upkeep.cleaning import clean
-from ragkv.upkeep.eviction import NOTHING, collect_garbage, make_room
+from ragkv.upkeep.eviction import NOTHING, collect_garbage
+from ragkv.upkeep.room import make_room
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Sweeper:
 
     def _make_room(self) -> None:
         if (freed := make_room(self._parts)) != NOTHING:
-            log.info("evicted %d KV files of %d bytes to stay within RAGKV_MAX_KV_BYTES", freed.files, freed.bytes)
+            log.info("evicted %d KV files of %d bytes to stay within the limits on KV", freed.files, freed.bytes)
 
     def _forget_answers(self) -> None:
         if forgotten := forget_stale_answers(self._parts):

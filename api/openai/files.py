@@ -88,7 +88,10 @@ class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
     status_code=HTTPStatus.OK,
     guards=[writing, uploading],
     summary="Upload a file",
-    responses=errors(REQUEST_ENTITY_TOO_LARGE="More bytes than a file, or all files of a tenant, may have."),
+    responses=errors(
+        REQUEST_ENTITY_TOO_LARGE="More bytes than a file, or all files of a tenant, may have.",
+        INSUFFICIENT_STORAGE="The disk is nearly full.",
+    ),
 )
 async def create(
     data: MultipartBody[FileForm], caller: NamedDependency[Caller], parts: NamedDependency[Parts]

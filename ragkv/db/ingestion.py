@@ -81,6 +81,9 @@ class Lease:
         with self.database.reading() as session:
             return session.scalars(newest_cause(self.document_id)).first() or {}
 
+    def tenant_id(self) -> str:
+        return self.document().tenant_id
+
     def document(self) -> DocumentRow:
         with self.database.reading() as session:
             return self._row(session)
@@ -136,12 +139,11 @@ class Lease:
         with self.database.reading() as session:
             return [to_chunk(row) for row in session.scalars(chunks_of(self.document_id))]
 
-    def finish(self, kept: Sequence[KeptKV], kv_recipe: str) -> None:
-        """All KV is kept: the document is ready."""
+    def finish(self, kept: Sequence[KeptKV], kv_recipe: str, *, is_whole: bool = True) -> None:
+        """All KV is kept: the document is ready. Where it is not the whole, for want of room, as if the rest was evicted."""
+        ended = {"status": Status.READY if is_whole else Status.SEARCHABLE, "kv_evicted": not is_whole, "stage": ""}
         with self.database.writing() as session:
-            self._change(
-                session, status=Status.READY, kv_recipe=kv_recipe, error=None, stage="", outages=0, **_RELEASED
-            )
+            self._change(session, kv_recipe=kv_recipe, error=None, outages=0, **ended, **_RELEASED)
             tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
             _keep(session, tenant_id, kept)
             session.execute(open_jobs(self.document_id, status=JobStatus.DONE, error=None))

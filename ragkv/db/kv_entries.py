@@ -129,16 +129,37 @@ def used(chunk_ids: Sequence[str], moment: datetime) -> Update:
     return update(KVEntryRow).where(KVEntryRow.key.in_(keys)).values(last_used_at=moment)
 
 
-def least_recently_used(limit: int) -> Select[str, int]:
-    """(key, bytes) of what may go, first what was not used for the longest time. What is pinned may not."""
-    pinned = (
+def kv_bytes_by_tenant() -> Select[str, int]:
+    """(tenant, bytes) of the tenants that keep some."""
+    return select(KVEntryRow.tenant_id, func.sum(KVEntryRow.num_bytes)).group_by(KVEntryRow.tenant_id)
+
+
+def pinned_bytes(tenant_id: str) -> Select[int]:
+    """Bytes of a tenant's KV that is pinned, each file once."""
+    mine = (KVEntryRow.tenant_id == tenant_id, _pinned())
+    return select(func.coalesce(func.sum(KVEntryRow.num_bytes), 0)).where(*mine)
+
+
+def least_recently_used(tenant_id: str, limit: int, spared: str | None = None) -> Select[str, int]:
+    """(key, bytes) of a tenant's KV that may go, first what was not used for the longest time.
+
+    What is pinned may not go, nor what a `spared` document uses.
+    """
+    oldest = (KVEntryRow.last_used_at, KVEntryRow.key)
+    may_go = [KVEntryRow.tenant_id == tenant_id, ~_pinned()]
+    if spared is not None:
+        may_go.append(~exists().where(ChunkRow.kv_key == KVEntryRow.key, ChunkRow.document_id == spared))
+    return select(KVEntryRow.key, KVEntryRow.num_bytes).where(*may_go).order_by(*oldest).limit(limit)
+
+
+def _pinned() -> ColumnElement[bool]:
+    """Whether a document that is pinned, or whose collection is, uses the entry."""
+    return (
         exists()
         .where(ChunkRow.kv_key == KVEntryRow.key)
         .where(ChunkRow.document_id == DocumentRow.id, DocumentRow.collection_id == CollectionRow.id)
         .where(or_(DocumentRow.kv_pinned, CollectionRow.kv_pinned))
     )
-    oldest = (KVEntryRow.last_used_at, KVEntryRow.key)
-    return select(KVEntryRow.key, KVEntryRow.num_bytes).where(~pinned).order_by(*oldest).limit(limit)
 
 
 def orphans(before: datetime) -> Select[str]:

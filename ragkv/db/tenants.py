@@ -2,7 +2,7 @@
 
 import secrets
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.exc import IntegrityError
 
 from ragkv.db.database import Database
@@ -33,6 +33,10 @@ def collection_of(tenant_id: str, collection: str) -> Select[bytes, CollectionRo
             CollectionRow.id == collection if is_id(collection) else CollectionRow.name == storable(collection),
         )
     )
+
+
+def count_tenants() -> Select[int]:
+    return select(func.count(TenantRow.id))
 
 
 def tenant_ids() -> Select[str]:

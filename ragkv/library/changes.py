@@ -120,7 +120,7 @@ def _exchange(session: "Session", document: DocumentRow, received: Received, par
     if twin is not None:
         raise Conflict(f"document {twin.id} of the same collection has these bytes already: delete one of the two")
     document.sha256, document.num_bytes = received.sha256, received.num_bytes
-    check_quota(session, received.num_bytes, document.tenant_id, parts.settings.max_tenant_bytes)
+    check_quota(session, received.num_bytes, document.tenant_id, parts.settings)
     session.execute(forget_attachments_of(document.id))
     _begin_again(session, document)
     parts.files.keep(received, document.tenant_id)

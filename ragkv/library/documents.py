@@ -17,7 +17,9 @@ from ragkv.db.documents import (
     bytes_of_tenant,
     document_by_hash,
     document_by_id,
+    documents_where,
     forget_labels_of,
+    number_of,
     precompute_outdated_again,
     start_outdated_over,
     start_over,
@@ -34,6 +36,7 @@ from ragkv.library.originals import discard_unnamed, uploads_of
 from ragkv.names import is_id
 from ragkv.parts import Parts
 from ragkv.scope import Scope
+from ragkv.settings import Settings
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -83,6 +86,7 @@ def accept_document(
 ) -> Accepted:
     """Store the bytes, insert the document, commit; then queue it.
 
+    Bytes that are there already are the same document: metadata, if some is given, replaces what it has.
     Once this returns nothing is lost: if the queue is away, the sweep queues the document later. Raises Rejected for
     an empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
     """
@@ -103,12 +107,21 @@ def store_document(name: str, body: Readable, parts: Parts, scope: Scope, metada
             found = session.scalars(document_by_hash(scope.collection_id, received.sha256)).one_or_none()
             if found is None:
                 found_id = insert_document(session, name, received, scope, labels)
-                check_quota(session, received.num_bytes, scope.tenant_id, parts.settings.max_tenant_bytes)
+                check_quota(session, received.num_bytes, scope.tenant_id, parts.settings)
             else:
                 found_id = found.id
                 revive(session, found, parts.recipe)
+                _relabel(session, found, labels)
             parts.files.keep(received, scope.tenant_id)
         return Accepted(found_id, created=found is None)
+
+
+def _relabel(session: "Session", document: DocumentRow, labels: Metadata) -> None:
+    """Metadata that comes with bytes that are known replaces what there was; none leaves it."""
+    if labels and labels != document.labels:
+        label(session, document, labels)
+        session.flush()
+        session.execute(collection_changed(document.collection_id))
 
 
 def document_view(document_id: str, database: Database, tenant_id: str) -> DocumentView:
@@ -181,16 +194,25 @@ def stuck_ids(database: Database) -> Sequence[str]:
         return session.scalars(stuck_documents(utc_now())).all()
 
 
-def check_quota(session: "Session", num_bytes: int, tenant_id: str, max_bytes: int) -> None:
-    """Raises TooLarge if a tenant's files take more than `max_bytes` now that one of `num_bytes` is there; 0 is no limit."""
-    if not max_bytes:
-        return
+def check_quota(session: "Session", num_bytes: int, tenant_id: str, settings: Settings) -> None:
+    """Raises TooLarge if a tenant has more bytes of files, or more documents, than the settings allow, now that one file of
+    `num_bytes` is there."""
     session.flush()
+    _check_bytes(session, num_bytes, tenant_id, settings.max_tenant_bytes)
+    most = settings.max_tenant_documents
+    if most and (session.scalar(number_of(documents_where(tenant_id))) or 0) > most:
+        raise TooLarge(f"the tenant has {most:,} documents already: delete some, or raise RAGKV_MAX_TENANT_DOCUMENTS")
+
+
+def _check_bytes(session: "Session", num_bytes: int, tenant_id: str, most: int) -> None:
+    """0 is no limit."""
+    if not most:
+        return
     kept = int(session.scalar(bytes_of_tenant(tenant_id)) or 0)
-    if kept > max_bytes:
+    if kept > most:
         raise TooLarge(
-            f"the file has {num_bytes:,} bytes, and {max(max_bytes - kept + num_bytes, 0):,} of the tenant's "
-            f"{max_bytes:,} are left: delete documents or files, or raise RAGKV_MAX_TENANT_BYTES"
+            f"the file has {num_bytes:,} bytes, and {max(most - kept + num_bytes, 0):,} of the tenant's "
+            f"{most:,} are left: delete documents or files, or raise RAGKV_MAX_TENANT_BYTES"
         )
 
 

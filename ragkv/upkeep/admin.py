@@ -26,6 +26,7 @@ from ragkv.library.documents import DocumentView, document_view, enqueue, find_d
 from ragkv.observe.metrics import engine_cache_use
 from ragkv.parts import Parts
 from ragkv.scope import Holder
+from ragkv.upkeep.room import check_pins, limit_now
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -136,8 +137,9 @@ def overview(parts: Parts, tenant_id: str) -> KVOverview:
         files, size, tokens, last_used = session.execute(kv_of(Holder(tenant_id))).one()
         collections = [_collection(*facts) for facts in session.execute(kv_by_collection(tenant_id))]
         tenants = _tenants(session) if tenant_id == parts.scope.tenant_id else None
+        limit = limit_now(session, parts)
     tiers = KVTiers(_device(parts), HostTier(_resident(parts, tenant_id, files)), _amount(files, size, tokens))
-    return KVOverview(tiers, collections, tenants, parts.settings.max_kv_bytes or None, last_used)
+    return KVOverview(tiers, collections, tenants, limit or None, last_used)
 
 
 def held_kv(holder: Holder, parts: Parts) -> HeldKV:
@@ -166,9 +168,15 @@ def kv_of_documents(document_ids: Sequence[str], parts: Parts) -> dict[str, KVAm
 
 
 def pin(holder: Holder, parts: Parts, *, pinned: bool) -> HeldKV:
-    """Keep the KV of a document or a collection from being evicted to make room, or no longer."""
+    """Keep the KV of a document or a collection from being evicted to make room, or no longer.
+
+    Raises Conflict for more than the tenant may pin.
+    """
     with parts.database.writing() as session:
         _row(session, holder).kv_pinned = pinned
+        session.flush()
+        if pinned:
+            check_pins(session, holder.tenant_id, parts)
     return held_kv(holder, parts)
 
 

@@ -7,7 +7,8 @@ import logging
 import shutil
 from collections.abc import Callable
 
-from ragkv.errors import RagKVError
+from ragkv.disk import check_room
+from ragkv.errors import OutOfSpace, RagKVError
 from ragkv.observe.heartbeats import Heartbeat
 from ragkv.parts import Parts
 from ragkv.redis_door import ping
@@ -17,7 +18,6 @@ log = logging.getLogger(__name__)
 OK = "ok"
 AWAY = "cannot be reached: see the service's log"
 OLD_BACKLOG_S = 1800.0
-LOW_DISK_BYTES = 2**30
 _UNITS = (("h", 3600), ("min", 60), ("s", 1))
 
 
@@ -66,7 +66,11 @@ def disk(parts: Parts) -> str:
     free = free_bytes(parts)
     if free is None:
         return "the data folder cannot be read: see the service's log"
-    return OK if free >= LOW_DISK_BYTES else f"{free / 2**20:,.0f} MiB are free under RAGKV_DATA_DIR: make room"
+    try:
+        check_room(parts.settings.data_dir, parts.settings.min_free_bytes)
+    except OutOfSpace as full:
+        return str(full)
+    return OK
 
 
 def free_bytes(parts: Parts) -> int | None:

@@ -1,23 +1,20 @@
-"""KV files come and go: evicted by hand or to make room, and collected when nobody needs them.
+"""KV files come and go: evicted by hand or to make room (`ragkv.upkeep.room`), and collected when nobody needs them.
 
 What is evicted is recomputed when a question needs it. Its documents stay searchable, and are ready again after a rebuild.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ragkv.db.base import utc_now
-from ragkv.db.database import hold
 from ragkv.db.ingestion import forget_unused
 from ragkv.db.kv_entries import (
     entries_only_of,
     forget_entries,
-    kv_totals,
-    least_recently_used,
     lose_readiness,
 )
 from ragkv.parts import Parts
@@ -34,7 +31,6 @@ BATCH = 500
 ENTRY_GRACE = timedelta(hours=1)
 FILE_GRACE = timedelta(days=1)
 """A file gets its entry when its whole document is read: until then it must not be taken for one that nobody needs."""
-_EVICTION = "eviction of KV"
 
 
 class Freed(msgspec.Struct, frozen=True):
@@ -64,20 +60,9 @@ def evict_entries(entries: Iterable[tuple[str, int]], parts: Parts) -> Freed:
     for some in (listed[start : start + BATCH] for start in range(0, len(listed), BATCH)):
         keys = [key for key, _ in some]
         with parts.database.writing() as session:
-            _forget(session, keys)
+            forget(session, keys)
         parts.kv_store.delete(keys)
         freed += Freed(len(some), sum(size for _, size in some))
-    return freed
-
-
-def make_room(parts: Parts) -> Freed:
-    """Remove what was not used for the longest time and is not pinned, until all KV fits RAGKV_MAX_KV_BYTES.
-
-    Several processes may do it at once.
-    """
-    freed = NOTHING
-    while (some := _evict_least_used(parts)) != NOTHING:
-        freed += some
     return freed
 
 
@@ -92,29 +77,7 @@ def collect_garbage(parts: Parts) -> Freed:
     return freed
 
 
-def _evict_least_used(parts: Parts) -> Freed:
-    limit = parts.settings.max_kv_bytes
-    with parts.database.writing() as session:
-        hold(session, _EVICTION)
-        _, kept = session.execute(kv_totals()).one()
-        excess = int(kept) - limit
-        if not limit or excess <= 0:
-            return NOTHING
-        chosen = list(_until(excess, session.execute(least_recently_used(BATCH)).all()))
-        _forget(session, [key for key, _ in chosen])
-    parts.kv_store.delete(key for key, _ in chosen)
-    return Freed(len(chosen), sum(size for _, size in chosen))
-
-
-def _until(excess: int, entries: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    """The first entries, until they have so many bytes together."""
-    for key, size in entries:
-        if excess <= 0:
-            return
-        excess -= size
-        yield key, size
-
-
-def _forget(session: "Session", keys: Sequence[str]) -> None:
+def forget(session: "Session", keys: Sequence[str]) -> None:
+    """Forget the entries of these keys; documents that use them are ready no longer. Their files go after the commit."""
     session.execute(lose_readiness(keys), execution_options={"synchronize_session": False})
     session.execute(forget_entries(keys))

@@ -427,3 +427,18 @@ class TestAskingOfSome:
                 ),
                 400,
             )
+
+
+def test_known_bytes_with_other_metadata_get_it_and_without_any_keep_what_there_is(client: Client):
+    first = upload(client, data={"metadata": '{"year": 2023}'})
+    again = upload(client, data={"metadata": '{"year": 2024}'})
+    bare = upload(client)
+
+    assert (again.status_code, again.json()["id"], again.json()["metadata"]) == (
+        200,
+        first.json()["id"],
+        {"year": 2024},
+    )
+    assert (bare.status_code, bare.json()["metadata"]) == (200, {"year": 2024})
+    assert len(client.get("/v1/documents", params={"metadata": '{"year": 2024}'}).json()["items"]) == 1
+    assert client.get("/v1/documents", params={"metadata": '{"year": 2023}'}).json()["items"] == []

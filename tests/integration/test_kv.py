@@ -19,7 +19,8 @@ from ragkv.kv.resident import is_resident, resident_bytes
 from ragkv.kv_use import KVUse
 from ragkv.library.documents import accept_document, stuck_ids
 from ragkv.parts import Parts
-from ragkv.upkeep.eviction import NOTHING, collect_garbage, make_room
+from ragkv.upkeep.eviction import NOTHING, collect_garbage
+from ragkv.upkeep.room import make_room
 from tests.over_http import Client, assert_problem, events_of, upload
 from tests.page_cache import kept
 
@@ -75,7 +76,7 @@ class TestUsage:
         assert device["used_bytes"] is None or device["used_bytes"] >= 0, (
             "an engine may have run in this process before"
         )
-        assert seen["limit_bytes"] is None
+        assert seen["limit_bytes"] > disk["bytes"], "by default half of what there is room for"
         assert [(one["name"], one["files"]) for one in seen["collections"]] == [("default", len(files)), ("empty", 0)]
 
     def test_a_document_says_what_is_kept_of_it(self, client: Client, answerable: str):

@@ -86,7 +86,7 @@ def test_the_least_recently_used_go_first_and_what_is_pinned_stays(
 ):
     def order() -> str:
         with database.reading() as session:
-            return "".join(key[0] for key, _ in session.execute(least_recently_used(10)))
+            return "".join(key[0] for key, _ in session.execute(least_recently_used(scope.tenant_id, 10)))
 
     with database.writing() as session:
         session.execute(used([f"{documents['a']}:0"], utc_now() + timedelta(minutes=1)))

@@ -1,0 +1,53 @@
+"""Room on the disk under the data folder: how much must stay free, and how much of it KV may take."""
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ragkv.errors import OutOfSpace, Unavailable
+from ragkv.outages import is_disk_error
+
+MIB, GIB = 2**20, 2**30
+RESERVED_SHARE = 0.05
+KV_SHARE = 0.5
+
+
+def check_room(folder: Path, reserve: int | None) -> None:
+    """Raises OutOfSpace while less than `reserve` bytes are free where the folder lies; None is `default_reserve`."""
+    usage = shutil.disk_usage(_existing(folder))
+    least = default_reserve(usage.total) if reserve is None else reserve
+    if usage.free < least:
+        raise OutOfSpace(
+            f"the disk is nearly full: {usage.free // MIB:,} MiB are free and {least // MIB:,} MiB must stay so "
+            "(RAGKV_MIN_FREE_BYTES): delete documents, or make room"
+        )
+
+
+@contextmanager
+def writable() -> Iterator[None]:
+    """Raises OutOfSpace for a disk that is full, Unavailable for one that is read-only or failing."""
+    try:
+        yield
+    except OSError as error:
+        if not is_disk_error(error):
+            raise
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OutOfSpace("the disk under the data folder is full: delete documents, or make room") from error
+        raise Unavailable(f"the disk under the data folder cannot be written: {error.strerror}") from error
+
+
+def default_reserve(total: int) -> int:
+    """A twentieth of the disk, at least 1 GiB and at most 10 GiB."""
+    return int(min(max(total * RESERVED_SHARE, GIB), 10 * GIB))
+
+
+def default_kv_limit(folder: Path, kept: int) -> int:
+    """Half of what KV could take: what it takes now, and what is free."""
+    return int((shutil.disk_usage(_existing(folder)).free + kept) * KV_SHARE)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that is there."""
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())

@@ -1,0 +1,109 @@
+"""Room for KV: what was not used for longest goes, of the tenants that keep more than their share."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ragkv.db.database import hold
+from ragkv.db.kv_entries import kv_bytes_by_tenant, kv_totals, least_recently_used, pinned_bytes
+from ragkv.db.tenants import count_tenants
+from ragkv.disk import default_kv_limit
+from ragkv.errors import Conflict
+from ragkv.parts import Parts
+from ragkv.upkeep.eviction import BATCH, NOTHING, Freed, forget
+from ragkv.upkeep.shares import Excess, excesses, fair_share
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+_EVICTION = "eviction of KV"
+
+
+class Wanted(NamedTuple):
+    """Bytes of KV that a document is about to keep. What it keeps already is not taken away for them."""
+
+    tenant_id: str
+    document_id: str
+    num_bytes: int
+
+
+def kv_limit(kept: int, parts: Parts) -> int:
+    """What all tenants' KV may take while it takes `kept` bytes; 0 is no limit."""
+    limit = parts.settings.max_kv_bytes
+    return default_kv_limit(parts.settings.kv_dir, kept) if limit is None else limit
+
+
+def limit_now(session: "Session", parts: Parts) -> int:
+    """`kv_limit`, of what is kept at this moment."""
+    return kv_limit(int(session.execute(kv_totals()).one()[1]), parts)
+
+
+def check_pins(session: "Session", tenant_id: str, parts: Parts) -> None:
+    """Raises Conflict if a tenant pins more KV than its quota, or than its fair share of what all may keep."""
+    tenants = session.scalar(count_tenants()) or 1
+    allowed = fair_share(tenants, parts.settings.max_tenant_kv_bytes, limit_now(session, parts))
+    pinned = int(session.scalar(pinned_bytes(tenant_id)) or 0)
+    if allowed and pinned > allowed:
+        raise Conflict(
+            f"with this {pinned:,} bytes of KV would be pinned, and the tenant may pin {allowed:,}: unpin something else, or "
+            "raise RAGKV_MAX_TENANT_KV_BYTES or RAGKV_MAX_KV_BYTES"
+        )
+
+
+def make_room(parts: Parts) -> Freed:
+    """Remove KV, pinned aside, until each tenant is within its quota and all are within the limit.
+
+    Several processes may do it at once.
+    """
+    freed = NOTHING
+    while (some := _evict_some(parts, None)) != NOTHING:
+        freed += some
+    return freed
+
+
+def make_room_for(wanted: Wanted, parts: Parts) -> bool:
+    """Remove other KV for what is wanted. False if it would be too much all the same."""
+    while _beyond(parts, wanted):
+        if _evict_some(parts, wanted) == NOTHING:
+            return False
+    return True
+
+
+def _beyond(parts: Parts, wanted: Wanted | None) -> list[Excess]:
+    with parts.database.reading() as session:
+        return _excesses(session, parts, wanted)
+
+
+def _excesses(session: "Session", parts: Parts, wanted: Wanted | None) -> list[Excess]:
+    kept = {tenant_id: int(size) for tenant_id, size in session.execute(kv_bytes_by_tenant())}
+    limit = kv_limit(sum(kept.values()), parts)
+    if wanted is not None:
+        kept[wanted.tenant_id] = kept.get(wanted.tenant_id, 0) + wanted.num_bytes
+    return excesses(kept, parts.settings.max_tenant_kv_bytes, limit)
+
+
+def _evict_some(parts: Parts, wanted: Wanted | None) -> Freed:
+    with parts.database.writing() as session:
+        hold(session, _EVICTION)
+        chosen = _choose(session, _excesses(session, parts, wanted), wanted)
+        forget(session, [key for key, _ in chosen])
+    parts.kv_store.delete(key for key, _ in chosen)
+    return Freed(len(chosen), sum(size for _, size in chosen))
+
+
+def _choose(session: "Session", beyond: Sequence[Excess], wanted: Wanted | None) -> list[tuple[str, int]]:
+    """(key, bytes) of the first tenant that has some to give up."""
+    spared = wanted.document_id if wanted is not None else None
+    for tenant_id, num_bytes in beyond:
+        entries = session.execute(least_recently_used(tenant_id, BATCH, spared)).all()
+        if chosen := list(_until(num_bytes, entries)):
+            return chosen
+    return []
+
+
+def _until(excess: int, entries: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """The first entries, until they have so many bytes together."""
+    for key, size in entries:
+        if excess <= 0:
+            return
+        excess -= size
+        yield key, size

@@ -233,14 +233,17 @@ class Postgres:
         self.url = self._server.get_uri()
 
     def kill(self) -> None:
+        """SIGKILL. Its file of process ids goes too: a dead process that nobody asked after would pass for running."""
         pid = self._server.get_pid()
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
+        (self._server.pgdata / "postmaster.pid").unlink(missing_ok=True)
 
     def start(self) -> None:
         for _ in range(20):  # the processes of the dead one end on their own
             with suppress(Exception):
                 self._server.ensure_postgres_running()
+                self._server.psql("SELECT 1")
                 return
             time.sleep(0.5)
         raise AssertionError("PostgreSQL does not start again")

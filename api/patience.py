@@ -11,6 +11,8 @@ from litestar.types import ASGIApp, HTTPReceiveMessage, HTTPScope, Message, Rece
 GRACE_S = 30.0
 BYTES_PER_S = 16 * 1024
 """A body has GRACE_S and as long as it takes at this speed: a client that sends less is cut off."""
+SHORTEST_S = 0.01
+"""What has come already is taken, however late."""
 PAUSE_S = 0.5
 """How late a client that asked too often learns it: one that asks again at once costs little then."""
 TOO_SLOW = "the body came too slowly, and the connection was closed: send it again, in one go"
@@ -32,24 +34,25 @@ class Patience:
 
 
 class _Body:
-    """A request's body as it comes in. After its end nothing is timed: then a client may be silent."""
+    """A request's body as it comes in. Only waiting for it is timed, not what the service does meanwhile; and after its end
+    nothing is: then a client may be silent."""
 
     def __init__(self, receive: Receive, grace_s: float) -> None:
         self._receive = receive
-        self._began = time.monotonic()
-        self._allowed_s = grace_s
+        self._left_s = grace_s
         self.is_whole = False
 
     async def receive(self) -> HTTPReceiveMessage:
         if self.is_whole:
             return await self._receive()  # type: ignore[return-value]
-        left = self._began + self._allowed_s - time.monotonic()
+        began = time.monotonic()
         try:
-            message = await asyncio.wait_for(self._receive(), max(left, 0))
+            message = await asyncio.wait_for(self._receive(), max(self._left_s, SHORTEST_S))
         except TimeoutError:
             raise HTTPException(TOO_SLOW, status_code=HTTPStatus.REQUEST_TIMEOUT) from None
+        self._left_s -= time.monotonic() - began
         if message["type"] == "http.request":
-            self._allowed_s += len(message["body"]) / BYTES_PER_S
+            self._left_s += len(message["body"]) / BYTES_PER_S
             self.is_whole = not message.get("more_body", False)
         return message  # type: ignore[return-value]
 

@@ -1,6 +1,5 @@
 """/v1/search: passages for a question, without an answer."""
 
-import asyncio
 import time
 from typing import Annotated
 
@@ -64,7 +63,7 @@ async def search(
 ) -> SearchView:
     """The passages an answer would be made from. No model runs but the encoder."""
     check_question(data.question)
-    return await asyncio.to_thread(_search, data, caller, parts)
+    return await parts.retrieval.run(_search, data, caller, parts)
 
 
 def _search(body: SearchBody, caller: Caller, parts: Parts) -> SearchView:

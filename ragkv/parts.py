@@ -32,6 +32,7 @@ from ragkv.queue import Queue, make_celery
 from ragkv.redis_door import connect, redis_url
 from ragkv.scope import Scope
 from ragkv.settings import Settings
+from ragkv.threads import Threads
 
 if TYPE_CHECKING:
     import redis
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from ragkv.tokens import Tokenizer
 
 LOGINS_PER_MINUTE = 10
+RETRIEVAL_THREADS = 2
 
 ANSWERING = (
     "question_format", "answer_start", "top_k", "hops", "passage_order", "max_answer_tokens", "max_model_len", "reranker",
@@ -283,6 +285,11 @@ class Parts:
         return self.__dict__.get("retriever")
 
     @cached_property
+    def retrieval(self) -> Threads:
+        """Threads that search: few, for the encoder serves one at a time, and apart from all that needs no encoder."""
+        return Threads("retrieval", RETRIEVAL_THREADS)
+
+    @cached_property
     def engine(self) -> "Engine":
         if self._given_engine is not None:
             return self._given_engine
@@ -312,9 +319,8 @@ class Parts:
         from ragkv.answer.caching import CachingAnswerer
         from ragkv.answer.service import Answerer
 
-        answerer = Answerer(
-            self.settings, self.retriever, self.prompts, self.engine, self.planner, self.keys_of, self._record
-        )
+        answering = (self.settings, self.retriever, self.prompts, self.engine, self.planner)
+        answerer = Answerer(*answering, self.keys_of, self._record, self.retrieval)
         return CachingAnswerer(answerer, self.answer_cache)
 
     def _record(self, ask: "Ask", done: "Done") -> None:

@@ -1,6 +1,5 @@
 """/v1/vector_stores/ID/search: passages of a collection, without an answer."""
 
-import asyncio
 from typing import Annotated, Literal
 
 import msgspec
@@ -88,7 +87,7 @@ async def search(
     parts: NamedDependency[Parts],
 ) -> SearchPage:
     """The passages an answer would be made from. No model runs but the encoder."""
-    return await asyncio.to_thread(_search, vector_store_id, data, caller, parts)
+    return await parts.retrieval.run(_search, vector_store_id, data, caller, parts)
 
 
 def _search(vector_store_id: str, body: StoreSearchBody, caller: Caller, parts: Parts) -> SearchPage:

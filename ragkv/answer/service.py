@@ -67,6 +67,7 @@ class Answerer:
         planner: Planner,
         keys_of: Callable[[str], KeyMaker],
         journal: Callable[[Ask, Done], None],
+        retrieval: Threads,
     ) -> None:
         self._settings = settings
         self._retriever = retriever
@@ -75,6 +76,7 @@ class Answerer:
         self._planner = planner
         self._keys_of = keys_of
         self._journal = journal
+        self._retrieval = retrieval
         self._threads = Threads("answer", THREADS)
         self._question_vectors = QuestionVectors(engine, prompts, self._threads)
 
@@ -164,7 +166,7 @@ class Answerer:
         )
         search = partial(self._retriever.search, *place, searched_for(ask), *limits, ask.document_ids, searched)
         with retrieval(ask, *limits) as span:
-            passages = await self._threads.run(search)
+            passages = await self._retrieval.run(search)
             span.set_attribute("ragkv.passages", len(passages))
         if not passages:
             raise NotFound(NOTHING if ask.document_ids is None else NOTHING_CHOSEN)

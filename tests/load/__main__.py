@@ -11,13 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from tests.load.service import World
 from tests.load.wire import Client, Wish, request
+from tests.load.world import World
 
 EVERY_S = 0.25
 """Between two requests of the honest tenant: four a second are below its limit."""
 QUIET_S = 20.0
 WARM_UP = 10
+RAMP_S = 2.0
+"""After the attack has begun, before anything is measured."""
 WAYS = ("list", "search", "healthz")
 
 
@@ -70,9 +72,11 @@ async def _measure(world: World, pid: int, seconds: float) -> Report:
         *(sys.executable, "-m", "tests.load.hostile", msgspec.json.encode(world).decode(), str(seconds)),
         stdout=asyncio.subprocess.PIPE,
     )
-    await asyncio.sleep(3)
+    assert attackers.stdout is not None
+    await attackers.stdout.readline()
+    await asyncio.sleep(RAMP_S)
     memory = asyncio.create_task(_memory(pid, max(1.0, seconds / 30)))
-    attacked = await _visits(world, seconds - 3)
+    attacked = await _visits(world, seconds - RAMP_S)
     memory.cancel()
     printed, _ = await attackers.communicate()
     hostile = msgspec.json.decode(printed, type=dict[str, dict[str, int]])

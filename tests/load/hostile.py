@@ -10,8 +10,8 @@ from itertools import cycle, islice
 
 import msgspec
 
-from tests.load.service import World
 from tests.load.wire import Client, Wish, request
+from tests.load.world import World
 
 CLIENTS = 200
 PROSE = "Which of them wrote the first program, and when did her mother marry the poet? "
@@ -110,4 +110,5 @@ def _named(status: int) -> str:
 
 if __name__ == "__main__":
     given = msgspec.json.decode(sys.argv[1], type=World)
+    print("begun", flush=True)
     print(msgspec.json.encode(asyncio.run(attack(given, float(sys.argv[2])))).decode())

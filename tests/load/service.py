@@ -1,6 +1,7 @@
 """The service that `make load` attacks: everything real but the engine, over an empty data folder."""
 
 import io
+import signal
 import sys
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.conftest import CACHE
 from tests.echo_engine import EchoEngine
+from tests.load.world import World
 from tests.over_http import ADA
 
 DOCUMENTS = 3
@@ -30,14 +32,6 @@ DOCUMENTS = 3
 QUEUED = 4000
 """Of all hostile tenants, waiting to be read."""
 HOSTILE_TENANTS = 10
-
-
-class World(msgspec.Struct):
-    """Where the service listens, and keys: the honest tenant's, and two of each hostile one."""
-
-    port: int
-    honest: str
-    hostile: list[str]
 
 
 def main(folder: str, database_url: str | None = None) -> None:
@@ -57,6 +51,7 @@ def main(folder: str, database_url: str | None = None) -> None:
     world = World(listener.getsockname()[1], _tenant(ingest, "honest", DOCUMENTS, 0), _hostile(ingest))
     torch.set_num_threads(threads)
     print(msgspec.json.encode(world).decode(), flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it once more when it has stopped
     ending = Ending()
     app = create_app(parts, ending)
     try:

@@ -37,6 +37,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "oss-harmony": "Apache-2.0 by its LICENSE file; its metadata name none",
     "pgserver": "Apache-2.0 by its LICENSE file, with PostgreSQL's licence for the server it carries; tests alone",
     "pypdfium2": "BSD-3-Clause or Apache-2.0, with PDFium and its dependencies under BSD, MIT, Apache-2.0 and FTL",
+    "pycountry": "LGPL-2.1: a table of countries and languages, imported unchanged, by mistral-common, which Transformers needs",
     "setuptools": "MIT by its LICENSE file; its metadata name none",
     "supervisor": "BSD-derived (repoze.org), permissive",
 }

@@ -114,7 +114,7 @@ class TestMigrations:
         for process in processes:
             process.start()
         for process in processes:
-            process.join(60)
+            process.join(300)
 
         assert [process.exitcode for process in processes] == [0, 0]
         with Database(database_url).reading() as session:

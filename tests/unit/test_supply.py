@@ -20,7 +20,7 @@ LISTS = {
     target: (ROOT / f"requirements-{target}.txt", ROOT / f"requirements-{target}-dev.txt") for target in ("cpu", "gpu")
 }
 FOR_TESTS = {"pytest", "playwright", "schemathesis", "hypothesis", "pgserver", "mypy", "ruff", "matplotlib", "cyclonedx-python-lib"}  # fmt: skip
-COPYLEFT = ("pycountry", "psycopg", "psycopg2", "chardet")
+COPYLEFT = ("psycopg", "psycopg2", "chardet")
 OURS = {"api", "worker", "engine"}
 STORES = {"postgres", "valkey", "qdrant"}
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())

@@ -1,4 +1,4 @@
-"""`make load`: an honest tenant's list and search, quiet and while two hundred clients mean harm."""
+"""`make load`: an honest tenant's list and search, quiet and while others attack the service."""
 
 import argparse
 import asyncio
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.load.hostile import ATTACKS
 from tests.load.wire import Client, Wish, request
 from tests.load.world import World
 
@@ -56,7 +57,7 @@ def main() -> None:
         try:
             assert service.stdout is not None
             world = msgspec.json.decode(service.stdout.readline(), type=World)
-            report = asyncio.run(_measure(world, service.pid, options.seconds))
+            report = asyncio.run(_measure(world, service.pid, options.attack, options.seconds))
         finally:
             service.terminate()
             service.wait(timeout=60)
@@ -65,11 +66,11 @@ def main() -> None:
         Path(options.json).write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2))
 
 
-async def _measure(world: World, pid: int, seconds: float) -> Report:
+async def _measure(world: World, pid: int, attack: str, seconds: float) -> Report:
     await _visits(world, WARM_UP * EVERY_S * len(WAYS))
     quiet = await _visits(world, QUIET_S)
     attackers = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.load.hostile", msgspec.json.encode(world).decode(), str(seconds)),
+        *(sys.executable, "-m", "tests.load.hostile", attack, msgspec.json.encode(world).decode(), str(seconds)),
         stdout=asyncio.subprocess.PIPE,
     )
     assert attackers.stdout is not None
@@ -162,6 +163,12 @@ def _print(report: Report) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--attack",
+        choices=ATTACKS,
+        default="everything",
+        help="200 clients of every kind, 10 hostile questions a second, or 100 streams",
+    )
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--database", help="PostgreSQL's URL; without one, SQLite")
     parser.add_argument("--json", help="Write the report to this file")

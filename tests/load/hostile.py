@@ -1,4 +1,4 @@
-"""Two hundred clients that mean harm, for so many seconds. Prints the statuses they got, by kind, as JSON."""
+"""Clients that mean harm, for so many seconds. Prints the statuses they got, by kind, as JSON."""
 
 import asyncio
 import random
@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import cycle, islice
 
 import msgspec
@@ -13,7 +14,6 @@ import msgspec
 from tests.load.wire import Client, Wish, request
 from tests.load.world import World
 
-CLIENTS = 200
 PROSE = "Which of them wrote the first program, and when did her mother marry the poet? "
 WIDE_FILTER = {f"k{i}": list(range(15)) for i in range(64)}
 DEEP_FILTER = {
@@ -54,44 +54,66 @@ def _wrong(key: str) -> Wish:
     return Wish("wrong key", request("GET", "/v1/documents", f"rk_{random.randbytes(8).hex()}_{'0' * 64}"))
 
 
-KINDS: list[tuple[int, Make]] = [
-    (3, _json("huge question", "/v1/ask", {"question": PROSE * 12_000})),
-    (3, _json("long search", "/v1/search", {"question": _noise(10_000)})),
-    (2, _json("long question", "/v1/ask", {"question": PROSE * 120, "top_k": 50})),
+@dataclass(frozen=True)
+class Attack:
+    """So many clients that share the kinds of requests in these proportions, each at most one request every so often."""
+
+    clients: int
+    kinds: list[tuple[int, Make]]
+    every_s: float = 0.0
+
+
+_HUGE = _json("huge question", "/v1/ask", {"question": PROSE * 12_000})
+_LONG_SEARCH = _json("long search", "/v1/search", {"question": _noise(10_000)})
+_LONG_QUESTION = _json("long question", "/v1/ask", {"question": PROSE * 120, "top_k": 50})
+
+
+def _stream(key: str) -> Wish:
+    return Wish("stream", request("GET", "/v1/collections/default/events", key), holds_s=20)
+
+
+EVERYTHING = [
+    (3, _HUGE),
+    (3, _LONG_SEARCH),
+    (2, _LONG_QUESTION),
     (2, _json("ask", "/v1/ask", {"question": "Who wrote the first program?"})),
     (2, _json("wide filter", "/v1/search", {"question": "Who?", "filter": WIDE_FILTER})),
     (2, _json("66,000 values", "/v1/search", {"question": "Who?", "filter": {"k": [0] * 66_000}})),
     (1, _json("deep filter", "/v1/vector_stores/default/search", {"query": "Who?", "filters": DEEP_FILTER})),
     (1, _json("deep body", "/v1/ask", [[[[["x"] * 100_000]]]])),
     (2, lambda key: Wish("list", request("GET", "/v1/documents?limit=200", key))),
-    (3, lambda key: Wish("stream", request("GET", "/v1/collections/default/events", key), holds_s=20)),
+    (3, _stream),
     (2, _half),
     (1, lambda key: Wish("silence", b"")),
     (2, _wrong),
     (1, _upload),
     (1, _wide_field),
 ]
-"""What clients do, and how many of 28 do it."""
+ATTACKS = {
+    "everything": Attack(200, EVERYTHING),
+    "questions": Attack(10, [(4, _HUGE), (3, _LONG_SEARCH), (3, _LONG_QUESTION)], every_s=1.0),
+    "streams": Attack(100, [(1, _stream)]),
+}
 
 
-async def attack(world: World, seconds: float) -> dict[str, dict[str, int]]:
-    """Every client sends its request again as soon as it is answered."""
+async def carry_out(attack: Attack, world: World, seconds: float) -> dict[str, dict[str, int]]:
+    """Every client sends its request again once it is answered and due."""
     seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
     until = time.monotonic() + seconds
-    wishes = list(islice(_wishes(world), CLIENTS))
+    wishes = list(islice(_wishes(attack, world), attack.clients))
     async with asyncio.TaskGroup() as group:
         for wish in wishes:
-            group.create_task(_repeat(wish, Client(world.port), until, seen))
+            group.create_task(_repeat(wish, attack.every_s, Client(world.port), until, seen))
     return {name: dict(sorted(counts.items())) for name, counts in sorted(seen.items())}
 
 
-def _wishes(world: World) -> Iterator[Wish]:
+def _wishes(attack: Attack, world: World) -> Iterator[Wish]:
     keys = cycle(world.hostile)
-    for make in cycle([make for share, make in KINDS for _ in range(share)]):
+    for make in cycle([make for share, make in attack.kinds for _ in range(share)]):
         yield make(next(keys))
 
 
-async def _repeat(wish: Wish, client: Client, until: float, seen: dict[str, Counter[str]]) -> None:
+async def _repeat(wish: Wish, every_s: float, client: Client, until: float, seen: dict[str, Counter[str]]) -> None:
     while (left := until - time.monotonic()) > 0:
         try:
             async with asyncio.timeout(left):
@@ -99,8 +121,8 @@ async def _repeat(wish: Wish, client: Client, until: float, seen: dict[str, Coun
         except TimeoutError:
             status, seconds = -1, 0.0
         seen[wish.name][_named(status)] += 1
-        if status == 0 and seconds < 0.01:
-            await asyncio.sleep(0.1)
+        at_least = max(every_s, 0.1 if status == 0 else 0.0)
+        await asyncio.sleep(max(0.0, at_least - seconds))
     await client.close()
 
 
@@ -109,6 +131,7 @@ def _named(status: int) -> str:
 
 
 if __name__ == "__main__":
-    given = msgspec.json.decode(sys.argv[1], type=World)
+    named, given, lasting = sys.argv[1:]
     print("begun", flush=True)
-    print(msgspec.json.encode(asyncio.run(attack(given, float(sys.argv[2])))).decode())
+    statuses = asyncio.run(carry_out(ATTACKS[named], msgspec.json.decode(given, type=World), float(lasting)))
+    print(msgspec.json.encode(statuses).decode())

@@ -36,6 +36,10 @@ class _OneOf(FunctionElement[bool]):
     type = Boolean()
     inherit_cache = True
 
+    def self_group(self, against: Any = None) -> "_OneOf":
+        """As it stands: SQLAlchemy would ask SQLite whether it `= 1`, for which SQLite uses no index."""
+        return self
+
 
 @compiles(_OneOf)
 def _in_json(element: _OneOf, compiler: SQLCompiler, **options: Any) -> str:

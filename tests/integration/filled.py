@@ -50,7 +50,8 @@ def add_documents(database: Database, scope: Scope, documents: int, chunks: int,
             | {"last": documents * chunks - 1, "chunks": chunks, "width": width, "first": crc32(prefix.encode()) << 24},
         )
         connection.execute(text("UPDATE collections SET generation = generation + 1"))
-        connection.execute(text("ANALYZE"))
+        if kind == "postgresql":  # does so by itself, a little later; SQLite never does
+            connection.execute(text("ANALYZE"))
 
 
 def _fill(connection: Connection, statement: str, values: dict[str, object]) -> None:

@@ -13,11 +13,10 @@ from ragkv.db.kv_entries import unshared_keys
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tenants import ensure_scope, find_scope
 from ragkv.kv.store import KVStore
-from ragkv.library.collection import delete_collection, make_collection
 from ragkv.library.documents import delete_document
 from ragkv.library.listing import Wanted, matching_ids
 from ragkv.parts import Parts
-from ragkv.scope import Scope
+from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.integration.filled import RECIPE, add_documents
 
@@ -54,6 +53,25 @@ def test_finding_the_kv_of_one_document_does_not_take_longer_among_more_document
     add_documents(database, scope, 4_000, 10, "many")
 
     assert seconds(find, times=5) < 15 * among_few
+
+
+def test_reading_some_chunks_does_not_take_longer_among_more_chunks(database: Database):
+    scope = find_scope(database)
+    source = DatabaseSource(database, RECIPE)
+    add_documents(database, scope, 50, 10, "few")
+    ids = [f"fewc{i}" for i in range(32)]
+
+    def read() -> None:
+        assert [chunk.id for chunk in source.chunks(scope.tenant_id, ids)] == ids
+
+    def read_points() -> None:
+        assert len(source.points(["few0", "few1"])) == 20
+
+    among_few = seconds(read, times=5), seconds(read_points, times=5)
+    add_documents(database, scope, 4_000, 10, "many")
+
+    assert seconds(read, times=5) < 8 * among_few[0]
+    assert seconds(read_points, times=5) < 8 * among_few[1]
 
 
 def test_keys_that_another_document_has_too_are_not_found(database: Database):
@@ -99,15 +117,15 @@ class TestIndexedDocuments:
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_figures_at_100_000_documents(database: Database, settings: Settings, migrated_url: str):
-    """200,000 chunks with vectors of 1.5 kB; one document of 300 chunks; a collection of 20,000 documents."""
+def test_figures_at_100_000_documents(
+    database: Database, settings: Settings, migrated_url: str, redis_server: EmbeddedRedis
+):
+    """200,000 chunks with vectors of 1.5 kB; one document of 300 chunks."""
     parts = Parts(msgspec.structs.replace(settings, database_url=migrated_url))
     parts.__dict__["kv_store"] = KVStore(settings.kv_dir)
     scope = find_scope(database)
     add_documents(database, scope, 100_000, 2, "d", width=1536)
     add_documents(database, scope, 1, 300, "a" * 31, width=1536)
-    other = make_collection("other", database, scope.tenant_id)
-    add_documents(database, Scope(scope.tenant_id, other.id, b""), 2_000, 2, "o", width=1536)
     source = DatabaseSource(database, RECIPE)
     place = scope.tenant_id, scope.collection_id
     some = [f"dc{i}" for i in range(0, 3200, 100)]
@@ -127,7 +145,6 @@ def test_figures_at_100_000_documents(database: Database, settings: Settings, mi
         "a filter of 1,000 values": seconds(lambda: matching_ids(database, lists), times=3),
         "bytes of a tenant": seconds(quota, times=3),
         "a document of 300 chunks deleted": seconds(lambda: delete_document("a" * 31 + "0", parts, scope.tenant_id)),
-        "2,000 documents deleted": seconds(lambda: delete_collection(other.id, parts, scope.tenant_id)),
     }
     parts.close()
     print(database.engine.dialect.name, *(f"\n  {name}: {1000 * took:,.1f} ms" for name, took in figures.items()))

@@ -240,7 +240,7 @@ def bytes_in_redis(parts: Parts) -> int:
 
 
 def points_of(retriever: Retriever) -> int:
-    return sum(len(points) for points in retriever._index._points.values())
+    return sum(len(held.points) for held in retriever._index._held.values())
 
 
 def questions(parts: Parts, collection: Scope) -> int:

@@ -1,6 +1,7 @@
-"""Room on the disk under the data folder: how much must stay free, and how much of it KV may take."""
+"""The disk under the data folder: how much must stay free, how much of it KV may take, and writes that last."""
 
 import errno
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,15 @@ def writable() -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise OutOfSpace("the disk under the data folder is full: delete documents, or make room") from error
         raise Unavailable(f"the disk under the data folder cannot be written: {error.strerror}") from error
+
+
+def sync(path: Path) -> None:
+    """A file, or a folder's names, are on disk when this returns."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def default_reserve(total: int) -> int:

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from ragkv.disk import check_room, writable
+from ragkv.disk import check_room, sync, writable
 from ragkv.errors import NotFound, Rejected, TooLarge
 
 _BLOCK = 1 << 20
@@ -86,7 +86,7 @@ class FileStore:
         with writable():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             received.path.rename(path)
-            _sync_folder(path.parent)
+            sync(path.parent)
 
     def stored(self, before: datetime) -> Iterator[tuple[str, str]]:
         """(tenant, hash) of the files that were written before the moment."""
@@ -122,11 +122,3 @@ def _written_before(path: Path, moment: datetime) -> bool:
         return path.stat().st_mtime < moment.timestamp()
     except FileNotFoundError:
         return False
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,6 +14,7 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from ragkv.disk import sync
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.layout import LAYOUT_VERSION, Layout
 
@@ -92,7 +93,7 @@ def write_kv(path: Path, kv: ChunkKV) -> int:
         partial.rename(path)
     finally:
         partial.unlink(missing_ok=True)
-    _fsync(path.parent)
+    sync(path.parent)
     return path.stat().st_size
 
 
@@ -179,12 +180,4 @@ def _checksum(tensor: torch.Tensor) -> str:
 
 def _make_durable(path: Path) -> None:
     path.chmod(0o600)
-    _fsync(path)
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(path)

@@ -14,6 +14,7 @@ import msgspec
 from ragkv.db.base import utc_now
 from ragkv.db.dump import TableDump, dump, revision_of, snapshot, table_file
 from ragkv.db.stored_files import named_files
+from ragkv.disk import sync
 from ragkv.errors import Conflict, Rejected
 from ragkv.files import FileStore
 from ragkv.parts import Parts
@@ -24,7 +25,6 @@ from ragkv.upkeep.backup_format import (
     Manifest,
     StoredFile,
     hash_of,
-    sync,
     write_manifest,
 )
 

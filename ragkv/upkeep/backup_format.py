@@ -7,7 +7,6 @@ DIR/manifest.json           written last: without it the backup was never finish
 """
 
 import hashlib
-import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ragkv.db.dump import TableDump, table_file
+from ragkv.disk import sync
 from ragkv.errors import Rejected
 from ragkv.files import FileStore
 
@@ -103,15 +103,6 @@ def hash_of(path: Path) -> str:
         while block := file.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
-
-
-def sync(path: Path) -> None:
-    """A file, or a folder's names, are on disk when this returns."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _check_hash(path: Path, expected: str) -> None:

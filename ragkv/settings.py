@@ -15,6 +15,8 @@ LOOPBACK_NAME = "localhost"
 PREFIX = "RAGKV_"
 SETTINGS_FILE = "RAGKV_SETTINGS"
 MIN_CHUNK_TOKENS = 32
+MIN_RETENTION_DAYS = 7
+"""The statistics show a week."""
 QUESTION_PLACE = "{question}"
 BLOCK_SIZES = range(1, 65)
 
@@ -69,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_uploads: int = 16
     max_connections: int = 1000
     shutdown_grace_s: float = 60.0
+    question_retention_days: int = 90
 
     parse_seconds: int = 60
     parse_memory_mib: int = 2048
@@ -196,6 +199,10 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
     if settings.question_format.count(QUESTION_PLACE) != 1:
         raise Rejected(f"{PREFIX}QUESTION_FORMAT must have one {QUESTION_PLACE} in it, where the question is to stand")
+    if settings.question_retention_days != 0 and settings.question_retention_days < MIN_RETENTION_DAYS:
+        raise Rejected(
+            f"{PREFIX}QUESTION_RETENTION_DAYS must be 0, to keep them for ever, or {MIN_RETENTION_DAYS} or more"
+        )
     for name in (
         "recompute_max_tokens",
         "max_tenant_bytes",

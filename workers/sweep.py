@@ -1,4 +1,4 @@
-"""What a worker looks after beside its documents: what a crash dropped, and KV that must go."""
+"""What a worker looks after beside its documents: what a crash dropped, KV that must go, old records."""
 
 import logging
 import threading
@@ -10,6 +10,7 @@ from ragkv.library.forgetting import forget_stale_answers
 from ragkv.parts import Parts
 from ragkv.upkeep.cleaning import clean
 from ragkv.upkeep.eviction import NOTHING, collect_garbage
+from ragkv.upkeep.pruning import prune
 from ragkv.upkeep.room import make_room
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class Sweeper:
         """One sweep. Whatever is away is tried again at the next."""
         steps = [self._requeue, self._make_room]
         if self._sweeps % GARBAGE_EVERY == 0:
-            steps += [self._forget_answers, self._collect_garbage, self._clean]
+            steps += [self._forget_answers, self._collect_garbage, self._clean, self._prune]
         self._sweeps += 1
         for step in steps:
             _try(step)
@@ -70,6 +71,10 @@ class Sweeper:
                 "removed %d unfinished uploads, %d files that no document names, points of %d deleted documents",
                 removed.uploads, removed.files, removed.documents,
             )  # fmt: skip
+
+    def _prune(self) -> None:
+        if pruned := prune(self._parts.database, self._parts.settings.question_retention_days):
+            log.info("removed records: %d questions, %d jobs, %d API keys", pruned.questions, pruned.jobs, pruned.keys)
 
 
 def _try(step: Callable[[], None]) -> None:

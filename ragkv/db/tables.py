@@ -54,7 +54,7 @@ class TenantRow(Base):
 class ApiKeyRow(Base):
     """A tenant's API key. Only the SHA-256 of its secret is kept; `scopes` are names between spaces.
 
-    A revoked key stays: once there was a key, requests without one are refused for ever. `created_by` and `revoked_by` are
+    A revoked key stays for a year, the newest of all keys for ever: once there was a key, requests without one are refused. `created_by` and `revoked_by` are
     the ids of the keys that asked for it; None: nobody needed one, or it was done on the command line.
     """
 
@@ -196,7 +196,11 @@ class JobRow(Base):
     """A piece of queued work, kept for the record. `cause`: the request it came from, as headers."""
 
     __tablename__ = "jobs"
-    __table_args__ = (Index(None, "tenant_id", "created_at"), Index(None, "tenant_id", "status", "created_at"))
+    __table_args__ = (
+        Index(None, "tenant_id", "created_at"),
+        Index(None, "tenant_id", "status", "created_at"),
+        Index(None, "updated_at"),
+    )
 
     id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))

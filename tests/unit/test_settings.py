@@ -85,3 +85,14 @@ def test_everything_kept_lies_under_the_data_folder():
     paths = (settings.kv_dir, settings.files_dir, settings.models_dir, settings.redis_socket)
     assert all(path.is_relative_to("/srv/ragkv") for path in paths)
     assert settings.database == "sqlite:////srv/ragkv/ragkv.sqlite3"
+
+
+@pytest.mark.parametrize("days", ["-1", "1", "6"])
+def test_questions_are_kept_as_long_as_the_statistics_show_them(days: str):
+    with pytest.raises(Rejected, match="RAGKV_QUESTION_RETENTION_DAYS"):
+        Settings.from_env({"RAGKV_QUESTION_RETENTION_DAYS": days})
+
+
+@pytest.mark.parametrize("days", [0, 7])
+def test_or_for_ever(days: int):
+    assert Settings.from_env({"RAGKV_QUESTION_RETENTION_DAYS": str(days)}).question_retention_days == days

@@ -1,0 +1,44 @@
+"""Statements that remove what is kept for the record alone, once it is old: some rows at a time, the oldest first."""
+
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Delete, Select, delete, exists, func, or_, select
+from sqlalchemy.orm import aliased
+
+from ragkv.db.lists import one_of
+from ragkv.db.tables import ApiKeyRow, JobRow, JobStatus, QuestionRow
+
+_ENDED = (JobStatus.DONE, JobStatus.FAILED)
+
+
+def forget_questions(before: datetime, limit: int) -> Delete:
+    """Questions that were asked before the moment."""
+    old = select(QuestionRow.id).where(QuestionRow.created_at < before).order_by(QuestionRow.created_at).limit(limit)
+    return delete(QuestionRow).where(QuestionRow.id.in_(old))
+
+
+def forget_jobs(before: datetime, limit: int) -> Delete:
+    """Jobs that ended before the moment."""
+    ended = (JobRow.status.in_(_ENDED), JobRow.updated_at < before)
+    old = select(JobRow.id).where(*ended).order_by(JobRow.updated_at).limit(limit)
+    return delete(JobRow).where(JobRow.id.in_(old))
+
+
+def keys_ended_before(moment: datetime, limit: int) -> Select[ApiKeyRow]:
+    """API keys that were revoked or expired before the moment, but for the newest of all keys and for those that made or
+    revoked one that did not end so long ago."""
+    other = aliased(ApiKeyRow)
+    named = or_(other.created_by == ApiKeyRow.id, other.revoked_by == ApiKeyRow.id)
+    newest = select(ApiKeyRow.id).order_by(ApiKeyRow.created_at.desc(), ApiKeyRow.id).limit(1).scalar_subquery()
+    by_a_later_one = exists().where(named, ~_ended_before(other, moment))
+    ended = _ended_before(ApiKeyRow, moment)
+    return select(ApiKeyRow).where(ended, ~by_a_later_one, ApiKeyRow.id != newest).order_by(ApiKeyRow.id).limit(limit)
+
+
+def forget_keys(key_ids: list[str]) -> Delete:
+    return delete(ApiKeyRow).where(one_of(ApiKeyRow.id, key_ids))
+
+
+def _ended_before(key: type[ApiKeyRow], moment: datetime) -> ColumnElement[bool]:
+    """Never null, so that its negation is what it says."""
+    return or_(func.coalesce(key.revoked_at < moment, False), func.coalesce(key.expires_at < moment, False))

@@ -1,0 +1,67 @@
+"""Removal of old records: questions, jobs that ended, API keys that ended."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ragkv.db.base import utc_now
+from ragkv.db.batches import in_batches
+from ragkv.db.database import Database
+from ragkv.db.retention import forget_jobs, forget_keys, forget_questions, keys_ended_before
+
+if TYPE_CHECKING:
+    from sqlalchemy import Delete
+
+log = logging.getLogger(__name__)
+
+BATCH = 500
+"""Rows in one transaction."""
+JOBS_KEPT = timedelta(days=30)
+"""Longer than any window of the statistics, which count failed jobs."""
+KEYS_KEPT = timedelta(days=365)
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    """How many records were removed."""
+
+    questions: int
+    jobs: int
+    keys: int
+
+    def __bool__(self) -> bool:
+        return bool(self.questions or self.jobs or self.keys)
+
+
+def prune(database: Database, question_retention_days: int) -> Pruned:
+    """Remove what is older than it is kept; questions only if there is a number of days. Several processes may do it at once."""
+    now = utc_now()
+    return Pruned(
+        _prune_questions(database, now, question_retention_days),
+        _delete(database, lambda: forget_jobs(now - JOBS_KEPT, BATCH)),
+        in_batches(lambda: _prune_keys(database, now - KEYS_KEPT)),
+    )
+
+
+def _prune_questions(database: Database, now: datetime, days: int) -> int:
+    return _delete(database, lambda: forget_questions(now - timedelta(days=days), BATCH)) if days else 0
+
+
+def _delete(database: Database, statement: "Callable[[], Delete]") -> int:
+    def batch() -> int:
+        with database.writing() as session:
+            return session.connection().execute(statement()).rowcount
+
+    return in_batches(batch)
+
+
+def _prune_keys(database: Database, before: datetime) -> int:
+    """A line of the log for each says what its id meant."""
+    with database.writing() as session:
+        keys = session.scalars(keys_ended_before(before, BATCH)).all()
+        session.execute(forget_keys([key.id for key in keys]))
+    for key in keys:
+        log.info("removed API key %s, %r of tenant %s: it ended a year ago", key.id, key.name, key.tenant_id)
+    return len(keys)

@@ -1,0 +1,173 @@
+"""Old records go: questions, jobs and keys that ended. On SQLite and on a real PostgreSQL."""
+
+import logging
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import func, select, update
+
+from ragkv.access.caller import KEY_SCOPES
+from ragkv.access.gate import Gate
+from ragkv.access.keys import authenticate, issue_key, list_keys, recognise, revoke_key
+from ragkv.access.rate import RateLimit
+from ragkv.db.base import utc_now
+from ragkv.db.database import Database
+from ragkv.db.jobs import INGEST
+from ragkv.db.tables import ApiKeyRow, DocumentRow, JobRow, JobStatus, QuestionRow
+from ragkv.db.tenants import ensure_scope
+from ragkv.errors import Unauthorised
+from ragkv.parts import Parts
+from ragkv.redis_door import EmbeddedRedis, connect
+from ragkv.scope import Scope
+from ragkv.settings import Settings
+from ragkv.statistics.latest import latest
+from ragkv.statistics.summary import summary
+from ragkv.upkeep.pruning import BATCH, JOBS_KEPT, Pruned, prune
+from tests.integration.test_statistics import MODEL, question
+from workers.sweep import Sweeper
+
+YEAR = timedelta(days=365)
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def scope(database: Database) -> Scope:
+    return ensure_scope(database)
+
+
+def ask(database: Database, scope: Scope, *ages: timedelta) -> None:
+    with database.writing() as session:
+        session.add_all(question(scope, 100.0, created_at=utc_now() - age) for age in ages)
+
+
+def asked(database: Database) -> int:
+    with database.reading() as session:
+        return session.scalar(select(func.count()).select_from(QuestionRow)) or 0
+
+
+def queue(database: Database, scope: Scope, status: JobStatus, age: timedelta) -> str:
+    """A document with one job, last changed so long ago. Returns the job's id."""
+    with database.writing() as session:
+        document = DocumentRow(tenant_id=scope.tenant_id, collection_id=scope.collection_id, sha256=f"{status}{age}", name="a.md", num_bytes=1)  # fmt: skip
+        session.add(document)
+        session.flush()
+        moment = utc_now() - age
+        job = JobRow(tenant_id=scope.tenant_id, document_id=document.id, kind=INGEST, status=status, created_at=moment, updated_at=moment)  # fmt: skip
+        session.add(job)
+        session.flush()
+        return job.id
+
+
+def jobs(database: Database) -> set[str]:
+    with database.reading() as session:
+        return set(session.scalars(select(JobRow.id)))
+
+
+def ended(database: Database, key_id: str, moment: datetime, **changes: object) -> None:
+    """Revoked at the moment."""
+    with database.writing() as session:
+        session.execute(update(ApiKeyRow).where(ApiKeyRow.id == key_id).values(revoked_at=moment, **changes))
+
+
+class TestQuestions:
+    def test_those_older_than_the_retention_go_and_no_others(self, database: Database, scope: Scope):
+        days = timedelta(days=90)
+        ask(database, scope, timedelta(0), days - MINUTE, days + MINUTE, 10 * days)
+
+        assert prune(database, 90) == Pruned(questions=2, jobs=0, keys=0)
+        assert asked(database) == 2
+        assert prune(database, 90) == Pruned(0, 0, 0)
+
+    def test_zero_days_keep_them_for_ever(self, database: Database, scope: Scope):
+        ask(database, scope, 10 * YEAR)
+
+        assert not prune(database, 0)
+        assert asked(database) == 1
+
+    def test_more_than_a_batch(self, database: Database, scope: Scope):
+        ask(database, scope, *([YEAR] * (2 * BATCH + 1)), timedelta(0))
+
+        assert prune(database, 90).questions == 2 * BATCH + 1
+        assert asked(database) == 1
+
+    def test_statistics_are_the_same_before_and_after_at_the_shortest_retention(self, database: Database, scope: Scope):
+        now = utc_now()
+        ask(database, scope, *(timedelta(days=day, hours=1) for day in range(12)))
+        before = summary(database, scope.tenant_id, MODEL, "7d", now)
+
+        assert prune(database, 7).questions == 5
+        assert before.questions.total == 7
+        assert summary(database, scope.tenant_id, MODEL, "7d", now) == before
+        assert len(latest(database, scope.tenant_id, MODEL, 100)) == 7
+
+
+class TestJobs:
+    def test_those_that_ended_long_ago_go_and_open_ones_stay(self, database: Database, scope: Scope):
+        old, recent = JOBS_KEPT + MINUTE, JOBS_KEPT - MINUTE
+        gone = {queue(database, scope, status, old) for status in (JobStatus.DONE, JobStatus.FAILED)}
+        kept = {queue(database, scope, status, old) for status in (JobStatus.QUEUED, JobStatus.RUNNING)}
+        kept |= {queue(database, scope, status, recent) for status in JobStatus}
+        assert jobs(database) == gone | kept
+
+        assert prune(database, 90) == Pruned(questions=0, jobs=2, keys=0)
+        assert jobs(database) == kept
+
+
+class TestKeys:
+    def test_a_key_goes_a_year_after_it_ended_and_stays_refused(
+        self, database: Database, scope: Scope, caplog: pytest.LogCaptureFixture
+    ):
+        old, recent, living = (issue_key(database, scope.tenant_id, name, ["read"]) for name in ("old", "recent", "now"))  # fmt: skip
+        ended(database, old.view.id, utc_now() - YEAR - MINUTE)
+        ended(database, recent.view.id, utc_now() - YEAR + MINUTE)
+        with caplog.at_level(logging.INFO, "ragkv"):
+            assert prune(database, 90) == Pruned(questions=0, jobs=0, keys=1)
+
+        assert f"{old.view.id}, 'old'" in caplog.text
+        assert [key.id for key in list_keys(database, scope.tenant_id)] == [recent.view.id, living.view.id]
+        for refused in (lambda: authenticate(database, old.key), lambda: recognise(database, old.view.id)):
+            with pytest.raises(Unauthorised):
+                refused()
+        authenticate(database, living.key)
+
+    def test_one_that_expired_too(self, database: Database, scope: Scope):
+        expired, _ = (issue_key(database, scope.tenant_id, name, ["read"], days=1) for name in "ab")
+        with database.writing() as session:
+            old = utc_now() - YEAR - MINUTE
+            session.execute(update(ApiKeyRow).where(ApiKeyRow.id == expired.view.id).values(expires_at=old))
+
+        assert prune(database, 90).keys == 1
+
+    def test_without_any_living_key_the_service_stays_closed(
+        self, database: Database, scope: Scope, settings: Settings
+    ):
+        keys = [issue_key(database, scope.tenant_id, str(i), ["read"]).view.id for i in range(3)]
+        for key in keys:
+            ended(database, key, utc_now() - 2 * YEAR)
+        assert prune(database, 90).keys == 2
+        assert not prune(database, 90)
+
+        limit = RateLimit(connect(settings), 0, fails_open=True)
+        gate = Gate(database, limit, scope.tenant_id, open_without_keys=True)
+        assert not gate.is_open()
+        with pytest.raises(Unauthorised):
+            gate.admit(None)
+
+    def test_one_stays_while_it_explains_where_another_came_from(self, database: Database, scope: Scope):
+        maker = issue_key(database, scope.tenant_id, "maker", KEY_SCOPES).view.id
+        made = issue_key(database, scope.tenant_id, "made", ["read"], created_by=maker).view.id
+        issue_key(database, scope.tenant_id, "newest", ["read"])
+        ended(database, maker, utc_now() - 2 * YEAR, revoked_by=maker)
+        assert not prune(database, 90)
+
+        revoke_key(database, made)
+        assert not prune(database, 90)
+        ended(database, made, utc_now() - 2 * YEAR)
+        assert prune(database, 90).keys == 2
+
+
+def test_a_sweep_prunes(parts: Parts, redis_server: EmbeddedRedis):
+    ask(parts.database, parts.scope, timedelta(days=91), timedelta(days=89))
+    Sweeper(parts).sweep()
+
+    assert asked(parts.database) == 1

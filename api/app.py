@@ -15,13 +15,13 @@ from api.admin.router import admin_router
 from api.admission import CONFIRM_EVERY_S, Admissions
 from api.ask import BODY_BYTES, ask
 from api.auth import authentication, caller_of
+from api.bodies import CheckedRequest
 from api.collections import collections_router
 from api.documents import documents_router
 from api.ending import Ending, RefuseWhenEnding
 from api.errors import HANDLERS
 from api.events import ProgressStreams, collection_events, document_events
 from api.forgetting import forgetting_deleted
-from api.forms import BoundedFormRequest
 from api.health import healthz, readyz
 from api.keys import keys_router
 from api.kv import kv_router
@@ -89,7 +89,7 @@ def create_app(
         lifespan=[_running_engine(parts), forgetting_deleted(parts)],
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,
-        request_class=BoundedFormRequest,
+        request_class=CheckedRequest,
         state=State({STATE: Rooms(parts.settings)}),
         logging_config=None,
     )

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from api.auth import reading
 from api.disconnect import unless_disconnected
-from api.errors import problem_of, problems
+from api.errors import json_problems, problem_of
 from api.passages import Filters, PassageView, Question, chosen_documents
 from api.rooms import asking
 from api.sse import event
@@ -148,7 +148,7 @@ class AnswerView(msgspec.Struct, frozen=True):
     guards=[reading, asking],
     request_max_body_size=BODY_BYTES,
     summary="Ask",
-    responses=problems(
+    responses=json_problems(
         NOT_FOUND="No such collection or document, or nothing in it to be searched.",
         REQUEST_ENTITY_TOO_LARGE="The question or the body is too large, or the prompt for the model's window.",
         UNPROCESSABLE_ENTITY="The question is empty.",

@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
 from api.auth import administering, reading, writing
-from api.errors import problems
+from api.errors import json_problems, problems
 from ragkv.access.caller import Caller
 from ragkv.db.tenants import scope_of
 from ragkv.library.changes import Queued, retry_failed
@@ -50,7 +50,7 @@ class CollectionPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     "/",
     guards=[writing],
     summary="Make a collection",
-    responses=problems(CONFLICT="The name is taken.", UNPROCESSABLE_ENTITY="The name will not do."),
+    responses=json_problems(CONFLICT="The name is taken.", UNPROCESSABLE_ENTITY="The name will not do."),
 )
 async def create(
     data: JSONBody[CollectionBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
@@ -92,7 +92,7 @@ async def show(
     "/{collection:str}",
     guards=[writing],
     summary="Change a collection",
-    responses=problems(
+    responses=json_problems(
         NOT_FOUND="No such collection.",
         CONFLICT="The name is taken, or the default collection was to be renamed.",
         UNPROCESSABLE_ENTITY="The name will not do.",

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from api.auth import reading, writing
 from api.collections import Limit
-from api.errors import Problem, problem_of, problems
+from api.errors import Problem, json_problems, problem_of, problems
 from api.rooms import uploading
 from ragkv.access.caller import Caller
 from ragkv.db.tables import Status
@@ -162,7 +162,7 @@ async def show(
     "/{document_id:str}",
     guards=[writing],
     summary="Change name or metadata",
-    responses=problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="Too much metadata."),
+    responses=json_problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="Too much metadata."),
 )
 async def amend(
     document_id: FromPath[str],

@@ -69,6 +69,11 @@ def problems(**also: str) -> dict[int, ResponseSpec]:
     }
 
 
+def json_problems(**also: str) -> dict[int, ResponseSpec]:
+    """`problems` of a way that reads JSON."""
+    return problems(UNSUPPORTED_MEDIA_TYPE="The body says that it is something else than JSON.", **also)
+
+
 _EVERYWHERE = {
     HTTPStatus.BAD_REQUEST: "Something in the request has the wrong form: `errors` says what.",
     HTTPStatus.UNAUTHORIZED: "No API key, or one that is wrong, expired or revoked.",

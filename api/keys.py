@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from api.auth import administering
-from api.errors import problems
+from api.errors import json_problems, problems
 from api.observe import note_made
 from ragkv.access.caller import Caller, KeyScope
 from ragkv.access.keys import MAX_DAYS, IssuedKey, KeyView, issue_key, list_keys, revoke_key
@@ -25,7 +25,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     days: Annotated[int, Meta(ge=1, le=MAX_DAYS, examples=[90])] | None = None
 
 
-@post("/", summary="Make a key", responses=problems(UNPROCESSABLE_ENTITY="The name will not do."))
+@post("/", summary="Make a key", responses=json_problems(UNPROCESSABLE_ENTITY="The name will not do."))
 async def create(
     data: JSONBody[NewKey],
     request: Request[Any, Any, Any],

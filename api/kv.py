@@ -13,7 +13,7 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from api.auth import administering, reading, writing
 from api.disconnect import stepwise
-from api.errors import problem_of, problems
+from api.errors import json_problems, problem_of, problems
 from api.sse import event
 from ragkv.access.caller import Caller
 from ragkv.library.changes import Queued
@@ -71,7 +71,7 @@ async def show_document(
     DOCUMENT,
     guards=[writing],
     summary="Pin a document's KV",
-    responses=problems(NOT_FOUND="No such document.", CONFLICT="More KV than the tenant may pin."),
+    responses=json_problems(NOT_FOUND="No such document.", CONFLICT="More KV than the tenant may pin."),
 )
 async def pin_document(
     document_id: FromPath[str],
@@ -141,7 +141,7 @@ async def show_collection(
     COLLECTION,
     guards=[administering],
     summary="Pin a collection's KV",
-    responses=problems(NOT_FOUND="No such collection.", CONFLICT="More KV than the tenant may pin."),
+    responses=json_problems(NOT_FOUND="No such collection.", CONFLICT="More KV than the tenant may pin."),
 )
 async def pin_collection(
     collection: FromPath[str],

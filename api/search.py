@@ -10,7 +10,7 @@ from litestar.params import JSONBody
 from msgspec import Meta
 
 from api.auth import reading
-from api.errors import problems
+from api.errors import json_problems
 from api.passages import Filters, PassageView, Question, chosen_documents
 from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_question
@@ -52,7 +52,7 @@ class SearchView(msgspec.Struct, frozen=True):
     guards=[reading],
     request_max_body_size=BODY_BYTES,
     summary="Search",
-    responses=problems(
+    responses=json_problems(
         NOT_FOUND="No such collection or document, or nothing in it to be searched.",
         REQUEST_ENTITY_TOO_LARGE="The question or the body is too large.",
         UNPROCESSABLE_ENTITY="The question is empty.",

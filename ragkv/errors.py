@@ -7,7 +7,7 @@ RagKVError
   Conflict        409   the state does not allow it now
   Rejected        422   the input will never do: say what to change
     TooLarge      413   too many bytes
-    Unsupported   415   a file type or a model that is not supported, with the reason
+    Unsupported   415   a file type, a kind of body or a model that is not supported, with the reason
   Throttled       429   too many requests with one key: wait
   Unavailable     503   engine, index, broker or database is away: retry
     OutOfSpace    507   the disk is nearly full: make room, then retry
@@ -44,7 +44,7 @@ class TooLarge(Rejected):
 
 
 class Unsupported(Rejected):
-    """A file type or a model that ragkv does not support."""
+    """A file type, a kind of body or a model that ragkv does not support."""
 
 
 class Throttled(RagKVError):

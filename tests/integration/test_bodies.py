@@ -1,0 +1,64 @@
+"""What a body says it is: every way that reads JSON takes JSON alone."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from api.openai.errors import PATHS
+from api.schema.document import Json
+from tests.over_http import Client, assert_problem
+
+JSON_KINDS = ("application/json", "Application/JSON; charset=utf-8", "application/vnd.api+json")
+OTHER_KINDS = (
+    "text/plain",
+    "text/plain; x=application/json",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=x",
+    "application/jsonx",
+    "json",
+)
+
+
+@pytest.fixture
+def document(client: Client) -> Json:
+    return dict(client.get("/schema/openapi.json").json())
+
+
+def json_ways(document: Json) -> Iterator[tuple[str, str, Json]]:
+    for path, item in document["paths"].items():
+        for method, said in item.items():
+            if "application/json" in said.get("requestBody", {}).get("content", {}):
+                yield method, path, said
+
+
+def status_of(client: Client, method: str, path: str, kind: str | None, body: object) -> int:
+    headers = {} if kind is None else {"content-type": kind}
+    response = client.request(method, path.replace("{", "").replace("}", ""), content=json.dumps(body), headers=headers)
+    return response.status_code
+
+
+def test_what_says_it_is_something_else_than_json_is_refused(client: Client, document: Json):
+    """OpenAI's clients know no 415: they get 400, as for everything that will not do."""
+    ways = list(json_ways(document))
+    for method, path, said in ways:
+        refused = 400 if path.startswith(PATHS) else 415
+        example = said["requestBody"]["content"]["application/json"]["example"]
+        for kind in OTHER_KINDS:
+            assert status_of(client, method, path, kind, example) == refused, (method, path, kind)
+        assert str(refused) in said["responses"], (method, path)
+    assert len(ways) > 15
+
+
+@pytest.mark.parametrize("kind", [*JSON_KINDS, None])
+def test_json_and_what_says_nothing_is_read(client: Client, kind: str | None):
+    assert status_of(client, "POST", "/v1/collections", kind, {"name": "papers"}) == 201
+    assert status_of(client, "PATCH", "/v1/collections/papers", kind, {"name": "books"}) == 200
+    assert status_of(client, "POST", "/v1/vector_stores", kind, {"name": "stores"}) == 200
+
+
+def test_the_refusal_says_what_to_send(client: Client):
+    """As when another site's page posts JSON as text, which browsers let it do."""
+    response = client.post("/v1/search", content='{"question": "x?"}', headers={"content-type": "text/plain"})
+
+    assert_problem(response, 415, "Content-Type: application/json")

@@ -39,7 +39,7 @@ def celery_url(redis_url: str) -> str:
 class Queue:
     """Wakes workers: a message for each document, though whose turn it is the database decides (`ragkv.db.turns`).
 
-    Both methods raise Unavailable when Redis is away.
+    Both methods raise Unavailable when Redis is away or full.
     """
 
     def __init__(self, app: celery.Celery) -> None:
@@ -57,13 +57,11 @@ class Queue:
         with self._app.connection_for_write() as connection:
             try:
                 connection.ensure_connection(max_retries=1, interval_start=0.1)
-                return int(connection.channel().queue_declare(QUEUE, passive=True).message_count)
-            except OperationalError as error:
+                return int(connection.channel().queue_declare(QUEUE).message_count)
+            except (OperationalError, *connection.connection_errors, *connection.channel_errors) as error:
                 raise _away(error) from error
-            except connection.channel_errors:  # nothing was ever queued
-                return 0
 
 
-def _away(error: OperationalError) -> Unavailable:
+def _away(error: Exception) -> Unavailable:
     log.warning("the queue is away: %s", error)
     return Unavailable("the queue is away: try again, or see the service's log")

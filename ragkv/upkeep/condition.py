@@ -51,25 +51,31 @@ def worker(parts: Parts) -> str:
 
 
 def queue(parts: Parts) -> str:
-    """Whether documents are read within half an hour of their upload."""
+    """Whether documents are read within half an hour of their upload, and workers are woken for them."""
     try:
         waiting = parts.backlog.read()
     except RagKVError:
         return "not known while the database cannot be reached"
-    if waiting.oldest_s < OLD_BACKLOG_S:
-        return OK
-    return f"{waiting.jobs:,} documents wait to be read, the oldest for {_duration(waiting.oldest_s)}"
+    if waiting.oldest_s >= OLD_BACKLOG_S:
+        return f"{waiting.jobs:,} documents wait to be read, the oldest for {_duration(waiting.oldest_s)}"
+    try:
+        parts.queue.depth()
+    except RagKVError:
+        return "Redis is full or cannot be reached: uploads wait until it has room"
+    return OK
 
 
 def disk(parts: Parts) -> str:
-    """Whether there is room for uploads and KV."""
-    free = free_bytes(parts)
-    if free is None:
-        return "the data folder cannot be read: see the service's log"
+    """Whether there is room for uploads and KV, by the rule that refuses them where there is none."""
+    settings = parts.settings
     try:
-        check_room(parts.settings.data_dir, parts.settings.min_free_bytes)
+        for folder in (settings.files_dir, settings.kv_dir):
+            check_room(folder, settings.min_free_bytes)
     except OutOfSpace as full:
         return str(full)
+    except OSError as error:
+        log.warning("the data folder: %s", error)
+        return "the data folder cannot be read: see the service's log"
     return OK
 
 

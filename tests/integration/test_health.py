@@ -132,6 +132,22 @@ class TestQueue:
         assert 2400 <= float(shown["ragkv_queue_age_seconds"]) < 2460
         assert float(shown["ragkv_disk_free_bytes"]) > 0
 
+    def test_a_full_redis_degrades_and_the_depth_is_not_told(self, client: Client, parts: Parts):
+        """It answers, but nobody can be woken: documents are queued once it has room."""
+        parts.redis.config_set("maxmemory", 1)
+        try:
+            status, seen = readiness(client)
+            figures = client.get("/metrics").text
+            page = client.get("/admin").text
+        finally:
+            parts.redis.config_set("maxmemory", 0)
+
+        assert (status, seen.redis, seen.degraded) == (200, "ok", ["worker", "queue"])
+        assert seen.queue == "Redis is full or cannot be reached: uploads wait until it has room"
+        assert seen.queue in page
+        assert "ragkv_queue_depth " not in figures
+        assert readiness(client)[1].queue == "ok" and "ragkv_queue_depth 0.0" in client.get("/metrics").text
+
     def test_however_often_it_is_asked_it_is_counted_now_and_then(self, parts: Parts):
         assert parts.backlog.read() is parts.backlog.read()
 

@@ -113,6 +113,18 @@ class TestQueue:
             queue.depth()
         assert time.monotonic() - began < 5
 
+    def test_how_deep_a_full_queue_is_is_not_known(self, settings: Settings, redis_server: EmbeddedRedis):
+        queue = queue_of(settings)
+        queue.enqueue_ingest("a")
+        connect(settings).config_set("maxmemory", 1)
+
+        with pytest.raises(Unavailable):
+            queue.enqueue_ingest("b")
+        with pytest.raises(Unavailable):
+            queue.depth()
+        connect(settings).config_set("maxmemory", 0)
+        assert queue.depth() == 1
+
     def test_a_unix_socket_has_another_name_in_celery(self):
         assert celery_url("unix:///run/x.sock") == "redis+socket:///run/x.sock"
         assert celery_url("redis://h:1/0") == "redis://h:1/0"

@@ -13,6 +13,7 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.types import ExceptionHandlersMap
 
+from ragkv.disk import trouble_of
 from ragkv.errors import (
     Conflict,
     Corrupt,
@@ -85,7 +86,15 @@ _EVERYWHERE = {
 
 def problem_of(error: Exception) -> Problem:
     """What a client is told. Of unexpected errors it is told nothing, the log everything."""
-    return msgspec.structs.replace(_problem_of(error), request_id=request_id() or "")
+    named = _named(error)
+    if named is not error:
+        log.error("a disk of the service: %s", error)
+    return msgspec.structs.replace(_problem_of(named), request_id=request_id() or "")
+
+
+def _named(error: Exception) -> Exception:
+    """A disk that is full, read-only or failing is no error of ours, whatever met it."""
+    return trouble_of(error) or error
 
 
 def _problem_of(error: Exception) -> Problem:
@@ -113,13 +122,14 @@ def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Prob
 
 
 def headers_of(error: Exception) -> dict[str, str]:
-    match error:
+    named = _named(error)
+    match named:
         case Unauthorised():
             return {"WWW-Authenticate": "Bearer"}
         case Throttled() | Unavailable():
-            return {"Retry-After": str(math.ceil(error.retry_after_s))}
+            return {"Retry-After": str(math.ceil(named.retry_after_s))}
         case HTTPException():
-            return dict(error.headers or {})
+            return dict(named.headers or {})
     return {}
 
 

@@ -32,11 +32,19 @@ def writable() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if not is_disk_error(error):
+        trouble = trouble_of(error)
+        if trouble is None:
             raise
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise OutOfSpace("the disk under the data folder is full: delete documents, or make room") from error
-        raise Unavailable(f"the disk under the data folder cannot be written: {error.strerror}") from error
+        raise trouble from error
+
+
+def trouble_of(error: Exception) -> Unavailable | None:
+    """OutOfSpace for a disk that is full, Unavailable for one that is read-only or failing, None for any other error."""
+    if not isinstance(error, OSError) or not is_disk_error(error):
+        return None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return OutOfSpace("a disk of the service is full: delete documents, or make room")
+    return Unavailable(f"a disk of the service cannot be written: {error.strerror}")
 
 
 def sync(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Uploaded files, kept by tenant and content hash: a tenant's equal bytes are one file."""
 
 import hashlib
+import logging
 import os
 import re
 import tempfile
@@ -13,6 +14,8 @@ from typing import BinaryIO, Protocol
 
 from ragkv.disk import check_room, sync, writable
 from ragkv.errors import NotFound, Rejected, TooLarge
+
+log = logging.getLogger(__name__)
 
 _BLOCK = 1 << 20
 _UPLOAD = "upload-"
@@ -78,7 +81,7 @@ class FileStore:
                 received = _copy(body, file, path, max_bytes)
             yield received
         finally:
-            path.unlink(missing_ok=True)
+            _discard(path)
 
     def keep(self, received: Received, tenant_id: str) -> None:
         """Give it its name. Whole or not at all, whenever the machine stops. Raises Unavailable like `receive`."""
@@ -99,6 +102,14 @@ class FileStore:
 
     def delete(self, tenant_id: str, sha256: str) -> None:
         self.path(tenant_id, sha256).unlink(missing_ok=True)
+
+
+def _discard(path: Path) -> None:
+    """Remove an upload, unless it got its name. On a disk that cannot be written now the sweep will."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("an upload stays for now: %s", error)
 
 
 def _copy(body: Readable, file: BinaryIO, path: Path, max_bytes: int) -> Received:

@@ -6,13 +6,13 @@ On a small file system in memory, which only root may mount.
 import io
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 from litestar.testing import TestClient
-from sqlalchemy import text, update
+from sqlalchemy import Connection, event, text, update
 
 from api.app import create_app
 from ingest.parts import IngestParts
@@ -20,15 +20,17 @@ from ingest.pipeline import Outcome, ingest_document
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow, Status
 from ragkv.db.tenants import ensure_scope
-from ragkv.errors import Unavailable
+from ragkv.disk import MIB
+from ragkv.errors import OutOfSpace, Unavailable
 from ragkv.library.documents import document_view, store_document
 from ragkv.outages import is_outage
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from ragkv.upkeep import condition
 from ragkv.upkeep.check import WHILE_STOPPED
 from ragkv.upkeep.fsck import examine
 from tests.conftest import copy_template, lend_models
-from tests.over_http import HERE, upload
+from tests.over_http import HERE, assert_problem, upload
 
 MANY = 10_000
 SMALL_MIB, LARGE_MIB = 3, 64
@@ -172,6 +174,57 @@ def test_an_upload_that_finds_no_room_is_refused_and_leaves_nothing(
     assert refused.status_code == expected, refused.text
     assert again.status_code == 202
     assert not [finding for finding in examine(on_disk, WHILE_STOPPED) if finding.found]
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected", "left"),
+    [("before_cursor_execute", 503, {"abandoned_uploads"}), ("commit", 202, set())],
+    ids=["before the file has its name", "after it"],
+)
+def test_a_disk_that_turns_read_only_within_an_upload(
+    on_disk: Parts, disk: Disk, moment: str, expected: int, left: set[str]
+):
+    """What was received cannot even be removed then: the sweep does that."""
+    disk.grow()
+
+    def turn(connection: Connection, *said: object) -> None:
+        if moment == "commit" or str(said[1]).startswith("INSERT INTO documents"):
+            disk.turn_read_only()
+
+    with TestClient(create_app(on_disk), base_url=HERE) as client:
+        event.listen(on_disk.database.engine, moment, turn)
+        done = upload(client, LONG, "engines.md")
+        event.remove(on_disk.database.engine, moment, turn)
+        disk.turn_writable()
+        assert done.status_code == expected, done.text
+        assert ("retry-after" in done.headers) == (expected == 503)
+        assert upload(client, LONG, "engines.md").status_code == (202 if expected == 503 else 200)
+
+    assert {finding.check for finding in examine(on_disk, WHILE_STOPPED) if finding.found} == left
+
+
+def test_a_disk_that_turns_read_only_before_a_deletion(on_disk: Parts, disk: Disk):
+    """The file that no row names any more is the sweep's."""
+    disk.grow()
+    with TestClient(create_app(on_disk), base_url=HERE) as client:
+        path = "/v1/documents/" + upload(client, LONG, "engines.md").json()["id"]
+        disk.turn_read_only()
+        assert_problem(client.delete(path), 503, "cannot be written")
+        disk.turn_writable()
+        assert client.get(path).status_code == 404
+
+
+def test_a_folder_on_a_disk_of_its_own_counts_like_the_others(settings: Settings, disk: Disk, engine: object):
+    """Where an upload is refused for want of room, /readyz says so."""
+    settings.files_dir.parent.mkdir(parents=True, exist_ok=True)
+    settings.files_dir.symlink_to(disk.folder)
+    with closing(Parts(msgspec.structs.replace(settings, min_free_bytes=(SMALL_MIB - 1) * MIB), engine)) as parts:
+        parts.prepare()
+        assert condition.disk(parts) == condition.OK
+        disk.fill()
+        with pytest.raises(OutOfSpace) as refused:
+            stored(parts)
+        assert condition.disk(parts) == str(refused.value)
 
 
 def test_a_database_that_finds_the_disk_full_loses_nothing_that_was_committed(disk: Disk, sqlite_template: Path):

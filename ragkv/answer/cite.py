@@ -10,6 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -32,12 +33,37 @@ MIN_ASKED_BY_WEAK_MATCH = 0.15
 """Share of the question beside a common word, without which that word supports nothing."""
 NUMBER, NAME, WORD = 3.0, 2.0, 1.0
 POLAR = frozenset(("yes", "no", "true", "fals"))
+WORK = 2_000_000
+"""Terms of sentences that are looked at for one answer, SENTENCE_WORK more for each sentence: about a second. Forty
+statements over 200 passages of 256 tokens take as much."""
+SENTENCE_WORK = 8
 
 _WORD = re.compile(r"[^\W_]+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
-Weights = Mapping[str, float]
-"""How much each term counts: numbers and names more than words, rare terms more than common ones."""
+Phrase = str
+"""Folded words with a space around each, so that a phrase occurs in another, word for word, where its characters do."""
+
+
+class _Weights:
+    """How much each term counts: numbers and names more than words, rare terms more than common ones."""
+
+    def __init__(self, of: Mapping[str, float]) -> None:
+        self.of = of
+        self._total = math.fsum(of.values())
+
+    def share(self, terms: AbstractSet[str]) -> float:
+        """The weight of the terms that are among `terms`, as a share of all; 0 of nothing."""
+        return math.fsum(self.of[term] for term in self.of.keys() & terms) / self._total if self._total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Title:
+    """A passage's title: all its words, and the ways to name it in running text."""
+
+    words: Phrase
+    terms: frozenset[str]
+    names: tuple[Phrase, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,37 +72,50 @@ class _Sentence:
 
     passage: Passage
     place: Place
-    words: Name
+    words: Phrase
     terms: frozenset[str]
     known: frozenset[str]
-    title: Name
+    title: _Title
 
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
     """`new`: its terms that the question does not have; `strong`: those of them that are names or numbers."""
 
-    words: Name
-    new: Weights
+    words: Phrase
+    new: _Weights
     strong: frozenset[str]
-    asked: Weights
+    asked: _Weights
 
     @property
     def min_support(self) -> float:
-        return MIN_SUPPORT_SHORT if len(self.new) <= SHORT_TERMS else MIN_SUPPORT_LONG
+        return MIN_SUPPORT_SHORT if len(self.new.of) <= SHORT_TERMS else MIN_SUPPORT_LONG
+
+
+@dataclass(frozen=True, slots=True)
+class _Cited:
+    """The sentences cited for a statement so far, and the terms of all of them."""
+
+    sentences: tuple[_Sentence, ...] = ()
+    said: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
+
+    def and_also(self, sentence: _Sentence) -> "_Cited":
+        return _Cited((*self.sentences, sentence), self.said | sentence.terms, self.known | sentence.known)
 
 
 class _Adds(Protocol):
     """What a sentence adds to those cited so far; 0 when it is not enough."""
 
-    def __call__(self, sentence: _Sentence, *, cited: Sequence[_Sentence]) -> float: ...
+    def __call__(self, sentence: _Sentence, *, cited: _Cited) -> float: ...
 
 
 def cite(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Citation, ...]:
     """The citations of each statement of the answer in order, the strongest first, at most MAX_PER_STATEMENT of each.
 
     A quote is one sentence of a passage, with its characters in the document. A statement that no passage supports has
-    no citation. Pure: the same arguments give the same citations.
+    no citation, and neither have the last ones of an answer that is too long for WORK. Pure: the same arguments give
+    the same citations.
     """
     by_score = sorted(passages, key=lambda passage: -passage.score)
     candidates = [sentence for passage in by_score for sentence in _sentences_of(passage)]
@@ -84,75 +123,82 @@ def cite(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Citat
     asked = _weights(question, rarity)
     return tuple(
         _citation(place, sentence)
-        for place in sentences(answer)
-        for sentence in _support(answer[slice(*place)], asked, candidates, rarity)
+        for place in sentences(answer)[: _affordable(candidates)]
+        for sentence in _support(answer[slice(*place)], asked, candidates, rarity).sentences
     )
 
 
-def _support(text: str, asked: Weights, candidates: Sequence[_Sentence], rarity: Weights) -> list[_Sentence]:
-    said = _weights(text, rarity)
-    if said and said.keys() <= asked.keys() | POLAR:
-        return _extend([], candidates, partial(_accounted, asked=asked))
-    new = {term: weight for term, weight in said.items() if term not in asked}
+def _affordable(candidates: Sequence[_Sentence]) -> int:
+    """For how many statements there is WORK enough."""
+    work = sum(SENTENCE_WORK + len(sentence.known) for sentence in candidates)
+    return max(WORK // work, 1) if work else 0
+
+
+def _support(text: str, asked: _Weights, candidates: Sequence[_Sentence], rarity: Mapping[str, float]) -> _Cited:
+    said = _weights(text, rarity).of
+    if said and said.keys() <= asked.of.keys() | POLAR:
+        return _extend(_Cited(), candidates, partial(_accounted, asked=asked))
+    new = {term: weight for term, weight in said.items() if term not in asked.of}
     strong = frozenset(term for term, strength in _strengths(text).items() if strength > WORD and term in new)
-    statement = _Statement(_words(text), new, strong, asked)
+    statement = _Statement(_words(text), _Weights(new), strong, asked)
     first = _best(candidates, partial(_support_score, statement=statement))
-    return [] if first is None else _extend([first], candidates, partial(_added, statement=statement))
+    return (
+        _Cited()
+        if first is None
+        else _extend(_Cited().and_also(first), candidates, partial(_added, statement=statement))
+    )
 
 
 def _support_score(sentence: _Sentence, statement: _Statement) -> float:
     """0 when the sentence does not say what is new in the statement."""
     exact = _holds(sentence.words, statement.words)
-    support = 1.0 if exact else _share(statement.new, sentence.terms)
-    asked = _share(statement.asked, sentence.known)
-    if support < statement.min_support or not (_is_telling(sentence, statement) or asked >= MIN_ASKED_BY_WEAK_MATCH):
+    support = 1.0 if exact else statement.new.share(sentence.terms)
+    if support < statement.min_support:
         return 0.0
-    return support + 0.5 * exact + asked
+    asked = statement.asked.share(sentence.known)
+    is_telling = _is_telling(sentence, statement) or asked >= MIN_ASKED_BY_WEAK_MATCH
+    return support + 0.5 * exact + asked if is_telling else 0.0
 
 
 def _is_telling(sentence: _Sentence, statement: _Statement) -> bool:
-    return bool(statement.strong & sentence.terms) or len(statement.new.keys() & sentence.terms) >= SHORT_TERMS
+    return bool(statement.strong & sentence.terms) or len(statement.new.of.keys() & sentence.terms) >= SHORT_TERMS
 
 
-def _extend(cited: list[_Sentence], candidates: Sequence[_Sentence], added: _Adds) -> list[_Sentence]:
+def _extend(cited: _Cited, candidates: Sequence[_Sentence], added: _Adds) -> _Cited:
     """With the sentences of other passages that add most to those cited, as long as they add anything."""
-    while len(cited) < MAX_PER_STATEMENT:
-        passages = [sentence.passage for sentence in cited]
-        others = [sentence for sentence in candidates if sentence.passage not in passages]
+    while len(cited.sentences) < MAX_PER_STATEMENT:
+        chunks = {sentence.passage.chunk.id for sentence in cited.sentences}
+        others = [sentence for sentence in candidates if sentence.passage.chunk.id not in chunks]
         best = _best(others, partial(added, cited=cited))
         if best is None:
             break
-        cited = [*cited, best]
+        cited = cited.and_also(best)
     return cited
 
 
-def _added(sentence: _Sentence, cited: Sequence[_Sentence], statement: _Statement) -> float:
+def _added(sentence: _Sentence, cited: _Cited, statement: _Statement) -> float:
     """What it adds to the cited: more of the statement, or something of the question if it leads to them."""
-    said = frozenset[str]().union(*(other.terms for other in cited))
-    known = frozenset[str]().union(*(other.known for other in cited))
-    added_news = _share(statement.new, sentence.terms - said)
-    added_question = _share(statement.asked, sentence.known - known)
+    added_news = statement.new.share(sentence.terms - cited.said)
+    added_question = statement.asked.share(sentence.known - cited.known)
     leads_there = added_question >= MIN_ADDED and _leads_to(sentence, cited, statement)
     return added_news + added_question if added_news >= MIN_ADDED or leads_there else 0.0
 
 
-def _leads_to(sentence: _Sentence, cited: Sequence[_Sentence], statement: _Statement) -> bool:
+def _leads_to(sentence: _Sentence, cited: _Cited, statement: _Statement) -> bool:
     """Whether it names a cited passage's title or the answer, or is about the answer, or about what a cited one names."""
-    if _holds(sentence.words, statement.words) or _holds(sentence.title, statement.words):
+    if _holds(sentence.words, statement.words) or _holds(sentence.title.words, statement.words):
         return True
-    own = names(sentence.passage.chunk.title)
     return any(
-        any(_holds(sentence.words, name) for name in names(other.passage.chunk.title))
-        or any(_holds(other.words, name) for name in own)
-        for other in cited
+        any(_holds(sentence.words, name) for name in other.title.names)
+        or any(_holds(other.words, name) for name in sentence.title.names)
+        for other in cited.sentences
     )
 
 
-def _accounted(sentence: _Sentence, cited: Sequence[_Sentence], asked: Weights) -> float:
+def _accounted(sentence: _Sentence, cited: _Cited, asked: _Weights) -> float:
     """What it adds to the part of the question that the cited account for."""
-    known = frozenset[str]().union(*(other.known for other in cited))
-    added = _share(asked, sentence.known - known)
-    return added + _share(asked, sentence.terms) if added >= (MIN_ADDED if cited else MIN_ABOUT) else 0.0
+    added = asked.share(sentence.known - cited.known)
+    return added + asked.share(sentence.terms) if added >= (MIN_ADDED if cited.sentences else MIN_ABOUT) else 0.0
 
 
 def _best(candidates: Sequence[_Sentence], score: Callable[[_Sentence], float]) -> _Sentence | None:
@@ -162,14 +208,17 @@ def _best(candidates: Sequence[_Sentence], score: Callable[[_Sentence], float]) 
 
 
 def _sentences_of(passage: Passage) -> list[_Sentence]:
-    title = _terms(passage.chunk.title)
-    title_words = _words(passage.chunk.title)
+    title = _title(passage.chunk.title)
     found = []
     for place in sentences(passage.chunk.text):
         text = passage.chunk.text[slice(*place)]
         terms = _terms(text)
-        found.append(_Sentence(passage, place, _words(text), terms, terms | title, title_words))
+        found.append(_Sentence(passage, place, _words(text), terms, terms | title.terms, title))
     return found
+
+
+def _title(text: str) -> _Title:
+    return _Title(_words(text), _terms(text), tuple(_phrase(name) for name in names(text)))
 
 
 def _citation(answer: Place, sentence: _Sentence) -> Citation:
@@ -188,15 +237,15 @@ def _citation(answer: Place, sentence: _Sentence) -> Citation:
     )
 
 
-def _rarity(candidates: Sequence[_Sentence]) -> Weights:
+def _rarity(candidates: Sequence[_Sentence]) -> Mapping[str, float]:
     """1 for a term that no or one sentence has, towards 0 for one that all have."""
     counts = Counter(term for sentence in candidates for term in sentence.known)
     most = math.log1p(len(candidates))
     return {term: math.log1p(len(candidates) / count) / most for term, count in counts.items()}
 
 
-def _weights(text: str, rarity: Weights) -> dict[str, float]:
-    return {term: strength * rarity.get(term, 1.0) for term, strength in _strengths(text).items()}
+def _weights(text: str, rarity: Mapping[str, float]) -> _Weights:
+    return _Weights({term: strength * rarity.get(term, 1.0) for term, strength in _strengths(text).items()})
 
 
 def _strengths(text: str) -> dict[str, float]:
@@ -219,24 +268,20 @@ def _terms(text: str) -> frozenset[str]:
     return frozenset(_strengths(text))
 
 
-def _words(text: str) -> Name:
+def _words(text: str) -> Phrase:
     """All words folded, without an article in front."""
     words = tuple(word.casefold() for word in _raw_words(text))
-    return words[1:] if len(words) > 1 and words[0] in ("a", "an", "the") else words
+    return _phrase(words[1:] if len(words) > 1 and words[0] in ("a", "an", "the") else words)
+
+
+def _phrase(words: Name) -> Phrase:
+    return f" {' '.join(words)} " if words else ""
 
 
 def _raw_words(text: str) -> list[str]:
     return _WORD.findall(_THOUSANDS.sub("", without_accents(text)))
 
 
-def _holds(words: Name, phrase: Name) -> bool:
-    """Whether the phrase occurs in the words, word for word."""
-    if not phrase:
-        return False
-    return any(words[at : at + len(phrase)] == phrase for at in range(len(words) - len(phrase) + 1))
-
-
-def _share(weights: Weights, terms: frozenset[str]) -> float:
-    """The weight of the terms that are among `terms`, as a share of all; 0 of nothing."""
-    total = sum(weights.values())
-    return sum(weight for term, weight in weights.items() if term in terms) / total if total else 0.0
+def _holds(words: Phrase, phrase: Phrase) -> bool:
+    """Whether the phrase occurs in the words, word for word. An empty one occurs nowhere."""
+    return bool(phrase) and phrase in words

@@ -1,5 +1,7 @@
 """Citations, on passages from 2WikiMultihopQA (Apache-2.0) and HotpotQA (CC BY-SA 4.0)."""
 
+import time
+
 import pytest
 
 from ragkv.answer.cite import MAX_PER_STATEMENT, cite
@@ -160,6 +162,30 @@ def test_a_statement_has_at_most_three_citations():
     copies = [(f"Report {i}", f"Report {i} says that Ada Lovelace wrote it, by source number {i}.") for i in range(9)]
     question = "Who wrote it, says report 1, report 2, report 3, report 4, report 5?"
     assert len(cite("Ada Lovelace", question, passages(*copies))) <= MAX_PER_STATEMENT
+
+
+def test_a_long_answer_over_many_sentences_takes_bounded_time():
+    """Statements of one word, each as likely as every other: without a bound it is eleven seconds."""
+    said = [(f"Volume {i}", "\n\n".join(f"Abe {i + j} picked it" for j in range(10))) for i in range(200)]
+    answer, given, began = "\n\n".join(f"Abe {i}" for i in range(2000)), passages(*said), time.process_time()
+
+    found = cite(answer, "Who picked it, and when?", given)
+
+    assert time.process_time() - began < 5
+    assert found[0].quote == "Abe 0 picked it"
+    assert max(citation.answer_end for citation in found) < len(answer) / 10
+
+
+def test_an_answer_of_a_page_over_the_most_passages_is_cited_to_its_end():
+    said = [
+        (f"Volume {i}", " ".join(f"In {1000 + i} the Author{j} of volume {i} wrote line {j} of it." for j in range(10)))
+        for i in range(200)
+    ]
+    answer = " ".join(f"In {1000 + i} the Author{i % 10} wrote it." for i in range(0, 200, 5))
+
+    found = cite(answer, "Who wrote which line?", passages(*said))
+
+    assert {citation.title for citation in found} >= {f"Volume {i}" for i in range(0, 200, 5)}
 
 
 def test_the_same_arguments_give_the_same_citations():

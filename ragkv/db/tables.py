@@ -100,7 +100,7 @@ class DocumentRow(Base):
     `labels` are its metadata, an object of the owner's. `num_bytes` of content, `progress_*` in tokens of the present `stage`. `version` counts how often its chunks were
     written: an index that mirrors the database compares it. `recipe` names the models and settings its chunks were
     made with, `kv_recipe` those of their KV. A worker may write to it only while it holds the lease. `kv_evicted`: some
-    of its KV was removed, so that it is searchable and no longer ready; nobody makes it again unasked. After a failure it is
+    of its KV was removed, or never kept, so that it is searchable and not ready; nobody makes it unasked. After a failure it is
     not tried again before `retry_at`; `outages` counts failures in a row that were not its own fault.
     """
 

@@ -40,7 +40,8 @@ class DocumentPage(msgspec.Struct, frozen=True):
 
 
 class ChunkKV(msgspec.Struct, frozen=True):
-    """What is kept of a chunk's keys and values. pending: not computed yet. missing: lost, computed when needed."""
+    """What is kept of a chunk's keys and values. pending: not computed yet. missing: evicted, lost, or without room: computed
+    when a question needs it."""
 
     state: Literal["stored", "pending", "missing"]
     bytes: int
@@ -90,9 +91,9 @@ def list_chunks(
     """Raises NotFound for the document, Rejected for a cursor that is not ours."""
     after = -1 if cursor is None else from_cursor(cursor, Ordinal)
     with database.reading() as session:
-        find_document(session, document_id, tenant_id)
+        is_coming = not find_document(session, document_id, tenant_id).kv_evicted
         rows = session.scalars(page_of_chunks(document_id, after, limit + 1)).all()
-    items = [_chunk_view(row, store) for row in rows[:limit]]
+    items = [_chunk_view(row, _chunk_kv(row.kv_key, store, is_coming=is_coming)) for row in rows[:limit]]
     return ChunkPage(items, to_cursor(items[-1].ordinal) if len(rows) > limit else None)
 
 
@@ -119,7 +120,7 @@ def _found(wanted: Wanted) -> "Select[DocumentRow]":
     return found if wanted.ids is None else among(found, [i for i in wanted.ids if is_id(i)])
 
 
-def _chunk_view(row: ChunkRow, store: KVStore) -> ChunkView:
+def _chunk_view(row: ChunkRow, kv: ChunkKV) -> ChunkView:
     chunk = to_chunk(row)
     return ChunkView(
         id=chunk.id,
@@ -130,13 +131,14 @@ def _chunk_view(row: ChunkRow, store: KVStore) -> ChunkView:
         start=chunk.start,
         end=chunk.end,
         tokens=chunk.num_tokens,
-        kv=_chunk_kv(row.kv_key, store),
+        kv=kv,
     )
 
 
-def _chunk_kv(key: str | None, store: KVStore) -> ChunkKV:
-    if key is None:
+def _chunk_kv(key: str | None, store: KVStore, *, is_coming: bool) -> ChunkKV:
+    """`is_coming`: what is not there yet will be made unasked."""
+    if key is None and is_coming:
         return ChunkKV("pending", 0)
-    if store.lookup(key) is Lookup.MISS:
+    if key is None or store.lookup(key) is Lookup.MISS:
         return ChunkKV("missing", 0)
     return ChunkKV("stored", store.bytes_of(key), store.shape(key))

@@ -1,6 +1,7 @@
 """The KV store's page in the browser: seen, evicted, rebuilt, pinned, verified."""
 
 import httpx
+import msgspec
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from sqlalchemy import select
@@ -10,6 +11,7 @@ from ingest.pipeline import ingest_document
 from ragkv.db.tables import ChunkRow
 from ragkv.library.documents import stuck_ids
 from ragkv.parts import Parts
+from tests.browser.visit import Visit
 from tests.over_http import upload
 
 
@@ -47,6 +49,26 @@ def test_an_evicted_document_says_so_and_is_rebuilt(store: Page, parts: Parts, i
         ingest_document(document_id, ingest)
     store.reload()
     expect(document(store).locator("[data-status=ready]")).to_be_visible()
+
+
+def test_a_document_without_room_for_all_of_its_kv_says_so_everywhere_and_is_rebuilt(
+    visit: Visit, page: Page, parts: Parts, reader: None
+):
+    few = 300 * parts.layout.bytes_per_token
+    parts.settings = msgspec.structs.replace(parts.settings, max_tenant_kv_bytes=few, prefill_batch_tokens=200)
+    page.goto("/admin/collections/default")
+    visit.drop(("large.md", b"# Notes\n\n" + b"".join(b"Ada wrote note %d about it.\n\n" % n for n in range(60))))
+    expect(page.locator(".upload.good")).to_contain_text("searchable, without room for all of its KV")
+
+    page.goto("/admin/kv")
+    expect(document(page).locator("[data-status=partial]")).to_be_visible()
+    document(page).get_by_role("link").click()
+    expect(page.locator("#chunks .badge").filter(has_text="stored").first).to_be_visible()
+    expect(page.locator("#chunks .badge").filter(has_text="missing").first).to_be_visible()
+    parts.settings = msgspec.structs.replace(parts.settings, max_tenant_kv_bytes=0)
+    page.get_by_role("button", name="Rebuild").click()
+    expect(page.locator("#facts .badge")).to_have_text("ready")
+    expect(page.get_by_role("button", name="Rebuild")).to_have_count(0)
 
 
 def test_an_eviction_that_nobody_confirms_does_not_happen(store: Page):

@@ -107,6 +107,7 @@ class TestEviction:
         assert not any(path.exists() for path in files)
         shown = document(client, answerable)
         assert (shown["status"], shown["kv_evicted"]) == ("searchable", True)
+        assert client.get(f"/v1/documents/{answerable}/chunks").json()["items"][0]["kv"]["state"] == "missing"
         assert client.post("/v1/ask", json={"question": "Who?"}).json()["usage"]["failed_chunks"] == len(files)
         assert stuck_ids(parts.database) == []
         assert ingest_document(answerable, ingest) == "skipped"

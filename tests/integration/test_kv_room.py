@@ -13,6 +13,7 @@ from ragkv.db.tables import Status
 from ragkv.db.tenants import ensure_scope
 from ragkv.errors import Conflict, OutOfSpace
 from ragkv.library.documents import DocumentView, document_view, store_document
+from ragkv.library.listing import list_chunks
 from ragkv.parts import Parts
 from ragkv.scope import Holder, Scope
 from ragkv.upkeep.admin import pin
@@ -106,6 +107,8 @@ class TestQuotas:
         shown = view(parts, parts.scope, large)
         assert (shown.status, shown.kv_evicted, shown.error) == (Status.SEARCHABLE, True, None)
         assert 0 < kept(parts, parts.scope) <= parts.settings.max_tenant_kv_bytes
+        chunks = list_chunks(parts.database, parts.kv_store, parts.scope.tenant_id, large, 100, None).items
+        assert {chunk.kv.state for chunk in chunks} == {"stored", "missing"}, "none is pending: nobody makes it"
         assert ingest_document(large, ingest) is Outcome.SKIPPED, "nothing is tried in vain"
 
     def test_beyond_the_limit_of_all_the_tenant_that_keeps_most_gives_way(

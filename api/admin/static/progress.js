@@ -16,8 +16,9 @@ export function watch(url, heard, ended = () => {}) {
   addEventListener("pagehide", () => source.close());
 }
 
+/** Whether nothing more happens to a document unasked: with `kv_evicted` some of its KV found no room, and stays away. */
 export function isFinished(progress) {
-  return FINISHED.includes(progress.status);
+  return FINISHED.includes(progress.status) || progress.kv_evicted;
 }
 
 /** "prefill: 1,200 of 3,400 tokens" */

@@ -40,7 +40,7 @@ export class Upload {
   /** What the service says of the document that this became. */
   heard(progress) {
     if (progress.status === "failed") this.end("bad", progress.error || "it failed");
-    else if (isFinished(progress)) this.end("good", "ready");
+    else if (isFinished(progress)) this.end("good", progress.status === "ready" ? "ready" : `${progress.status}, without room for all of its KV`);
     else this.moved(inWords(progress), progress.total ? progress.done / progress.total : undefined);
   }
 

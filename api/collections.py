@@ -11,6 +11,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
 from api.auth import administering, reading, writing
+from api.deletion import delete_collection
 from api.errors import json_problems, problems
 from ragkv.access.caller import Caller
 from ragkv.db.tenants import scope_of
@@ -21,7 +22,6 @@ from ragkv.library.collection import (
     CollectionView,
     amend_collection,
     collection_with_counts,
-    delete_collection,
     list_collections,
     make_collection,
 )
@@ -121,7 +121,7 @@ async def amend(
 )
 async def remove(collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
     """Remove it with all its documents and all that was made from them."""
-    await asyncio.to_thread(delete_collection, collection, parts, caller.tenant_id)
+    await delete_collection(collection, parts, caller.tenant_id)
 
 
 @post(

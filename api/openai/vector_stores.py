@@ -11,6 +11,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from api.auth import administering, reading, writing
+from api.deletion import delete_collection
 from api.openai.errors import errors
 from api.openai.fields import AutoChunking, Id, NotSupported
 from api.openai.file_batches import file_batches_router
@@ -22,7 +23,7 @@ from ragkv.access.caller import Caller
 from ragkv.db.base import new_id
 from ragkv.db.tenants import scope_of
 from ragkv.library.attachments import Attach, attach_files
-from ragkv.library.collection import amend_collection, delete_collection, make_collection
+from ragkv.library.collection import amend_collection, make_collection
 from ragkv.library.stores import list_stores, store_of
 from ragkv.library.uploads import file_view
 from ragkv.parts import Parts
@@ -114,7 +115,7 @@ async def remove(
     vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> VectorStoreDeleted:
     """Remove it with all that was made from its files. Files that were uploaded to /v1/files stay there."""
-    await asyncio.to_thread(delete_collection, vector_store_id, parts, caller.tenant_id)
+    await delete_collection(vector_store_id, parts, caller.tenant_id)
     return VectorStoreDeleted(id=vector_store_id)
 
 

@@ -51,6 +51,12 @@ def document_ids_in(collection_id: str) -> Select[str]:
     return select(DocumentRow.id).where(DocumentRow.collection_id == collection_id)
 
 
+def sizes_in(collection_id: str, limit: int) -> Select[str, int]:
+    """(id, chunks) of the collection's documents, the oldest first."""
+    found = select(DocumentRow.id, DocumentRow.num_chunks).where(DocumentRow.collection_id == collection_id)
+    return found.order_by(DocumentRow.created_at).limit(limit)
+
+
 def generations_of(collection_ids: Sequence[str]) -> Select[str, int]:
     """(id, generation) of those that exist."""
     return select(CollectionRow.id, CollectionRow.generation).where(one_of(CollectionRow.id, collection_ids))

@@ -7,7 +7,6 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Delete,
-    ScalarSelect,
     Select,
     Update,
     and_,
@@ -127,9 +126,17 @@ def _has_label(key: str, values: Sequence[str]) -> ColumnElement[bool]:
     return exists().where(*label, one_of(DocumentLabelRow.value, values))
 
 
-def uses_of_file(tenant_id: str, sha256: str) -> Select[int]:
-    """How many of a tenant's documents, of whatever collection, and of its uploads share one stored file."""
-    return select(_count(DocumentRow, tenant_id, sha256) + _count(FileRow, tenant_id, sha256))
+def hashes_to_remove(tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> Select[str, str]:
+    """(id, SHA-256) of those of the documents that the tenant's collection has. On PostgreSQL their rows are locked, in an
+    order that all who lock several of them follow."""
+    mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
+    chosen = select(DocumentRow.id, DocumentRow.sha256).where(one_of(DocumentRow.id, document_ids), *mine)
+    return chosen.order_by(DocumentRow.id).with_for_update()
+
+
+def forget_documents(document_ids: Sequence[str]) -> Delete:
+    """With chunks, labels, jobs and attachments, which the database removes with them."""
+    return delete(DocumentRow).where(one_of(DocumentRow.id, document_ids))
 
 
 def bytes_of_tenant(tenant_id: str) -> Select[int]:
@@ -217,7 +224,3 @@ def _free(now: datetime) -> ColumnElement[bool]:
 
 def _due(now: datetime) -> ColumnElement[bool]:
     return or_(DocumentRow.retry_at.is_(None), DocumentRow.retry_at <= now)
-
-
-def _count(kind: type[DocumentRow] | type[FileRow], tenant_id: str, sha256: str) -> ScalarSelect[int]:
-    return select(func.count()).where(kind.tenant_id == tenant_id, kind.sha256 == sha256).scalar_subquery()

@@ -34,6 +34,12 @@ def unshared_keys(document_id: str) -> Select[str | None]:
     return select(ChunkRow.kv_key).where(*mine, ~elsewhere).distinct()
 
 
+def keys_of_documents(document_ids: Sequence[str]) -> Select[str]:
+    """KV keys that the documents' chunks use, others' too."""
+    mine = (one_of(ChunkRow.document_id, document_ids), ChunkRow.kv_key.is_not(None))
+    return select(func.coalesce(ChunkRow.kv_key, "")).where(*mine).distinct()
+
+
 def keys_in_use(keys: Sequence[str]) -> Select[str | None]:
     """Those of `keys` that some chunk uses."""
     return select(ChunkRow.kv_key).where(one_of(ChunkRow.kv_key, keys)).distinct()

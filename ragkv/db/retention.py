@@ -17,6 +17,11 @@ def forget_questions(before: datetime, limit: int) -> Delete:
     return delete(QuestionRow).where(QuestionRow.id.in_(old))
 
 
+def forget_questions_about(collection_id: str, limit: int) -> Delete:
+    some = select(QuestionRow.id).where(QuestionRow.collection_id == collection_id).limit(limit)
+    return delete(QuestionRow).where(QuestionRow.id.in_(some))
+
+
 def forget_jobs(before: datetime, limit: int) -> Delete:
     """Jobs that ended before the moment."""
     ended = (JobRow.status.in_(_ENDED), JobRow.updated_at < before)

@@ -1,20 +1,24 @@
 """Collections: named sets of a tenant's documents."""
 
+import time
+from collections.abc import Generator, Sequence
 from datetime import datetime
+from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
 
 from ragkv.db.base import new_id
-from ragkv.db.collections import collection_facts, collection_named, document_ids_in
+from ragkv.db.collections import collection_facts, collection_named, document_ids_in, sizes_in
 from ragkv.db.database import Database, hold
+from ragkv.db.retention import forget_questions_about
 from ragkv.db.tables import CollectionRow
 from ragkv.db.tenants import scope_of
 from ragkv.errors import Conflict, NotFound, Unavailable
-from ragkv.library.documents import delete_document
 from ragkv.library.forgetting import forget_answers, forget_in_memory
 from ragkv.library.originals import uploads_of
+from ragkv.library.removal import remove_documents
 from ragkv.names import clean_name, storable
 from ragkv.paging import Name, from_cursor, to_cursor
 from ragkv.parts import Parts
@@ -23,6 +27,10 @@ from ragkv.scope import DEFAULT_COLLECTION
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+BATCH_DOCUMENTS = 200
+BATCH_CHUNKS = 500
+"""What one transaction removes: on SQLite nobody else writes meanwhile. One document goes as a whole, whatever its size."""
+BATCH_QUESTIONS = 500
 
 Cosine = Annotated[float, Meta(ge=0.5, le=1)]
 Seconds = Annotated[int, Meta(ge=1, le=30 * 24 * 3600)]
@@ -136,21 +144,50 @@ def amend_collection(
     return collection_view(collection_id, database, tenant_id)
 
 
-def delete_collection(collection: str, parts: Parts, tenant_id: str) -> None:
+def delete_in_batches(collection: str, parts: Parts, tenant_id: str) -> Generator[float, None, None]:
     """Remove a collection with all its documents, the questions asked about it and the answers kept. Raises NotFound, Conflict for the default collection.
 
-    When the index is away it raises Unavailable and the collection stays, perhaps with fewer documents: delete it again.
+    It is gone when the iterator ends. Each step is one batch, and gives the seconds it took: leave as much time to others.
+    When the index is away it raises Unavailable and the collection stays, perhaps with fewer documents, as it does when
+    the iterator is closed early or the process killed: delete it again.
     """
     collection_id = scope_of(parts.database, tenant_id, collection).collection_id
     with parts.database.reading() as session:
         _refuse_default(_find(session, collection_id))
-    while not _delete_if_empty(collection_id, parts.database, tenant_id):
-        with parts.database.reading() as session:
-            document_ids = session.scalars(document_ids_in(collection_id)).all()
-        for document_id in document_ids:
-            _delete_if_there(document_id, parts, tenant_id)
+    while True:
+        began = time.monotonic()
+        batch = _next_batch(collection_id, parts.database)
+        if batch:
+            _delete_documents(collection_id, batch, parts, tenant_id)
+        elif not _forget_questions(collection_id, parts.database) and _delete_if_empty(
+            collection_id, parts.database, tenant_id
+        ):
+            break
+        yield time.monotonic() - began
     forget_answers(collection_id, parts, tenant_id)
     forget_in_memory(collection_id, parts, tenant_id)
+
+
+def _next_batch(collection_id: str, database: Database) -> list[str]:
+    """Some documents, with no more than BATCH_CHUNKS chunks in all; one, if the first has more."""
+    with database.reading() as session:
+        sizes = session.execute(sizes_in(collection_id, BATCH_DOCUMENTS)).all()
+    sums = accumulate(chunks for _, chunks in sizes)
+    return [document_id for (document_id, _), total in zip(sizes, sums, strict=True) if total <= BATCH_CHUNKS] or [
+        document_id for document_id, _ in sizes[:1]
+    ]
+
+
+def _delete_documents(collection_id: str, document_ids: Sequence[str], parts: Parts, tenant_id: str) -> None:
+    if parts.server_index is not None:
+        parts.server_index.delete_from_collection(tenant_id, collection_id, document_ids)
+    remove_documents(collection_id, document_ids, parts, tenant_id)
+
+
+def _forget_questions(collection_id: str, database: Database) -> int:
+    """Some of them, and how many. The last few go with the collection."""
+    with database.writing() as session:
+        return session.connection().execute(forget_questions_about(collection_id, BATCH_QUESTIONS)).rowcount
 
 
 def _rename(session: "Session", row: CollectionRow, name: str) -> None:
@@ -177,13 +214,6 @@ def _delete_if_empty(collection_id: str, database: Database, tenant_id: str) -> 
             return False
         session.delete(_find(session, collection_id))
         return True
-
-
-def _delete_if_there(document_id: str, parts: Parts, tenant_id: str) -> None:
-    try:
-        delete_document(document_id, parts, tenant_id)
-    except NotFound:
-        return  # somebody else was faster
 
 
 def _find(session: "Session", collection_id: str) -> CollectionRow:

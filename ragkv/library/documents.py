@@ -26,13 +26,13 @@ from ragkv.db.documents import (
     stuck_documents,
 )
 from ragkv.db.jobs import INGEST
-from ragkv.db.kv_entries import forget_entries, unshared_keys
 from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow, Status
 from ragkv.errors import NotFound, TooLarge, Unavailable
 from ragkv.files import Readable, Stored
 from ragkv.library.forgetting import forget_answers
 from ragkv.library.metadata import Metadata, checked, labels_of
-from ragkv.library.originals import discard_unnamed, uploads_of
+from ragkv.library.originals import uploads_of
+from ragkv.library.removal import remove_documents
 from ragkv.names import is_id
 from ragkv.parts import Parts
 from ragkv.scope import Scope
@@ -145,13 +145,12 @@ def delete_document(document_id: str, parts: Parts, tenant_id: str) -> None:
 
     Raises NotFound. When the index is away it raises Unavailable and the document stays: delete it again.
     """
-    document_view(document_id, parts.database, tenant_id)
+    collection_id = document_view(document_id, parts.database, tenant_id).collection_id
     if parts.server_index is not None:
         parts.server_index.delete_document(tenant_id, document_id)
-    keys, deleted = _delete_rows(document_id, parts, tenant_id)
-    discard_unnamed(tenant_id, deleted.sha256, parts)
-    parts.kv_store.delete(keys)
-    forget_answers(deleted.collection_id, parts, tenant_id)
+    if not remove_documents(collection_id, [document_id], parts, tenant_id):
+        raise NotFound("the document was deleted meanwhile")
+    forget_answers(collection_id, parts, tenant_id)
 
 
 def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
@@ -255,20 +254,6 @@ def _is_waiting(document_id: str, database: Database) -> bool:
     with database.reading() as session:
         document = session.get(DocumentRow, document_id)
         return document is not None and document.status is Status.ACCEPTED
-
-
-def _delete_rows(document_id: str, parts: Parts, tenant_id: str) -> tuple[list[str], DocumentRow]:
-    """Returns the KV keys that nobody uses any longer, and the document as it was."""
-    with parts.database.writing() as session:
-        document = find_document(session, document_id, tenant_id)
-        hold(session, uploads_of(tenant_id))
-        keys = [key for key in session.scalars(unshared_keys(document_id)) if key]
-        session.delete(document)
-        session.flush()
-        for start in range(0, len(keys), 500):
-            session.execute(forget_entries(keys[start : start + 500]))
-        session.execute(collection_changed(document.collection_id))
-        return keys, document
 
 
 def find_document(session: "Session", document_id: str, tenant_id: str) -> DocumentRow:

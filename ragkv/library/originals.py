@@ -1,7 +1,9 @@
 """The uploaded bytes behind documents and files, kept as long as a row names them."""
 
+from collections.abc import Sequence
+
 from ragkv.db.database import hold
-from ragkv.db.documents import uses_of_file
+from ragkv.db.stored_files import named_files_among
 from ragkv.parts import Parts
 
 
@@ -16,9 +18,15 @@ def discard_unnamed(tenant_id: str, sha256: str, parts: Parts) -> bool:
     Called after the commit that took the last name away: a crash in between leaves a file that the sweep finds, never a
     row without its file. The lock keeps out an upload of the same bytes.
     """
+    return discard_all_unnamed(tenant_id, [sha256], parts) == 1
+
+
+def discard_all_unnamed(tenant_id: str, hashes: Sequence[str], parts: Parts) -> int:
+    """Likewise some files; a thousand or so. Returns how many are gone."""
     with parts.database.writing() as session:
         hold(session, uploads_of(tenant_id))
-        if session.scalar(uses_of_file(tenant_id, sha256)):
-            return False
-        parts.files.delete(tenant_id, sha256)
-        return True
+        named = {sha256 for owner, sha256 in session.execute(named_files_among(hashes)) if owner == tenant_id}
+        gone = [sha256 for sha256 in hashes if sha256 not in named]
+        for sha256 in gone:
+            parts.files.delete(tenant_id, sha256)
+        return len(gone)

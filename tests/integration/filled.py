@@ -2,9 +2,11 @@
 
 from zlib import crc32
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 
 from ragkv.db.database import Database
+from ragkv.db.tables import DocumentRow, KVEntryRow
+from ragkv.parts import Parts
 from ragkv.scope import Scope
 
 RECIPE = "recipe"
@@ -13,7 +15,7 @@ _NUMBERS = {
     "sqlite": "WITH RECURSIVE numbers(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < :last) "
     "SELECT i FROM numbers",
 }
-_KEY = {
+_HEX = {
     "postgresql": "lpad(to_hex(CAST(:first AS BIGINT) + i), 64, '0')",
     "sqlite": "printf('%064x', CAST(:first AS INTEGER) + i)",
 }
@@ -30,12 +32,12 @@ def add_documents(database: Database, scope: Scope, documents: int, chunks: int,
             "id, tenant_id, collection_id, sha256, name, title, media_type, num_bytes, metadata, status, stage, "
             "progress_done, progress_total, num_chunks, num_tokens, attempts, version, recipe, kv_recipe, created_at, updated_at"
         )
-        moment = "CURRENT_TIMESTAMP"
+        moment, first = "CURRENT_TIMESTAMP", crc32(prefix.encode()) << 24
         _fill(
             connection,
-            f"INSERT INTO documents ({columns}) SELECT CAST(:prefix AS TEXT) || i, :tenant, :collection, CAST(:prefix AS TEXT) || i, 'n', '', '', 9, "
+            f"INSERT INTO documents ({columns}) SELECT CAST(:prefix AS TEXT) || i, :tenant, :collection, {_HEX[kind]}, 'n', '', '', 9, "
             f"'{{}}', 'ready', '', 0, 0, :chunks, 9, 0, 1, :recipe, '', {moment}, {moment} FROM ({_NUMBERS[kind]}) AS n",
-            names | {"last": documents - 1, "chunks": chunks},
+            names | {"last": documents - 1, "chunks": chunks, "first": first},
         )
         chunk_columns = (
             'id, tenant_id, document_id, ordinal, title, text, start, "end", token_ids, kv_key, dense, sparse_indices, '
@@ -44,14 +46,31 @@ def add_documents(database: Database, scope: Scope, documents: int, chunks: int,
         _fill(
             connection,
             f"INSERT INTO chunks ({chunk_columns}) SELECT CAST(:prefix AS TEXT) || 'c' || i, :tenant, CAST(:prefix AS TEXT) || (i / CAST(:chunks AS INTEGER)), i - (i / CAST(:chunks AS INTEGER)) * CAST(:chunks AS INTEGER), "
-            f"'Title ' || i, 'text', 0, 4, {_BYTES[kind]}, {_KEY[kind]}, {_BYTES[kind]}, {_BYTES[kind]}, {_BYTES[kind]} "
+            f"'Title ' || i, 'text', 0, 4, {_BYTES[kind]}, {_HEX[kind]}, {_BYTES[kind]}, {_BYTES[kind]}, {_BYTES[kind]} "
             f"FROM ({_NUMBERS[kind]}) AS n",
             {k: v for k, v in names.items() if k in ("tenant", "prefix")}
-            | {"last": documents * chunks - 1, "chunks": chunks, "width": width, "first": crc32(prefix.encode()) << 24},
+            | {"last": documents * chunks - 1, "chunks": chunks, "width": width, "first": first},
         )
         connection.execute(text("UPDATE collections SET generation = generation + 1"))
         if kind == "postgresql":  # does so by itself, a little later; SQLite never does
             connection.execute(text("ANALYZE"))
+
+
+def add_files(parts: Parts) -> None:
+    """The file of every document, and an entry and a file for every chunk's KV. Files are empty."""
+    with parts.database.writing() as session:
+        session.execute(
+            text(
+                "INSERT INTO kv_entries (key, tenant_id, num_tokens, num_bytes, tier, created_at, last_used_at) SELECT DISTINCT "
+                "kv_key, tenant_id, 9, 9, 'disk', CURRENT_TIMESTAMP, CURRENT_TIMESTAMP FROM chunks WHERE kv_key IS NOT NULL"
+            )
+        )
+        paths = [parts.files.path(*row) for row in session.execute(select(DocumentRow.tenant_id, DocumentRow.sha256))]
+        paths += [parts.kv_store.path(key) for key in session.scalars(select(KVEntryRow.key))]
+    for folder in {path.parent for path in paths}:
+        folder.mkdir(parents=True, exist_ok=True)
+    for path in paths:
+        path.touch()
 
 
 def _fill(connection: Connection, statement: str, values: dict[str, object]) -> None:

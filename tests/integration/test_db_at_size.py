@@ -1,24 +1,28 @@
 """Statements whose time must not grow with everybody's documents. The figures of docs/BENCHMARKS.md come from the long form."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import event, text, update
 
+from ragkv.db.base import utc_now
 from ragkv.db.database import Database
 from ragkv.db.documents import bytes_of_tenant
 from ragkv.db.kv_entries import unshared_keys
 from ragkv.db.sources import DatabaseSource
-from ragkv.db.tenants import ensure_scope, find_scope
-from ragkv.kv.store import KVStore
+from ragkv.db.tables import TenantRow
+from ragkv.db.tenants import ensure_scope, find_scope, scope_of
+from ragkv.library.collection import delete_in_batches, make_collection
 from ragkv.library.documents import delete_document
 from ragkv.library.listing import Wanted, matching_ids
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
+from ragkv.scope import Scope
 from ragkv.settings import Settings
-from tests.integration.filled import RECIPE, add_documents
+from tests.integration.filled import RECIPE, add_documents, add_files
 
 
 @pytest.fixture
@@ -122,7 +126,7 @@ def test_figures_at_100_000_documents(
 ):
     """200,000 chunks with vectors of 1.5 kB; one document of 300 chunks."""
     parts = Parts(msgspec.structs.replace(settings, database_url=migrated_url))
-    parts.__dict__["kv_store"] = KVStore(settings.kv_dir)
+
     scope = find_scope(database)
     add_documents(database, scope, 100_000, 2, "d", width=1536)
     add_documents(database, scope, 1, 300, "a" * 31, width=1536)
@@ -149,3 +153,48 @@ def test_figures_at_100_000_documents(
     parts.close()
     print(database.engine.dialect.name, *(f"\n  {name}: {1000 * took:,.1f} ms" for name, took in figures.items()))
     assert figures["a document of 300 chunks deleted"] < 1
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_figures_of_deleting_20_000_documents(
+    database: Database, settings: Settings, migrated_url: str, redis_server: EmbeddedRedis
+):
+    """200,000 chunks with vectors of 1.5 kB, a file a document and one a chunk; another tenant notes a use 20 times a second."""
+    parts = Parts(msgspec.structs.replace(settings, database_url=migrated_url))
+    home = find_scope(database)
+    made = scope_of(database, home.tenant_id, make_collection("large", database, home.tenant_id).id)
+    add_documents(database, made, 20_000, 10, "d", width=1536)
+    add_files(parts)
+    steps: list[float] = []
+    waits: list[float] = []
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.wait(0.05):
+            waits.append(seconds(lambda: _write_a_row(database, home)))
+
+    def delete_all() -> None:
+        for took_s in delete_in_batches(made.collection_id, parts, made.tenant_id):
+            steps.append(took_s)
+            time.sleep(took_s)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    took = seconds(delete_all)
+    over.set()
+    writing.join()
+    parts.close()
+    steps.sort()
+    waits.sort()
+    print(
+        f"{database.engine.dialect.name}: {took:.0f} s, {len(steps)} batches of {1000 * steps[len(steps) // 2]:.0f} ms "
+        f"(at most {1000 * steps[-1]:.0f}); {len(waits)} writes of others took {1000 * waits[len(waits) // 2]:.1f} ms, "
+        f"1 in 100 more than {1000 * waits[-len(waits) // 100]:.0f}, at most {1000 * waits[-1]:.0f} ms"
+    )
+    assert waits[-1] < 5
+
+
+def _write_a_row(database: Database, scope: Scope) -> None:
+    with database.writing() as session:
+        session.execute(update(TenantRow).where(TenantRow.id == scope.tenant_id).values(served_at=utc_now()))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
+from api.deletion import delete_collection
 from api.forgetting import forgetting_deleted
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
@@ -16,7 +17,6 @@ from ragkv.answer.answer_ring import GONE, AnswerRing, RingName, Room, record_ty
 from ragkv.db.tables import QuestionRow
 from ragkv.errors import Unavailable
 from ragkv.library.changes import replace_document
-from ragkv.library.collection import delete_collection
 from ragkv.library.documents import accept_document, delete_document, requeue_stuck
 from ragkv.library.forgetting import MemoryKeeper, forget_stale_answers
 from ragkv.parts import Parts
@@ -62,7 +62,7 @@ class TestKeptAnswers:
         assert SECRET not in everything_in_redis(parts)
 
     def test_an_answer_in_the_making_is_not_kept_after_the_deletion(self, parts: Parts, collection: Scope):
-        delete_collection(collection.collection_id, parts, collection.tenant_id)
+        asyncio.run(delete_collection(collection.collection_id, parts, collection.tenant_id))
 
         late = RingName(collection.tenant_id, collection.collection_id, "r", 10**6)
         assert not parts.answer_ring.put(late, record(), SECRET, 60)
@@ -104,7 +104,7 @@ class TestKeptAnswers:
 class TestMemory:
     def test_a_deleted_collection_leaves_this_process(self, parts: Parts, collection: Scope):
         assert parts.retriever.held()
-        delete_collection(collection.collection_id, parts, collection.tenant_id)
+        asyncio.run(delete_collection(collection.collection_id, parts, collection.tenant_id))
 
         assert parts.retriever.held() == [] and points_of(parts.retriever) == 0
 
@@ -117,12 +117,12 @@ class TestMemory:
         keeper.forget_deleted()
         assert points_of(other.retriever) == 0 and other.retriever.held()
 
-        delete_collection(collection.collection_id, parts, collection.tenant_id)
+        asyncio.run(delete_collection(collection.collection_id, parts, collection.tenant_id))
         keeper.forget_deleted()
         assert other.retriever.held() == []
 
     def test_the_running_service_does_so_by_itself(self, parts: Parts, other: Parts, collection: Scope):
-        delete_collection(collection.collection_id, parts, collection.tenant_id)
+        asyncio.run(delete_collection(collection.collection_id, parts, collection.tenant_id))
 
         async def serve() -> None:
             async with forgetting_deleted(other, interval_s=0.01)(None):  # type: ignore[arg-type]

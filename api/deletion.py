@@ -1,0 +1,14 @@
+"""Deletion of what takes long to delete."""
+
+import asyncio
+
+from api.disconnect import stepwise
+from ragkv.library.collection import delete_in_batches
+from ragkv.parts import Parts
+
+
+async def delete_collection(collection: str, parts: Parts, tenant_id: str) -> None:
+    """`delete_in_batches`, each batch a piece of work of its own: others take their turns in between, and have the database
+    for as long as the batch had it."""
+    async for took_s in stepwise(delete_in_batches(collection, parts, tenant_id)):
+        await asyncio.sleep(took_s)

@@ -1,0 +1,31 @@
+"""Removal of documents with what was made from them."""
+
+from collections.abc import Sequence
+
+from ragkv.db.collections import collection_changed
+from ragkv.db.database import hold
+from ragkv.db.documents import forget_documents, hashes_to_remove
+from ragkv.db.kv_entries import forget_entries, keys_in_use, keys_of_documents
+from ragkv.library.originals import discard_all_unnamed, uploads_of
+from ragkv.parts import Parts
+
+
+def remove_documents(collection_id: str, document_ids: Sequence[str], parts: Parts, tenant_id: str) -> int:
+    """Remove a collection's documents in one transaction, then files and KV that nothing else uses. Returns how many there
+    were.
+
+    Points on an index server go before, kept answers after. A crash in between leaves files, which the sweep finds.
+    """
+    with parts.database.writing() as session:
+        hold(session, uploads_of(tenant_id))
+        found = session.execute(hashes_to_remove(tenant_id, collection_id, document_ids)).all()
+        ids = [document_id for document_id, _ in found]
+        keys = session.scalars(keys_of_documents(ids)).all()
+        session.connection().execute(forget_documents(ids))
+        used = set(session.scalars(keys_in_use(keys)))
+        unused = [key for key in keys if key not in used]
+        session.connection().execute(forget_entries(unused))
+        session.connection().execute(collection_changed(collection_id))
+    discard_all_unnamed(tenant_id, [sha256 for _, sha256 in found], parts)
+    parts.kv_store.delete(unused)
+    return len(found)

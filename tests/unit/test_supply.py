@@ -144,10 +144,27 @@ class TestContainers:
             named = {volume.split(":")[0] for volume in service.get("volumes", ()) if volume[0] not in "./"}
             assert named <= set(COMPOSE["volumes"])
 
-    def test_the_settings_in_it_exist(self):
-        for name in OURS:
-            known = {f"RAGKV_{field.upper()}" for field in Settings.__struct_fields__}
-            assert set(SERVICES[name]["environment"]) <= known
+    @pytest.mark.parametrize("file", ["compose.yaml", "Dockerfile"])
+    def test_the_settings_in_it_exist(self, file: str):
+        """Those in comments, too."""
+        known = {f"RAGKV_{field.upper()}" for field in Settings.__struct_fields__}
+        assert set(re.findall(r"\bRAGKV_[A-Z_]+", (ROOT / file).read_text())) <= known
+
+    def test_limits_of_tenants_disk_and_files_are_pointed_out(self):
+        limits = re.compile(r"max_tenant_.*|max_(kv|answer|upload)_bytes|min_free_bytes|parse_.*|.*_days")
+        named = {f"RAGKV_{field.upper()}" for field in Settings.__struct_fields__ if limits.fullmatch(field)}
+        text = (ROOT / "compose.yaml").read_text()
+        assert named and named <= set(re.findall(r"RAGKV_[A-Z_]+", text[: text.index("x-confined")]))
+
+    @pytest.mark.parametrize("name", sorted(OURS))
+    def test_every_other_setting_has_a_file_that_need_not_be_there(self, name: str):
+        assert SERVICES[name]["env_file"] == [{"path": "ragkv.env", "required": False}]
+        assert set(SERVICES[name]["environment"]) <= {f"RAGKV_{field.upper()}" for field in Settings.__struct_fields__}
+
+    def test_a_service_that_stops_has_the_time_it_takes(self):
+        """The API's grace, and half a minute for the engine to stop."""
+        grace = re.fullmatch(r"(\d+)s", SERVICES["api"]["stop_grace_period"])
+        assert grace and int(grace[1]) >= Settings().shutdown_grace_s + 30
 
     def test_the_image_runs_as_a_user_of_its_own_without_what_tests_and_building_need(self):
         text = (ROOT / "Dockerfile").read_text()

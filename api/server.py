@@ -1,7 +1,9 @@
 """The web server, and how it stops: it finishes what it is doing, for a while."""
 
 import asyncio
+import logging
 import resource
+import socket
 from types import FrameType
 from typing import Protocol
 
@@ -64,12 +66,26 @@ class Server(uvicorn.Server):
         self._impatient = False
         self._stopping: list[asyncio.Task[None]] = []
 
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Returns when it has stopped."""
+        log = logging.getLogger("uvicorn.error")
+        log.addFilter(self._is_worth_saying)
+        try:
+            super().run(sockets)
+        finally:
+            log.removeFilter(self._is_worth_saying)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal came."""
         if self.should_exit:
             self._impatient = True
         else:
             super().handle_exit(sig, frame)
+
+    def _is_worth_saying(self, record: logging.LogRecord) -> bool:
+        """Not that a request was cut off by the stop, with a trace: the request's own line says that it has ended."""
+        error = record.exc_info[1] if record.exc_info else None
+        return not (self._ending.has_begun and isinstance(error, asyncio.CancelledError))
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: whether to stop listening and cut off what still runs."""

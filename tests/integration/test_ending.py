@@ -1,6 +1,8 @@
 """How the service stops: under a real web server, with an engine that takes its time."""
 
+import asyncio
 import io
+import logging
 import signal
 import threading
 import time
@@ -173,6 +175,55 @@ def test_what_takes_longer_than_the_grace_is_cut_off(ready: Parts, engine: EchoE
         assert (engine.closed, engine.started) == (1, False)
 
 
+def test_what_is_cut_off_leaves_no_traces(ready: Parts, engine: EchoEngine, caplog: pytest.LogCaptureFixture):
+    """Neither an answer that has begun nor one that has not. Each request has its one line."""
+    engine.piece_s = LONG_S
+    caplog.set_level(logging.INFO)
+    with running(ready, grace_s=0.2) as service:
+        kinds = [{"stream": False}, {"stream": True}] * 3
+        asked = [threading.Thread(target=_ask_in_vain, args=(service,), kwargs=kind) for kind in kinds]
+        for thread in asked:
+            thread.start()
+        wait_until(lambda: engine.running == len(asked))
+        service.signal()
+        wait_until(lambda: service.has_ended)
+        for thread in asked:
+            thread.join()
+
+    assert [record for record in caplog.records if record.exc_info] == []
+    told = [record for record in caplog.records if record.msg == "request" and record.route == "/v1/ask"]
+    assert len(told) == len(asked)
+
+
+@pytest.mark.parametrize(
+    ("ends", "raised"),
+    [(True, ValueError), (False, asyncio.CancelledError)],
+    ids=["a bug while it stops", "before that"],
+)
+def test_every_other_error_keeps_its_trace(ends: bool, raised: type[BaseException], caplog: pytest.LogCaptureFixture):
+    """Of an app that breaks, not of a request that was cut off."""
+    ending, listener = Ending(), listen("127.0.0.1", 0)
+
+    async def breaking(scope, receive, send) -> None:
+        if scope["type"] == "http":
+            if ends:
+                server.handle_exit(signal.SIGTERM, None)
+                await ending.begins_within(30)
+            raise raised("broken")
+        for said in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{said}.complete"})
+
+    server = Server(breaking, ending, 1)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    assert httpx.get(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=30).status_code == 500
+    server.handle_exit(signal.SIGTERM, None)
+    thread.join()
+
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [raised]
+
+
 def test_idle_it_stops_at_once(ready: Parts):
     with running(ready) as service:
         began = time.monotonic()
@@ -182,11 +233,11 @@ def test_idle_it_stops_at_once(ready: Parts):
         assert time.monotonic() - began < LONG_S
 
 
-def _ask_in_vain(service: Running) -> None:
+def _ask_in_vain(service: Running, *, stream: bool = False) -> None:
     """The connection is closed before an answer, or in the middle of it."""
     try:
         url = service.client.base_url.join("/v1/ask")
-        response = httpx.post(url, json=QUESTION | {"stream": False}, timeout=30)
+        response = httpx.post(url, json=QUESTION | {"stream": stream}, timeout=30)
     except httpx.HTTPError:
         return
     assert response.status_code >= 499

@@ -177,22 +177,28 @@ def test_what_takes_longer_than_the_grace_is_cut_off(ready: Parts, engine: EchoE
 
 def test_what_is_cut_off_leaves_no_traces(ready: Parts, engine: EchoEngine, caplog: pytest.LogCaptureFixture):
     """Neither an answer that has begun nor one that has not. Each request has its one line."""
-    engine.piece_s = LONG_S
+    engine.words = engine.words * 100
     caplog.set_level(logging.INFO)
-    with running(ready, grace_s=0.2) as service:
-        kinds = [{"stream": False}, {"stream": True}] * 3
-        asked = [threading.Thread(target=_ask_in_vain, args=(service,), kwargs=kind) for kind in kinds]
-        for thread in asked:
+    with running(ready, grace_s=0.2) as service, ExitStack() as streams:
+        begun = [streams.enter_context(asking(service)) for _ in range(3)]
+        for pieces in begun:
+            next(pieces)
+        engine.piece_s = LONG_S
+        waiting = [threading.Thread(target=_ask_in_vain, args=(service,)) for _ in range(3)]
+        for thread in waiting:
             thread.start()
-        wait_until(lambda: engine.running == len(asked))
+        wait_until(lambda: engine.running == len(begun) + len(waiting))
         service.signal()
         wait_until(lambda: service.has_ended)
-        for thread in asked:
+        for thread in waiting:
             thread.join()
+        for pieces in begun:
+            with pytest.raises(httpx.HTTPError):
+                list(pieces)
 
     assert [record for record in caplog.records if record.exc_info] == []
-    told = [record for record in caplog.records if record.msg == "request" and record.route == "/v1/ask"]
-    assert len(told) == len(asked)
+    told = [record.status for record in caplog.records if record.msg == "request" and record.route == "/v1/ask"]
+    assert sorted(told) == [200] * len(begun) + [499] * len(waiting)
 
 
 @pytest.mark.parametrize(
@@ -233,11 +239,11 @@ def test_idle_it_stops_at_once(ready: Parts):
         assert time.monotonic() - began < LONG_S
 
 
-def _ask_in_vain(service: Running, *, stream: bool = False) -> None:
+def _ask_in_vain(service: Running) -> None:
     """The connection is closed before an answer, or in the middle of it."""
     try:
         url = service.client.base_url.join("/v1/ask")
-        response = httpx.post(url, json=QUESTION | {"stream": stream}, timeout=30)
+        response = httpx.post(url, json=QUESTION | {"stream": False}, timeout=30)
     except httpx.HTTPError:
         return
     assert response.status_code >= 499

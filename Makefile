@@ -18,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 export VLLM_LOGGING_LEVEL ?= ERROR
 
-.PHONY: help setup browser demo test test-fast test-long soak chaos serve check lint types imports format bench load env lock licences sbom audit clean
+.PHONY: help setup browser demo test test-fast test-long soak chaos serve check lint types imports format bench load env lock licences licences-gpu sbom audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -115,8 +115,15 @@ env: ## .env with random passwords for compose.yaml, once
 sbom: setup ## What an installation consists of, as CycloneDX: sbom-cpu.json (or gpu)
 	$(BIN)/python -m supply.sbom $(LOCK) > sbom-$(TARGET).json
 
+# The lists of the target, which is installed, and those of the GPU, which need not be.
+GPU_LISTS := requirements-gpu.txt requirements-gpu-dev.txt
 licences: setup
-	$(BIN)/python -m supply.licences $(LOCK) $(DEV)
+	$(BIN)/python -m supply.licences $(sort $(LOCK) $(DEV) $(GPU_LISTS))
+
+licences-gpu: setup ## What packages for a GPU state of their licences, into supply/licences-gpu.txt; needs the internet
+	$(BIN)/python -m supply.stated absent $(GPU_LISTS) > $(VENV)/absent.txt
+	$(BIN)/python -m pip install --quiet --dry-run --no-deps --ignore-installed --only-binary :all: --report $(VENV)/absent.json -r $(VENV)/absent.txt
+	$(BIN)/python -m supply.stated table $(VENV)/absent.json > supply/licences-gpu.txt
 
 audit: setup ## Known vulnerabilities of the locked versions; needs the internet
 	$(BIN)/uv tool run pip-audit==$(AUDIT_VERSION) --disable-pip --require-hashes $(foreach list,$(LOCK) $(DEV) requirements-tools.txt,-r $(list))

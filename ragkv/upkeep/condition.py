@@ -11,7 +11,7 @@ from ragkv.disk import check_room
 from ragkv.errors import OutOfSpace, RagKVError
 from ragkv.observe.heartbeats import Heartbeat
 from ragkv.parts import Parts
-from ragkv.redis_door import ping
+from ragkv.redis_door import check_takes, ping
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def queue(parts: Parts) -> str:
     if waiting.oldest_s >= OLD_BACKLOG_S:
         return f"{waiting.jobs:,} documents wait to be read, the oldest for {_duration(waiting.oldest_s)}"
     try:
-        parts.queue.depth()
+        check_takes(parts.redis)
     except RagKVError:
         return "Redis is full or cannot be reached: uploads wait until it has room"
     return OK

@@ -5,6 +5,7 @@ On a small file system in memory, which only root may mount.
 
 import io
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -30,7 +31,7 @@ from ragkv.upkeep import condition
 from ragkv.upkeep.check import WHILE_STOPPED
 from ragkv.upkeep.fsck import examine
 from tests.conftest import copy_template, lend_models
-from tests.over_http import HERE, assert_problem, upload
+from tests.over_http import HERE, Client, assert_problem, upload
 
 MANY = 10_000
 SMALL_MIB, LARGE_MIB = 3, 64
@@ -201,6 +202,18 @@ def test_a_disk_that_turns_read_only_within_an_upload(
         assert upload(client, LONG, "engines.md").status_code == (202 if expected == 503 else 200)
 
     assert {finding.check for finding in examine(on_disk, WHILE_STOPPED) if finding.found} == left
+
+
+def test_a_form_that_finds_the_temporary_folder_full_is_refused(
+    client: Client, disk: Disk, monkeypatch: pytest.MonkeyPatch
+):
+    """Large files of a form lie there until they are stored."""
+    monkeypatch.setattr(tempfile, "tempdir", str(disk.folder))
+    ballast = disk.fill()
+
+    assert_problem(upload(client, LONG * 100, "long.md"), 507, "full")
+    ballast.unlink()
+    assert upload(client, LONG * 100, "long.md").status_code == 202
 
 
 def test_a_disk_that_turns_read_only_before_a_deletion(on_disk: Parts, disk: Disk):

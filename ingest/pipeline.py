@@ -31,6 +31,10 @@ from ragkv.retrieve.vectors import Point, Vectors
 log = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
+MAX_DEATHS = 10
+"""Attempts that may end with their worker while workers die with other documents too."""
+SEVERAL = 2
+"""Other documents whose workers died: with fewer, the document itself is blamed."""
 READ_BYTES = 1 << 20
 
 
@@ -78,7 +82,7 @@ def work_on(
 def _attempt(lease: Lease, ingest: IngestParts, progress: Progress, turn: Turn) -> Outcome:
     try:
         document = lease.document()
-        _refuse_fatal(document)
+        _refuse_fatal(document, lease)
         _carry_on(lease, document, ingest, Reporter(lease, progress), turn)
     except TurnOver:
         lease.end_turn()
@@ -97,10 +101,11 @@ def _attempt(lease: Lease, ingest: IngestParts, progress: Progress, turn: Turn) 
     return Outcome.READY
 
 
-def _refuse_fatal(document: DocumentRow) -> None:
-    """A document whose attempts all ended without a word kills its workers."""
-    if document.attempts > MAX_ATTEMPTS:
-        raise Rejected(f"the worker died {MAX_ATTEMPTS} times while reading this document")
+def _refuse_fatal(document: DocumentRow, lease: Lease) -> None:
+    """A document whose attempts all ended without a word kills its workers; unless workers die wherever they are."""
+    deaths = document.attempts - 1
+    if deaths >= MAX_DEATHS or (deaths >= MAX_ATTEMPTS and lease.others_lost_workers() < SEVERAL):
+        raise Rejected(f"the worker died {deaths} times while reading this document")
 
 
 def _postpone(lease: Lease, error: Exception, ingest: IngestParts) -> None:

@@ -112,6 +112,11 @@ def forget_chunks_of(document_id: str) -> Delete:
     return delete(ChunkRow).where(ChunkRow.document_id == document_id)
 
 
+def kv_names(chunk_ids: Sequence[str]) -> Select[str, str | None]:
+    """(chunk, KV key)."""
+    return select(ChunkRow.id, ChunkRow.kv_key).where(one_of(ChunkRow.id, chunk_ids))
+
+
 def name_kv() -> Update:
     """To run on a connection with a list of {"chunk": id, "key": KV key}."""
     return update(ChunkRow.__table__).where(ChunkRow.id == bindparam("chunk")).values(kv_key=bindparam("key"))  # type: ignore[arg-type]

@@ -5,24 +5,26 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from ragkv.chunk import Chunk
 from ragkv.db.base import utc_now
-from ragkv.db.chunks import chunk_row, chunks_of, forget_chunks_of, name_kv, to_chunk
+from ragkv.db.chunks import chunk_row, chunks_of, forget_chunks_of, kv_names, name_kv, to_chunk
 from ragkv.db.clock import now_of
 from ragkv.db.collections import collection_of_document_changed
 from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED, claim, held
-from ragkv.db.jobs import newest_cause, open_jobs
+from ragkv.db.jobs import documents_with_lost_workers, newest_cause, open_jobs
 from ragkv.db.kv_entries import forget_entries, keep_entries, keys_in_use, unshared_keys
-from ragkv.db.tables import DocumentRow, JobStatus, Status
+from ragkv.db.tables import DocumentRow, JobRow, JobStatus, Status
 from ragkv.db.turns import next_waiting, others_wait, served, tenants_by_turn
 from ragkv.errors import Conflict
 from ragkv.outages import retry_delay_s
 from ragkv.retrieve.vectors import Vectors
 
 LEASE = timedelta(seconds=60)
+LATELY = 10 * LEASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,8 @@ class Lease:
     def take(cls, database: Database, document_id: str, owner: str) -> "Lease | None":
         """None when the document is gone, finished, or held by someone else."""
         with database.writing() as session:
-            now = now_of(session)
-            if not _rows(session, claim(document_id, owner, now, now + LEASE)):
+            if not _claimed(session, document_id, owner, now_of(session)):
                 return None
-            session.execute(open_jobs(document_id, status=JobStatus.RUNNING))
         return cls(database, document_id, owner)
 
     @staticmethod
@@ -65,16 +65,21 @@ class Lease:
         with database.writing() as session:
             now = now_of(session)
             document_id = next_waiting(session, now)
-            if document_id is None or not _rows(session, claim(document_id, owner, now, now + LEASE)):
+            if document_id is None or not _claimed(session, document_id, owner, now):
                 return None
             session.execute(served(document_id, now), execution_options={"synchronize_session": False})
-            session.execute(open_jobs(document_id, status=JobStatus.RUNNING))
         return cls(database, document_id, owner)
 
     def others_wait(self) -> bool:
         """Whether other documents wait whose turn comes before more KV of this one."""
         with self.database.reading() as session:
             return others_wait(session, self._row(session).tenant_id, now_of(session))
+
+    def others_lost_workers(self) -> int:
+        """How many other documents lost the worker that held them, in the last minutes."""
+        with self.database.reading() as session:
+            since = now_of(session) - LATELY
+            return session.scalar(documents_with_lost_workers(self.document_id, since)) or 0
 
     def cause(self) -> dict[str, str]:
         """The request that queued the document, as `ragkv.observe.cause` has it."""
@@ -150,9 +155,9 @@ class Lease:
             session.execute(collection_of_document_changed(self.document_id))
 
     def keep(self, kept: Sequence[KeptKV]) -> None:
-        """Some of the KV is in the store."""
+        """Some of the KV is in the store. Where it is the first of some chunk, that is progress: attempts begin anew."""
         with self.database.writing() as session:
-            self._change(session)
+            self._change(session, **({"attempts": 1} if _is_new(session, kept) else {}))
             _keep(session, self._row(session).tenant_id, kept)
 
     def end_turn(self) -> None:
@@ -214,6 +219,15 @@ def forget_unused(database: Database, keys: Sequence[str]) -> list[str]:
     return unused
 
 
+def _claimed(session: Session, document_id: str, owner: str, now: datetime) -> bool:
+    """Whether `owner` holds the document now. A lease that had lapsed means that its worker was lost, and is noted."""
+    lost = session.scalar(select(DocumentRow.lease_owner).where(DocumentRow.id == document_id)) is not None
+    if not _rows(session, claim(document_id, owner, now, now + LEASE)):
+        return False
+    session.execute(open_jobs(document_id, status=JobStatus.RUNNING, attempts=JobRow.attempts + int(lost)))
+    return True
+
+
 def _later(session: Session, failures: int) -> datetime:
     return now_of(session) + timedelta(seconds=retry_delay_s(failures))
 
@@ -224,6 +238,12 @@ _RELEASED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 def _rows(session: Session, statement: Any) -> int:
     result = session.execute(statement, execution_options={"synchronize_session": False})
     return int(result.rowcount)  # type: ignore[attr-defined]
+
+
+def _is_new(session: Session, kept: Sequence[KeptKV]) -> bool:
+    """Whether a chunk gets KV that it never had: what was evicted and is made again is no progress."""
+    names = dict(session.execute(kv_names([kv.chunk_id for kv in kept])).all())
+    return any(names.get(kv.chunk_id) != kv.key for kv in kept)
 
 
 def _keep(session: Session, tenant_id: str, kept: Sequence[KeptKV]) -> None:

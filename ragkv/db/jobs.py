@@ -18,6 +18,12 @@ def open_jobs(document_id: str, **changes: Any) -> Update:
     return update(JobRow).where(JobRow.document_id == document_id, JobRow.status.in_(unfinished)).values(**changes)
 
 
+def documents_with_lost_workers(besides: str, since: datetime) -> Select[int]:
+    """How many documents, one aside, have a job that lost a worker, was worked on since a moment, and did not fail."""
+    lost = (JobRow.attempts > 0, JobRow.updated_at > since, JobRow.status != JobStatus.FAILED)
+    return select(func.count(JobRow.document_id.distinct())).where(JobRow.document_id != besides, *lost)
+
+
 def newest_cause(document_id: str) -> Select[dict[str, str] | None]:
     """The request that caused the document's last job."""
     mine = JobRow.document_id == document_id

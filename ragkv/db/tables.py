@@ -193,7 +193,10 @@ class KVEntryRow(Base):
 
 
 class JobRow(Base):
-    """A piece of queued work, kept for the record. `cause`: the request it came from, as headers."""
+    """A piece of queued work, kept for the record. `cause`: the request it came from, as headers.
+
+    `attempts` that ended with the loss of their worker.
+    """
 
     __tablename__ = "jobs"
     __table_args__ = (

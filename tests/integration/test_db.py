@@ -16,7 +16,7 @@ from ragkv.db import postgres
 from ragkv.db.base import new_id, utc_now
 from ragkv.db.database import Database, hold, open_engine
 from ragkv.db.documents import stuck_documents
-from ragkv.db.ingestion import KeptKV, Lease
+from ragkv.db.ingestion import LATELY, KeptKV, Lease
 from ragkv.db.migrate import check_drift, downgrade, migrate
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tables import DocumentRow, JobRow, JobStatus, KVEntryRow, Status
@@ -174,6 +174,38 @@ class TestLease:
             old.report("embed", 1, 2)
         new.report("embed", 1, 2)
         assert document(database, document_id).attempts == 2
+
+    def test_kv_that_a_chunk_never_had_is_progress_and_attempts_begin_anew(self, database: Database):
+        """What was evicted and is made again is none: a document that kills its workers must not go on for ever."""
+        document_id = add_document(database)
+        store(database, document_id)
+        attempts = []
+        for key in ("k0", "k0", "of another model"):
+            lapse(database, document_id)
+            take(database, document_id).keep([KeptKV(f"{document_id}:0", key, 3, 10)])
+            attempts.append(document(database, document_id).attempts)
+
+        assert attempts == [1, 2, 1]
+
+    def test_other_documents_that_lost_their_workers_lately_are_counted(self, database: Database):
+        one, interrupted, failing, *others = (add_document(database, f"{n}.txt") for n in range(6))
+        going_on, finished, failed = others
+        for document_id in (one, going_on, going_on, finished, failed):
+            take(database, document_id)
+            lapse(database, document_id)
+        for document_id in (interrupted, failing):
+            take(database, document_id).give_back("it cannot be read" if document_id == failing else None)
+            take(database, document_id)
+        take(database, going_on).enter(Status.PARSING)
+        take(database, finished).finish([], "kv recipe")
+        take(database, failed).fail("the worker died 3 times")
+        lease = take(database, one)
+        assert lease.others_lost_workers() == len([going_on, finished])
+
+        with database.writing() as session:
+            long_ago = utc_now() - 2 * LATELY
+            session.execute(update(JobRow).where(JobRow.document_id == finished).values(updated_at=long_ago))
+        assert lease.others_lost_workers() == len([going_on])
 
     def test_what_nobody_holds_is_stuck_until_it_is_done(self, database: Database):
         document_id = add_document(database)

@@ -14,9 +14,10 @@ from sqlalchemy import func, select, update
 
 from api.worker_process import WorkerProcess
 from ingest.parts import IngestParts
-from ingest.pipeline import MAX_ATTEMPTS, Outcome, ingest_document
+from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, Outcome, ingest_document
 from ingest.progress import Interrupted
-from ragkv.db.ingestion import Lease
+from ragkv.db.base import utc_now
+from ragkv.db.ingestion import LEASE, Lease
 from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow, Status
 from ragkv.db.tenants import ensure_scope
 from ragkv.errors import NotFound, Rejected, TooLarge
@@ -154,13 +155,26 @@ class TestIngesting:
         assert "upload it again" in (view(parts, document_id).error or "")
 
     def test_a_document_that_kills_its_worker_fails_in_the_end(self, parts: Parts, ingest: IngestParts):
-        document_id = stored(parts)
-        for i in range(MAX_ATTEMPTS):
-            assert Lease.take(parts.database, document_id, f"worker {i}")  # takes it and is seen no more
-            _lapse(parts, document_id)
+        document_id, another = stored(parts), stored(parts, LONG)
+        _kill(parts, another, 1)
+        _kill(parts, document_id, MAX_ATTEMPTS)
 
         assert ingest_document(document_id, ingest) is Outcome.FAILED
         assert "died 3 times" in (view(parts, document_id).error or "")
+
+    def test_where_workers_die_with_other_documents_too_no_document_is_blamed(self, parts: Parts, ingest: IngestParts):
+        """They are killed from outside. It does not go on for ever: one of several documents may be the killer."""
+        others = [stored(parts, LONG + b"\n" * n) for n in range(SEVERAL)]
+        innocent, killer = stored(parts), stored(parts, ADA + b"\n\n")
+        for document_id in others:
+            _kill(parts, document_id, 1)
+            assert ingest_document(document_id, ingest) is Outcome.READY
+        _kill(parts, innocent, MAX_ATTEMPTS)
+        _kill(parts, killer, MAX_DEATHS)
+
+        assert ingest_document(innocent, ingest) is Outcome.READY
+        assert ingest_document(killer, ingest) is Outcome.FAILED
+        assert "died 10 times" in (view(parts, killer).error or "")
 
     def test_what_another_worker_holds_is_left_alone(self, parts: Parts, ingest: IngestParts):
         document_id = stored(parts)
@@ -367,6 +381,13 @@ def _sha256(parts: Parts, document_id: str) -> str:
     return _row(parts, document_id).sha256
 
 
+def _kill(parts: Parts, document_id: str, times: int) -> None:
+    """Workers take the document and are seen no more."""
+    for i in range(times):
+        assert Lease.take(parts.database, document_id, f"worker {i}")
+        _lapse(parts, document_id)
+
+
 def _lapse(parts: Parts, document_id: str) -> None:
     with parts.database.writing() as session:
-        session.execute(update(DocumentRow).where(DocumentRow.id == document_id).values(lease_until=None))
+        session.execute(update(DocumentRow).where(DocumentRow.id == document_id).values(lease_until=utc_now() - LEASE))

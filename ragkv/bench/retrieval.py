@@ -18,7 +18,6 @@ row are `Row`'s.
 
 import statistics
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +35,7 @@ from ragkv.retrieve.embed import embed_chunks, embed_question
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.encoder import Progress as CountProgress
 from ragkv.retrieve.index import Index
+from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.rerank import Reranker
 from ragkv.retrieve.retriever import Retriever
@@ -149,11 +149,10 @@ class Corpus:
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         return [self._chunks[i] for i in chunk_ids if i in self._chunks]
 
-    def titles(self, tenant_id: str, collection_id: str) -> Mapping[str, Sequence[str]]:
-        titles: dict[str, list[str]] = defaultdict(list)
-        for chunk in self._chunks.values():
-            titles[chunk.title].append(chunk.id)
-        return titles
+    def titles(
+        self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
+    ) -> list[TitledChunk]:
+        return [TitledChunk(c.document_id, c.ordinal, c.id, c.title) for c in self._chunks.values()]
 
     def points(self, encoder: Encoder, progress: CountProgress | None = None) -> list[Point]:
         """A point for each passage. Takes minutes for ten thousand of them."""

@@ -86,18 +86,22 @@ def points_of(document_ids: Sequence[str]) -> Select[ChunkRow]:
     )
 
 
-def titles_of(tenant_id: str, collection_id: str, recipe: str) -> Select[str, str]:
-    """(title, id) of a collection's chunks that fit the present models, in document order."""
-    return (
-        select(ChunkRow.title, ChunkRow.id)
-        .join(DocumentRow, DocumentRow.id == ChunkRow.document_id)
-        .where(
-            DocumentRow.tenant_id == tenant_id,
-            DocumentRow.collection_id == collection_id,
-            DocumentRow.recipe == recipe,
-        )
-        .order_by(DocumentRow.created_at, ChunkRow.document_id, ChunkRow.ordinal)
+def titles_of(tenant_id: str, collection_id: str, recipe: str) -> Select[str, int, str, str]:
+    """(document, ordinal, id, title) of a collection's chunks that fit the present models."""
+    mine = (
+        DocumentRow.tenant_id == tenant_id,
+        DocumentRow.collection_id == collection_id,
+        DocumentRow.recipe == recipe,
     )
+    titled = select(ChunkRow.document_id, ChunkRow.ordinal, ChunkRow.id, ChunkRow.title)
+    return titled.join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
+
+
+def titles_of_documents(
+    tenant_id: str, collection_id: str, recipe: str, document_ids: Sequence[str]
+) -> Select[str, int, str, str]:
+    """Likewise of these documents."""
+    return titles_of(tenant_id, collection_id, recipe).where(one_of(ChunkRow.document_id, document_ids))
 
 
 def ready_chunks(tenant_id: str, collection_id: str, recipe: str) -> Select[ChunkRow]:

@@ -1,6 +1,7 @@
 """Statements about collections."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import Select, Update, func, select, update
 
@@ -32,10 +33,11 @@ def collection_named(tenant_id: str, name: str) -> Select[CollectionRow]:
     return select(CollectionRow).where(CollectionRow.tenant_id == tenant_id, CollectionRow.name == name)
 
 
-def generation_of(tenant_id: str, collection_id: str) -> Select[int]:
-    """Grows with every change of the collection's documents."""
+def changes_of(tenant_id: str, collection_id: str) -> Select[int, int]:
+    """(generation, marked changes). The first grows with every change of the collection's documents; where the second grows
+    as much, documents whose chunks were written meanwhile have a later `changed_in`."""
     mine = (CollectionRow.id == collection_id, CollectionRow.tenant_id == tenant_id)
-    return select(CollectionRow.generation).where(*mine)
+    return select(CollectionRow.generation, CollectionRow.marked_changes).where(*mine)
 
 
 def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheRule | None:
@@ -63,14 +65,35 @@ def generations_of(collection_ids: Sequence[str]) -> Select[str, int]:
 
 
 def collection_changed(collection_id: str) -> Update:
-    """The next generation. It belongs into the transaction of every change that an answer could show, at its end: the
-    collection's row is locked from then on."""
-    next_generation = CollectionRow.generation + 1
-    return update(CollectionRow).where(CollectionRow.id == collection_id).values(generation=next_generation)
+    """The next generation, of a change that writes no chunks and removes no document. It belongs into the transaction of every
+    change that an answer could show, at its end: the collection's row is locked from then on."""
+    return update(CollectionRow).where(CollectionRow.id == collection_id).values(**_MARKED)
 
 
 def collection_of_document_changed(document_id: str) -> Update:
     """`collection_changed`, of the collection that holds the document."""
     holder = select(DocumentRow.collection_id).where(DocumentRow.id == document_id).scalar_subquery()
-    next_generation = CollectionRow.generation + 1
-    return update(CollectionRow).where(CollectionRow.id == holder).values(generation=next_generation)
+    return update(CollectionRow).where(CollectionRow.id == holder).values(**_MARKED)
+
+
+def mark_chunks_written(document_id: str) -> Update:
+    """Leave the present generation in a document whose chunks are others: right after `collection_of_document_changed`."""
+    present = select(CollectionRow.generation).where(CollectionRow.id == DocumentRow.collection_id).scalar_subquery()
+    return update(DocumentRow).where(DocumentRow.id == document_id).values(changed_in=present)
+
+
+def collection_lost_documents(collection_id: str) -> Update:
+    """The next generation, of a change that documents do not show: whoever knows the collection must read it anew."""
+    return update(CollectionRow).where(CollectionRow.id == collection_id).values(generation=_MARKED["generation"])
+
+
+def collections_adopted(recipe: str) -> Update:
+    """Likewise of all collections that have documents made with a recipe."""
+    concerned = select(DocumentRow.collection_id).where(DocumentRow.recipe == recipe)
+    return update(CollectionRow).where(CollectionRow.id.in_(concerned)).values(generation=_MARKED["generation"])
+
+
+_MARKED: dict[str, Any] = {
+    "generation": CollectionRow.generation + 1,
+    "marked_changes": CollectionRow.marked_changes + 1,
+}

@@ -148,12 +148,15 @@ def bytes_of_tenant(tenant_id: str) -> Select[int]:
 
 def versions_of_indexed(tenant_id: str, collection_id: str, recipe: str) -> Select[str, int]:
     """(id, version) of every document whose chunks are there and fit the present models."""
-    return select(DocumentRow.id, DocumentRow.version).where(
-        DocumentRow.tenant_id == tenant_id,
-        DocumentRow.collection_id == collection_id,
-        DocumentRow.num_chunks > 0,
-        DocumentRow.recipe == recipe,
-    )
+    mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
+    return select(DocumentRow.id, DocumentRow.version).where(*mine, _is_indexed(recipe))
+
+
+def versions_since(tenant_id: str, collection_id: str, recipe: str, generation: int) -> Select[str, int, bool]:
+    """(id, version, whether its chunks are there and fit) of the documents whose chunks were written after a generation."""
+    mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
+    later = DocumentRow.changed_in > generation
+    return select(DocumentRow.id, DocumentRow.version, _is_indexed(recipe)).where(*mine, later)
 
 
 def stuck_documents(now: datetime) -> Select[str]:
@@ -216,6 +219,10 @@ def count_by_status() -> Select[Status, int, int, int]:
     """(status, documents, chunks, tokens)."""
     sums = (func.count(), func.sum(DocumentRow.num_chunks), func.sum(DocumentRow.num_tokens))
     return select(DocumentRow.status, *sums).group_by(DocumentRow.status)
+
+
+def _is_indexed(recipe: str) -> ColumnElement[bool]:
+    return and_(DocumentRow.num_chunks > 0, DocumentRow.recipe == recipe)
 
 
 def _free(now: datetime) -> ColumnElement[bool]:

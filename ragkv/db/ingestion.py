@@ -12,7 +12,7 @@ from ragkv.chunk import Chunk
 from ragkv.db.base import utc_now
 from ragkv.db.chunks import chunk_row, chunks_of, forget_chunks_of, kv_names, name_kv, to_chunk
 from ragkv.db.clock import now_of
-from ragkv.db.collections import collection_of_document_changed
+from ragkv.db.collections import collection_of_document_changed, mark_chunks_written
 from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED, claim, held
 from ragkv.db.jobs import documents_with_lost_workers, newest_cause, open_jobs
@@ -138,6 +138,7 @@ class Lease:
             session.add_all(chunk_row(tenant_id, *pair) for pair in zip(chunks, vectors, strict=True))
             session.flush()
             session.execute(collection_of_document_changed(self.document_id))
+            session.execute(mark_chunks_written(self.document_id))
             return superseded
 
     def chunks(self) -> list[Chunk]:

@@ -1,13 +1,14 @@
 """What retrieval reads from the database: which documents are indexed, their points, and chunks by id."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ragkv.chunk import Chunk
-from ragkv.db.chunks import chunks_by_id, points_of, titles_of, to_chunk, to_point
-from ragkv.db.collections import generation_of
+from ragkv.db.chunks import chunks_by_id, points_of, titles_of, titles_of_documents, to_chunk, to_point
+from ragkv.db.collections import changes_of
 from ragkv.db.database import Database
-from ragkv.db.documents import versions_of_indexed
+from ragkv.db.documents import versions_of_indexed, versions_since
+from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Point
 
 BATCH = 500
@@ -30,17 +31,16 @@ class DatabaseSource:
     def indexed_documents(self, tenant_id: str, collection_id: str) -> dict[str, int]:
         """Version by document id. A version changes whenever the document's chunks are written again.
 
-        The same object for as long as the collection's generation stays, which is one row to read. Not to be changed.
+        The same object for as long as none does, which is one row to read. Not to be changed.
         """
         with self._database.reading() as session:
-            generation = session.scalar(generation_of(tenant_id, collection_id))
-        if generation is None:
+            changes = session.execute(changes_of(tenant_id, collection_id)).one_or_none()
+        if changes is None:
             return {}
         versions = self._versions_of((tenant_id, collection_id))
-        with versions.lock:  # of several that find a new generation, one reads
-            if versions.generation != generation:
-                versions.by_document = self._read_versions(tenant_id, collection_id)
-                versions.generation = generation  # of before: what is committed meanwhile has a later one
+        with versions.lock:  # of several that find a change, one reads
+            if versions.changes != tuple(changes):
+                self._catch_up(versions, tenant_id, collection_id)
             return versions.by_document
 
     def points(self, document_ids: Sequence[str]) -> list[Point]:
@@ -55,18 +55,28 @@ class DatabaseSource:
             found = {row.id: to_chunk(row) for statement in statements for row in session.scalars(statement)}
         return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
 
-    def titles(self, tenant_id: str, collection_id: str) -> dict[str, list[str]]:
-        """Every title of the collection's chunks with the ids of the chunks under it, in document order."""
-        titles: dict[str, list[str]] = {}
+    def titles(
+        self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
+    ) -> list[TitledChunk]:
+        """The titles of the collection's chunks, or of those of some documents."""
+        place = tenant_id, collection_id, self._recipe
+        if document_ids is None:
+            statements = [titles_of(*place)]
+        else:
+            statements = [titles_of_documents(*place, ids) for ids in batches(document_ids)]
         with self._database.reading() as session:
-            for title, chunk_id in session.execute(titles_of(tenant_id, collection_id, self._recipe)):
-                titles.setdefault(title, []).append(chunk_id)
-        return titles
+            return [TitledChunk(*row) for statement in statements for row in session.execute(statement)]
 
-    def _read_versions(self, tenant_id: str, collection_id: str) -> dict[str, int]:
+    def _catch_up(self, versions: "_Versions", tenant_id: str, collection_id: str) -> None:
+        place = tenant_id, collection_id, self._recipe
         with self._database.reading() as session:
-            rows = session.execute(versions_of_indexed(tenant_id, collection_id, self._recipe))
-            return {document_id: version for document_id, version in rows}  # noqa: C416 - dict() mistakes rows for a mapping
+            changes = session.execute(changes_of(tenant_id, collection_id)).one_or_none()
+            generation, marked = changes or (0, 0)
+            if (since := versions.since(generation, marked)) is None:
+                versions.by_document = dict(session.execute(versions_of_indexed(*place)).all())
+            elif written := session.execute(versions_since(*place, since)).all():
+                versions.by_document = _updated(versions.by_document, written)
+        versions.changes = generation, marked  # of before: what is committed meanwhile is read again
 
     def _versions_of(self, place: tuple[str, str]) -> "_Versions":
         """Those of the collections that were asked for last are kept."""
@@ -79,12 +89,30 @@ class DatabaseSource:
 
 
 class _Versions:
-    """The versions of one collection's documents, as of a generation; None before they are read."""
+    """The versions of one collection's documents as they were after `changes`, (generation, marked changes); None before they are read."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.generation: int | None = None
+        self.changes: tuple[int, int] | None = None
         self.by_document: dict[str, int] = {}
+
+    def since(self, generation: int, marked: int) -> int | None:
+        """The generation since which all changes are marked; None if there are others, and all documents have to be read."""
+        if self.changes is None:
+            return None
+        ours, our_marked = self.changes
+        return ours if generation > ours and generation - ours == marked - our_marked else None
+
+
+def _updated(versions: Mapping[str, int], written: Iterable[tuple[str, int, bool]]) -> dict[str, int]:
+    """A copy with what was written: (id, version, whether its chunks are there)."""
+    updated = dict(versions)
+    for document_id, version, is_indexed in written:
+        if is_indexed:
+            updated[document_id] = version
+        else:
+            updated.pop(document_id, None)
+    return updated
 
 
 def batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:

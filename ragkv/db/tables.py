@@ -76,7 +76,8 @@ class ApiKeyRow(Base):
 class CollectionRow(Base):
     """A named set of documents.
 
-    `generation` grows with every change of its documents that an answer could show. `cache_*` say whether answers are
+    `generation` grows with every change of its documents that an answer could show. `marked_changes` counts those of these
+    that wrote no chunks or left the generation in `changed_in` of the documents whose chunks they wrote. `cache_*` say whether answers are
     kept for questions that ask the same (a cosine, seconds); the KV of a pinned collection is evicted only by hand.
     """
 
@@ -88,6 +89,7 @@ class CollectionRow(Base):
     name: Mapped[str] = mapped_column(String(200))
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     generation: Mapped[int] = mapped_column(BigInteger, default=0, server_default=sql_text("0"))
+    marked_changes: Mapped[int] = mapped_column(BigInteger, default=0, server_default=sql_text("0"))
     cache_answers: Mapped[bool] = mapped_column(default=False, server_default=false())
     cache_threshold: Mapped[float] = mapped_column(default=0.95, server_default=sql_text("0.95"))
     cache_ttl_s: Mapped[int] = mapped_column(default=86400, server_default=sql_text("86400"))
@@ -98,7 +100,8 @@ class DocumentRow(Base):
     """An uploaded file, by content hash.
 
     `labels` are its metadata, an object of the owner's. `num_bytes` of content, `progress_*` in tokens of the present `stage`. `version` counts how often its chunks were
-    written: an index that mirrors the database compares it. `recipe` names the models and settings its chunks were
+    written: an index that mirrors the database compares it; `changed_in`: the collection's generation that began with
+    that. `recipe` names the models and settings its chunks were
     made with, `kv_recipe` those of their KV. A worker may write to it only while it holds the lease. `kv_evicted`: some
     of its KV was removed, or never kept, so that it is searchable and not ready; nobody makes it unasked. After a failure it is
     not tried again before `retry_at`; `outages` counts failures in a row that were not its own fault.
@@ -111,6 +114,7 @@ class DocumentRow(Base):
         Index(None, "tenant_id", "status", "kv_evicted", "created_at"),
         Index(None, "collection_id", "created_at"),
         Index(None, "collection_id", "updated_at"),
+        Index(None, "collection_id", "changed_in"),
         Index(None, "tenant_id", "created_at"),
         Index(None, "tenant_id", "sha256", "num_bytes"),
     )
@@ -137,6 +141,7 @@ class DocumentRow(Base):
     lease_owner: Mapped[str | None] = mapped_column(String(200))
     lease_until: Mapped[datetime | None]
     version: Mapped[int] = mapped_column(default=0)
+    changed_in: Mapped[int] = mapped_column(BigInteger, default=0, server_default=sql_text("0"))
     recipe: Mapped[str] = mapped_column(String(64), default="")
     kv_recipe: Mapped[str] = mapped_column(String(64), default="")
     kv_pinned: Mapped[bool] = mapped_column(default=False, server_default=false())

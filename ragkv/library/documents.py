@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ragkv.db.base import new_id, utc_now
-from ragkv.db.collections import collection_changed
+from ragkv.db.collections import collection_changed, collections_adopted
 from ragkv.db.database import Database, hold
 from ragkv.db.documents import (
     adopt_recipe,
@@ -168,6 +168,7 @@ def refresh_outdated(parts: Parts) -> int:
     Chunks that version 0.1.0 made with models of the same names are taken to be made with the same models.
     """
     with parts.database.writing() as session:
+        session.execute(collections_adopted(parts.first_recipe))
         session.execute(adopt_recipe(parts.first_recipe, parts.recipe))
         chunks = session.connection().execute(start_outdated_over(parts.recipe)).rowcount
         kv = session.connection().execute(precompute_outdated_again(parts.recipe, parts.kv_recipe)).rowcount

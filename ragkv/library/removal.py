@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ragkv.db.collections import collection_changed
+from ragkv.db.collections import collection_lost_documents
 from ragkv.db.database import hold
 from ragkv.db.documents import forget_documents, hashes_to_remove
 from ragkv.db.kv_entries import forget_entries, keys_in_use, keys_of_documents
@@ -25,7 +25,7 @@ def remove_documents(collection_id: str, document_ids: Sequence[str], parts: Par
         used = set(session.scalars(keys_in_use(keys)))
         unused = [key for key in keys if key not in used]
         session.connection().execute(forget_entries(unused))
-        session.connection().execute(collection_changed(collection_id))
+        session.connection().execute(collection_lost_documents(collection_id))
     discard_all_unnamed(tenant_id, [sha256 for _, sha256 in found], parts)
     parts.kv_store.delete(unused)
     return len(found)

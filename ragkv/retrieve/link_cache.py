@@ -1,18 +1,22 @@
-"""Titles of the collections that were searched last, read again when a collection's documents changed."""
+"""Titles of the collections that were searched last, those of documents that changed since read again."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from ragkv.retrieve.links import TitleLinks
+from ragkv.retrieve.links import TitledChunk, TitleLinks
 
 CACHED_COLLECTIONS = 64
+MOST_READ_ANEW = 5000
+"""Of more changed documents than this the whole collection is read."""
 
 
 class TitleSource(Protocol):
-    """The titles of a collection with the chunks under each."""
+    """The titles of a collection's chunks, or of those of some documents, in any order."""
 
-    def titles(self, tenant_id: str, collection_id: str) -> Mapping[str, Sequence[str]]: ...
+    def titles(
+        self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
+    ) -> Iterable[TitledChunk]: ...
 
 
 class LinkCache:
@@ -24,24 +28,38 @@ class LinkCache:
         self._cached: dict[tuple[str, str], _Links] = {}
 
     def of(self, tenant_id: str, collection_id: str, documents: Mapping[str, int]) -> TitleLinks:
-        """`documents`: those of the collection now, with their versions."""
-        links = self._links_of((tenant_id, collection_id))
-        with links.lock:
-            if links.titles is None or not links.are_of(documents):
-                links.titles = TitleLinks(self._source.titles(tenant_id, collection_id))
-            links.documents = documents
-            return links.titles
+        """`documents`: those of the collection now, with their versions. What changed since the last time is read."""
+        place = tenant_id, collection_id
+        return self._caught_up(self._links_of(place), place, documents)
 
     def held(self) -> list[tuple[str, str]]:
         with self._lock:
             return list(self._cached)
 
-    def drop_unless(self, tenant_id: str, collection_id: str, documents: Mapping[str, int]) -> None:
-        """Drop a collection's titles unless these are the documents they were read from."""
+    def refresh(self, tenant_id: str, collection_id: str, documents: Mapping[str, int]) -> None:
+        """Like `of` if the collection's titles are held: those of other documents are dropped."""
         place = tenant_id, collection_id
         with self._lock:
-            if place in self._cached and not self._cached[place].are_of(documents):
-                del self._cached[place]
+            links = self._cached.get(place)
+        if links is not None:
+            self._caught_up(links, place, documents)
+
+    def drop(self, tenant_id: str, collection_id: str) -> None:
+        with self._lock:
+            self._cached.pop((tenant_id, collection_id), None)
+
+    def _caught_up(self, links: "_Links", place: tuple[str, str], documents: Mapping[str, int]) -> TitleLinks:
+        with links.lock:
+            if links.documents is not documents:
+                written = [one for one, version in documents.items() if links.documents.get(one) != version]
+                if links.titles is None or len(written) > MOST_READ_ANEW:
+                    links.titles = TitleLinks(t for t in self._source.titles(*place) if t.document_id in documents)
+                elif outdated := {*written, *(links.documents.keys() - documents.keys())}:
+                    read = self._source.titles(*place, written) if written else ()
+                    links.titles = links.titles.changed(outdated, read)
+                links.documents = documents
+            assert links.titles is not None, "read when they were first asked for"
+            return links.titles
 
     def _links_of(self, place: tuple[str, str]) -> "_Links":
         with self._lock:
@@ -59,6 +77,3 @@ class _Links:
         self.lock = threading.Lock()
         self.documents: Mapping[str, int] = {}
         self.titles: TitleLinks | None = None
-
-    def are_of(self, documents: Mapping[str, int]) -> bool:
-        return self.documents is documents or self.documents == documents

@@ -1,8 +1,11 @@
 """Links between passages: a text that names another chunk's title points at that chunk."""
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
 
 from ragkv.retrieve.sparse import without_accents
 
@@ -16,17 +19,61 @@ _QUALIFIER = re.compile(r"(?<!\s)\s*\([^()]*\)\s*$")
 Name = tuple[str, ...]
 
 
-class TitleLinks:
-    """The titles of one collection, ready to be found in text."""
+class TitledChunk(NamedTuple):
+    """A chunk and its title. They sort by document, and within one as they stand there."""
 
-    def __init__(self, titles: Mapping[str, Sequence[str]]) -> None:
-        """`titles`: the ids of the chunks under each title."""
-        named: dict[Name, dict[str, None]] = defaultdict(dict)
-        for title, chunk_ids in titles.items():
-            for name in names(title):
-                named[name].update(dict.fromkeys(chunk_ids))
-        self._chunks = {name: tuple(ids) for name, ids in named.items() if len(ids) <= MAX_CHUNKS}
-        self._lengths = _lengths_by_first_word(self._chunks)
+    document_id: str
+    ordinal: int
+    chunk_id: str
+    title: str
+
+
+Group = tuple[TitledChunk, ...]
+"""Chunks with the same name, sorted."""
+
+
+class TitleLinks:
+    """The titles of one collection, ready to be found in text. It never changes."""
+
+    def __init__(self, chunks: Iterable[TitledChunk] = ()) -> None:
+        self._documents: dict[str, Group] = {}
+        self._groups: dict[Name, Group] = {}
+        self._lengths: dict[str, tuple[tuple[int, int], ...]] = {}
+        """For the first word of names, how many words they have, longest first, and how many names have as many."""
+        self._replace((), chunks)
+
+    def changed(self, document_ids: Iterable[str], chunks: Iterable[TitledChunk]) -> "TitleLinks":
+        """Others, in which these documents have these chunks. Takes time by their number and, little, by all."""
+        links = TitleLinks()
+        links._documents, links._groups = dict(self._documents), dict(self._groups)
+        links._lengths = dict(self._lengths)
+        links._replace(document_ids, chunks)
+        return links
+
+    def _replace(self, document_ids: Iterable[str], chunks: Iterable[TitledChunk]) -> None:
+        removed = _by_name(chunk for document_id in document_ids for chunk in self._documents.pop(document_id, ()))
+        written = sorted(chunks)
+        for document_id, of_document in groupby(written, key=attrgetter("document_id")):
+            self._documents[document_id] = tuple(of_document)
+        added = _by_name(written)
+        usable: Counter[Name] = Counter()
+        for name in removed.keys() | added.keys():
+            old, gone = self._groups.pop(name, ()), set(removed.get(name, ()))
+            group = tuple(sorted([*(chunk for chunk in old if chunk not in gone), *added.get(name, ())]))
+            if group:
+                self._groups[name] = group
+            usable[name] = _is_link(group) - _is_link(old)
+        self._count_lengths(usable)
+
+    def _count_lengths(self, usable: Mapping[Name, int]) -> None:
+        """Names that may be found now (1), or may no longer (-1)."""
+        changes: dict[str, Counter[int]] = defaultdict(Counter)
+        for name, change in usable.items():
+            changes[name[0]][len(name)] += change
+        for first, by_length in changes.items():
+            counts = Counter(dict(self._lengths.pop(first, ()))) + Counter(by_length)
+            if lengths := tuple(sorted(counts.items(), reverse=True)):
+                self._lengths[first] = lengths
 
     def mentioned(self, text: str) -> list[tuple[str, ...]]:
         """For each title that the text names, in order of appearance, the ids of the chunks under it.
@@ -35,7 +82,7 @@ class TitleLinks:
         single word with a capital of its own (or in a script without capitals).
         """
         found = dict.fromkeys(self._names_in(_WORD.findall(without_accents(text))))
-        return [self._chunks[name] for name in found]
+        return [tuple(chunk.chunk_id for chunk in self._groups[name]) for name in found]
 
     def _names_in(self, words: list[str]) -> Iterator[Name]:
         folded = [word.casefold() for word in words]
@@ -47,9 +94,9 @@ class TitleLinks:
             at += len(name) if name else 1
 
     def _name_at(self, words: list[str], folded: list[str], at: int) -> Name | None:
-        for length in self._lengths.get(folded[at], ()):
+        for length, _ in self._lengths.get(folded[at], ()):
             name = tuple(folded[at : at + length])
-            if name in self._chunks and _written_as_name(words[at : at + length]):
+            if _is_link(self._groups.get(name, ())) and _written_as_name(words[at : at + length]):
                 return name
         return None
 
@@ -72,9 +119,13 @@ def _written_as_name(words: list[str]) -> bool:
     return any(not word[0].islower() for word in words)
 
 
-def _lengths_by_first_word(names: Iterable[Name]) -> dict[str, tuple[int, ...]]:
-    """How many words the names that start with a word have, longest first."""
-    lengths: dict[str, set[int]] = defaultdict(set)
-    for name in names:
-        lengths[name[0]].add(len(name))
-    return {first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()}
+def _is_link(group: Group) -> bool:
+    return 0 < len(group) <= MAX_CHUNKS
+
+
+def _by_name(chunks: Iterable[TitledChunk]) -> dict[Name, list[TitledChunk]]:
+    named: dict[Name, list[TitledChunk]] = defaultdict(list)
+    for chunk in chunks:
+        for name in names(chunk.title):
+            named[name].append(chunk)
+    return named

@@ -15,7 +15,7 @@ A re-ranker, where there is one, reads the best passages of all hops again and h
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -26,7 +26,7 @@ from ragkv.retrieve.embed import embed_question
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.index import DEPTH, DocumentIds, Index
 from ragkv.retrieve.link_cache import LinkCache
-from ragkv.retrieve.links import TitleLinks
+from ragkv.retrieve.links import TitledChunk, TitleLinks
 from ragkv.retrieve.mirror import Mirror
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
 from ragkv.retrieve.vectors import Vectors
@@ -72,10 +72,12 @@ class ChunkSource(Protocol):
         """Those of the chunks that exist and belong to the tenant, in the order asked for."""
         ...
 
-    def titles(self, tenant_id: str, collection_id: str) -> Mapping[str, Sequence[str]]:
-        """Every title of the collection's searchable chunks with the ids of the chunks under it, in document order.
+    def titles(
+        self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
+    ) -> Iterable[TitledChunk]:
+        """The titles of the collection's searchable chunks, or of those of some documents; in any order.
 
-        Read again only after `indexed_documents` changed.
+        Asked after `indexed_documents` changed, for the documents that did.
         """
         ...
 
@@ -131,11 +133,11 @@ class Retriever:
     def refresh(self, tenant_id: str, collection_id: str) -> None:
         """A collection has changed: what was deleted from it leaves this process's memory."""
         documents = self._documents(Scope(tenant_id, collection_id))
-        self._links.drop_unless(tenant_id, collection_id, documents)
+        self._links.refresh(tenant_id, collection_id, documents)
 
     def forget(self, tenant_id: str, collection_id: str) -> None:
         """A collection was deleted: its vectors and titles leave this process's memory."""
-        self._links.drop_unless(tenant_id, collection_id, {})
+        self._links.drop(tenant_id, collection_id)
         if self._mirror is not None:
             self._mirror.drop(tenant_id, collection_id)
 

@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.db.database import Database
+from ragkv.db.tenants import ensure_scope
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
+from ragkv.settings import Settings
+from tests.conftest import lend_models
 from tests.over_http import Client, client_of, upload
 
 
@@ -18,6 +22,18 @@ def database(migrated_url: str) -> Iterator[Database]:
     database = Database(migrated_url)
     yield database
     database.close()
+
+
+@pytest.fixture
+def parts_on_either(
+    settings: Settings, migrated_url: str, redis_server: EmbeddedRedis, loaded: IngestParts
+) -> Iterator[Parts]:
+    """Parts over a database of each kind in turn."""
+    parts = Parts(msgspec.structs.replace(settings, database_url=migrated_url))
+    lend_models(parts, loaded)
+    ensure_scope(parts.database)
+    yield parts
+    parts.close()
 
 
 @pytest.fixture

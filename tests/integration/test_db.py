@@ -24,6 +24,7 @@ from ragkv.db.tenants import ensure_scope, find_scope, tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
 from ragkv.library.collection import list_collections
 from ragkv.paging import to_cursor
+from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Vectors
 
 RECIPE = "recipe"
@@ -284,7 +285,10 @@ class TestSource:
             strict=True,
         ):
             np.testing.assert_array_equal(got, given)
-        assert source.titles(scope.tenant_id, scope.collection_id) == {"Ada": [f"{document_id}:0", f"{document_id}:1"]}
+        titled = [TitledChunk(document_id, i, f"{document_id}:{i}", "Ada") for i in range(2)]
+        assert sorted(source.titles(scope.tenant_id, scope.collection_id)) == titled
+        assert sorted(source.titles(scope.tenant_id, scope.collection_id, ["gone", document_id])) == titled
+        assert source.titles(scope.tenant_id, scope.collection_id, ["gone"]) == []
 
     def test_other_tenants_see_nothing(self, database: Database):
         document_id = add_document(database)
@@ -293,7 +297,8 @@ class TestSource:
 
         assert source.chunks("stranger", [f"{document_id}:0"]) == []
         assert source.indexed_documents("stranger", scope.collection_id) == {}
-        assert source.titles("stranger", scope.collection_id) == {}
+        assert source.titles("stranger", scope.collection_id) == []
+        assert source.titles("stranger", scope.collection_id, [document_id]) == []
 
     def test_what_other_models_read_is_not_there(self, database: Database):
         document_id = add_document(database)

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import event, text, update
 
 from ragkv.db.base import utc_now
+from ragkv.db.collections import collection_of_document_changed, mark_chunks_written
 from ragkv.db.database import Database
 from ragkv.db.documents import bytes_of_tenant
 from ragkv.db.kv_entries import unshared_keys
@@ -20,6 +21,7 @@ from ragkv.library.documents import delete_document
 from ragkv.library.listing import Wanted, matching_ids
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
+from ragkv.retrieve.link_cache import LinkCache
 from ragkv.scope import Scope
 from ragkv.settings import Settings
 from tests.integration.filled import RECIPE, add_documents, add_files
@@ -140,15 +142,33 @@ def test_figures_at_100_000_documents(
         with database.reading() as session:
             session.scalar(bytes_of_tenant(scope.tenant_id))
 
+    links = LinkCache(source)
+
+    def follow() -> None:
+        links.of(*place, source.indexed_documents(*place))
+
+    def write_one() -> None:
+        with database.writing() as session:
+            session.execute(text("UPDATE documents SET version = version + 1 WHERE id = 'd7'"))
+            session.execute(collection_of_document_changed("d7"))
+            session.execute(mark_chunks_written("d7"))
+
     figures = {
-        "versions of all documents, after a change": seconds(lambda: source.indexed_documents(*place)),
+        "versions of all documents, for the first question": seconds(lambda: source.indexed_documents(*place)),
+        "and the titles of all chunks": seconds(follow),
+    }
+    write_one()
+    figures |= {
+        "versions, after one document was written": seconds(lambda: source.indexed_documents(*place)),
+        "and the titles": seconds(follow),
         "a question: unchanged collection": seconds(lambda: source.indexed_documents(*place), times=5),
         "a question: 32 chunks": seconds(lambda: source.chunks(scope.tenant_id, some), times=5),
-        "titles, after a change": seconds(lambda: source.titles(*place)),
         "a filter of 64 keys": seconds(lambda: matching_ids(database, wanted), times=3),
         "a filter of 1,000 values": seconds(lambda: matching_ids(database, lists), times=3),
         "bytes of a tenant": seconds(quota, times=3),
         "a document of 300 chunks deleted": seconds(lambda: delete_document("a" * 31 + "0", parts, scope.tenant_id)),
+        "versions, after a document was deleted": seconds(lambda: source.indexed_documents(*place)),
+        "and the titles, then": seconds(follow),
     }
     parts.close()
     print(database.engine.dialect.name, *(f"\n  {name}: {1000 * took:,.1f} ms" for name, took in figures.items()))

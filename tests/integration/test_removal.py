@@ -8,28 +8,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
-import msgspec
 import numpy as np
 import pytest
 from sqlalchemy import event, func, select, update
 
 from api.deletion import delete_collection
-from ingest.parts import IngestParts
 from ragkv.db.base import Base
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, QuestionRow
-from ragkv.db.tenants import ensure_scope, find_scope, scope_of
+from ragkv.db.tenants import find_scope, scope_of
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.library.collection import BATCH_CHUNKS, BATCH_QUESTIONS, delete_in_batches, make_collection
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.vectors import Point, Vectors
 from ragkv.scope import Scope
-from ragkv.settings import Settings
 from ragkv.upkeep import leftovers
 from ragkv.upkeep.cleaning import clean
 from ragkv.upkeep.eviction import collect_garbage
-from tests.conftest import lend_models
 from tests.integration.filled import add_documents, add_files
 from tests.integration.test_statistics import question
 from tests.qdrant_server import QdrantServer
@@ -43,12 +38,8 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def parts(settings: Settings, migrated_url: str, redis_server: EmbeddedRedis, loaded: IngestParts) -> Iterator[Parts]:
-    parts = Parts(msgspec.structs.replace(settings, database_url=migrated_url))
-    lend_models(parts, loaded)
-    ensure_scope(parts.database)
-    yield parts
-    parts.close()
+def parts(parts_on_either: Parts) -> Parts:
+    return parts_on_either
 
 
 @pytest.fixture

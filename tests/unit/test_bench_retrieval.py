@@ -116,7 +116,7 @@ def test_a_corpus_keeps_its_passages_by_id_and_title(tmp_path):
     assert len(corpus) == 3
     assert "7" in corpus and "8" not in corpus
     assert [chunk.text for chunk in corpus.chunks("t", ["b", "gone", "7"])] == ["two", "one"]
-    assert corpus.titles("t", "c") == {"T": ["7", "b"], "": ["9"]}
+    assert [(chunk.title, chunk.chunk_id) for chunk in corpus.titles("t", "c")] == [("T", "7"), ("T", "b"), ("", "9")]
 
 
 def test_blank_lines_are_skipped_and_still_counted(tmp_path):

@@ -10,7 +10,7 @@ from ragkv.answer.particulars import same_particulars
 from ragkv.answer.sentences import sentences
 from ragkv.answer.time_bound import is_time_bound
 from ragkv.normal_form import MAX_MARKS, normalised
-from ragkv.retrieve.links import TitleLinks, names
+from ragkv.retrieve.links import TitledChunk, TitleLinks, names
 from ragkv.retrieve.sparse import _known_stem, query_vector, stem, without_accents
 from tests.growth import QUADRATIC, growth
 
@@ -36,7 +36,7 @@ WORK: dict[str, Callable[[str], Any]] = {
     "accents": without_accents,
     "sentences": sentences,
     "names of titles": names,
-    "titles in text": TitleLinks({"Ada Lovelace": ["a"], "Ada": ["b"]}).mentioned,
+    "titles in text": TitleLinks([TitledChunk("d", 0, "a", "Ada Lovelace"), TitledChunk("d", 1, "b", "Ada")]).mentioned,
     "normal form": partial(normalised, "NFC"),
 }
 

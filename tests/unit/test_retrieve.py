@@ -10,6 +10,7 @@ from ragkv.errors import Rejected
 from ragkv.models import encoder_folder
 from ragkv.retrieve.embed import embed_chunks
 from ragkv.retrieve.encoder import Encoder
+from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.mirror import Mirror
 from ragkv.retrieve.retriever import Retriever
@@ -58,9 +59,12 @@ class Library:
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         return [self.held[i] for i in chunk_ids if i in self.held]
 
-    def titles(self, tenant_id: str, collection_id: str) -> dict[str, list[str]]:
-        self.title_reads += 1
-        return {chunk.title: [chunk.id] for chunk in self.held.values()}
+    def titles(
+        self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
+    ) -> list[TitledChunk]:
+        found = [c for c in self.held.values() if document_ids is None or c.document_id in document_ids]
+        self.title_reads += len(found)
+        return [TitledChunk(c.document_id, c.ordinal, c.id, c.title) for c in found]
 
 
 @pytest.fixture(scope="module")
@@ -117,13 +121,17 @@ def test_a_deleted_document_is_gone_at_the_next_search(retriever, library):
     assert "Lothair II" not in titles(retriever.search("t", "c", MOTHER, 10, hops=2))
 
 
-def test_titles_are_read_once_while_nothing_changes(retriever, library):
+def test_titles_are_read_once_and_those_of_a_new_document_when_it_comes(retriever, library):
+    held = library.held.pop("Dino Risi")
     for _ in range(3):
         retriever.search("t", "c", MOTHER, 5, hops=2)
-    assert library.title_reads == 1
-    del library.held["Dino Risi"]
+    assert library.title_reads == len(TEXTS) - 1
+
+    library.held["Dino Risi"] = held
     retriever.search("t", "c", MOTHER, 5, hops=2)
-    assert library.title_reads == 2
+    del library.held["Leo Fong"]
+    retriever.search("t", "c", MOTHER, 5, hops=2)
+    assert library.title_reads == len(TEXTS)
 
 
 def test_a_question_without_words_is_no_error(retriever):

@@ -1,8 +1,10 @@
 """Titles found in text."""
 
+import random
+
 import pytest
 
-from ragkv.retrieve.links import MAX_CHUNKS, TitleLinks, names
+from ragkv.retrieve.links import MAX_CHUNKS, TitledChunk, TitleLinks, names
 
 TITLES = {
     "Ermengarde of Tours": ["ermengarde"],
@@ -15,9 +17,15 @@ TITLES = {
 }
 
 
+def links_of(titles):
+    """One document, with these ids under each title."""
+    pairs = [(title, chunk_id) for title, ids in titles.items() for chunk_id in ids]
+    return TitleLinks(TitledChunk("d", i, chunk_id, title) for i, (title, chunk_id) in enumerate(pairs))
+
+
 @pytest.fixture(scope="module")
 def links():
-    return TitleLinks(TITLES)
+    return links_of(TITLES)
 
 
 def test_a_title_in_the_text_is_found(links):
@@ -48,7 +56,7 @@ def test_a_number_alone_is_not_a_title(links):
 
 
 def test_accents_do_not_matter():
-    assert TitleLinks({"Cesc Fàbregas": ["c"]}).mentioned("with Cesc Fabregas") == [("c",)]
+    assert links_of({"Cesc Fàbregas": ["c"]}).mentioned("with Cesc Fabregas") == [("c",)]
 
 
 def test_each_title_is_reported_once_in_order(links):
@@ -57,9 +65,44 @@ def test_each_title_is_reported_once_in_order(links):
 
 def test_a_name_that_too_many_chunks_share_is_no_link():
     titles = {f"Report {i}: Introduction": [str(i)] for i in range(MAX_CHUNKS + 1)}
-    assert TitleLinks(titles).mentioned("The Introduction says so.") == []
+    assert links_of(titles).mentioned("The Introduction says so.") == []
 
 
 def test_a_title_without_words_has_no_names():
     assert names("") == set()
     assert names("!? (-)") == set()
+
+
+WORDS = ["Ada", "Bell", "Paris", "History", "1984"]
+
+
+def random_document(document_id: str, dice: random.Random) -> list[TitledChunk]:
+    """Titles of few words, so that many share a name: some at the limit of how many may."""
+    titles = [": ".join(dice.choices(WORDS, k=dice.randint(1, 2))) for _ in range(dice.randint(0, 12))]
+    return [TitledChunk(document_id, i, f"{document_id}-{i}", title) for i, title in enumerate(titles)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_links_that_followed_the_changes_are_those_of_what_is_there_now(seed):
+    dice = random.Random(seed)
+    documents: dict[str, list[TitledChunk]] = {}
+    followed = TitleLinks()
+    for _ in range(60):
+        changed = dice.sample([f"d{i:02}" for i in range(40)], dice.randint(1, 6))
+        for document_id in changed:
+            documents[document_id] = [] if dice.random() < 0.3 else random_document(document_id, dice)
+        written = [chunk for document_id in changed for chunk in documents[document_id]]
+        followed = followed.changed(changed, dice.sample(written, len(written)))
+
+        anew = TitleLinks(chunk for chunks in documents.values() for chunk in chunks)
+        for text in (*WORDS, "Paris History", "Ada Bell of Paris, 1984 Paris", "ada Bell History"):
+            assert followed.mentioned(text) == anew.mentioned(text)
+        assert vars(followed) == vars(anew)
+
+
+def test_links_that_others_use_stay_as_they_are():
+    before = links_of({"Ada": ["a"], "Bell": ["b"]})
+    after = before.changed(["d"], [TitledChunk("e", 0, "c", "Ada")])
+
+    assert before.mentioned("Ada Bell") == [("a",), ("b",)]
+    assert after.mentioned("Ada Bell") == [("c",)]

@@ -1,13 +1,14 @@
 """Work on one collection keeps no search of another waiting."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
 
 from ragkv.retrieve.link_cache import LinkCache
+from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.vectors import Point, Vectors
 
@@ -43,10 +44,12 @@ class Titles:
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
 
-    def titles(self, tenant_id: str, collection_id: str) -> dict[str, list[str]]:
+    def titles(
+        self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
+    ) -> list[TitledChunk]:
         if tenant_id == "slow":
             self.gate.wait()
-        return {"Ada Lovelace": ["a"]}
+        return [TitledChunk("d", 0, "a", "Ada Lovelace")]
 
 
 class SlowPoint:

@@ -1,0 +1,186 @@
+"""What retrieval knows of a collection follows its changes, reading what changed alone. On SQLite and on a real PostgreSQL."""
+
+import io
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from sqlalchemy import event, text
+
+from ragkv.chunk import Chunk
+from ragkv.db.database import Database
+from ragkv.db.ingestion import Lease
+from ragkv.db.sources import DatabaseSource
+from ragkv.db.tables import Status
+from ragkv.db.tenants import find_scope
+from ragkv.library.changes import amend_document, replace_document
+from ragkv.library.documents import delete_document, refresh_outdated, store_document
+from ragkv.parts import Parts
+from ragkv.retrieve.link_cache import LinkCache
+from ragkv.retrieve.links import TitleLinks
+from ragkv.retrieve.vectors import Vectors
+from tests.integration.filled import RECIPE, add_documents
+
+TITLES = ["Ada Lovelace", "Bell", "Ada Lovelace: Youth"]
+VECTORS = Vectors(np.ones(2, np.float32), np.array([1], np.uint32), np.array([1], np.float32))
+
+
+@pytest.fixture
+def parts(parts_on_either: Parts) -> Parts:
+    return parts_on_either
+
+
+class Follower:
+    """An API process with a connection of its own."""
+
+    def __init__(self, parts: Parts) -> None:
+        scope = find_scope(parts.database)
+        self.place = scope.tenant_id, scope.collection_id
+        self.recipe = parts.recipe
+        self.database = Database(parts.settings.database)
+        self.source = DatabaseSource(self.database, parts.recipe)
+        self.links = LinkCache(self.source)
+
+    def check(self) -> None:
+        """It knows what one that comes now would read."""
+        anew = DatabaseSource(self.database, self.recipe)
+        documents = self.source.indexed_documents(*self.place)
+        assert documents == anew.indexed_documents(*self.place)
+        assert vars(self.links.of(*self.place, documents)) == vars(TitleLinks(anew.titles(*self.place)))
+
+
+@pytest.fixture
+def follower(parts: Parts) -> Iterator[Follower]:
+    follower = Follower(parts)
+    yield follower
+    follower.database.close()
+
+
+def upload(parts: Parts, dice: random.Random) -> str:
+    body = io.BytesIO(dice.randbytes(16))
+    return store_document("a.txt", body, parts, find_scope(parts.database)).document_id
+
+
+def read(parts: Parts, document_id: str, titles: list[str]) -> None:
+    """What a worker writes of a document that waits."""
+    lease = Lease.take(parts.database, document_id, "worker")
+    assert lease is not None
+    chunks = [Chunk(f"{document_id}:{lease.document().sha256[:8]}:{i}", document_id, i, title, "text", 0, 4, None, (1,)) for i, title in enumerate(titles)]  # fmt: skip
+    lease.store_chunks(chunks, [VECTORS] * len(chunks), Status.SEARCHABLE, recipe=parts.recipe)
+    lease.enter(Status.SEARCHABLE)
+    lease.finish([], "kv recipe")
+
+
+@contextmanager
+def statements(database: Database) -> Iterator[list[str]]:
+    said: list[str] = []
+
+    def note(*arguments: object) -> None:
+        said.append(str(arguments[2]))
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    yield said
+    event.remove(database.engine, "before_cursor_execute", note)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_others_do_it_knows_what_a_new_process_would(parts: Parts, follower: Follower, seed: int):
+    dice = random.Random(seed)
+    documents = [upload(parts, dice) for _ in range(4)]
+    waiting = set(documents)
+    for _ in range(40):
+        match dice.choice(["upload", "read", "read", "amend", "replace", "delete", "restart"]):
+            case "upload":
+                documents.append(upload(parts, dice))
+                waiting.add(documents[-1])
+            case "read" if waiting:
+                chosen = dice.choice(sorted(waiting))
+                read(parts, chosen, dice.choices(TITLES, k=dice.randint(0, 3)))
+                waiting.remove(chosen)
+            case "amend" if documents:
+                amend_document(dice.choice(documents), parts, follower.place[0], patch={"n": dice.random()})
+            case "replace" if documents:
+                chosen = dice.choice(documents)
+                replace_document(chosen, "b.txt", io.BytesIO(dice.randbytes(16)), parts, follower.place[0])
+                waiting.add(chosen)
+            case "delete" if documents:
+                chosen = documents.pop(dice.randrange(len(documents)))
+                delete_document(chosen, parts, follower.place[0])
+                waiting.discard(chosen)
+            case "restart":
+                refresh_outdated(parts)
+        if dice.random() < 0.6:
+            follower.check()
+    follower.check()
+
+
+def test_a_new_document_is_all_that_is_read(parts: Parts, follower: Follower):
+    dice = random.Random(0)
+    for _ in range(3):
+        read(parts, upload(parts, dice), TITLES)
+    follower.check()
+    new = upload(parts, dice)
+    read(parts, new, TITLES[:1])
+    with statements(follower.database) as said:
+        documents = follower.source.indexed_documents(*follower.place)
+        follower.links.of(*follower.place, documents)
+
+    assert new in documents
+    of_documents = [one for one in said if "FROM documents" in one]
+    of_chunks = [one for one in said if "FROM chunks" in one]
+    assert ["changed_in >" in one for one in of_documents] == [True]
+    assert len(of_chunks) == 1 and ("json_each" in of_chunks[0] or "ANY" in of_chunks[0])
+
+
+def test_a_change_that_writes_no_chunks_leaves_the_same_object(parts: Parts, follower: Follower):
+    document_id = upload(parts, random.Random(0))
+    read(parts, document_id, TITLES)
+    known = follower.source.indexed_documents(*follower.place)
+    amend_document(document_id, parts, follower.place[0], name="other.txt")
+
+    assert follower.source.indexed_documents(*follower.place) is known
+
+
+def test_changes_of_a_process_that_marks_none_are_seen_too(parts: Parts, follower: Follower):
+    """One of an older version, which a newer one migrated the database for; also among changes that are marked."""
+    dice = random.Random(0)
+    documents = [upload(parts, dice) for _ in range(2)]
+    for document_id in documents:
+        read(parts, document_id, TITLES)
+    follower.check()
+    with parts.database.writing() as session:
+        session.execute(text("UPDATE documents SET version = version + 1 WHERE id = :id"), {"id": documents[0]})
+        session.execute(text("UPDATE collections SET generation = generation + 1"))
+    read(parts, upload(parts, dice), TITLES)
+
+    follower.check()
+
+
+def test_documents_that_pass_for_others_models_appear(parts: Parts, follower: Follower):
+    add_documents(parts.database, find_scope(parts.database), 3, 2, "d")
+    assert follower.source.indexed_documents(*follower.place) == {}
+    parts.__dict__["first_recipe"] = RECIPE
+    refresh_outdated(parts)
+
+    assert len(follower.source.indexed_documents(*follower.place)) == 3
+    follower.check()
+
+
+def test_titles_that_are_held_follow_without_being_asked_for(parts: Parts, follower: Follower):
+    """What a sweep of this process's memory does: nothing is read that did not change, and what is deleted goes."""
+    dice = random.Random(0)
+    kept, gone = (upload(parts, dice) for _ in range(2))
+    for document_id in (kept, gone):
+        read(parts, document_id, TITLES)
+    follower.check()
+    delete_document(gone, parts, follower.place[0])
+    documents = follower.source.indexed_documents(*follower.place)
+    with statements(follower.database) as said:
+        follower.links.refresh(*follower.place, documents)
+        links = follower.links.of(*follower.place, documents)
+
+    assert said == []
+    assert not any(gone in chunk for group in links.mentioned("Ada Lovelace, Bell") for chunk in group)
+    follower.check()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ragkv.db.base import utc_now
 from ragkv.db.batches import in_batches
+from ragkv.db.clock import now_of
 from ragkv.db.database import Database
 from ragkv.db.retention import forget_jobs, forget_keys, forget_questions, keys_ended_before
 
@@ -36,8 +36,12 @@ class Pruned(msgspec.Struct, frozen=True):
 
 
 def prune(database: Database, question_retention_days: int) -> Pruned:
-    """Remove what is older than it is kept; questions only if there is a number of days. Several processes may do it at once."""
-    now = utc_now()
+    """Remove what is older than it is kept; questions only if there is a number of days. Several processes may do it at once.
+
+    By the database's clock: a worker's that runs ahead removes nothing early.
+    """
+    with database.reading() as session:
+        now = now_of(session)
     return Pruned(
         _prune_questions(database, now, question_retention_days),
         _delete(database, lambda: forget_jobs(now - JOBS_KEPT, BATCH)),

@@ -1,7 +1,7 @@
 """Old records go: questions, jobs and keys that ended. On SQLite and on a real PostgreSQL."""
 
 import logging
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 
 import pytest
 from sqlalchemy import func, select, update
@@ -10,6 +10,7 @@ from ragkv.access.caller import KEY_SCOPES
 from ragkv.access.gate import Gate
 from ragkv.access.keys import authenticate, issue_key, list_keys, recognise, revoke_key
 from ragkv.access.rate import RateLimit
+from ragkv.db import base
 from ragkv.db.base import utc_now
 from ragkv.db.database import Database
 from ragkv.db.jobs import INGEST
@@ -164,6 +165,24 @@ class TestKeys:
         assert not prune(database, 90)
         ended(database, made, utc_now() - 2 * YEAR)
         assert prune(database, 90).keys == 2
+
+
+def test_a_worker_whose_clock_is_a_year_ahead_removes_nothing_early(
+    migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    """The database's clock counts."""
+    database = Database(migrated_postgres_url)
+    ask(database, ensure_scope(database), timedelta(0))
+
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) + YEAR
+
+    monkeypatch.setattr(base, "datetime", Ahead)
+    assert not prune(database, 90)
+    assert asked(database) == 1
+    database.close()
 
 
 def test_a_sweep_prunes(parts: Parts, redis_server: EmbeddedRedis):

@@ -19,6 +19,7 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from ragkv.errors import Rejected, Unavailable
+from ragkv.retrieve.among import MOST_NAMED, best_among, fused_hits
 from ragkv.retrieve.index import DEPTH, DocumentIds, Held, Hit, SearchMode
 from ragkv.retrieve.vectors import Point, Vectors
 from ragkv.shown_settings import without_secrets
@@ -104,8 +105,27 @@ class QdrantIndex:
         mode: SearchMode = "hybrid",
         document_ids: DocumentIds | None = None,
     ) -> list[Hit]:
+        scope = _where(tenant_id=tenant_id, collection_id=collection_id)
+        if document_ids is None or len(document_ids) <= MOST_NAMED:
+            return self._query(scope, vectors, limit, mode, document_ids)
+
+        def best(kind: SearchMode, depth: int) -> list[Hit]:
+            return best_among(lambda most, named: self._query(scope, vectors, most, kind, named), depth, document_ids)
+
+        if mode != "hybrid" or not vectors.indices.size:
+            return best("dense" if mode == "hybrid" else mode, limit)
+        depth = max(DEPTH, limit)
+        return fused_hits([best("dense", depth), best("sparse", depth)])[:limit]
+
+    def _query(
+        self,
+        scope: models.Filter,
+        vectors: Vectors,
+        limit: int,
+        mode: SearchMode,
+        document_ids: DocumentIds | None,
+    ) -> list[Hit]:
         with self._reporting():
-            scope = _where(tenant_id=tenant_id, collection_id=collection_id)
             request = _request(vectors, limit, mode, _within(scope, document_ids), self._idf_params(scope))
             try:
                 (response,) = self._client.query_batch_points(COLLECTION, [request])
@@ -193,7 +213,6 @@ def _request(
             models.Prefetch(query=terms, using=TERMS, filter=scope, params=params, limit=depth),
         ],
         query=models.FusionQuery(fusion=models.Fusion.RRF),
-        filter=scope,
         limit=limit,
         with_payload=_PAYLOAD,
     )

@@ -11,6 +11,7 @@ import socket
 import warnings
 from collections.abc import AsyncGenerator
 from contextlib import closing
+from ctypes import c_double
 from multiprocessing.context import ForkServerProcess
 
 import celery.apps.worker
@@ -29,6 +30,7 @@ from api.server import Server
 from ragkv.engine.protocol import Generate, Piece
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from tests.chaos.clock import follow
 from tests.echo_engine import EchoEngine
 
 assert celery.apps.worker and kombu.transport.redis and ingest.pipeline
@@ -60,17 +62,17 @@ def _answer(prompt: str) -> str:
     return codes.get(asked[-1], UNKNOWN) if asked else UNKNOWN
 
 
-def start(target: str, environ: dict[str, str], port: int = 0) -> ForkServerProcess:
-    """Start `run_api` or `run_worker` in a process of its own."""
+def start(target: str, environ: dict[str, str], port: int, clock: c_double) -> ForkServerProcess:
+    """Start `run_api` or `run_worker` in a process of its own, which goes by `clock`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    process = context.Process(target=globals()[target], args=(environ, port))
+    process = context.Process(target=globals()[target], args=(environ, port, clock))
     process.start()
     return process
 
 
-def run_api(environ: dict[str, str], port: int) -> None:
-    _become(environ)
+def run_api(environ: dict[str, str], port: int, clock: c_double) -> None:
+    _become(environ, clock)
     parts = Parts(Settings.from_env(os.environ))
     parts.engine = ReadingEngine(parts)
     parts.prepare()
@@ -79,22 +81,23 @@ def run_api(environ: dict[str, str], port: int) -> None:
         Server(create_app(parts, ending), ending, grace_s=1).run(sockets=[listener])
 
 
-def run_worker(environ: dict[str, str], port: int) -> None:
+def run_worker(environ: dict[str, str], port: int, clock: c_double) -> None:
     """The worker as it is, but that it looks for what was dropped twice a second."""
-    _become(environ)
+    _become(environ, clock)
     workers.sweep.Sweeper.__init__.__defaults__ = (SWEEP_S,)
     app = importlib.import_module("workers.app").app
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
     app.worker_main(["--quiet", "worker", "--pool", "solo", "--loglevel", "WARNING", *quiet])
 
 
-def _become(environ: dict[str, str]) -> None:
+def _become(environ: dict[str, str], clock: c_double) -> None:
     """A session of its own, so that one signal ends all its processes, and a log beside its data.
 
     After an outage everything is tried again within a second, not a minute.
     """
     os.setsid()
     os.environ.update(environ)
+    follow(clock)
     ragkv.outages.LONGEST_DELAY_S = PAUSE_S
     log = os.open(f"{environ['RAGKV_DATA_DIR']}/chaos.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)

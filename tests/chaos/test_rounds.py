@@ -28,6 +28,8 @@ from tests.qdrant_server import QdrantServer
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "5"))
 SEED = int(os.environ.get("CHAOS_SEED", "8"))
 
+DAY_S = 86_400.0
+
 Fault = Callable[[World], None]
 
 
@@ -76,6 +78,24 @@ def stop_qdrant(world: World) -> None:
     world.qdrant.start()
 
 
+def step_clocks(world: World) -> None:
+    """The clock of the one machine jumps by up to a day, and some time later is right again."""
+    _step(world, "run_api", "run_worker")
+
+
+def step_worker_clock(world: World) -> None:
+    """The same of the worker's machine: database and API keep their time."""
+    _step(world, "run_worker")
+
+
+def _step(world: World, *names: str) -> None:
+    seconds = world.random.choice((-1, 1)) * world.random.uniform(60, DAY_S)
+    for moved in (seconds, 0.0):
+        for name in names:
+            world.clocks[name].value = moved
+        _pause(world)
+
+
 def damage_kv(world: World) -> None:
     """A byte of some KV files is another one, one file is cut short, one is gone."""
     for index, key in enumerate(sorted(world.parts.kv_store.keys())[:6]):
@@ -88,8 +108,8 @@ def damage_kv(world: World) -> None:
             path.write_bytes(content[: len(content) // 2] if index % 3 == 1 else content)
 
 
-ANYWHERE: list[Fault] = [kill_worker, kill_api, kill_both, kill_redis, empty_redis, damage_kv]
-WITH_SERVERS: list[Fault] = [kill_postgres, cut_connections, stop_qdrant, kill_worker, kill_api]
+ANYWHERE: list[Fault] = [kill_worker, kill_api, kill_both, kill_redis, empty_redis, damage_kv, step_clocks]
+WITH_SERVERS: list[Fault] = [kill_postgres, cut_connections, stop_qdrant, step_worker_clock, kill_worker, kill_api]
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from ragkv.upkeep.check import WHILE_STOPPED
 from ragkv.upkeep.fsck import examine, repair
+from tests.chaos.clock import new_clock
 from tests.chaos.processes import UNKNOWN, free_port, start
 from tests.qdrant_server import QdrantServer
 
@@ -55,6 +56,7 @@ class World:
         self.postgres, self.qdrant = database, qdrant
         self.books = Books()
         self.redis = EmbeddedRedis(settings)
+        self.clocks = {"run_api": new_clock(), "run_worker": new_clock()}
         self._port = free_port()
         self._numbers = iter(range(10**6))
         self._processes: dict[str, ForkServerProcess] = {}
@@ -74,7 +76,7 @@ class World:
         self.redis.stop()
 
     def launch(self, name: str) -> None:
-        self._processes[name] = start(name, _environment(self.settings), self._port)
+        self._processes[name] = start(name, _environment(self.settings), self._port, self.clocks[name])
 
     def kill(self, name: str) -> None:
         """SIGKILL, to it and to the processes it started."""

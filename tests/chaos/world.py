@@ -212,7 +212,8 @@ class World:
         asked = ready if len(ready) < 6 else self.random.sample(ready, 6)
         for document_id in asked:
             name = self.books.accepted[document_id]
-            response = self.client.post("/v1/ask", json={"question": f"What is the code of {name}?", "top_k": 4})
+            body = {"question": f"What is the code of {name}?", "top_k": 4}
+            response = self.client.post("/v1/ask", json=body, timeout=SETTLE_S)
             assert response.status_code == 200, response.text
             assert response.json()["answer"] == self.books.newest[name], (name, response.json()["answer"])
             self.books.answers += 1

@@ -31,6 +31,26 @@ _FRESH: dict[str, Any] = {
     "kv_evicted": False,
 }  # fmt: skip
 
+_LISTED = (
+    DocumentRow.id,
+    DocumentRow.collection_id,
+    DocumentRow.name,
+    DocumentRow.title,
+    DocumentRow.media_type,
+    DocumentRow.num_bytes,
+    DocumentRow.status,
+    DocumentRow.stage,
+    DocumentRow.progress_done,
+    DocumentRow.progress_total,
+    DocumentRow.num_chunks,
+    DocumentRow.num_tokens,
+    DocumentRow.error,
+    DocumentRow.labels,
+    DocumentRow.kv_pinned,
+    DocumentRow.kv_evicted,
+    DocumentRow.created_at,
+    DocumentRow.updated_at,
+)
 _PROGRESS = (
     DocumentRow.id,
     DocumentRow.name,
@@ -71,11 +91,14 @@ def documents_where(
     return found
 
 
-def newest_first(found: Select[DocumentRow], limit: int, after: tuple[datetime, str] | None) -> Select[DocumentRow]:
-    """One page of documents; `after`: (created_at, id) of the last one on the page before."""
+def newest_first(
+    found: Select[DocumentRow], limit: int, after: tuple[datetime, str] | None
+) -> Select[*tuple[Any, ...]]:
+    """One page of documents, as columns; `after`: (created_at, id) of the last one on the page before."""
     if after is not None:
         found = found.where(tuple_(DocumentRow.created_at, DocumentRow.id) < tuple_(*after))
-    return found.order_by(DocumentRow.created_at.desc(), DocumentRow.id.desc()).limit(limit)
+    page = found.order_by(DocumentRow.created_at.desc(), DocumentRow.id.desc()).limit(limit)
+    return page.with_only_columns(*_LISTED)
 
 
 def among(found: Select[DocumentRow], document_ids: Sequence[str]) -> Select[DocumentRow]:

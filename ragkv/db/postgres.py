@@ -5,6 +5,7 @@ import socket
 import ssl
 from typing import Any
 
+import msgspec
 from sqlalchemy import URL, Dialect, Engine, create_engine, event
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -27,7 +28,14 @@ def open_postgres(url: URL) -> Engine:
         query["unix_sock"] = f"{folder}/.s.PGSQL.{url.port or 5432}"
     connect_args["ssl_context"] = _ssl_context(str(query.pop("sslmode", "disable")))
     url = url.set(drivername="postgresql+pg8000", query=query)
-    engine = create_engine(url, connect_args=connect_args, pool_size=10, pool_timeout=30, hide_parameters=True)
+    engine = create_engine(
+        url,
+        connect_args=connect_args,
+        pool_size=10,
+        pool_timeout=30,
+        hide_parameters=True,
+        json_deserializer=msgspec.json.decode,
+    )
     event.listen(engine, "do_connect", _connect)
     event.listen(engine, "checkout", _refuse_out_of_step)
     discard_broken(engine)

@@ -4,6 +4,7 @@ import os
 import sqlite3
 from pathlib import Path
 
+import msgspec
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from ragkv.db.failures import discard_broken
@@ -17,7 +18,9 @@ def open_sqlite(url: URL) -> Engine:
     """An engine; a missing folder is made. Folder and file are for this user alone."""
     if url.database:
         _make_private(Path(url.database))
-    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True)
+    engine = create_engine(
+        url, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True, json_deserializer=msgspec.json.decode
+    )
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     discard_broken(engine)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -39,6 +39,7 @@ from ragkv.scope import Scope
 from ragkv.settings import Settings
 
 if TYPE_CHECKING:
+    from sqlalchemy import Row
     from sqlalchemy.orm import Session
 
 log = logging.getLogger(__name__)
@@ -266,7 +267,8 @@ def find_document(session: "Session", document_id: str, tenant_id: str) -> Docum
     return document
 
 
-def view_of(row: DocumentRow) -> DocumentView:
+def view_of(row: "DocumentRow | Row[Any]") -> DocumentView:
+    """`row`: a document, or those columns of it that are shown."""
     return DocumentView(
         id=row.id,
         collection_id=row.collection_id,

@@ -73,7 +73,7 @@ def list_documents(database: Database, wanted: Wanted, limit: int, cursor: str |
     """Raises Rejected for a cursor that is not ours."""
     after = None if cursor is None else from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
-        rows = session.scalars(newest_first(_found(wanted), limit + 1, after)).all()
+        rows = session.execute(newest_first(_found(wanted), limit + 1, after)).all()
     items = [view_of(row) for row in rows[:limit]]
     more = len(rows) > limit
     return DocumentPage(items, to_cursor((items[-1].created_at, items[-1].id)) if more else None)

@@ -2,87 +2,75 @@
 
 import asyncio
 import contextvars
+import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from ragkv.fair_queue import FairQueue
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
+END_TURN: ContextVar[Callable[[], None]] = ContextVar("end_turn", default=lambda: None)
+"""Called by whoever now waits for what is shared out by itself: others may have the event loop's attention."""
 OWNER: ContextVar[str] = ContextVar("owner", default="")
 """For whom work is done: a tenant's id."""
-SMALLEST_S = 0.001
-"""What a piece counts for while it runs: those of one owner are not all taken at once."""
-MANY_OWNERS = 1000
-"""Beyond so many, those who wait for nothing are forgotten."""
+
+
+def share_cores() -> None:
+    """One computation of torch takes a quarter of the cores, one at least: its threads wait for each other, spinning, and
+    where others want the cores too, two take 20 times as long as one (docs/BENCHMARKS.md)."""
+    import torch  # noqa: PLC0415 - seconds, and only for processes that compute
+
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // 4))
 
 
 class FairPool(ThreadPoolExecutor):
-    """A pool whose threads are shared out by time: start-time fair queueing over the owners of the work (Goyal, Vin and Cheng,
-    1996). An owner who asks for little waits for what is running, not for what others have brought. `OWNER` says whose work
-    it is when it is submitted."""
+    """A pool whose threads are shared out by time, fairly between the owners of the work. `OWNER` says whose it is when it is
+    submitted."""
 
     def __init__(self, name: str, size: int) -> None:
         super().__init__(size, thread_name_prefix=name)
         self._lock = threading.Lock()
-        self._waiting: dict[str, deque[Callable[[], None]]] = {}
-        self._starts: dict[str, float] = {}
-        self._now = 0.0
+        self._waiting = FairQueue[Callable[[], None]]()
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
         result: Future[T] = Future()
-        piece = partial(_fulfil, result, partial(fn, *args, **kwargs))
         with self._lock:
-            self._arrive(OWNER.get()).append(piece)
+            self._waiting.put(OWNER.get(), partial(_fulfil, result, partial(fn, *args, **kwargs)))
         super().submit(self._do_next)
         return result
 
-    def _arrive(self, owner: str) -> deque[Callable[[], None]]:
-        """The owner's queue. Whoever had none comes in now: time that was not asked for is not saved up."""
-        if owner not in self._waiting:
-            self._waiting[owner] = deque()
-            self._starts[owner] = max(self._now, self._starts.get(owner, 0.0))
-        return self._waiting[owner]
-
     def _do_next(self) -> None:
         """One call a piece, whichever it turns out to be."""
-        owner, piece = self._take()
+        with self._lock:
+            owner, piece = self._waiting.take()
         began = time.monotonic()
         try:
             piece()
         finally:
+            del piece  # see _fulfil
             with self._lock:
-                self._starts[owner] = self._starts.get(owner, self._now) + time.monotonic() - began
-
-    def _take(self) -> tuple[str, Callable[[], None]]:
-        with self._lock:
-            owner = min(self._waiting, key=self._starts.__getitem__)
-            self._now = max(self._now, self._starts[owner])
-            self._starts[owner] += SMALLEST_S
-            pieces = self._waiting[owner]
-            piece = pieces.popleft()
-            if not pieces:
-                del self._waiting[owner]
-            if len(self._starts) > MANY_OWNERS:
-                self._starts = {
-                    name: at for name, at in self._starts.items() if name in self._waiting or at > self._now
-                }
-        return owner, piece
+                self._waiting.charge(owner, time.monotonic() - began)
 
 
 class Threads:
     """A pool of threads of its own: its work waits for none of another kind, and takes no more than `size` threads."""
 
-    def __init__(self, name: str, size: int) -> None:
+    def __init__(self, name: str, size: int, *, within_turn: bool = False) -> None:
+        """`within_turn`: the work is so short that the event loop's attention is kept."""
         self._pool = FairPool(name, size)
+        self._within_turn = within_turn
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of `work`, with the context variables of the caller."""
+        if not self._within_turn:
+            END_TURN.get()()
         call = partial(contextvars.copy_context().run, partial(work, *args, **kwargs))
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
@@ -94,5 +82,6 @@ def _fulfil(result: "Future[T]", work: Callable[[], T]) -> None:
         done = work()
     except BaseException as error:  # whoever waits for it gets it, as in the library's own pool
         result.set_exception(error)
+        del result  # the error has this frame: together they would keep the request and its body in memory
     else:
         result.set_result(done)

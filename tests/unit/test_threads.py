@@ -1,8 +1,10 @@
 """Pools of threads that take work from its owners in turn."""
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from typing import Any
 
 import pytest
@@ -80,3 +82,25 @@ def test_work_sees_the_context_of_its_caller():
         return await Threads("test", 1).run(OWNER.get)
 
     assert asyncio.run(ask()) == "a tenant"
+
+
+class Body:
+    """Megabytes of a request."""
+
+
+def test_an_error_keeps_nothing_in_memory_once_it_was_dealt_with():
+    def refuse(body: Body) -> None:
+        raise ValueError("refused")
+
+    async def ask() -> "weakref.ref[Body]":
+        body = Body()
+        with pytest.raises(ValueError, match="refused"):
+            await threads.run(refuse, body)
+        return weakref.ref(body)
+
+    threads = Threads("test", 1)
+    gc.disable()
+    try:
+        assert asyncio.run(ask())() is None
+    finally:
+        gc.enable()

@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from ragkv.kv.key import KeyMaker
     from ragkv.kv.layout import Layout
     from ragkv.kv.store import KVStore
-    from ragkv.retrieve.encoder import Encoder
+    from ragkv.retrieve.encoder import Encoder, TextEncoder
     from ragkv.retrieve.qdrant import QdrantIndex
     from ragkv.retrieve.rerank import Reranker
     from ragkv.retrieve.retriever import Retriever
     from ragkv.tokens import Tokenizer
 
 LOGINS_PER_MINUTE = 10
-RETRIEVAL_THREADS = 2
+RETRIEVAL_THREADS = 1
 
 ANSWERING = (
     "question_format", "answer_start", "top_k", "hops", "passage_order", "max_answer_tokens", "max_model_len", "reranker",
@@ -66,8 +66,10 @@ ANSWERING = (
 class Parts:
     """The service's parts. Close it when done; the engine is started and stopped by whoever uses it."""
 
-    def __init__(self, settings: Settings, engine: "Engine | None" = None) -> None:
+    def __init__(self, settings: Settings, engine: "Engine | None" = None, *, encoder_apart: bool = False) -> None:
+        """`encoder_apart`: questions are encoded in a process of its own."""
         self.settings = settings
+        self._encoder_apart = encoder_apart
         self._given_engine = engine
         self._keys: dict[str, KeyMaker] = {}
 
@@ -88,7 +90,7 @@ class Parts:
         ensure_scope(self.database)
 
     def close(self) -> None:
-        for name in ("kv_use", "database", "redis", "server_index"):
+        for name in ("question_encoder", "kv_use", "database", "redis", "server_index"):
             part = self.__dict__.pop(name, None)
             if part is not None:
                 part.close()
@@ -222,6 +224,14 @@ class Parts:
         return Encoder.load(self.encoder_folder)
 
     @cached_property
+    def question_encoder(self) -> "TextEncoder":
+        if not self._encoder_apart:
+            return self.encoder
+        from ragkv.retrieve.encoder_process import EncoderProcess
+
+        return EncoderProcess(self.encoder_folder)
+
+    @cached_property
     def reranker(self) -> "Reranker | None":
         folder = reranker_folder(self.settings)
         if folder is None:
@@ -264,7 +274,7 @@ class Parts:
         from ragkv.retrieve.qdrant import QdrantIndex
 
         index = QdrantIndex.connect(self.settings.qdrant_url, self.settings.qdrant_api_key)
-        index.ensure(self.encoder.dim)
+        index.ensure(self.question_encoder.dim)
         return index
 
     @cached_property
@@ -274,10 +284,10 @@ class Parts:
         from ragkv.retrieve.retriever import Retriever
 
         if self.server_index is not None:
-            return Retriever(self.encoder, self.server_index, self.source, reranker=self.reranker)
+            return Retriever(self.question_encoder, self.server_index, self.source, reranker=self.reranker)
         index = MemoryIndex()
-        index.ensure(self.encoder.dim)
-        return Retriever(self.encoder, index, self.source, Mirror(index, self.source), self.reranker)
+        index.ensure(self.question_encoder.dim)
+        return Retriever(self.question_encoder, index, self.source, Mirror(index, self.source), self.reranker)
 
     @property
     def built_retriever(self) -> "Retriever | None":
@@ -344,7 +354,7 @@ class Parts:
         from ragkv.answer.answer_cache import AnswerCache
         from ragkv.retrieve.embed import embed_question
 
-        rule_of, embed = partial(cache_rule, self.database), partial(embed_question, self.encoder)
+        rule_of, embed = partial(cache_rule, self.database), partial(embed_question, self.question_encoder)
         basis = _digest(self.model_fingerprint, self.kv_recipe, *(getattr(self.settings, name) for name in ANSWERING))
         return AnswerCache(self.answer_ring, rule_of, self.source, embed, self.recipe, basis)
 

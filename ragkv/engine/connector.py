@@ -20,12 +20,12 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 
 from ragkv.engine.internals import ModelInternals
 from ragkv.engine.load import Load, Loads, Reports
-from ragkv.engine.orphan import end_with_parent
 from ragkv.engine.stitcher import Stitcher
 from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for
 from ragkv.errors import Rejected
 from ragkv.kv.layout import Layout, layout_of
 from ragkv.kv.store import KVStore
+from ragkv.orphan import end_with_parent
 from ragkv.span import Span, merge, total_tokens
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ragkv.retrieve import sparse
-from ragkv.retrieve.encoder import Encoder, Progress
+from ragkv.retrieve.encoder import Encoder, Progress, TextEncoder
 from ragkv.retrieve.vectors import Vectors
 
 
@@ -16,7 +16,7 @@ def embed_chunks(
     return [Vectors(row, *sparse.document_vector(text)) for row, text in zip(dense, texts, strict=True)]
 
 
-def embed_question(encoder: Encoder, question: str) -> Vectors:
+def embed_question(encoder: TextEncoder, question: str) -> Vectors:
     """Vectors to search with."""
     return Vectors(encoder.encode([question])[0], *sparse.query_vector(question))
 

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,18 @@ from ragkv.errors import Rejected
 BATCH = 32
 
 Progress = Callable[[int, int], None]
+
+
+class TextEncoder(Protocol):
+    """Dense vectors of texts."""
+
+    dim: int
+
+    def encode(self, texts: list[str]) -> NDArray[np.float32]:
+        """[len(texts), dim] float32 rows of unit length."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Encoder:
@@ -49,6 +62,9 @@ class Encoder:
             if progress is not None:
                 progress(start + len(batch), len(texts))
         return vectors
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
     def _encode_batch(self, texts: list[str]) -> NDArray[np.float32]:
         with self._lock:

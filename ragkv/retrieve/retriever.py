@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ragkv.chunk import Chunk, Passage
 from ragkv.retrieve.embed import embed_question
-from ragkv.retrieve.encoder import Encoder
+from ragkv.retrieve.encoder import TextEncoder
 from ragkv.retrieve.index import DEPTH, DocumentIds, Index
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitledChunk, TitleLinks
@@ -87,7 +87,7 @@ class Retriever:
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: TextEncoder,
         index: Index,
         chunks: ChunkSource,
         mirror: Mirror | None = None,
@@ -164,7 +164,7 @@ class Retriever:
 class _Walk:
     """One question on its way through the hops: the evidence so far for each chunk."""
 
-    def __init__(self, encoder: Encoder, index: Index, chunks: ChunkSource, scope: Scope, asked: Asked) -> None:
+    def __init__(self, encoder: TextEncoder, index: Index, chunks: ChunkSource, scope: Scope, asked: Asked) -> None:
         self._encoder = encoder
         self._index = index
         self._chunks = chunks

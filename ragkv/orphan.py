@@ -1,4 +1,4 @@
-"""vLLM's processes end when their parent does, however it ended: a killed service leaves no model in memory."""
+"""Helper processes end when their parent does, however it ended: a killed service leaves no model in memory."""
 
 import multiprocessing
 import os

@@ -1,0 +1,93 @@
+"""The encoder in a process of its own, for a process with much else to do.
+
+A text is hundreds of small operations, before each of which a thread waits for its turn at the interpreter. Beside five busy threads
+that is 20 times the encoder's own time; beside none of them it is the encoder's own time (docs/BENCHMARKS.md).
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragkv.errors import Unavailable
+from ragkv.orphan import end_with_parent
+from ragkv.retrieve.encoder import Encoder
+from ragkv.threads import share_cores
+
+TRIES = 2
+"""A text that ends the process twice is not encoded."""
+NICENESS = 10
+"""Who only asks for a list does not wait for the encoder."""
+
+log = logging.getLogger(__name__)
+
+
+class EncoderProcess:
+    """Encodes as `Encoder` does, one call after the other, safe to share between threads. A process that died is started again.
+
+    `close` ends it; so does the end of this process, however it ends.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Raises what `Encoder.load` raises."""
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._pool = self._started()
+        self.dim = self._pool.submit(_load, folder).result()
+
+    def encode(self, texts: list[str]) -> NDArray[np.float32]:
+        """[len(texts), dim] float32 rows of unit length. Raises Unavailable if the process dies of it."""
+        for _ in range(TRIES):
+            pool = self._pool
+            try:
+                return pool.submit(_encode, self._folder, texts).result()
+            except BrokenProcessPool:
+                self._replace(pool)
+        raise Unavailable("the encoder's process died while it read this text; ask again, or see the service's log")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _started(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_prepare)
+
+    def _replace(self, broken: ProcessPoolExecutor) -> None:
+        """Several threads may find the same pool broken; one of them replaces it."""
+        with self._lock:
+            if self._pool is broken:
+                log.error("the encoder's process died and is started again")
+                self._pool = self._started()
+
+
+_loaded: dict[Path, Encoder] = {}
+"""In the encoder's process."""
+
+
+def _prepare() -> None:
+    """Signals of the terminal and of a service manager are for the parent: it stops this process when nobody needs it any longer."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    end_with_parent()
+    share_cores()
+    os.nice(NICENESS)
+
+
+def _load(folder: Path) -> int:
+    if folder not in _loaded:
+        from transformers.utils import logging as transformers_logging  # noqa: PLC0415 - seconds, for the child alone
+
+        transformers_logging.disable_progress_bar()
+        _loaded[folder] = Encoder.load(folder)
+    return _loaded[folder].dim
+
+
+def _encode(folder: Path, texts: list[str]) -> NDArray[np.float32]:
+    _load(folder)
+    return _loaded[folder].encode(texts)

@@ -1,0 +1,74 @@
+"""The encoder in a process of its own."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ragkv.errors import Rejected
+from ragkv.models import encoder_folder
+from ragkv.retrieve.encoder import Encoder
+from ragkv.retrieve.encoder_process import EncoderProcess
+from ragkv.settings import Settings
+from tests.conftest import CACHE
+from tests.over_http import wait_until
+from tests.unit.test_orphans import is_running
+
+TEXTS = ["Who wrote the first program?", "x" * 5000, "„Fragen“ auf Deutsch"]
+
+
+@pytest.fixture(scope="module")
+def apart():
+    encoder = EncoderProcess(encoder_folder(Settings(data_dir=CACHE)))
+    yield encoder
+    encoder.close()
+
+
+def child() -> int:
+    (process,) = multiprocessing.active_children()
+    assert process.pid is not None
+    return process.pid
+
+
+def test_it_encodes_as_the_encoder_does(apart: EncoderProcess):
+    here = Encoder.load(encoder_folder(Settings(data_dir=CACHE)))
+
+    assert apart.dim == here.dim
+    np.testing.assert_allclose(apart.encode(TEXTS), here.encode(TEXTS), atol=1e-5)
+
+
+def test_many_threads_may_use_it_and_a_process_that_was_killed_is_started_again(apart: EncoderProcess):
+    with ThreadPoolExecutor(4) as pool:
+        before = list(pool.map(apart.encode, [TEXTS] * 4))
+        os.kill(child(), signal.SIGKILL)
+        after = list(pool.map(apart.encode, [TEXTS] * 4))
+
+    for vectors in (*before[1:], *after):
+        np.testing.assert_allclose(vectors, before[0], atol=1e-5)
+
+
+def test_it_ends_with_its_parent_however_that_ends():
+    program = (
+        "import multiprocessing, time; from ragkv.models import encoder_folder;"
+        "from ragkv.retrieve.encoder_process import EncoderProcess; from ragkv.settings import Settings;"
+        f"encoder = EncoderProcess(encoder_folder(Settings(data_dir={str(CACHE)!r})));"
+        "print(multiprocessing.active_children()[0].pid, flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+
+    wait_until(lambda: not is_running(pid))
+
+
+def test_a_folder_without_an_encoder_is_refused(tmp_path: Path):
+    with pytest.raises(Rejected, match="no sentence encoder"):
+        EncoderProcess(tmp_path)

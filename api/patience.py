@@ -1,4 +1,4 @@
-"""Patience with clients, in both directions: how long a body may take, and how soon a refused client is answered."""
+"""Patience with clients: how long a body may take."""
 
 import asyncio
 import time
@@ -6,15 +6,13 @@ from http import HTTPStatus
 
 from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
-from litestar.types import ASGIApp, HTTPReceiveMessage, HTTPScope, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope, Send
 
 GRACE_S = 30.0
 BYTES_PER_S = 16 * 1024
 """A body has GRACE_S and as long as it takes at this speed: a client that sends less is cut off."""
 SHORTEST_S = 0.01
 """What has come already is taken, however late."""
-PAUSE_S = 0.5
-"""How late a client that asked too often learns it: one that asks again at once costs little then."""
 TOO_SLOW = "the body came too slowly, and the connection was closed: send it again, in one go"
 
 
@@ -30,7 +28,7 @@ class Patience:
             await self._app(scope, receive, send)
             return
         body = _Body(receive, self._grace_s)
-        await self._app(scope, body.receive, _paused(scope, send, body))
+        await self._app(scope, body.receive, _closing(send))
 
 
 class _Body:
@@ -57,13 +55,12 @@ class _Body:
         return message  # type: ignore[return-value]
 
 
-def _paused(scope: HTTPScope, send: Send, body: _Body) -> Send:
-    async def paused(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            if message["status"] == HTTPStatus.TOO_MANY_REQUESTS:
-                await asyncio.sleep(PAUSE_S)
-            if message["status"] == HTTPStatus.REQUEST_TIMEOUT:
-                message["headers"] = [*message["headers"], (b"connection", b"close")]
+def _closing(send: Send) -> Send:
+    """`send`, which closes the connection after a 408."""
+
+    async def closing(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.REQUEST_TIMEOUT:
+            message["headers"] = [*message["headers"], (b"connection", b"close")]
         await send(message)
 
-    return paused
+    return closing

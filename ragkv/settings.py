@@ -66,6 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_tenant_answer_bytes: int = 32 * 1024 * 1024
     requests_per_minute: int = 600
     tenant_requests_per_minute: int = 1800
+    refusals_per_minute: int = 60
     max_streams: int = 20
     max_questions: int = 16
     max_uploads: int = 16
@@ -212,6 +213,7 @@ def _check_ranges(settings: Settings) -> None:
         "min_free_bytes",
         "requests_per_minute",
         "tenant_requests_per_minute",
+        "refusals_per_minute",
         "max_streams",
         "max_questions",
         "max_uploads",

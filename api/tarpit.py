@@ -1,0 +1,77 @@
+"""Refusals that come late: a client that is refused again and again, and asks again at once, then costs little."""
+
+import asyncio
+import time
+from http import HTTPStatus
+
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+
+REFUSED = frozenset(
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+    }
+)
+"""What a client that works is hardly ever told. 404 and 409 are ordinary answers, and 429 has a delay of its own."""
+AT_ONCE = 20
+"""So many refusals in a row are not late, however fast they come."""
+LONGEST_S = 5.0
+THROTTLED_S = 0.5
+"""The delay of every 429."""
+REMEMBERED = 10_000
+
+
+class Delays:
+    """How late the refusals of each owner come: those of a bucket of AT_ONCE, into which `per_minute` flow back, not at all;
+    beyond it each is a little later than the one before. 0: never late. In the event loop only."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._each_s = 60 / per_minute if per_minute else 0.0
+        self._full_at: dict[str, float] = {}
+
+    def next(self, owner: str) -> float:
+        """Count one refusal. Returns the seconds by which it is to be late."""
+        now = time.monotonic()
+        if len(self._full_at) >= REMEMBERED:
+            self._full_at = {name: at for name, at in self._full_at.items() if at > now}
+        full_at = max(self._full_at.get(owner, now), now) + self._each_s
+        bucket_s = AT_ONCE * self._each_s
+        self._full_at[owner] = min(full_at, now + bucket_s + LONGEST_S)
+        return max(0.0, self._full_at[owner] - now - bucket_s)
+
+
+class Tarpit:
+    """Wraps the app. Refusals count for the tenant that was admitted, else for the client's address."""
+
+    def __init__(self, app: ASGIApp, per_minute: int) -> None:
+        self._app = app
+        self._delays = Delays(per_minute)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == ScopeType.HTTP:
+            await self._app(scope, receive, self._late(scope, send))
+        else:
+            await self._app(scope, receive, send)
+
+    def _late(self, scope: HTTPScope, send: Send) -> Send:
+        async def late(message: Message) -> None:
+            if message["type"] == "http.response.start" and (seconds := self._seconds(scope, message["status"])):
+                await asyncio.sleep(seconds)
+            await send(message)
+
+        return late
+
+    def _seconds(self, scope: HTTPScope, status: int) -> float:
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            return THROTTLED_S
+        return self._delays.next(_owner(scope)) if status in REFUSED else 0.0
+
+
+def _owner(scope: HTTPScope) -> str:
+    caller = scope.get("user")
+    return f"tenant {caller.tenant_id}" if caller is not None else f"address {(scope.get('client') or ('',))[0]}"

@@ -32,7 +32,7 @@ class Admissions:
     def __init__(self, gate: Gate, sessions: Sessions, confirm_every_s: float = CONFIRM_EVERY_S) -> None:
         self._gate = gate
         self._sessions = sessions
-        self._threads = Threads("admission", THREADS)
+        self._threads = Threads("admission", THREADS, within_turn=True)
         self._refusals = Refusals()
         self.confirm_every_s = confirm_every_s
 

@@ -36,6 +36,8 @@ from api.rooms import STATE, Rooms
 from api.schema.site import openapi_config
 from api.search import search
 from api.statistics import statistics
+from api.tarpit import Tarpit
+from api.turns import Turns
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 from ragkv.threads import FairPool
@@ -47,13 +49,18 @@ log = logging.getLogger(__name__)
 
 
 def create_app(
-    parts: Parts, ending: Ending | None = None, confirm_every_s: float = CONFIRM_EVERY_S, body_grace_s: float = GRACE_S
+    parts: Parts,
+    ending: Ending | None = None,
+    confirm_every_s: float = CONFIRM_EVERY_S,
+    body_grace_s: float = GRACE_S,
+    when_built: Callable[[], None] = lambda: None,
 ) -> Litestar:
     """The service over HTTP. It starts the parts' engine in the background and stops it when it ends.
 
     `parts` must have been prepared. Whether requests need an API key is `parts.gate`'s to say. /healthz answers at once, /readyz says when the engine is there.
     Once `ending` has begun, nothing new is answered. `confirm_every_s`: how often callers with long streams are checked.
-    `body_grace_s`: how long a client may take to send a small body.
+    `body_grace_s`: how long a client may take to send a small body. `when_built` is called once all that questions need is
+    loaded.
     """
     ending = ending or Ending()
     probes = Probes(parts)
@@ -86,22 +93,23 @@ def create_app(
         },
         exception_handlers=in_openai_form(HANDLERS),
         before_send=[guard_pages, name_all_methods],
-        lifespan=[_running_engine(parts), forgetting_deleted(parts)],
+        lifespan=[_running_engine(parts, when_built), forgetting_deleted(parts)],
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,
         request_class=CheckedRequest,
         state=State({STATE: Rooms(parts.settings)}),
         logging_config=None,
     )
-    app.asgi_handler = Observing(Patience(app.asgi_handler, body_grace_s), ending)
+    patient = Patience(Turns(app.asgi_handler), body_grace_s)
+    app.asgi_handler = Observing(Tarpit(patient, parts.settings.refusals_per_minute), ending)
     return app
 
 
-def _running_engine(parts: Parts) -> Callable[[Litestar], Any]:
+def _running_engine(parts: Parts, when_built: Callable[[], None]) -> Callable[[Litestar], Any]:
     @asynccontextmanager
     async def running(app: Litestar) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_default_executor(FairPool("work", THREADS))
-        starting = asyncio.create_task(_start(parts))
+        starting = asyncio.create_task(_start(parts, when_built))
         try:
             yield
         finally:
@@ -113,9 +121,9 @@ def _running_engine(parts: Parts) -> Callable[[Litestar], Any]:
     return running
 
 
-async def _start(parts: Parts) -> None:
+async def _start(parts: Parts, when_built: Callable[[], None]) -> None:
     """Load what questions need, and the engine whether or not that succeeded: it is loaded anew when first needed."""
-    await _logged(asyncio.to_thread(_build, parts), "what answers questions is not there yet")
+    await _logged(asyncio.to_thread(_build, parts, when_built), "what answers questions is not there yet")
     if await _logged(parts.engine.start(), "the engine did not start"):
         log.info("the engine is ready")
 
@@ -133,6 +141,7 @@ async def _logged(work: Awaitable[None], problem: str) -> bool:
     return False
 
 
-def _build(parts: Parts) -> None:
+def _build(parts: Parts, when_built: Callable[[], None]) -> None:
     """What takes seconds to import and load, before the first question needs it."""
     assert parts.engine and parts.answerer and parts.keys_of(parts.scope.tenant_id)
+    when_built()

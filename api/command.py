@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 import click
 import msgspec
 
+from api import interpreter
 from api.app import create_app
 from api.ending import Ending
 from api.server import Helper, Server, raise_descriptor_limit
@@ -59,7 +60,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     """Start everything in order; the stack stops it in reverse."""
     raise_descriptor_limit()
     listener = stack.enter_context(closing(listen(settings.host, settings.port)))
-    parts = stack.enter_context(closing(Parts(settings)))
+    parts = stack.enter_context(closing(Parts(settings, encoder_apart=True)))
     parts.prepare_database()
     _check_keys(parts)
     parts.prepare(log.info)
@@ -74,6 +75,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     for worker in helpers:
         worker.start()
         stack.callback(worker.stop)
+    interpreter.share()
     _run(parts, listener, *helpers)
 
 
@@ -101,7 +103,7 @@ def _run(parts: Parts, listener: socket.socket, *helpers: Helper) -> None:
     shown = f"[{host}]" if ":" in host else host
     log.info("listening on http://%s:%d; the engine takes up to a minute to start", shown, port)
     ending = Ending()
-    app = create_app(parts, ending)
+    app = create_app(parts, ending, when_built=interpreter.settle)
     settings = parts.settings
     server = Server(app, ending, settings.shutdown_grace_s, *helpers, max_connections=settings.max_connections)
     server.run(sockets=[listener])

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import msgspec
-import torch
 
+from api import interpreter
 from api.app import create_app
 from api.command import listen
 from api.ending import Ending
@@ -38,22 +38,20 @@ def main(folder: str, database_url: str | None = None) -> None:
     """Print the World as one line of JSON, then serve until the process is told to stop."""
     logs.configure("json", "warning", "serve")
     raise_descriptor_limit()
+    interpreter.share()
     settings = Settings(data_dir=Path(folder), database_url=database_url or None)
     settings = msgspec.structs.replace(settings, model=str(_model()))
-    parts = Parts(settings, EchoEngine(settings.max_model_len, piece_s=0.02))
+    parts = Parts(settings, EchoEngine(settings.max_model_len, piece_s=0.02), encoder_apart=True)
     parts.prepare()
     redis = EmbeddedRedis(settings)
     redis.start()
     ingest = IngestParts(parts)
     listener = listen("127.0.0.1", 0)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # on a busy machine several wait for each other, spinning
     world = World(listener.getsockname()[1], _tenant(ingest, "honest", DOCUMENTS, 0), _hostile(ingest))
-    torch.set_num_threads(threads)
     print(msgspec.json.encode(world).decode(), flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it once more when it has stopped
     ending = Ending()
-    app = create_app(parts, ending)
+    app = create_app(parts, ending, when_built=interpreter.settle)
     try:
         Server(app, ending, 1, max_connections=settings.max_connections).run(sockets=[listener])
     finally:

@@ -11,6 +11,7 @@ WORKDIR /app
 COPY Makefile pyproject.toml README.md LICENSE requirements-*.txt ./
 COPY ragkv ragkv
 COPY ingest ingest
+COPY bench bench
 COPY api api
 COPY workers workers
 COPY migrations migrations

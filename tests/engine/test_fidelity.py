@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ingest.fidelity import run_of
+from bench.fidelity.evaluate import run_of
 from ingest.parts import IngestParts
 from ragkv.bench.fidelity.data import read_questions
 from ragkv.bench.fidelity.methods import methods_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("ragkv", "ingest", "api", "workers", "migrations", "supply")
+PACKAGES = ("ragkv", "ingest", "bench", "api", "workers", "migrations", "supply")
 DOORS = {
     "vllm": ("ragkv/engine/",),
     "psutil": ("ragkv/engine/",),
@@ -36,7 +36,10 @@ ENVIRONMENT = (
     "ragkv/cli/",
     "ragkv/settings.py",
     "ingest/command.py",
-    "ingest/fidelity_command.py",
+    "bench/command.py",
+    "bench/demo.py",
+    "bench/evaluate.py",
+    "bench/fidelity/command.py",
     "api/command.py",
     "api/worker_process.py",
     "workers/alive.py",

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from bench.measuring import progress_bars, write_report
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
 from ragkv.bench.fidelity.data import padded, read_questions
@@ -22,7 +23,6 @@ from ragkv.bench.fidelity.report import FidelityReport, Table
 from ragkv.bench.fidelity.run import Asked, Prefill, Run
 from ragkv.bench.ttft import machine
 from ragkv.chunk import Chunk
-from ragkv.cli.measuring import progress_bars, write_report
 from ragkv.cli.running import running_engine
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ragkv.cli.measuring import check_folder
+from bench.measuring import check_folder
 from ragkv.errors import Rejected
 from ragkv.settings import Settings
 
@@ -45,7 +45,7 @@ def fidelity(
     for option, file in (("--json", json_file), ("--plot", plot_file)):
         check_folder(option, file)
     # Torch takes seconds to import: `ragkv --help` must not wait for it.
-    from ingest.fidelity import Wanted, evaluate  # noqa: PLC0415 - see above
+    from bench.fidelity.evaluate import Wanted, evaluate  # noqa: PLC0415 - see above
     from ragkv.bench.fidelity.plot import check_can_plot, plot  # noqa: PLC0415 - see above
     from ragkv.bench.fidelity.table import table_of  # noqa: PLC0415 - see above
 

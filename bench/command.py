@@ -10,9 +10,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from bench.api import ApiReport, client_of, measure_asks, measure_load
 from bench.measuring import progress_bars, write_report
-from ragkv.bench.api import ApiReport, client_of, measure_asks, measure_load
-from ragkv.bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
+from bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
 from ragkv.cli.running import running_engine
 from ragkv.db.chunks import ready_chunks, to_chunk
 from ragkv.parts import Parts

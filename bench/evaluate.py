@@ -10,8 +10,8 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from bench.measuring import check_folder, progress_bars, write_report
-from ragkv.bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, Row, read_questions
-from ragkv.bench.retrieval import evaluate as evaluate_retrieval
+from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, Row, read_questions
+from bench.retrieval import evaluate as evaluate_retrieval
 from ragkv.cli import Commands
 from ragkv.models import encoder_folder, reranker_folder
 from ragkv.retrieve.encoder import Encoder

@@ -46,8 +46,8 @@ def fidelity(
         check_folder(option, file)
     # Torch takes seconds to import: `ragkv --help` must not wait for it.
     from bench.fidelity.evaluate import Wanted, evaluate  # noqa: PLC0415 - see above
-    from ragkv.bench.fidelity.plot import check_can_plot, plot  # noqa: PLC0415 - see above
-    from ragkv.bench.fidelity.table import table_of  # noqa: PLC0415 - see above
+    from bench.fidelity.plot import check_can_plot, plot  # noqa: PLC0415 - see above
+    from bench.fidelity.table import table_of  # noqa: PLC0415 - see above
 
     if plot_file is not None:
         check_can_plot()

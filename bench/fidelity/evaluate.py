@@ -11,17 +11,17 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from bench.fidelity.data import padded, read_questions
+from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure
+from bench.fidelity.methods import NAMES, Kit, Method, methods_of
+from bench.fidelity.ranking import Ranker
+from bench.fidelity.records import Records, code_digest, digest_of
+from bench.fidelity.report import FidelityReport, Table
+from bench.fidelity.run import Asked, Prefill, Run
 from bench.measuring import progress_bars, write_report
+from bench.ttft import machine
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
-from ragkv.bench.fidelity.data import padded, read_questions
-from ragkv.bench.fidelity.measure import ENGINE_ARGUMENTS, Measure
-from ragkv.bench.fidelity.methods import NAMES, Kit, Method, methods_of
-from ragkv.bench.fidelity.ranking import Ranker
-from ragkv.bench.fidelity.records import Records, code_digest, digest_of
-from ragkv.bench.fidelity.report import FidelityReport, Table
-from ragkv.bench.fidelity.run import Asked, Prefill, Run
-from ragkv.bench.ttft import machine
 from ragkv.chunk import Chunk
 from ragkv.cli.running import running_engine
 from ragkv.engine.local import LocalEngine

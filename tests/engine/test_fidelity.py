@@ -6,14 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bench.fidelity.data import read_questions
 from bench.fidelity.evaluate import run_of
+from bench.fidelity.methods import methods_of
+from bench.fidelity.plot import plot
+from bench.fidelity.records import Records
+from bench.fidelity.report import FidelityReport, Row, Table
+from bench.fidelity.run import Asked
 from ingest.parts import IngestParts
-from ragkv.bench.fidelity.data import read_questions
-from ragkv.bench.fidelity.methods import methods_of
-from ragkv.bench.fidelity.plot import plot
-from ragkv.bench.fidelity.records import Records
-from ragkv.bench.fidelity.report import FidelityReport, Row, Table
-from ragkv.bench.fidelity.run import Asked
 from ragkv.errors import TooLarge
 from ragkv.models import encoder_folder
 from ragkv.parts import Parts

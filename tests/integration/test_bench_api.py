@@ -6,9 +6,9 @@ import io
 import httpx
 import pytest
 
+from bench.api import client_of, measure_asks, measure_load
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.bench.api import client_of, measure_asks, measure_load
 from ragkv.errors import Rejected, Unavailable
 from ragkv.library.documents import store_document
 from ragkv.parts import Parts

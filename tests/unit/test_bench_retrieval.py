@@ -6,7 +6,7 @@ import math
 import pytest
 from click.testing import CliRunner
 
-from ragkv.bench.retrieval import (
+from bench.retrieval import (
     METHODS,
     Corpus,
     Outcome,

@@ -29,7 +29,7 @@ DOORS = {
     "prometheus_client": ("ragkv/observe/metrics.py",),
     "opentelemetry": ("ragkv/observe/traces.py",),
     "cyclonedx": ("supply/",),
-    "matplotlib": ("ragkv/bench/fidelity/plot.py",),
+    "matplotlib": ("bench/fidelity/plot.py",),
 }
 # Composition roots: the only places that read the process's environment.
 ENVIRONMENT = (

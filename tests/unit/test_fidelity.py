@@ -2,17 +2,17 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 
-from ragkv.answer.service import in_prompt_order
-from ragkv.bench.fidelity.data import padded, read_questions
-from ragkv.bench.fidelity.measure import Outcome
-from ragkv.bench.fidelity.methods import NAMES, POLICIES, better_half, methods_of
-from ragkv.bench.fidelity.metrics import (
+from bench.fidelity.data import padded, read_questions
+from bench.fidelity.measure import Outcome
+from bench.fidelity.methods import NAMES, POLICIES, better_half, methods_of
+from bench.fidelity.metrics import (
     best_f1,
     exact_match,
     gain_kept,
@@ -22,13 +22,16 @@ from ragkv.bench.fidelity.metrics import (
     normalised,
     resamples,
 )
-from ragkv.bench.fidelity.records import Record, Records, digest_of
-from ragkv.bench.fidelity.report import Table
+from bench.fidelity.records import MEASURED, Record, Records, digest_of
+from bench.fidelity.report import Table
+from ragkv.answer.service import in_prompt_order
 from ragkv.chunk import Chunk, Passage
 from ragkv.cli import main
 from ragkv.errors import Rejected
 from ragkv.settings import Settings
 from ragkv.stitch.select import LATE_POLICIES, SELECTORS
+
+ROOT = Path(__file__).parents[2]
 
 
 class TestAnswers:
@@ -281,6 +284,10 @@ class TestRecords:
     def test_a_digest_names_what_is_measured(self):
         assert digest_of({"seed": 1, "model": "m"}) == digest_of({"model": "m", "seed": 1})
         assert digest_of({"seed": 1}) != digest_of({"seed": 2})
+
+    def test_every_folder_of_measured_code_is_there(self):
+        """One that moved away would drop out of the digest in silence."""
+        assert [folder for folder in MEASURED if not any((ROOT / folder).glob("*.py"))] == []
 
 
 class TestReport:

@@ -7,7 +7,7 @@ import torch
 from click.testing import CliRunner
 from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizerFast
 
-from ragkv.bench.retrieval import METHODS, RERANKED
+from bench.retrieval import METHODS, RERANKED
 from ragkv.chunk import Chunk, Passage
 from ragkv.cli import main
 from ragkv.errors import Rejected

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from ragkv.bench.fidelity.report import FidelityReport, Row
+from bench.fidelity.report import FidelityReport, Row
 
 _COLUMNS = ("F1", "EM", "NLL", "gain", "KL", "same", "TTFT", "x", "redone")
 _CAPTION = (

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ragkv.bench.retrieval import Corpus
+from bench.retrieval import Corpus
 from ragkv.chunk import Chunk, Passage
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.memory import MemoryIndex

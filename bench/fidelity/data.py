@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from ragkv.bench.jsonl import read_lines
+from bench.jsonl import read_lines
 from ragkv.errors import Rejected
 
 _HINT = ": give a file of JSON lines with --data"

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragkv.bench.fidelity.methods import DEFAULT, NONE
-from ragkv.bench.fidelity.report import FidelityReport, Row
+from bench.fidelity.methods import DEFAULT, NONE
+from bench.fidelity.report import FidelityReport, Row
 from ragkv.errors import Rejected
 
 if TYPE_CHECKING:

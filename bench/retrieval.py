@@ -27,7 +27,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from ragkv.bench.jsonl import read_lines
+from bench.jsonl import read_lines
 from ragkv.chunk import Chunk
 from ragkv.errors import Rejected
 from ragkv.retrieve import sparse

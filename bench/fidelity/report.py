@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ragkv.bench.fidelity.methods import NONE, RANDOM, Method
-from ragkv.bench.fidelity.metrics import Floats, gain_kept, interval, resamples
-from ragkv.bench.fidelity.records import Record
+from bench.fidelity.methods import NONE, RANDOM, Method
+from bench.fidelity.metrics import Floats, gain_kept, interval, resamples
+from bench.fidelity.records import Record
 
 _DIGITS = 4
 Interval = tuple[float, float]

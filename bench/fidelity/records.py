@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ragkv.bench.fidelity.measure import Outcome
+from bench.fidelity.measure import Outcome
 from ragkv.errors import Rejected
 
-_HERE = Path(__file__).parents[2]
-_MEASURED = ("answer", "bench/fidelity", "engine", "kv", "retrieve", "stitch")
+_ROOT = Path(__file__).parents[2]
+MEASURED = ("bench/fidelity", "ragkv/answer", "ragkv/engine", "ragkv/kv", "ragkv/retrieve", "ragkv/stitch")
+"""Folders of the code that figures depend on."""
 
 Line = TypeVar("Line")
 
@@ -34,7 +35,7 @@ class Record(msgspec.Struct, frozen=True):
 
 def code_digest() -> str:
     """Names the code that is measured: figures of two versions never meet in one report."""
-    files = sorted(file for package in _MEASURED for file in _HERE.joinpath(package).rglob("*.py"))
+    files = sorted(file for folder in MEASURED for file in _ROOT.joinpath(folder).rglob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import torch
 
+from bench.fidelity.data import Question
+from bench.fidelity.measure import Measure, Progress
+from bench.fidelity.methods import ANSWER_TOKENS, Case, Kit, Method
+from bench.fidelity.ranking import Ranker
+from bench.fidelity.records import Record, Records
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.answer.question_vectors import QuestionVectors
-from ragkv.bench.fidelity.data import Question
-from ragkv.bench.fidelity.measure import Measure, Progress
-from ragkv.bench.fidelity.methods import ANSWER_TOKENS, Case, Kit, Method
-from ragkv.bench.fidelity.ranking import Ranker
-from ragkv.bench.fidelity.records import Record, Records
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import TooLarge
 from ragkv.threads import Threads

@@ -10,12 +10,12 @@ from functools import partial
 
 import torch
 
+from bench.fidelity.data import Question
 from ragkv.answer.ask import Ask
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.recipe import Recipe, recipe_of
 from ragkv.answer.service import in_prompt_order
-from ragkv.bench.fidelity.data import Question
 from ragkv.chunk import Chunk, Passage
 from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker

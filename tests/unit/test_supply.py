@@ -5,6 +5,7 @@ import re
 import stat
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,13 @@ class TestContainers:
         """The API's grace, and half a minute for the engine to stop."""
         grace = re.fullmatch(r"(\d+)s", SERVICES["api"]["stop_grace_period"])
         assert grace and int(grace[1]) >= Settings().shutdown_grace_s + 30
+
+    def test_the_image_is_built_from_every_package_of_the_wheel(self):
+        wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+        copied = set(re.findall(r"^COPY (\w+) \1$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
+        let_in = set(re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
+
+        assert set(wheel["packages"]) == copied == let_in - {"Makefile", "LICENSE"}
 
     def test_the_image_runs_as_a_user_of_its_own_without_what_tests_and_building_need(self):
         text = (ROOT / "Dockerfile").read_text()

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from bench.jsonl import read_lines
+from ingest.command import ingest
 from ragkv.answer.ask import Ask, Done
 from ragkv.cli.ask import place
 from ragkv.cli.running import running_engine
@@ -56,40 +58,14 @@ class Compared:
 @click.pass_context
 def demo(context: click.Context, folder: Path) -> None:
     """Read FOLDER/documents, ask FOLDER/questions.jsonl, and compare stitched with full prefill."""
-    questions = read_questions(folder / "questions.jsonl")
-    _ingest(context, folder / "documents")
+    questions = [question for _, question in read_lines(folder / "questions.jsonl", Question)]
+    context.invoke(ingest, paths=(folder / "documents",))
     parts = Parts(Settings.from_env(os.environ))
     try:
         compared = asyncio.run(_compare(parts, questions))
     finally:
         parts.close()
     Console().print(_table(compared))
-
-
-def read_questions(path: Path) -> list[Question]:
-    """Raises Rejected, naming the line, for a file that is not JSON lines of questions."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise Rejected(f"{path}: {error}") from None
-    questions = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            questions.append(msgspec.json.decode(line, type=Question))
-        except msgspec.DecodeError as error:
-            raise Rejected(f"{path}, line {number}: {error}") from None
-    return questions
-
-
-def _ingest(context: click.Context, documents: Path) -> None:
-    """What `ragkv ingest` does. The command is looked up: this package imports none of those above it."""
-    group = context.find_root().command
-    assert isinstance(group, click.Group)
-    command = group.get_command(context, "ingest")
-    assert command is not None
-    context.invoke(command, paths=(documents,))
 
 
 async def _compare(parts: Parts, questions: list[Question]) -> list[Compared]:

@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
+from bench.fidelity.command import fidelity
 from bench.measuring import check_folder, progress_bars, write_report
 from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, Row, read_questions
 from bench.retrieval import evaluate as evaluate_retrieval
-from ragkv.cli import Commands
+from ragkv.cli import Group
 from ragkv.models import encoder_folder, reranker_folder
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.rerank import Reranker
@@ -25,9 +26,12 @@ NO_RERANKER = (
 )
 
 
-@click.group("eval", cls=Commands, group="ragkv.commands.eval")
+@click.group("eval", cls=Group)
 def evaluate() -> None:
     """Measure quality on data with known answers."""
+
+
+evaluate.add_command(fidelity)
 
 
 @evaluate.command()

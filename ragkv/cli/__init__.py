@@ -14,28 +14,24 @@ from ragkv.observe import logs
 GROUP = "ragkv.commands"
 
 
-class Commands(click.Group):
-    """Finds sub-commands when asked for. One that cannot be imported does not break the others.
-
-    They are those that were added, and those of the entry points `group`.
-    """
-
-    def __init__(self, *args: Any, group: str = GROUP, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._group = group
-
-    def list_commands(self, context: click.Context) -> list[str]:
-        return sorted({*self.commands, *_entry_points(self._group)})
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        entry = _entry_points(self._group).get(name)
-        return _load(entry) if entry else super().get_command(context, name)
+class Group(click.Group):
+    """Lists its commands with their first lines whole, on several lines if need be."""
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in `ragkv --help`: names and first lines."""
         names = self.list_commands(context)
         with formatter.section("Commands"):
             formatter.write_dl([(name, _first_line(self.get_command(context, name))) for name in names])
+
+
+class Commands(Group):
+    """Finds sub-commands when asked for. One that cannot be imported does not break the others."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted(_entry_points())
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        entry = _entry_points().get(name)
+        return _load(entry) if entry else None
 
     def invoke(self, context: click.Context) -> Any:
         """What went wrong in one line, and exit code 1."""
@@ -63,8 +59,8 @@ def _unwind(number: int, frame: Any) -> None:
     raise SystemExit(128 + number)
 
 
-def _entry_points(group: str) -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=group)}
+def _entry_points() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
 def _load(entry: EntryPoint) -> click.Command:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ragkv.tokens import Tokenizer
 
 LOGINS_PER_MINUTE = 10
-RETRIEVAL_THREADS = 1
+RETRIEVAL_THREADS = 2
 
 ANSWERING = (
     "question_format", "answer_start", "top_k", "hops", "passage_order", "max_answer_tokens", "max_model_len", "reranker",

@@ -39,18 +39,14 @@ Events = AsyncIterator[Delta | Done]
 
 
 class TurnBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An earlier turn of the conversation."""
+    """An earlier message of the conversation."""
 
     role: Literal["user", "assistant"]
     content: Annotated[str, Meta(max_length=100_000)]
 
 
 class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question. What is left out follows the settings.
-
-    `history`: the conversation so far, oldest turn first. It is searched with, and stands after the passages.
-    `answer_cache`: false for an answer made anew, where the collection keeps answers.
-    """
+    """A question. Omitted options take the values of the service's settings."""
 
     question: Question
     collection: str = DEFAULT_COLLECTION
@@ -78,13 +74,13 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class CachedTokens(msgspec.Struct, frozen=True):
-    """Tokens of the prompt that were not computed for this question: found in the engine's cache, or stitched."""
+    """Prompt tokens that were not computed for this question."""
 
     cached_tokens: int
 
 
 class UsageView(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens. prompt = cached + stitched + recomputed + computed; `failed_chunks` had no usable KV."""
+    """Token counts of a question: `prompt` = `cached` + `stitched` + `recomputed` + `computed`."""
 
     prompt: int
     cached: int
@@ -110,11 +106,7 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerView(msgspec.Struct, frozen=True):
-    """The answer, what it rests on, and what it took: milliseconds and tokens.
-
-    `prompt_spans`: the prompt from its first token to its last, and where each part of it came from. `cached_answer`: the
-    earlier question whose answer this is; then no token ran through the model, and `retrieve_ms` is the look for it.
-    """
+    """An answer with its citations, passages, timings and token counts."""
 
     answer: str
     finish_reason: str
@@ -147,10 +139,10 @@ class AnswerView(msgspec.Struct, frozen=True):
     tags=["questions"],
     guards=[reading, asking],
     request_max_body_size=BODY_BYTES,
-    summary="Ask",
+    summary="Ask a question",
     responses=json_problems(
-        NOT_FOUND="No such collection or document, or nothing in it to be searched.",
-        REQUEST_ENTITY_TOO_LARGE="The question or the body is too large, or the prompt for the model's window.",
+        NOT_FOUND="No such collection or document, or the collection has no searchable documents.",
+        REQUEST_ENTITY_TOO_LARGE="The question, the body or the resulting prompt is too large.",
         UNPROCESSABLE_ENTITY="The question is empty.",
     ),
 )
@@ -160,7 +152,11 @@ async def ask(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> Response[AnswerView] | ServerSentEvent:
-    """Answer a question. With `stream` or `Accept: text/event-stream`: events `delta`, then `done` or `error`."""
+    """Answer a question from the documents of a collection, with citations.
+
+    Set `stream` or send `Accept: text/event-stream` for a stream of server-sent events: `delta` events with text, then one
+    `done` event with the whole answer, or one `error` event.
+    """
     check_question(data.question)
     events = parts.answerer.stream(await asyncio.to_thread(_ask_of, data, caller, parts))
     if data.stream or EVENT_STREAM in request.headers.get("accept", ""):

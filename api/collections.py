@@ -28,17 +28,17 @@ from ragkv.library.collection import (
 from ragkv.paging import MAX_PAGE
 from ragkv.parts import Parts
 
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE, description="How many on a page.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE, description="Maximum number of items on a page.")]
 
 
 class CollectionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A collection's name: 1 to 200 printable characters, no other of the tenant has it."""
+    """A new collection."""
 
     name: Annotated[str, Meta(examples=["papers"])]
 
 
 class CollectionPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is left out stays."""
+    """Changes to a collection. Omitted fields are unchanged."""
 
     name: Annotated[str, Meta(examples=["papers"])] | None = None
     answer_cache: (
@@ -49,13 +49,15 @@ class CollectionPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 @post(
     "/",
     guards=[writing],
-    summary="Make a collection",
-    responses=json_problems(CONFLICT="The name is taken.", UNPROCESSABLE_ENTITY="The name will not do."),
+    summary="Create a collection",
+    responses=json_problems(
+        CONFLICT="Another collection has this name.", UNPROCESSABLE_ENTITY="Invalid collection name."
+    ),
 )
 async def create(
     data: JSONBody[CollectionBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> CollectionView:
-    """Make an empty collection. 409 if the name is taken."""
+    """Create an empty collection. Names are unique within a tenant: a name in use is refused with 409."""
     return await asyncio.to_thread(make_collection, data.name, parts.database, caller.tenant_id)
 
 
@@ -63,7 +65,7 @@ async def create(
     "/",
     guards=[reading],
     summary="List collections",
-    responses=problems(UNPROCESSABLE_ENTITY="The cursor is not one of ours."),
+    responses=problems(UNPROCESSABLE_ENTITY="Invalid cursor."),
 )
 async def index(
     caller: NamedDependency[Caller],
@@ -71,31 +73,31 @@ async def index(
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> CollectionPage:
-    """The tenant's collections by name, with what is in them."""
+    """List the tenant's collections, ordered by name, each with the number of its documents, chunks and tokens."""
     return await asyncio.to_thread(list_collections, parts.database, caller.tenant_id, limit, cursor)
 
 
 @get(
     "/{collection:str}",
     guards=[reading],
-    summary="Show a collection",
+    summary="Get a collection",
     responses=problems(NOT_FOUND="No such collection."),
 )
 async def show(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> CollectionView:
-    """A collection, by id or name, and how often its answer cache knew the answer."""
+    """Get a collection by id or name, including the hits and misses of its answer cache."""
     return await asyncio.to_thread(collection_with_counts, collection, parts, caller.tenant_id)
 
 
 @patch(
     "/{collection:str}",
     guards=[writing],
-    summary="Change a collection",
+    summary="Update a collection",
     responses=json_problems(
         NOT_FOUND="No such collection.",
-        CONFLICT="The name is taken, or the default collection was to be renamed.",
-        UNPROCESSABLE_ENTITY="The name will not do.",
+        CONFLICT="Another collection has this name, or the collection is the default one, which cannot be renamed.",
+        UNPROCESSABLE_ENTITY="Invalid collection name.",
     ),
 )
 async def amend(
@@ -104,10 +106,11 @@ async def amend(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> CollectionView:
-    """Give it another name (its id stays), or say whether its answers serve again.
+    """Rename a collection or configure its answer cache. The id does not change.
 
-    `answer_cache`: off at first. On, a question that means the same as an earlier one gets that one's answer: for questions
-    outside a conversation that name no moment like today, until the collection changes.
+    The answer cache is off by default. When it is on, a question with the same meaning as an earlier one is answered from
+    the cache until the collection changes. Questions within a conversation, and those that refer to the present day, are
+    never answered from the cache.
     """
     change = (data.name, data.answer_cache)
     return await asyncio.to_thread(amend_collection, collection, parts.database, caller.tenant_id, *change)
@@ -117,10 +120,10 @@ async def amend(
     "/{collection:str}",
     guards=[administering],
     summary="Delete a collection",
-    responses=problems(NOT_FOUND="No such collection.", CONFLICT="The default collection stays."),
+    responses=problems(NOT_FOUND="No such collection.", CONFLICT="The default collection cannot be deleted."),
 )
 async def remove(collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
-    """Remove it with all its documents and all that was made from them."""
+    """Delete a collection with all its documents, their chunks, vectors and KV."""
     await delete_collection(collection, parts, caller.tenant_id)
 
 
@@ -128,13 +131,13 @@ async def remove(collection: FromPath[str], caller: NamedDependency[Caller], par
     "/{collection:str}/retry",
     guards=[writing],
     status_code=HTTPStatus.ACCEPTED,
-    summary="Try all failed documents again",
+    summary="Retry all failed documents",
     responses=problems(NOT_FOUND="No such collection."),
 )
 async def retry_all(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Queued:
-    """Queue every document of the collection that failed, with fresh attempts. Says how many there were."""
+    """Queue every failed document of a collection again, with a full set of attempts."""
     scope = await asyncio.to_thread(scope_of, parts.database, caller.tenant_id, collection)
     return await asyncio.to_thread(retry_failed, scope, parts)
 

@@ -44,7 +44,7 @@ BATCH_UPLOADS = 4
 
 @dataclass
 class Upload:
-    """One file in the form field `file`; `collection` by id or name; `metadata` a JSON object."""
+    """A file to upload, with its collection and metadata."""
 
     file: UploadFile
     collection: str = DEFAULT_COLLECTION
@@ -53,7 +53,7 @@ class Upload:
 
 @dataclass
 class Uploads:
-    """Any number of form fields `files`, all for one collection and with the same metadata."""
+    """Files to upload to one collection, all with the same metadata."""
 
     files: list[UploadFile]
     collection: str = DEFAULT_COLLECTION
@@ -62,13 +62,13 @@ class Uploads:
 
 @dataclass
 class Replacement:
-    """One file in the form field `file`."""
+    """A file that replaces the document's present one."""
 
     file: UploadFile
 
 
 class Uploaded(msgspec.Struct, frozen=True):
-    """What became of one of many files: what a request of its own would have got."""
+    """The result for one file of a batch: the same status and body that a single upload would have returned."""
 
     name: str
     status: int
@@ -77,7 +77,7 @@ class Uploaded(msgspec.Struct, frozen=True):
 
 
 class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is left out stays. `metadata` is merged into what there is (RFC 7396): null removes a key."""
+    """Changes to a document. Omitted fields are unchanged."""
 
     name: Annotated[str, Meta(min_length=1, max_length=500, examples=["report.pdf"])] | None = None
     metadata: Annotated[Metadata, Meta(examples=[{"year": 2024, "draft": None}])] | None = None
@@ -88,21 +88,28 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     guards=[writing, uploading],
     status_code=HTTPStatus.ACCEPTED,
     summary="Upload a document",
-    response_description="Accepted and queued.",
+    response_description="Accepted and queued for ingestion.",
     responses=problems(
         NOT_FOUND="No such collection.",
-        REQUEST_ENTITY_TOO_LARGE="More bytes than a file may have, or more bytes or documents than a tenant.",
-        UNPROCESSABLE_ENTITY="The file is empty, or the metadata will not do.",
-        INSUFFICIENT_STORAGE="The disk is nearly full.",
+        REQUEST_ENTITY_TOO_LARGE="The file is too large, or the tenant has no room for more bytes or documents.",
+        UNPROCESSABLE_ENTITY="The file is empty, or the metadata is invalid.",
+        INSUFFICIENT_STORAGE="The disk is almost full.",
     )
-    | {200: ResponseSpec(DocumentView, generate_examples=False, description="The document that has these bytes.")},
+    | {
+        200: ResponseSpec(
+            DocumentView,
+            generate_examples=False,
+            description="The collection already has a document with the same bytes.",
+        )
+    },
 )
 async def upload(
     data: MultipartBody[Upload], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Response[DocumentView]:
-    """Accept a file and queue it: 202. The same bytes again in the same collection: 200 and the same id.
+    """Upload a file and queue it for ingestion. Returns 202, or 200 if the collection has the same bytes already.
 
-    Metadata that comes with the same bytes replaces what the document has; without any it stays.
+    In the second case the existing document is returned. Metadata in the request replaces its metadata; without any, its
+    metadata is unchanged.
     """
     form = await asyncio.to_thread(_read_form, data.collection, data.metadata, caller, parts)
     status, view = await asyncio.to_thread(_accept, data.file, form, parts)
@@ -113,17 +120,17 @@ async def upload(
     "/batch",
     guards=[writing, uploading],
     status_code=HTTPStatus.OK,
-    summary="Upload many documents",
+    summary="Upload several documents",
     responses=problems(
         NOT_FOUND="No such collection.",
-        REQUEST_ENTITY_TOO_LARGE="More bytes than one request may have.",
-        UNPROCESSABLE_ENTITY="The metadata will not do.",
+        REQUEST_ENTITY_TOO_LARGE="The request is too large.",
+        UNPROCESSABLE_ENTITY="The metadata is invalid.",
     ),
 )
 async def upload_many(
     data: MultipartBody[Uploads], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> list[Uploaded]:
-    """Accept many files, each by itself: one that is refused does not touch the others."""
+    """Upload several files in one request. Each is accepted or refused on its own; see `status` of each result."""
     form = await asyncio.to_thread(_read_form, data.collection, data.metadata, caller, parts)
     return [await asyncio.to_thread(_try, file, form, parts) for file in data.files]
 
@@ -132,7 +139,7 @@ async def upload_many(
     "/",
     guards=[reading],
     summary="List documents",
-    responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="The cursor or the filter will not do."),
+    responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid cursor or metadata filter."),
 )
 async def index(
     caller: NamedDependency[Caller],
@@ -144,25 +151,25 @@ async def index(
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> DocumentPage:
-    """The tenant's documents, newest first. `name`: a part of it. `metadata`: a filter, like {"year": [2023, 2024]}."""
+    """List the tenant's documents, newest first, with optional filters."""
     return await asyncio.to_thread(_list, caller, parts, (collection, status, name, metadata), limit, cursor)
 
 
 @get(
-    "/{document_id:str}", guards=[reading], summary="Show a document", responses=problems(NOT_FOUND="No such document.")
+    "/{document_id:str}", guards=[reading], summary="Get a document", responses=problems(NOT_FOUND="No such document.")
 )
 async def show(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> DocumentView:
-    """A document and how far its ingestion has come."""
+    """Get a document with its metadata and the progress of its ingestion."""
     return await asyncio.to_thread(document_view, document_id, parts.database, caller.tenant_id)
 
 
 @patch(
     "/{document_id:str}",
     guards=[writing],
-    summary="Change name or metadata",
-    responses=json_problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="Too much metadata."),
+    summary="Update a document",
+    responses=json_problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="The metadata is too large."),
 )
 async def amend(
     document_id: FromPath[str],
@@ -170,7 +177,7 @@ async def amend(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> DocumentView:
-    """Rename a document, merge into its metadata. Nothing is read again."""
+    """Rename a document or merge changes into its metadata. The document is not ingested again."""
     return await asyncio.to_thread(amend_document, document_id, parts, caller.tenant_id, data.name, data.metadata)
 
 
@@ -181,10 +188,10 @@ async def amend(
     summary="Replace a document's file",
     responses=problems(
         NOT_FOUND="No such document.",
-        CONFLICT="Another document of the collection has these bytes.",
-        REQUEST_ENTITY_TOO_LARGE="More bytes than a file, or all files of a tenant, may have.",
+        CONFLICT="Another document of the collection has the same bytes.",
+        REQUEST_ENTITY_TOO_LARGE="The file is too large, or the tenant has no room for more bytes.",
         UNPROCESSABLE_ENTITY="The file is empty.",
-        INSUFFICIENT_STORAGE="The disk is nearly full.",
+        INSUFFICIENT_STORAGE="The disk is almost full.",
     ),
 )
 async def replace(
@@ -193,7 +200,10 @@ async def replace(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> DocumentView:
-    """Give a document another file; id and metadata stay. It answers from the old one until the new one is searchable."""
+    """Replace the file of a document. Its id and metadata are kept.
+
+    Questions are answered from the old file until the new one is searchable.
+    """
     file = data.file
     return await asyncio.to_thread(replace_document, document_id, file.filename, file.file, parts, caller.tenant_id)
 
@@ -205,7 +215,7 @@ async def replace(
     responses=problems(NOT_FOUND="No such document."),
 )
 async def remove(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
-    """Remove a document with all that was made from it, whatever its state."""
+    """Delete a document with its chunks, vectors and KV, in any state."""
     await asyncio.to_thread(delete_document, document_id, parts, caller.tenant_id)
 
 
@@ -213,24 +223,24 @@ async def remove(document_id: FromPath[str], caller: NamedDependency[Caller], pa
     "/{document_id:str}/retry",
     guards=[writing],
     status_code=HTTPStatus.ACCEPTED,
-    summary="Try again",
-    responses=problems(NOT_FOUND="No such document.", CONFLICT="The document did not fail."),
+    summary="Retry a failed document",
+    responses=problems(NOT_FOUND="No such document.", CONFLICT="The document has not failed."),
 )
 async def retry(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> DocumentView:
-    """Queue a failed document again. 409 for one that did not fail."""
+    """Queue a failed document again, with a full set of attempts."""
     return await asyncio.to_thread(retry_document, document_id, parts, caller.tenant_id)
 
 
 @get(
     "/{document_id:str}/file",
     guards=[reading],
-    summary="Download the original",
-    responses=problems(NOT_FOUND="No such document, or its file is gone."),
+    summary="Download a document's file",
+    responses=problems(NOT_FOUND="No such document, or its file is missing."),
 )
 async def download(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
-    """The bytes that were uploaded, always as a download: a browser shows nothing of them."""
+    """Download the original file, byte for byte. It is sent as an attachment, so browsers do not display it."""
     path, name = await asyncio.to_thread(stored_file, document_id, parts, caller.tenant_id)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
     return File(path, filename=name, media_type="application/octet-stream", headers=headers)
@@ -240,7 +250,7 @@ async def download(document_id: FromPath[str], caller: NamedDependency[Caller], 
     "/{document_id:str}/chunks",
     guards=[reading],
     summary="List a document's chunks",
-    responses=problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="The cursor is not one of ours."),
+    responses=problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="Invalid cursor."),
 )
 async def chunks(
     document_id: FromPath[str],
@@ -249,7 +259,7 @@ async def chunks(
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> ChunkPage:
-    """Its chunks in order, each with its text, its place, and what is kept of its KV."""
+    """List the chunks of a document in order, each with its text, position and the state of its KV."""
     page = (parts.database, parts.kv_store, caller.tenant_id, document_id, limit, cursor)
     return await asyncio.to_thread(list_chunks, *page)
 

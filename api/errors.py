@@ -52,7 +52,7 @@ TOO_LARGE = "the request is too large: shorten the question; split the file, or 
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """RFC 9457. `detail` says what to do; lines of the service's log carry the same `request_id`."""
+    """A problem as defined by RFC 9457."""
 
     title: str
     status: int
@@ -72,15 +72,15 @@ def problems(**also: str) -> dict[int, ResponseSpec]:
 
 def json_problems(**also: str) -> dict[int, ResponseSpec]:
     """`problems` of a way that reads JSON."""
-    return problems(UNSUPPORTED_MEDIA_TYPE="The body says that it is something else than JSON.", **also)
+    return problems(UNSUPPORTED_MEDIA_TYPE="`Content-Type` is not JSON.", **also)
 
 
 _EVERYWHERE = {
-    HTTPStatus.BAD_REQUEST: "Something in the request has the wrong form: `errors` says what.",
-    HTTPStatus.UNAUTHORIZED: "No API key, or one that is wrong, expired or revoked.",
-    HTTPStatus.FORBIDDEN: "The API key lacks the scope that this needs.",
-    HTTPStatus.TOO_MANY_REQUESTS: "Too many requests with one key: wait as long as `Retry-After` says.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "Engine, index, queue or database is away, or the service is stopping: try again.",
+    HTTPStatus.BAD_REQUEST: "Malformed request: see `errors`.",
+    HTTPStatus.UNAUTHORIZED: "The API key is missing, invalid, expired or revoked.",
+    HTTPStatus.FORBIDDEN: "The API key lacks the required scope.",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too many requests: wait for the number of seconds in `Retry-After`.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "A component is unavailable or the service is shutting down: try again later.",
 }
 
 

@@ -57,7 +57,7 @@ class ProgressStreams:
     "/v1/documents/{document_id:str}/events",
     guards=[reading],
     tags=["documents"],
-    summary="Watch a document",
+    summary="Stream a document's progress",
     responses=problems(NOT_FOUND="No such document."),
 )
 async def document_events(
@@ -67,9 +67,10 @@ async def document_events(
     parts: NamedDependency[Parts],
     streams: NamedDependency[ProgressStreams],
 ) -> ServerSentEvent:
-    """Events `progress` whenever something changed: stage (parse, embed, prefill) with tokens done of total.
+    """Stream the progress of a document's ingestion as server-sent events: a `progress` event after each change.
 
-    The last event is `done`, when the document is ready or failed, or `deleted`; or `error`, once the API key is refused.
+    The last event is `done` when the document is ready or has failed, `deleted` when it was deleted, or `error`, for example
+    when the API key was revoked.
     """
     conditions = streams.place(request)
     await asyncio.to_thread(document_view, document_id, parts.database, caller.tenant_id)
@@ -84,7 +85,7 @@ async def document_events(
     "/v1/collections/{collection:str}/events",
     guards=[reading],
     tags=["collections"],
-    summary="Watch a collection",
+    summary="Stream a collection's progress",
     responses=problems(NOT_FOUND="No such collection."),
 )
 async def collection_events(
@@ -95,10 +96,11 @@ async def collection_events(
     streams: NamedDependency[ProgressStreams],
     until: FromQuery[Until] = "closed",
 ) -> ServerSentEvent:
-    """Events `progress` of all documents of a collection, first of those that are not finished.
+    """Stream the progress of all documents of a collection, starting with those that are not finished.
 
-    The stream goes on until it is closed, or with `until=finished` until no document is left to be read: event `done`.
-    Its last event is `deleted` when the collection is, or `error` once the API key is refused.
+    A `progress` event follows each change of a document. The stream is open-ended, or ends with a `done` event once every
+    document is finished if `until=finished` is set. The last event is `deleted` when the collection was deleted, or `error`,
+    for example when the API key was revoked.
     """
     conditions = streams.place(request)
     scope = await asyncio.to_thread(scope_of, parts.database, caller.tenant_id, collection)

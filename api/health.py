@@ -20,11 +20,7 @@ DEGRADING = ("worker", "queue", "disk")
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """Each part: "ok", or what is wrong with it.
-
-    `ready`: questions are answered. `degraded`: the parts that are not ok although it is: questions are answered, but
-    documents wait to be read (`worker`, `queue`) or are about to be refused (`disk`).
-    """
+    """The state of each component: "ok", or a description of the problem."""
 
     ready: bool
     engine: str
@@ -39,28 +35,35 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The process is up."""
+    """Liveness of the process."""
 
     status: Literal["ok"] = "ok"
 
 
-@get("/healthz", tags=["health"], summary="Whether it is up", opt={PUBLIC: True, ALWAYS: True})
+@get("/healthz", tags=["health"], summary="Check liveness", opt={PUBLIC: True, ALWAYS: True})
 async def healthz() -> Health:
-    """200 while the process is up, whatever it can do."""
+    """Check that the process is running. Returns 200 even if components that it depends on are unavailable."""
     return Health()
 
 
 @get(
     "/readyz",
     tags=["health"],
-    summary="Whether it can work",
+    summary="Check readiness",
     opt={PUBLIC: True, ALWAYS: True},
-    responses={503: ResponseSpec(Readiness, generate_examples=False, description="Something is away.")},
+    responses={
+        503: ResponseSpec(
+            Readiness,
+            generate_examples=False,
+            description="A required component is unavailable, or the service is shutting down.",
+        )
+    },
 )
 async def readyz(probes: NamedDependency[Probes], ending: NamedDependency[Ending]) -> Response[Readiness]:
-    """200 if engine, database, Redis and index answer and the service is not stopping, else 503 with what is wrong.
+    """Check that questions can be answered: engine, database, Redis and index respond, and the service is not shutting down.
 
-    Where no worker runs or hangs, documents wait for long, or the disk is nearly full, it is 200 and `degraded` says so.
+    Problems that only affect ingestion are listed in `degraded` and do not change the status: no worker, a stalled worker,
+    a long queue or an almost full disk.
     """
     readiness = await check(probes)
     if ending.has_begun:

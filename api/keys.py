@@ -1,4 +1,4 @@
-"""/v1/keys: a tenant's API keys, for whoever holds one with the scope admin."""
+"""/v1/keys: a tenant's API keys, for callers with the scope admin."""
 
 import asyncio
 from typing import Annotated, Any
@@ -18,36 +18,36 @@ from ragkv.parts import Parts
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key to be made. Each scope includes those before it: read, write, admin."""
+    """A new API key."""
 
     name: Annotated[str, Meta(examples=["indexing job"])]
     scopes: Annotated[tuple[KeyScope, ...], Meta(examples=[["read", "write"]])] = ("read",)
     days: Annotated[int, Meta(ge=1, le=MAX_DAYS, examples=[90])] | None = None
 
 
-@post("/", summary="Make a key", responses=json_problems(UNPROCESSABLE_ENTITY="The name will not do."))
+@post("/", summary="Create an API key", responses=json_problems(UNPROCESSABLE_ENTITY="Invalid name or scopes."))
 async def create(
     data: JSONBody[NewKey],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> IssuedKey:
-    """Make a key. It is shown in this answer and never again."""
+    """Create an API key. The key itself is returned only once, in this response."""
     wanted = (data.name, data.scopes, data.days)
     issued = await asyncio.to_thread(issue_key, parts.database, caller.tenant_id, *wanted, caller.key_id)
     note_made(request, issued.view.id)
     return issued
 
 
-@get("/", summary="List keys", responses=problems())
+@get("/", summary="List API keys", responses=problems())
 async def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list[KeyView]:
-    """The tenant's keys, revoked ones too, without their secrets."""
+    """List the tenant's API keys, including revoked ones. Secrets are not returned."""
     return await asyncio.to_thread(list_keys, parts.database, caller.tenant_id)
 
 
-@delete("/{key_id:str}", summary="Revoke a key", responses=problems(NOT_FOUND="No such key."))
+@delete("/{key_id:str}", summary="Revoke an API key", responses=problems(NOT_FOUND="No such API key."))
 async def revoke(key_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
-    """Refuse a key from now on. It stays in the list."""
+    """Revoke an API key with immediate effect. It remains in the list of keys."""
     await asyncio.to_thread(revoke_key, parts.database, key_id, caller.tenant_id, caller.key_id)
 
 

@@ -39,39 +39,42 @@ COLLECTION = "/collections/{collection:str}/kv"
 
 
 class PinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Pinned KV is never evicted to make room, only by hand."""
+    """Pins or unpins KV."""
 
     pinned: bool
 
 
-@get("/kv", guards=[reading], summary="Show all KV", responses=problems())
+@get("/kv", guards=[reading], summary="Get KV usage", responses=problems())
 async def show_all(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> KVOverview:
-    """The tenant's KV by tier and by collection."""
+    """Get the size of the tenant's stored KV by tier and by collection."""
     return await asyncio.to_thread(overview, parts, caller.tenant_id)
 
 
 @post("/kv/verify", guards=[administering], status_code=HTTPStatus.OK, summary="Verify all KV", responses=problems())
 async def verify_all(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ServerSentEvent:
-    """Hold every KV file against its checksum: events `progress`, then `done` with what was found, or `error`.
+    """Verify the checksum of every KV file of the tenant. The response is a stream of server-sent events.
 
-    Damaged files are removed. Their documents answer from recomputed KV until they are rebuilt.
+    `progress` events are followed by one `done` event with the result, or one `error` event. Damaged files are removed; their
+    documents remain searchable, and their KV is recomputed when needed until it is rebuilt.
     """
     return ServerSentEvent(verification(Holder(caller.tenant_id), parts))
 
 
-@get(DOCUMENT, guards=[reading], summary="Show a document's KV", responses=problems(NOT_FOUND="No such document."))
+@get(DOCUMENT, guards=[reading], summary="Get a document's KV", responses=problems(NOT_FOUND="No such document."))
 async def show_document(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> HeldKV:
-    """What is kept of a document's KV."""
+    """Get the size and state of a document's stored KV."""
     return await asyncio.to_thread(lambda: held_kv(holder_of_document(document_id, parts, caller.tenant_id), parts))
 
 
 @patch(
     DOCUMENT,
     guards=[writing],
-    summary="Pin a document's KV",
-    responses=json_problems(NOT_FOUND="No such document.", CONFLICT="More KV than the tenant may pin."),
+    summary="Pin or unpin a document's KV",
+    responses=json_problems(
+        NOT_FOUND="No such document.", CONFLICT="The tenant's limit for pinned KV would be exceeded."
+    ),
 )
 async def pin_document(
     document_id: FromPath[str],
@@ -79,7 +82,7 @@ async def pin_document(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> HeldKV:
-    """Keep a document's KV from being evicted to make room, or no longer."""
+    """Pin or unpin the KV of a document. Pinned KV is evicted only on request, never to free space."""
     holder = await asyncio.to_thread(holder_of_document, document_id, parts, caller.tenant_id)
     return await asyncio.to_thread(pin, holder, parts, pinned=data.pinned)
 
@@ -94,7 +97,10 @@ async def pin_document(
 async def evict_document(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Freed:
-    """Remove the KV that no other document uses, pinned or not. The document stays searchable, answered by recomputing."""
+    """Evict the KV of a document, pinned or not, except for KV that other documents share.
+
+    The document remains searchable; its KV is recomputed when a question needs it.
+    """
     return await asyncio.to_thread(lambda: evict(holder_of_document(document_id, parts, caller.tenant_id), parts))
 
 
@@ -103,12 +109,12 @@ async def evict_document(
     guards=[writing],
     status_code=HTTPStatus.ACCEPTED,
     summary="Rebuild a document's KV",
-    responses=problems(NOT_FOUND="No such document.", CONFLICT="The document failed."),
+    responses=problems(NOT_FOUND="No such document.", CONFLICT="The document has failed: retry it instead."),
 )
 async def rebuild_one(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> DocumentView:
-    """Queue a document so that its missing KV is made. One that is being read is left to it. 409 for one that failed."""
+    """Queue a document so that its missing KV is computed and stored. Has no effect while the document is being ingested."""
     return await asyncio.to_thread(rebuild_document, document_id, parts, caller.tenant_id)
 
 
@@ -122,26 +128,26 @@ async def rebuild_one(
 async def verify_document(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> ServerSentEvent:
-    """Like `/v1/kv/verify`, for one document."""
+    """Verify the checksums of a document's KV files. Events and effects are those of `/v1/kv/verify`."""
     holder = await asyncio.to_thread(holder_of_document, document_id, parts, caller.tenant_id)
     return ServerSentEvent(verification(holder, parts))
 
 
-@get(
-    COLLECTION, guards=[reading], summary="Show a collection's KV", responses=problems(NOT_FOUND="No such collection.")
-)
+@get(COLLECTION, guards=[reading], summary="Get a collection's KV", responses=problems(NOT_FOUND="No such collection."))
 async def show_collection(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> HeldKV:
-    """What is kept of the KV of a collection's documents."""
+    """Get the size and state of the stored KV of a collection's documents."""
     return await asyncio.to_thread(lambda: held_kv(holder_of_collection(collection, parts, caller.tenant_id), parts))
 
 
 @patch(
     COLLECTION,
     guards=[administering],
-    summary="Pin a collection's KV",
-    responses=json_problems(NOT_FOUND="No such collection.", CONFLICT="More KV than the tenant may pin."),
+    summary="Pin or unpin a collection's KV",
+    responses=json_problems(
+        NOT_FOUND="No such collection.", CONFLICT="The tenant's limit for pinned KV would be exceeded."
+    ),
 )
 async def pin_collection(
     collection: FromPath[str],
@@ -149,7 +155,7 @@ async def pin_collection(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> HeldKV:
-    """Keep the KV of all documents of a collection from being evicted to make room, or no longer."""
+    """Pin or unpin the KV of all documents of a collection. Pinned KV is evicted only on request, never to free space."""
     holder = await asyncio.to_thread(holder_of_collection, collection, parts, caller.tenant_id)
     return await asyncio.to_thread(pin, holder, parts, pinned=data.pinned)
 
@@ -164,7 +170,10 @@ async def pin_collection(
 async def evict_collection(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Freed:
-    """Remove the KV that no other collection uses, pinned or not. Its documents stay searchable."""
+    """Evict the KV of a collection, pinned or not, except for KV that other collections share.
+
+    Its documents remain searchable; their KV is recomputed when a question needs it.
+    """
     return await asyncio.to_thread(lambda: evict(holder_of_collection(collection, parts, caller.tenant_id), parts))
 
 
@@ -178,7 +187,7 @@ async def evict_collection(
 async def rebuild_all(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Queued:
-    """Queue every document of a collection whose KV was evicted."""
+    """Queue every document of a collection whose KV was evicted, so that it is computed and stored again."""
     holder = await asyncio.to_thread(holder_of_collection, collection, parts, caller.tenant_id)
     return await asyncio.to_thread(rebuild_evicted, holder, parts)
 
@@ -193,7 +202,7 @@ async def rebuild_all(
 async def verify_collection(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> ServerSentEvent:
-    """Like `/v1/kv/verify`, for one collection."""
+    """Verify the checksums of a collection's KV files. Events and effects are those of `/v1/kv/verify`."""
     holder = await asyncio.to_thread(holder_of_collection, collection, parts, caller.tenant_id)
     return ServerSentEvent(verification(holder, parts))
 

@@ -21,7 +21,7 @@ from ragkv.upkeep.inventory import take_inventory
     "/metrics",
     guards=[reading],
     tags=["health"],
-    summary="Metrics",
+    summary="Get metrics",
     opt={ALWAYS: True},
     media_type="text/plain",
     responses=problems(),
@@ -29,9 +29,9 @@ from ragkv.upkeep.inventory import take_inventory
 async def metrics_of_all(
     parts: NamedDependency[Parts], caller: NamedDependency[Caller], probes: NamedDependency[Probes]
 ) -> Response[bytes]:
-    """What the service counts, in Prometheus' text format. They are sums over all tenants: a key must be the owner's.
+    """Get metrics in the Prometheus text format, including those of vLLM if the engine runs in this process.
 
-    Those of vLLM are among them if the engine runs in this process.
+    They are sums over all tenants and therefore need an API key of the default tenant.
     """
     if caller.tenant_id != parts.scope.tenant_id:
         raise Forbidden("these are figures of all tenants: send a key of the default tenant")

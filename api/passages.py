@@ -23,17 +23,15 @@ Question = Annotated[
 Filters = Annotated[
     dict[str, Scalar | list[Scalar]],
     Meta(
-        description="What a document's metadata must have: a value, or one of several. At most 64 keys, 1,000 values.",
+        description="Metadata filter: for each key, the required value or a list of accepted values. At most 64 keys and 1,000 "
+        "values.",
         examples=[{"year": [2023, 2024]}],
     ),
 ]
 
 
 class PassageView(msgspec.Struct, frozen=True):
-    """Characters [start, end) of a document's text, with the score it was found by in the given hop.
-
-    `kv`, in an answer, says where its keys and values came from.
-    """
+    """A passage: characters [start, end) of a document's text."""
 
     chunk_id: str
     document_id: str

@@ -22,7 +22,7 @@ BODY_BYTES = 256 * 1024
 
 
 class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to search for, and where. What is left out follows the settings."""
+    """A search. Omitted options take the values of the service's settings."""
 
     question: Question
     collection: str = DEFAULT_COLLECTION
@@ -33,13 +33,13 @@ class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class SearchTimings(msgspec.Struct, frozen=True):
-    """Milliseconds."""
+    """Durations of a search, in milliseconds."""
 
     retrieve_ms: float
 
 
 class SearchView(msgspec.Struct, frozen=True):
-    """Passages, best first; none when nothing is searchable."""
+    """Search results. The list is empty if the collection has no searchable documents."""
 
     passages: list[PassageView]
     timings: SearchTimings
@@ -51,9 +51,9 @@ class SearchView(msgspec.Struct, frozen=True):
     tags=["questions"],
     guards=[reading],
     request_max_body_size=BODY_BYTES,
-    summary="Search",
+    summary="Search for passages",
     responses=json_problems(
-        NOT_FOUND="No such collection or document, or nothing in it to be searched.",
+        NOT_FOUND="No such collection or document, or the collection has no searchable documents.",
         REQUEST_ENTITY_TOO_LARGE="The question or the body is too large.",
         UNPROCESSABLE_ENTITY="The question is empty.",
     ),
@@ -61,7 +61,7 @@ class SearchView(msgspec.Struct, frozen=True):
 async def search(
     data: JSONBody[SearchBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> SearchView:
-    """The passages an answer would be made from. No model runs but the encoder."""
+    """Search a collection for the passages that an answer would be generated from, without generating one."""
     check_question(data.question)
     return await parts.retrieval.run(_search, data, caller, parts)
 

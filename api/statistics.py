@@ -18,19 +18,20 @@ from ragkv.statistics.views import Summary, Window
 
 
 class Statistics(msgspec.Struct, frozen=True):
-    """The tenant's own questions and jobs, and the engine that all tenants share."""
+    """Statistics of the tenant's questions and jobs, and the state of the engine."""
 
     summary: Summary
     engine: EngineView
 
 
-@get("/v1/statistics", guards=[reading], tags=["statistics"], summary="Statistics", responses=problems())
+@get("/v1/statistics", guards=[reading], tags=["statistics"], summary="Get statistics", responses=problems())
 async def statistics(
     caller: NamedDependency[Caller], parts: NamedDependency[Parts], window: FromQuery[Window] = "24h"
 ) -> Statistics:
-    """Times to first token (stitched, full, and what full would have cost), tokens by origin, hit rate, queue, engine.
+    """Get statistics of the tenant's questions over the last hour, day or week, with a time series.
 
-    Over the last hour, day or week, with a time series of it.
+    They include the time to first token of stitched and full prompts, an estimate of what the stitched ones would have taken
+    with full prefill, tokens by origin, hit rates, the ingestion queue and the engine.
     """
     return await statistics_of(caller, parts, window)
 

@@ -31,4 +31,4 @@ def from_cursor(cursor: str, kind: type[P]) -> P:
         padded = cursor.encode() + b"=" * (-len(cursor) % 4)
         return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=kind)
     except (binascii.Error, ValueError, msgspec.MsgspecError):
-        raise Rejected("the cursor is not one of ours: give `next` of the page before, or none to begin") from None
+        raise Rejected("invalid cursor: use `next` of the previous page, or omit it for the first page") from None

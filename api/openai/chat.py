@@ -41,14 +41,14 @@ from ragkv.parts import Parts
 
 
 class TextPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Text; pictures, sound and files are not read."""
+    """A text part of a message. Images, audio and files are not supported."""
 
     type: Literal["text"]
     text: str
 
 
 class ChatMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was said. An answer may come back as it was given, with all its fields."""
+    """A message of the conversation. Answers of the service may be sent back unchanged, with all their fields."""
 
     role: Role
     content: str | list[TextPart] | None = None
@@ -68,17 +68,14 @@ class ChatMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`include_usage`: a last event with the tokens, and no choice."""
+    """Options for streaming."""
 
     include_usage: bool | None = None
     include_obfuscation: Off = None
 
 
 class ChatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A conversation whose last message is the question.
-
-    `model`: a name of /v1/models; MODEL@COLLECTION answers from that collection, and so does `vector_store_ids`.
-    """
+    """A chat completion request. The last message is the question."""
 
     model: Annotated[str, Meta(examples=["SmolLM2-135M-Instruct@papers"])]
     messages: Annotated[
@@ -140,10 +137,10 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     guards=[reading, asking],
     request_max_body_size=BODY_BYTES,
     operation_class=StreamingOperation,
-    summary="Answer a conversation",
+    summary="Create a chat completion",
     responses=errors(
-        NOT_FOUND="No such model or vector store, or nothing in it to search.",
-        REQUEST_ENTITY_TOO_LARGE="The question or the body is too large, or the prompt for the model's window.",
+        NOT_FOUND="No such model or vector store, or the vector store has no searchable files.",
+        REQUEST_ENTITY_TOO_LARGE="The question, the body or the resulting prompt is too large.",
     ),
 )
 async def complete(
@@ -152,7 +149,10 @@ async def complete(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> Response[ChatCompletion]:
-    """Answer the last message from a collection. With `stream`: chunks as events, then `[DONE]`."""
+    """Answer the last message of a conversation from a collection, with citations.
+
+    Set `stream` for a stream of `chat.completion.chunk` objects, ended by `data: [DONE]`.
+    """
     return await _answer(data, request, caller, parts)
 
 

@@ -20,13 +20,13 @@ LAST = ServerSentEventMessage(data="[DONE]", sep="\n")
 
 
 class PromptDetails(msgspec.Struct, frozen=True):
-    """Tokens that were not computed for this question: found in the engine's cache, or stitched."""
+    """Prompt tokens that were not computed for this question."""
 
     cached_tokens: int
 
 
 class CompletionUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens."""
+    """Token counts of a chat completion."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -44,7 +44,7 @@ class CompletionUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer, with what it rests on."""
+    """The answer with its citations."""
 
     content: str
     citations: list[FileCitation]
@@ -53,7 +53,7 @@ class AnswerMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """The one answer."""
+    """The answer. There is always exactly one choice."""
 
     message: AnswerMessage
     finish_reason: FinishReason
@@ -62,7 +62,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole answer. `created`: Unix seconds; `ragkv`: what OpenAI's form has no place for."""
+    """A chat completion."""
 
     id: str
     created: int

@@ -35,7 +35,7 @@ _TYPES: Mapping[int, str] = {
 
 
 class BadParam(Rejected):
-    """A field that will not do; `param` is its path in the request."""
+    """An invalid or unsupported field; `param` is its path in the request."""
 
     def __init__(self, param: str, message: str) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class NoSuchModel(NotFound):
 
 
 class ErrorFacts(msgspec.Struct, frozen=True):
-    """`message` says what to do, `param` names the field that is wrong."""
+    """The details of an error."""
 
     message: str
     type: str
@@ -58,7 +58,7 @@ class ErrorFacts(msgspec.Struct, frozen=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """Every error under these paths."""
+    """An error in OpenAI's format."""
 
     error: ErrorFacts
 
@@ -93,11 +93,11 @@ def errors(**also: str) -> dict[int, ResponseSpec]:
 
 
 _EVERYWHERE = {
-    HTTPStatus.BAD_REQUEST: "A field is wrong or not supported: `param` names it.",
-    HTTPStatus.UNAUTHORIZED: "No API key, or one that is wrong, expired or revoked.",
-    HTTPStatus.FORBIDDEN: "The API key does not allow this.",
-    HTTPStatus.TOO_MANY_REQUESTS: "Too many requests with one key: wait as long as `Retry-After` says.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "Engine, index or database is away: try again.",
+    HTTPStatus.BAD_REQUEST: "Invalid or unsupported field: see `param`.",
+    HTTPStatus.UNAUTHORIZED: "The API key is missing, invalid, expired or revoked.",
+    HTTPStatus.FORBIDDEN: "The API key lacks the required scope.",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too many requests: wait for the number of seconds in `Retry-After`.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "A component is unavailable or the service is shutting down: try again later.",
 }
 
 

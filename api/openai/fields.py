@@ -7,16 +7,16 @@ from msgspec import Meta
 
 from api.openai.errors import BadParam
 
-NotSupported = Annotated[None, Meta(description="Not supported: leave it out.")]
+NotSupported = Annotated[None, Meta(description="Not supported: omit it.")]
 """Any value but null is refused, naming the field."""
 
 Ignored = Annotated[str, Meta(max_length=1000, description="No effect on the answer.")] | None
 Flag = Annotated[bool, Meta(description="No effect on the answer.")] | None
 Off = Annotated[bool, Meta(description="Only false is supported.")] | None
 """To be looked through with `refuse_switched_on`."""
-Zero = Annotated[float, Meta(ge=0, le=0, description="Only 0 is supported: answers are greedy.")] | None
+Zero = Annotated[float, Meta(ge=0, le=0, description="Only 0 is supported: decoding is greedy.")] | None
 One = Annotated[Literal[1], Meta(description="Only 1 is supported.")] | None
-TopP = Annotated[float, Meta(ge=0, le=1, description="No effect on the answer: answers are greedy.")] | None
+TopP = Annotated[float, Meta(ge=0, le=1, description="No effect on the answer: decoding is greedy.")] | None
 Tokens = Annotated[int, Meta(ge=1, le=1_000_000)] | None
 Tier = Annotated[Literal["auto", "default"], Meta(description="No effect on the answer.")] | None
 
@@ -28,11 +28,15 @@ Tags = Annotated[
 """What OpenAI calls metadata."""
 Attributes = Annotated[
     dict[Key, Annotated[str, Meta(max_length=512)] | Whole | float | bool],
-    Meta(max_length=16, description="The metadata of the document.", examples=[{"year": 2024, "draft": False}]),
+    Meta(
+        max_length=16,
+        description="Attributes of the file: the metadata of its document.",
+        examples=[{"year": 2024, "draft": False}],
+    ),
 ]
 Id = Annotated[str, Meta(min_length=1, max_length=200)]
 StoreIds = Annotated[
-    list[Id], Meta(min_length=1, max_length=1, description="The collection to answer from, by id or name.")
+    list[Id], Meta(min_length=1, max_length=1, description="Vector store to answer from, by id or name.")
 ]
 MaxResults = Annotated[int, Meta(ge=1, le=50)]
 
@@ -41,13 +45,13 @@ Anything = Annotated[list[dict[str, Any]], Meta(max_length=10_000)] | None
 
 
 class TextFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The only format of answers."""
+    """Text format of the answer; only `text` is supported."""
 
     type: Literal["text"]
 
 
 class AutoChunking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The only way to cut documents: RAGKV_CHUNK_TOKENS says how."""
+    """Chunking strategy; only `auto` is supported. The setting RAGKV_CHUNK_TOKENS determines the size of chunks."""
 
     type: Literal["auto"]
 

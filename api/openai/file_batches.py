@@ -28,7 +28,7 @@ NOT_FOUND = "No such vector store, or no such batch of files in it."
 
 
 class NewFileBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Files to be attached: `file_ids`, all with the same attributes, or `files`, each with its own."""
+    """Files to attach to a vector store: either `file_ids` or `files`."""
 
     file_ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_FILES)] | None = None
     files: Annotated[list[NewStoreFile], Meta(min_length=1, max_length=MAX_FILES)] | None = None
@@ -51,8 +51,8 @@ class NewFileBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     "/",
     status_code=HTTPStatus.OK,
     guards=[writing],
-    summary="Attach many files",
-    responses=errors(NOT_FOUND="No such vector store, or no such file: none is attached."),
+    summary="Attach several files",
+    responses=errors(NOT_FOUND="No such vector store, or no such file. No file is attached."),
 )
 async def create(
     vector_store_id: FromPath[str],
@@ -60,18 +60,18 @@ async def create(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> FileBatch:
-    """Put files into a collection and queue them: all, or none."""
+    """Attach several files to a vector store and queue them for ingestion: either all of them or none."""
     return await asyncio.to_thread(_create, vector_store_id, data, caller, parts)
 
 
-@get("/{batch_id:str}", guards=[reading], summary="Show a batch of files", responses=errors(NOT_FOUND=NOT_FOUND))
+@get("/{batch_id:str}", guards=[reading], summary="Get a file batch", responses=errors(NOT_FOUND=NOT_FOUND))
 async def show(
     vector_store_id: FromPath[str],
     batch_id: FromPath[str],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> FileBatch:
-    """How far the files of a batch have come."""
+    """Get a file batch with the progress of its files."""
     return await asyncio.to_thread(_show, vector_store_id, batch_id, caller, parts)
 
 
@@ -79,7 +79,7 @@ async def show(
     "/{batch_id:str}/cancel",
     status_code=HTTPStatus.OK,
     guards=[writing],
-    summary="Cancel a batch of files",
+    summary="Cancel a file batch",
     responses=errors(NOT_FOUND=NOT_FOUND),
 )
 async def cancel(
@@ -88,14 +88,14 @@ async def cancel(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> FileBatch:
-    """Take out of the collection what is not read yet. The files themselves stay."""
+    """Cancel a file batch: detach those of its files that are not ingested yet. The files themselves are kept."""
     return await asyncio.to_thread(_cancel, vector_store_id, batch_id, caller, parts)
 
 
 @get(
     "/{batch_id:str}/files",
     guards=[reading],
-    summary="List a batch's files",
+    summary="List a file batch's files",
     responses=errors(NOT_FOUND=NOT_FOUND),
     dependencies=PAGED,
 )
@@ -107,7 +107,7 @@ async def files(
     stretch: NamedDependency[Stretch],
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
-    """The files of a batch that are still in the collection."""
+    """List the files of a batch that are still attached to the vector store."""
     return await asyncio.to_thread(_files, (vector_store_id, batch_id), stretch, filter, caller, parts)
 
 

@@ -31,14 +31,14 @@ Purpose = Literal["assistants", "user_data"]
 
 
 class FileForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file, and what it is for: only to be attached to vector stores."""
+    """A file to upload."""
 
     file: UploadFile
     purpose: Purpose
 
 
 class FileObject(msgspec.Struct, frozen=True, kw_only=True):
-    """A file. `created_at`: Unix seconds."""
+    """An uploaded file."""
 
     id: str
     bytes: int
@@ -60,7 +60,7 @@ class FileObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FilePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some files."""
+    """A page of files."""
 
     data: list[FileObject]
     has_more: bool
@@ -76,7 +76,7 @@ class FilePage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
-    """The file is no longer there."""
+    """Confirmation that a file was deleted."""
 
     id: str
     object: Literal["file"] = "file"
@@ -89,42 +89,44 @@ class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
     guards=[writing, uploading],
     summary="Upload a file",
     responses=errors(
-        REQUEST_ENTITY_TOO_LARGE="More bytes than a file, or all files of a tenant, may have.",
-        INSUFFICIENT_STORAGE="The disk is nearly full.",
+        REQUEST_ENTITY_TOO_LARGE="The file is too large, or the tenant has no room for more bytes.",
+        INSUFFICIENT_STORAGE="The disk is almost full.",
     ),
 )
 async def create(
     data: MultipartBody[FileForm], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> FileObject:
-    """Keep a file. The same bytes again are another file; they are stored once."""
+    """Upload a file, to be attached to vector stores. Uploading the same bytes again creates another file."""
     file = data.file
     kept = await asyncio.to_thread(keep_file, file.filename, data.purpose, file.file, parts, caller.tenant_id)
     return FileObject.of(kept)
 
 
-@get("/", guards=[reading], summary="List files", responses=errors(NOT_FOUND="No such file to list after."))
+@get("/", guards=[reading], summary="List files", responses=errors(NOT_FOUND="No such file in `after`."))
 async def index(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
-    limit: Annotated[int, QueryParameter(ge=1, le=MAX_LISTED, description="How many on a page.")] = MAX_LISTED,
+    limit: Annotated[
+        int, QueryParameter(ge=1, le=MAX_LISTED, description="Maximum number of items on a page.")
+    ] = MAX_LISTED,
     order: Order = "desc",
     after: After = None,
     purpose: FromQuery[Purpose | None] = None,
 ) -> FilePage:
-    """The tenant's files."""
+    """List the tenant's files."""
     stretch = Stretch(limit, newest_first=order == "desc", after=after)
     return FilePage.of(await asyncio.to_thread(list_files, parts.database, caller.tenant_id, stretch, purpose))
 
 
-@get("/{file_id:str}", guards=[reading], summary="Show a file", responses=errors(NOT_FOUND=NOT_FOUND))
+@get("/{file_id:str}", guards=[reading], summary="Get a file", responses=errors(NOT_FOUND=NOT_FOUND))
 async def show(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileObject:
-    """A file by its id."""
+    """Get a file by its id."""
     return FileObject.of(await asyncio.to_thread(file_view, file_id, parts.database, caller.tenant_id))
 
 
 @get("/{file_id:str}/content", guards=[reading], summary="Download a file", responses=errors(NOT_FOUND=NOT_FOUND))
 async def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
-    """The bytes that were uploaded, always as a download: a browser shows nothing of them."""
+    """Download a file, byte for byte. It is sent as an attachment, so browsers do not display it."""
     path, name = await asyncio.to_thread(kept_file, file_id, parts, caller.tenant_id)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
     return File(path, filename=name, media_type="application/octet-stream", headers=headers)
@@ -138,7 +140,7 @@ async def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts
     responses=errors(NOT_FOUND=NOT_FOUND),
 )
 async def remove(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileDeleted:
-    """Remove a file from all vector stores, and then altogether."""
+    """Delete a file and detach it from all vector stores."""
     await asyncio.to_thread(delete_file, file_id, parts, caller.tenant_id)
     return FileDeleted(id=file_id)
 

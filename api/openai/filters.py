@@ -20,7 +20,7 @@ Single = Text | Whole | float | bool
 
 
 class FilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A comparison: `key` and `value`, for in and nin a list of values. Or, of type and or or: `filters` to combine."""
+    """A filter over attributes: a comparison with `key` and `value`, or a combination of `filters`."""
 
     type: Annotated[Kind, Meta(examples=["eq"])]
     key: Annotated[str, Meta(min_length=1, max_length=100, examples=["year"])] | None = None

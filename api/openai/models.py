@@ -22,7 +22,7 @@ AT = "@"
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
-    """A model: the served one, or MODEL@COLLECTION, which answers from that collection. `created`: Unix seconds."""
+    """A model: the served one, or MODEL@COLLECTION, which answers from that collection."""
 
     id: str
     created: int
@@ -31,7 +31,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelPage(msgspec.Struct, frozen=True, kw_only=True):
-    """All models."""
+    """A list of models."""
 
     data: list[ModelView]
     object: Literal["list"] = "list"
@@ -39,13 +39,13 @@ class ModelPage(msgspec.Struct, frozen=True, kw_only=True):
 
 @get("/", guards=[reading], summary="List models", responses=errors())
 async def index(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ModelPage:
-    """The served model, and MODEL@COLLECTION for each collection."""
+    """List the served model, and MODEL@COLLECTION for each collection."""
     return await asyncio.to_thread(_list, caller, parts)
 
 
-@get("/{model:path}", guards=[reading], summary="Show a model", responses=errors(NOT_FOUND="No such model."))
+@get("/{model:path}", guards=[reading], summary="Get a model", responses=errors(NOT_FOUND="No such model."))
 async def show(model: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ModelView:
-    """A model by its id."""
+    """Get a model by its id."""
     return await asyncio.to_thread(_show, model.lstrip("/"), caller, parts)
 
 

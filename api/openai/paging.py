@@ -8,13 +8,13 @@ from litestar.params import QueryParameter
 from api.openai.errors import BadParam
 from ragkv.stretch import Stretch
 
-Order = Annotated[Literal["asc", "desc"], QueryParameter(description="By the moment they were made.")]
-After = Annotated[str | None, QueryParameter(description="The id of the item before the page, in the list's order.")]
-Before = Annotated[str | None, QueryParameter(description="The id of the item after the page, in the list's order.")]
+Order = Annotated[Literal["asc", "desc"], QueryParameter(description="Sort order by time of creation.")]
+After = Annotated[str | None, QueryParameter(description="Return items that follow the item with this id.")]
+Before = Annotated[str | None, QueryParameter(description="Return items that precede the item with this id.")]
 
 
 def stretch_of(
-    limit: Annotated[int, QueryParameter(ge=1, le=100, description="How many on a page.")] = 20,
+    limit: Annotated[int, QueryParameter(ge=1, le=100, description="Maximum number of items on a page.")] = 20,
     order: Order = "desc",
     after: After = None,
     before: Before = None,

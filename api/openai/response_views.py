@@ -17,7 +17,7 @@ Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
 class FileSearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A passage that the answer was made from. Scores order passages; they may be above 1."""
+    """A passage that the answer was generated from."""
 
     file_id: str
     filename: str
@@ -27,7 +27,7 @@ class FileSearchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileSearchCall(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="file_search_call"):
-    """The search that every answer begins with. `results` if `include` asks for them."""
+    """The file search that every response begins with."""
 
     id: str
     queries: list[str]
@@ -36,7 +36,7 @@ class FileSearchCall(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"
 
 
 class Annotation(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that the text before `index` rests on."""
+    """A file citation."""
 
     file_id: str
     filename: str
@@ -45,7 +45,7 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputText(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer, with what it rests on."""
+    """The text of the answer with its citations."""
 
     text: str
     annotations: list[Annotation]
@@ -54,7 +54,7 @@ class OutputText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
-    """The model's message: one text."""
+    """The message with the answer."""
 
     id: str
     status: Literal["in_progress", "completed", "incomplete"]
@@ -63,20 +63,20 @@ class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
 
 
 class InputDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that were not computed for this question: found in the engine's cache, or stitched."""
+    """Input tokens that were not computed for this question."""
 
     cached_tokens: int
     cache_write_tokens: int = 0
 
 
 class OutputDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """The served model says all that it thinks."""
+    """Details of the output tokens."""
 
     reasoning_tokens: int = 0
 
 
 class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens."""
+    """Token counts of a response."""
 
     input_tokens: int
     input_tokens_details: InputDetails
@@ -96,26 +96,26 @@ class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Incomplete(msgspec.Struct, frozen=True):
-    """Why an answer was cut off."""
+    """The reason why a response is incomplete."""
 
     reason: Literal["max_output_tokens"] = "max_output_tokens"
 
 
 class ResponseFailure(msgspec.Struct, frozen=True):
-    """What went wrong while the answer was streamed."""
+    """The error that ended a streamed response."""
 
     message: str
     code: Literal["server_error"] = "server_error"
 
 
 class TextConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Answers are plain text."""
+    """Text options of the answer."""
 
     format: TextFormat | None = None
 
 
 class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer. It is not kept: it cannot be asked for again. Unix seconds; `ragkv`: what OpenAI has no place for."""
+    """A response. Responses are not stored and cannot be retrieved later."""
 
     id: str
     created_at: int

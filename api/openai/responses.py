@@ -44,7 +44,7 @@ from ragkv.parts import Parts
 
 
 class InputText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Text; pictures, sound and files are not read. What an answer carried beside it may come back with it."""
+    """A text part of a message. Images, audio and files are not supported."""
 
     type: Literal["input_text", "output_text"]
     text: str
@@ -53,7 +53,7 @@ class InputText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class InputItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message; or an item of an answer's output, as it was given."""
+    """A message, or an output item of an earlier response, sent back unchanged."""
 
     type: Literal["message", "file_search_call"] = "message"
     role: Role | None = None
@@ -72,7 +72,7 @@ class InputItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class FileSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where to search, for how many passages, and in which files."""
+    """The file search tool."""
 
     type: Literal["file_search"]
     vector_store_ids: StoreIds
@@ -82,17 +82,13 @@ class FileSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ChosenTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The only tool."""
+    """The tool to use; only `file_search` is supported."""
 
     type: Literal["file_search"]
 
 
 class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question, or a conversation whose last message is one.
-
-    `model`: a name of /v1/models; MODEL@COLLECTION answers from that collection, and so does the file_search tool.
-    Every answer begins with a search, whether or not the tool is given.
-    """
+    """A response request. Every response begins with a file search, with or without the tool in `tools`."""
 
     model: Annotated[str, Meta(examples=["SmolLM2-135M-Instruct"])]
     input: (
@@ -156,10 +152,10 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     guards=[reading, asking],
     request_max_body_size=BODY_BYTES,
     operation_class=StreamingOperation,
-    summary="Answer with citations",
+    summary="Create a response",
     responses=errors(
-        NOT_FOUND="No such model or vector store, or nothing in it to search.",
-        REQUEST_ENTITY_TOO_LARGE="The question or the body is too large, or the prompt for the model's window.",
+        NOT_FOUND="No such model or vector store, or the vector store has no searchable files.",
+        REQUEST_ENTITY_TOO_LARGE="The question, the body or the resulting prompt is too large.",
     ),
 )
 async def create(
@@ -168,7 +164,10 @@ async def create(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> Response[ResponseObject]:
-    """Answer a question from a collection, citing its files. With `stream`: typed events, the last with the answer."""
+    """Answer a question from a collection, with citations of its files.
+
+    Set `stream` for a stream of typed events, the last of which carries the whole response. Responses are not stored.
+    """
     return await _answer(data, request, caller, parts)
 
 

@@ -11,7 +11,7 @@ from ragkv.parts import Parts
 
 
 class FileCitation(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer characters [answer_start, answer_end) rest on characters [start, end) of the text of a file."""
+    """A citation: characters [start, end) of a file's text support characters [answer_start, answer_end) of the answer."""
 
     answer_start: int
     answer_end: int
@@ -27,10 +27,7 @@ class FileCitation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What OpenAI's forms have no place for: passages with where their KV came from, milliseconds, tokens by origin.
-
-    `cached_answer`: the earlier question whose answer this is; then no token ran through the model.
-    """
+    """Details of an answer that are not part of OpenAI's API: passages, timings and token counts by origin."""
 
     vector_store_id: str
     passages: list[PassageView]

@@ -22,11 +22,11 @@ from ragkv.stretch import Stretch
 
 NOT_FOUND = "No such vector store, or no such file in it."
 
-StatusFilter = Annotated[FileStatus | None, QueryParameter(description="Only files in this state.")]
+StatusFilter = Annotated[FileStatus | None, QueryParameter(description="Return only files with this status.")]
 
 
 class NewStoreFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file to be attached, and what it says of itself there. Attributes given again take the place of the old."""
+    """A file to attach to a vector store."""
 
     file_id: Id
     attributes: Attributes | None = None
@@ -37,20 +37,20 @@ class NewStoreFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class AttributesChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All attributes that the file is to have."""
+    """New attributes of a file."""
 
     attributes: Attributes | None
 
 
 class TextOfFile(msgspec.Struct, frozen=True):
-    """Text of one chunk."""
+    """The text of one chunk."""
 
     text: str
     type: Literal["text"] = "text"
 
 
 class ContentPage(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a file's text, chunk by chunk."""
+    """The text of a file, chunk by chunk."""
 
     data: list[TextOfFile]
     has_more: bool = False
@@ -71,7 +71,7 @@ async def create(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> StoreFile:
-    """Put a file into a collection and queue it. Files with equal bytes are one document there."""
+    """Attach a file to a vector store and queue it for ingestion. Files with the same bytes share one document."""
     return await asyncio.to_thread(_attach, vector_store_id, data, caller, parts)
 
 
@@ -89,18 +89,18 @@ async def index(
     stretch: NamedDependency[Stretch],
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
-    """Files of a collection, and its documents that were uploaded to it directly."""
+    """List the files of a vector store, including documents that were uploaded to the collection directly."""
     return await asyncio.to_thread(_list, vector_store_id, stretch, filter, caller, parts)
 
 
-@get("/{file_id:str}", guards=[reading], summary="Show a vector store's file", responses=errors(NOT_FOUND=NOT_FOUND))
+@get("/{file_id:str}", guards=[reading], summary="Get a vector store's file", responses=errors(NOT_FOUND=NOT_FOUND))
 async def show(
     vector_store_id: FromPath[str],
     file_id: FromPath[str],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> StoreFile:
-    """A file of a collection, and whether it is read already."""
+    """Get a file of a vector store with the status of its ingestion."""
     return await asyncio.to_thread(_show, vector_store_id, file_id, caller, parts)
 
 
@@ -108,7 +108,7 @@ async def show(
     "/{file_id:str}",
     status_code=HTTPStatus.OK,
     guards=[writing],
-    summary="Change a file's attributes",
+    summary="Update a file's attributes",
     responses=errors(NOT_FOUND=NOT_FOUND),
 )
 async def change(
@@ -118,7 +118,7 @@ async def change(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> StoreFile:
-    """Give a file of a collection these attributes in place of what it had."""
+    """Replace all attributes of a vector store's file."""
     return await asyncio.to_thread(_change, vector_store_id, file_id, data, caller, parts)
 
 
@@ -135,19 +135,19 @@ async def remove(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> StoreFileDeleted:
-    """Take a file out of a collection, with all that was made from it there. The file itself stays."""
+    """Detach a file from a vector store and delete its chunks, vectors and KV there. The file itself is kept."""
     await asyncio.to_thread(_detach, vector_store_id, file_id, caller, parts)
     return StoreFileDeleted(id=file_id)
 
 
-@get("/{file_id:str}/content", guards=[reading], summary="Show a file's text", responses=errors(NOT_FOUND=NOT_FOUND))
+@get("/{file_id:str}/content", guards=[reading], summary="Get a file's text", responses=errors(NOT_FOUND=NOT_FOUND))
 async def content(
     vector_store_id: FromPath[str],
     file_id: FromPath[str],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> ContentPage:
-    """What was read from a file, as the chunks that are searched; nothing before it is read."""
+    """Get the text of a file as the chunks that are searched. The list is empty until the file has been parsed."""
     return await asyncio.to_thread(_content, vector_store_id, file_id, caller, parts)
 
 

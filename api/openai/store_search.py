@@ -26,14 +26,14 @@ Query = Annotated[str, Meta(min_length=1, max_length=QUESTION_CHARACTERS, exampl
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The service ranks in one way, and its scores have no threshold."""
+    """Ranking options; only the defaults are supported."""
 
     ranker: Literal["auto"] | None = None
     score_threshold: Zero = None
 
 
 class StoreSearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to search for: a question, or several, whose passages come together."""
+    """A search of a vector store."""
 
     query: Query | Annotated[list[Query], Meta(min_length=1, max_length=8)]
     max_num_results: MaxResults | None = None
@@ -47,14 +47,14 @@ class StoreSearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class PassageText(msgspec.Struct, frozen=True):
-    """A passage's text."""
+    """The text of a passage."""
 
     text: str
     type: Literal["text"] = "text"
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A passage. Scores order the results of one search; they are no probabilities and may be above 1."""
+    """A passage that was found."""
 
     file_id: str
     filename: str
@@ -64,7 +64,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Passages, best first."""
+    """Search results, best first."""
 
     search_query: list[str]
     data: list[SearchResult]
@@ -86,7 +86,7 @@ async def search(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> SearchPage:
-    """The passages an answer would be made from. No model runs but the encoder."""
+    """Search a vector store for the passages that an answer would be generated from, without generating one."""
     return await parts.retrieval.run(_search, vector_store_id, data, caller, parts)
 
 

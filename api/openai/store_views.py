@@ -28,7 +28,7 @@ _STATUS: dict[Status, FileStatus] = {status: name for name, statuses in STATUSES
 
 
 class FileCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many files are in which state."""
+    """Number of files by status."""
 
     in_progress: int
     completed: int
@@ -43,7 +43,7 @@ class FileCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VectorStore(msgspec.Struct, frozen=True, kw_only=True):
-    """A collection. `created_at`: Unix seconds."""
+    """A vector store: a collection of documents."""
 
     id: str
     name: str
@@ -68,7 +68,7 @@ class VectorStore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VectorStorePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some vector stores."""
+    """A page of vector stores."""
 
     data: list[VectorStore]
     has_more: bool
@@ -84,7 +84,7 @@ class VectorStorePage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VectorStoreDeleted(msgspec.Struct, frozen=True, kw_only=True):
-    """The vector store is no longer there; its files are."""
+    """Confirmation that a vector store was deleted."""
 
     id: str
     object: Literal["vector_store.deleted"] = "vector_store.deleted"
@@ -92,14 +92,14 @@ class VectorStoreDeleted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LastError(msgspec.Struct, frozen=True):
-    """Why a file could not be read."""
+    """The reason why a file could not be ingested."""
 
     message: str
     code: Literal["invalid_file"] = "invalid_file"
 
 
 class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file in a vector store, by the file's id; a document that was never a file goes by its own. Unix seconds."""
+    """A file of a vector store, or a document that was uploaded to the collection directly."""
 
     id: str
     created_at: int
@@ -126,7 +126,7 @@ class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreFilePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some files of a vector store."""
+    """A page of files of a vector store."""
 
     data: list[StoreFile]
     has_more: bool
@@ -142,7 +142,7 @@ class StoreFilePage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreFileDeleted(msgspec.Struct, frozen=True, kw_only=True):
-    """The file is no longer in the vector store; the file itself is there."""
+    """Confirmation that a file was detached from a vector store."""
 
     id: str
     object: Literal["vector_store.file.deleted"] = "vector_store.file.deleted"
@@ -150,7 +150,7 @@ class StoreFileDeleted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that were attached together; cancelled ones are no longer in the vector store. Unix seconds."""
+    """A batch of files that were attached together."""
 
     id: str
     created_at: int

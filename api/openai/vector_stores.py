@@ -30,14 +30,15 @@ from ragkv.parts import Parts
 from ragkv.stretch import Stretch
 
 NOT_FOUND = "No such vector store."
-TAKEN = "The name is taken, or the vector store is the default collection, which stays."
+TAKEN = "Another vector store has this name."
+DEFAULT_STAYS = "The vector store is the default collection, which cannot be renamed or deleted."
 
 StoreName = Annotated[str, Meta(min_length=1, max_length=200, examples=["papers"])]
 NoTags = Annotated[dict[str, str], Meta(max_length=0, description="Only an empty object is supported.")]
 
 
 class NewVectorStore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A vector store and the files it begins with. Names are unique; without one it gets a name."""
+    """A new vector store."""
 
     name: StoreName | None = None
     file_ids: Annotated[list[Id], Meta(max_length=500)] = []
@@ -48,7 +49,7 @@ class NewVectorStore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class VectorStoreChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Another name."""
+    """Changes to a vector store. Omitted fields are unchanged."""
 
     name: StoreName | None = None
     metadata: NoTags | None = None
@@ -59,13 +60,13 @@ class VectorStoreChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     "/",
     status_code=HTTPStatus.OK,
     guards=[writing],
-    summary="Make a vector store",
-    responses=errors(NOT_FOUND="No such file.", CONFLICT="The name is taken."),
+    summary="Create a vector store",
+    responses=errors(NOT_FOUND="No such file.", CONFLICT=TAKEN),
 )
 async def create(
     data: JSONBody[NewVectorStore], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> VectorStore:
-    """Make a collection, and attach files to it."""
+    """Create a vector store, which is a collection, and attach files to it."""
     return await asyncio.to_thread(_create, data, caller, parts)
 
 
@@ -75,15 +76,15 @@ async def index(
     parts: NamedDependency[Parts],
     stretch: NamedDependency[Stretch],
 ) -> VectorStorePage:
-    """The tenant's collections, with how far their files have come."""
+    """List the tenant's vector stores with the progress of their files."""
     return VectorStorePage.of(await asyncio.to_thread(list_stores, parts.database, caller.tenant_id, stretch))
 
 
-@get("/{vector_store_id:str}", guards=[reading], summary="Show a vector store", responses=errors(NOT_FOUND=NOT_FOUND))
+@get("/{vector_store_id:str}", guards=[reading], summary="Get a vector store", responses=errors(NOT_FOUND=NOT_FOUND))
 async def show(
     vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> VectorStore:
-    """A collection, by id or name."""
+    """Get a vector store by id or name."""
     return VectorStore.of(await asyncio.to_thread(store_of, vector_store_id, parts.database, caller.tenant_id))
 
 
@@ -91,8 +92,8 @@ async def show(
     "/{vector_store_id:str}",
     status_code=HTTPStatus.OK,
     guards=[writing],
-    summary="Rename a vector store",
-    responses=errors(NOT_FOUND=NOT_FOUND, CONFLICT=TAKEN),
+    summary="Update a vector store",
+    responses=errors(NOT_FOUND=NOT_FOUND, CONFLICT=f"{TAKEN} Or: {DEFAULT_STAYS}"),
 )
 async def change(
     vector_store_id: FromPath[str],
@@ -100,7 +101,7 @@ async def change(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> VectorStore:
-    """Give it another name; its id stays."""
+    """Rename a vector store. Its id does not change."""
     return await asyncio.to_thread(_change, vector_store_id, data.name, caller, parts)
 
 
@@ -109,12 +110,12 @@ async def change(
     status_code=HTTPStatus.OK,
     guards=[administering],
     summary="Delete a vector store",
-    responses=errors(NOT_FOUND=NOT_FOUND, CONFLICT=TAKEN),
+    responses=errors(NOT_FOUND=NOT_FOUND, CONFLICT=DEFAULT_STAYS),
 )
 async def remove(
     vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> VectorStoreDeleted:
-    """Remove it with all that was made from its files. Files that were uploaded to /v1/files stay there."""
+    """Delete a vector store with the chunks, vectors and KV of its files. Files in `/v1/files` are kept."""
     await delete_collection(vector_store_id, parts, caller.tenant_id)
     return VectorStoreDeleted(id=vector_store_id)
 

@@ -14,7 +14,9 @@ from litestar import Litestar
 from litestar.response import File, ServerSentEvent
 
 from api.schema.examples import example_of
+from api.schema.fields import COMMON, FIELDS
 from api.schema.openai_examples import openai_example_of
+from api.schema.openai_fields import OPENAI_COMMON, OPENAI_FIELDS
 from api.schema.streams import STREAMS, media_of
 from api.schema.ways import Way, ways_of
 
@@ -23,39 +25,45 @@ Json = dict[str, Any]
 JSON, EVENTS, BYTES = "application/json", "text/event-stream", "application/octet-stream"
 REF = "#/components/schemas/{name}"
 KEYS = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key: `Authorization: Bearer rk_...`"},
+    "bearer": {"type": "http", "scheme": "bearer", "description": "API key: `Authorization: Bearer rk_...`"},
     "header": {
         "type": "apiKey",
         "in": "header",
         "name": "X-API-Key",
-        "description": "An API key, for want of the other.",
+        "description": "API key, as an alternative to `Authorization`.",
     },
 }
 TAGS = {
-    "documents": "Upload files, see how far they are, change and remove them.",
-    "collections": "Named sets of documents. A collection is named by its id or its name everywhere.",
-    "questions": "Ask, or search without an answer.",
-    "kv": "What is kept of keys and values, and what can be done about it.",
-    "keys": "API keys of the tenant.",
-    "statistics": "What the service did for the tenant's questions.",
-    "health": "Whether the service works, and its figures.",
+    "documents": "Upload, list, update and delete documents.",
+    "collections": "Group documents in collections. Paths and fields accept the id or the name of a collection.",
+    "questions": "Ask questions, or search for passages.",
+    "kv": "Inspect, pin, evict, rebuild and verify stored KV: the attention keys and values of chunks.",
+    "keys": "Create, list and revoke the tenant's API keys.",
+    "statistics": "Latency, token counts and cache hit rates of the tenant's questions.",
+    "health": "Liveness, readiness and metrics.",
+    "openai: models": "List the models of the OpenAI-compatible API: one for each collection.",
+    "openai: chat": "Create chat completions, answered from the documents of a collection.",
+    "openai: responses": "Create responses with file search.",
+    "openai: files": "Upload files, to be attached to vector stores.",
+    "openai: vector stores": "Manage vector stores, which are collections, and their files.",
 }
+LAST_MODIFIED = {"schema": {"type": "string"}, "description": "Time of the last modification, as an HTTP date."}
 PARAMETERS = {
-    "document_id": "The document's id: 32 hexadecimal digits.",
-    "collection": "A collection's id, or its name.",
-    "key_id": "The key's id.",
-    "cursor": "`next` of the page before; none for the first page.",
-    "limit": "How many on a page.",
-    "status": "Only documents in this state.",
-    "name": "A part of the name, in any case.",
-    "metadata": 'A filter over metadata, a JSON object: `{"year": [2023, 2024]}`.',
-    "until": "`finished`: the stream ends when no document is left to be read.",
-    "window": "The last hour, day or week.",
-    "model": "A model's id: one of `/v1/models`.",
-    "file_id": "The file's id.",
-    "vector_store_id": "A vector store's id, or its name.",
-    "batch_id": "The id of the batch of files.",
-    "purpose": "Only files for this purpose.",
+    "document_id": "Document id: 32 hexadecimal digits.",
+    "collection": "Collection id or name.",
+    "key_id": "API key id.",
+    "cursor": "Value of `next` from the previous page. Omit it for the first page.",
+    "limit": "Maximum number of items on a page.",
+    "status": "Return only documents with this status.",
+    "name": "Return only documents whose name contains this text, ignoring case.",
+    "metadata": 'Return only documents that match this metadata filter, a JSON object: `{"year": [2023, 2024]}`.',
+    "until": "`closed`: stream until the connection is closed. `finished`: end the stream once every document is finished.",
+    "window": "Period of the statistics: the last hour, day or week.",
+    "model": "Model id, as listed by `/v1/models`.",
+    "file_id": "File id.",
+    "vector_store_id": "Vector store id or name.",
+    "batch_id": "File batch id.",
+    "purpose": "Return only files with this purpose.",
 }
 
 
@@ -66,8 +74,9 @@ def document_of(app: Litestar) -> Json:
     describe, components = _described(ways)
     for way in ways:
         _complete(document["paths"][way.path][way.method], way, describe)
-    schemas = document["components"]["schemas"] | components
-    document["components"] = {"schemas": dict(_used(document["paths"], schemas)), "securitySchemes": KEYS}
+    schemas = dict(_used(document["paths"], document["components"]["schemas"] | components))
+    _describe_components(schemas, ways)
+    document["components"] = {"schemas": schemas, "securitySchemes": KEYS}
     document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     return document
 
@@ -109,7 +118,7 @@ def _complete(operation: Json, way: Way, describe: Callable[[Any], Json]) -> Non
     if content := _answer(good.get("content") or {}, way, describe):
         good["content"] = content
     if "last-modified" in good.get("headers", ()):
-        good["headers"]["last-modified"]["schema"] = {"type": "string"}  # as HTTP writes dates, not as JSON does
+        good["headers"]["last-modified"] |= LAST_MODIFIED
     for status, spec in (way.handler.responses or {}).items():
         media = {"schema": describe(spec.data_container)}
         if example := _example(spec.data_container, int(status), spec.description):
@@ -150,6 +159,23 @@ def _example(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:
     """None where there is none."""
     native = example_of(kind, status, detail)
     return openai_example_of(kind, status, detail) if native is None else native
+
+
+def _describe_components(schemas: Json, ways: list[Way]) -> None:
+    """Add what neither msgspec nor Litestar knows: what forms are, and what each field means."""
+    for way in ways:
+        if way.is_form:
+            schemas[way.body.__name__]["description"] = cleandoc(way.body.__doc__)
+    for name, schema in schemas.items():
+        fields = FIELDS.get(name) or OPENAI_FIELDS.get(name, {})
+        for field, said in schema.get("properties", {}).items():
+            text = fields.get(field) or _description_of_type(said) or COMMON.get(field) or OPENAI_COMMON.get(field, "")
+            said.setdefault("description", text)
+
+
+def _description_of_type(said: Json) -> str:
+    """Of a field that may be null: the description of its other type, if that has one."""
+    return next((kind["description"] for kind in said.get("anyOf", ()) if "description" in kind), "")
 
 
 def _used(part: Any, schemas: Json, seen: set[str] | None = None) -> Iterator[tuple[str, Json]]:

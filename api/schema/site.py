@@ -16,13 +16,13 @@ from api.schema.document import Json, document_of
 from api.schema.page import page_of
 from ragkv import __version__
 
-DESCRIPTION = """Documents go in, questions come out answered, with citations. Chunks of documents are run through the model \
-once, when they are uploaded; a question stitches their keys and values together instead of computing them again.
+DESCRIPTION = """Question answering over documents, with citations. The model processes the chunks of each document once, when \
+it is uploaded; the prompt of a question is stitched from their stored keys and values instead of being computed again.
 
-Unknown fields are refused. A number or a boolean may also come as text.
+Requests with unknown fields are rejected. Numbers and booleans may also be sent as strings.
 
-Send an API key as `Authorization: Bearer rk_...`; until the first one is made, nobody needs any. Errors are problem details \
-(RFC 9457); under the paths of OpenAI's API they have OpenAI's form."""
+Send an API key as `Authorization: Bearer rk_...`. No key is required until the first one is created. Errors are returned as \
+problem details (RFC 9457), and in OpenAI's error format under the paths of OpenAI's API."""
 
 
 def openapi_config() -> OpenAPIConfig:

@@ -17,7 +17,12 @@ from ragkv.upkeep.verify import Verified
 
 Json = dict[str, Any]
 
-OTHER: Json = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
+DATA = "Data of the event, encoded as JSON."
+OTHER: Json = {
+    "type": "object",
+    "properties": {"data": {"type": "string", "description": DATA}},
+    "required": ["data"],
+}
 """An event of which no more is said."""
 
 
@@ -60,9 +65,10 @@ def media_of(stream: Stream, describe: Callable[[Any], Json]) -> Json:
 
 def _events(stream: Stream, describe: Callable[[Any], Json]) -> Iterator[Json]:
     for name, kind in stream.kinds.items():
-        data = {"type": "string", "contentMediaType": "application/json", "contentSchema": describe(kind)}
+        schema = describe(kind)
+        data = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema, "description": DATA}
         yield {
             "type": "object",
-            "properties": {"event": {"const": name}, "data": data},
+            "properties": {"event": {"const": name, "description": "Name of the event."}, "data": data},
             "required": ["event", "data"],
         }

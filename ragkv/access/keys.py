@@ -32,10 +32,7 @@ _WRONG = "the API key is not known: check it, or make one with `ragkv keys creat
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
-    """A key as its owner sees it: never its secret.
-
-    `created_by` and `revoked_by`: the ids of the keys that asked for it; null for the command line, or while no key was needed.
-    """
+    """An API key without its secret."""
 
     id: str
     name: str
@@ -49,7 +46,7 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IssuedKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A new key. `key` is shown this once: nobody can read it again."""
+    """A new API key with its secret, which is not stored and cannot be shown again."""
 
     key: str
     view: KeyView

@@ -45,7 +45,8 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Answer characters [answer_start, answer_end) rest on characters [start, end) of a document's text."""
+    """A citation: characters [start, end) of a document's text support characters [answer_start, answer_end) of the
+    answer."""
 
     answer_start: int
     answer_end: int
@@ -60,12 +61,9 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class PassageKV:
-    """Where one passage's keys and values came from.
+    """The origin of a passage's keys and values.
 
-    device: found in the engine's own cache. host: placed from its KV file, which lay in host memory. disk: placed from
-    its KV file, which had to be read, or of which the engine did not say where it lay. Of the `tokens` of both,
-    `recomputed_tokens` were run through the model again (None: only the engine knows). recomputed: all of them were, by
-    choice or because there was no KV to use.
+    `disk` also stands for KV files of which the engine did not report the tier.
     """
 
     source: Literal["device", "host", "disk", "recomputed"]
@@ -75,11 +73,7 @@ class PassageKV:
 
 @dataclass(frozen=True, slots=True)
 class PromptSpan:
-    """Where tokens [start, end) of the prompt came from, in the words of `Usage`.
-
-    kind: what stands there; `passage` is its place in the answer's list of passages. origin: null where the engine did
-    not say which of these tokens it recomputed.
-    """
+    """The origin of tokens [start, end) of the prompt."""
 
     start: int
     end: int
@@ -90,8 +84,7 @@ class PromptSpan:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Milliseconds. `ttft_ms` runs from the arrival of the question to its first token, retrieval included;
-    `engine_ttft_ms` from the hand-over to the engine."""
+    """Durations of an answer, in milliseconds."""
 
     retrieve_ms: float
     plan_ms: float
@@ -117,7 +110,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """The earlier question whose answer serves again: how near it is (the cosine of both), and its age in seconds."""
+    """The cache entry that an answer was taken from."""
 
     question: str
     similarity: float
@@ -126,7 +119,7 @@ class CachedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """More text of the answer."""
+    """The next piece of an answer."""
 
     text: str
 

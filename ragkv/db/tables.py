@@ -15,7 +15,7 @@ ID = String(64)
 
 
 class Status(StrEnum):
-    """A document's life. It answers questions from SEARCHABLE on; READY means that all its KV is kept."""
+    """Status of a document. From `searchable` on it answers questions; `ready` means that all its KV is stored."""
 
     ACCEPTED = "accepted"
     PARSING = "parsing"

@@ -59,10 +59,10 @@ class QCache:
 
 @dataclass(frozen=True, slots=True)
 class KVShape:
-    """What a KV file holds, read off its header alone.
+    """The shape of a KV file, from its header.
 
-    Keys and values: `layers` of `tokens` of `kv_heads` of `head_dim` numbers each. Its Q-Cache: two query vectors
-    (initial and local) for each of `q_layers` and `q_heads`, and mean keys of `q_blocks` blocks of QCACHE_BLOCK tokens.
+    Keys and values: [layers, tokens, kv_heads, head_dim]. The Q-Cache: two query vectors (initial and local) for each of
+    `q_layers` and `q_heads`, and the mean keys of `q_blocks` blocks of tokens.
     """
 
     layers: int

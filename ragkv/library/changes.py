@@ -36,7 +36,7 @@ RETRIED_AT_ONCE = 100
 
 
 class Queued(msgspec.Struct, frozen=True):
-    """How many documents were queued."""
+    """The result of queueing documents."""
 
     documents: int
 

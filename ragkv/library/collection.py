@@ -37,12 +37,7 @@ Seconds = Annotated[int, Meta(ge=1, le=30 * 24 * 3600)]
 
 
 class AnswerCacheView(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether an answer serves again: for a question whose cosine to the first one is `threshold` or more, for `ttl_s`
-    seconds.
-
-    Since the collection was made `hits` questions were answered so and `misses` were not; `skipped` depend on the day.
-    All are null in lists, and while Redis is away. `hit_rate`: hits of hits and misses, null before the first.
-    """
+    """The answer cache of a collection. Its counters are null in lists, and while Redis is unavailable."""
 
     enabled: bool
     threshold: float
@@ -54,7 +49,7 @@ class AnswerCacheView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerCachePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is left out stays."""
+    """Changes to an answer cache. Omitted fields are unchanged."""
 
     enabled: bool | None = None
     threshold: Cosine | None = None
@@ -62,7 +57,7 @@ class AnswerCachePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class CollectionView(msgspec.Struct, frozen=True, kw_only=True):
-    """A collection and what is in it: documents, chunks, tokens, and bytes of uploaded files."""
+    """A collection and the size of its contents."""
 
     id: str
     name: str
@@ -75,7 +70,7 @@ class CollectionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectionPage(msgspec.Struct, frozen=True):
-    """Some collections, by name. `next`: the cursor of the next page, if there is one."""
+    """A page of collections, ordered by name."""
 
     items: list[CollectionView]
     next: str | None

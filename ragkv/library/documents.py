@@ -56,11 +56,7 @@ class Accepted:
 
 
 class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
-    """A document as users see it. `done` of `total` tokens of the present stage are through.
-
-    `kv_evicted`: some of its KV was removed, or never kept, for want of room, and is made again only when asked for.
-    `kv_pinned`: it is removed by hand alone.
-    """
+    """A document and the progress of its ingestion."""
 
     id: str
     collection_id: str

@@ -33,15 +33,14 @@ class Wanted:
 
 
 class DocumentPage(msgspec.Struct, frozen=True):
-    """Some documents, newest first. `next`: the cursor of the next page, if there is one."""
+    """A page of documents, newest first."""
 
     items: list[DocumentView]
     next: str | None
 
 
 class ChunkKV(msgspec.Struct, frozen=True):
-    """What is kept of a chunk's keys and values. pending: not computed yet. missing: evicted, lost, or without room: computed
-    when a question needs it."""
+    """The stored KV of a chunk."""
 
     state: Literal["stored", "pending", "missing"]
     bytes: int
@@ -49,7 +48,7 @@ class ChunkKV(msgspec.Struct, frozen=True):
 
 
 class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk: characters [start, end) of the document's text, as `tokens` of the model."""
+    """A chunk: characters [start, end) of a document's text."""
 
     id: str
     ordinal: int
@@ -63,7 +62,7 @@ class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChunkPage(msgspec.Struct, frozen=True):
-    """Some of a document's chunks, in order. `next`: the cursor of the next page, if there is one."""
+    """A page of a document's chunks, in order."""
 
     items: list[ChunkView]
     next: str | None

@@ -21,10 +21,7 @@ WHOLE_EVERY = timedelta(seconds=5)
 
 
 class DocumentProgress(msgspec.Struct, frozen=True):
-    """How far a document has come: `done` of `total` tokens of the stage parse, embed or prefill.
-
-    `kv_evicted`: it is searchable and stays so, until its KV is asked for again.
-    """
+    """The progress of a document's ingestion."""
 
     id: str
     name: str

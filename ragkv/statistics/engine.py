@@ -15,10 +15,7 @@ SILENT = f"does not answer within {PATIENCE_S:.0f} s"
 
 
 class EngineView(msgspec.Struct, frozen=True, kw_only=True):
-    """ready: it answers. status: "ok", or what is wrong. place: in this process, or behind RAGKV_ENGINE_URL. window: tokens of prompt and answer.
-
-    kv_cache_gib: the size of its own KV cache; null for an engine that was started elsewhere.
-    """
+    """The state and settings of the engine, which all tenants share."""
 
     ready: bool
     status: Annotated[str, Meta(examples=["ok"])]

@@ -12,19 +12,18 @@ Window = Literal["1h", "24h", "7d"]
 
 
 class Percentiles(msgspec.Struct, frozen=True):
-    """Milliseconds to the first token, retrieval included: half of the questions took at most `p50_ms`."""
+    """Percentiles of the time to first token, in milliseconds, including retrieval."""
 
     p50_ms: Annotated[float, Meta(examples=[182.4])]
     p95_ms: Annotated[float, Meta(examples=[411.0])]
 
 
 class FullCost(msgspec.Struct, frozen=True, kw_only=True):
-    """What the same stitched questions would have taken with every prompt computed: an estimate.
+    """An estimate of the time to first token of the stitched questions, had their prompts been computed in full.
 
-    Engine's time grows with the tokens computed and with what they attend to; how fast is fitted to `runs` prompts of
-    the last 7 days that were computed: questions with mode `full` or, without any, stitched ones for which all had to be
-    recomputed. What a question found in the engine's own cache, it is taken to find there in full as well.
-    `times_sooner`: this median over that of stitching.
+    Engine time grows with the number of computed tokens and of the positions that they attend to. The rate is fitted to the
+    fully computed prompts of the last 7 days: questions with mode `full` or, without any, stitched ones whose tokens were
+    all recomputed. Prefixes that were found in the engine's cache are assumed to be found there in both cases.
     """
 
     p50_ms: Annotated[float, Meta(examples=[1210.7])]
@@ -35,7 +34,7 @@ class FullCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FirstToken(msgspec.Struct, frozen=True, kw_only=True):
-    """Time to first token by mode, null without such questions. `hint`: what to do for an estimate that is missing."""
+    """Time to first token by mode. A mode without questions is null."""
 
     stitched: Percentiles | None
     full: Percentiles | None
@@ -44,7 +43,7 @@ class FirstToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenCounts(msgspec.Struct, frozen=True):
-    """prompt = cached + stitched + recomputed + computed. `saved` did not run through the model: cached or stitched."""
+    """Token counts: `prompt` = `cached` + `stitched` + `recomputed` + `computed`."""
 
     prompt: Annotated[int, Meta(examples=[104_312])] = 0
     cached: Annotated[int, Meta(examples=[2_816])] = 0
@@ -56,11 +55,7 @@ class TokenCounts(msgspec.Struct, frozen=True):
 
 
 class HitRate(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the stitched questions' prompts, the share that each tier gave, and the share that ran through the model.
-
-    device: the engine's own prefix cache. host: KV files that lay in memory. disk: KV files that had to be read.
-    recomputed: in place, by choice or for want of KV. computed: the question and what follows it, which no cache can have. `failed_chunks` had no usable KV.
-    """
+    """Prompt tokens of the stitched questions by origin, as shares from 0 to 1."""
 
     device: Annotated[float, Meta(examples=[0.03])]
     host: Annotated[float, Meta(examples=[0.8])]
@@ -71,7 +66,7 @@ class HitRate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bucket(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of the time series, `bucket_s` long. Milliseconds are medians, null without such questions."""
+    """One interval of the time series. Times are medians; null without questions of that mode."""
 
     start: datetime
     questions: int = 0
@@ -85,7 +80,7 @@ class Bucket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Jobs(msgspec.Struct, frozen=True):
-    """Documents that wait for a worker, that one reads now, and that failed within the window."""
+    """Ingestion jobs by state."""
 
     queued: int = 0
     running: int = 0
@@ -93,7 +88,7 @@ class Jobs(msgspec.Struct, frozen=True):
 
 
 class Questions(msgspec.Struct, frozen=True):
-    """How many were answered."""
+    """Number of answered questions by mode."""
 
     total: Annotated[int, Meta(examples=[37])]
     stitched: Annotated[int, Meta(examples=[34])]
@@ -101,7 +96,7 @@ class Questions(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tenant's questions took between `since` and `until`."""
+    """Statistics of a tenant's questions in a period."""
 
     window: Window
     since: datetime

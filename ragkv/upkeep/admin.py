@@ -37,7 +37,7 @@ GIB = 2**30
 
 
 class KVAmount(msgspec.Struct, frozen=True):
-    """Files, their bytes, and the tokens of the chunks they were made from."""
+    """An amount of stored KV."""
 
     files: int
     bytes: int
@@ -45,27 +45,20 @@ class KVAmount(msgspec.Struct, frozen=True):
 
 
 class HostTier(msgspec.Struct, frozen=True):
-    """How much of the tenant's files the kernel holds in memory, so that they are not read from the disk.
-
-    null where it does not tell, or where there are too many files to look at.
-    """
+    """The part of the tenant's KV files in the page cache of the operating system, which need no disk access."""
 
     bytes: int | None
 
 
 class DeviceTier(msgspec.Struct, frozen=True):
-    """The engine's own KV cache, which all tenants share. null for an engine behind a URL: it has settings of its own.
-
-    `used_bytes`: held by the prompts that are being answered now; null until the engine has said it. What earlier
-    prompts left there is found again until its room is needed, and does not count.
-    """
+    """The KV cache of the engine, shared by all tenants. Values are null for an engine behind a URL."""
 
     capacity_bytes: int | None
     used_bytes: int | None
 
 
 class KVTiers(msgspec.Struct, frozen=True):
-    """Where KV lies. What is on a higher tier is on the disk too."""
+    """KV by tier. KV on a higher tier is also on disk."""
 
     device: DeviceTier
     host: HostTier
@@ -73,7 +66,7 @@ class KVTiers(msgspec.Struct, frozen=True):
 
 
 class CollectionKV(msgspec.Struct, frozen=True):
-    """What one collection's chunks use. What two collections share counts in both."""
+    """The KV of one collection. KV that two collections share counts in both."""
 
     id: str
     name: str
@@ -84,7 +77,7 @@ class CollectionKV(msgspec.Struct, frozen=True):
 
 
 class TenantKV(msgspec.Struct, frozen=True):
-    """All KV of one tenant."""
+    """The KV of one tenant."""
 
     name: str
     files: int
@@ -93,10 +86,7 @@ class TenantKV(msgspec.Struct, frozen=True):
 
 
 class KVOverview(msgspec.Struct, frozen=True):
-    """A tenant's KV. `limit_bytes`: what all tenants' KV may take together, null for no limit.
-
-    `tenants`: for whoever runs the service, the default tenant; null for others.
-    """
+    """An overview of a tenant's KV."""
 
     tiers: KVTiers
     collections: list[CollectionKV]
@@ -106,10 +96,7 @@ class KVOverview(msgspec.Struct, frozen=True):
 
 
 class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
-    """The KV of a document or a collection: of its `chunks`, `stored_chunks` have some.
-
-    `evicted_documents` answer from recomputed KV until they are rebuilt. `last_used_at` is up to half a minute behind.
-    """
+    """The KV of a document or a collection."""
 
     pinned: bool
     files: int

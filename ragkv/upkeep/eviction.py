@@ -34,7 +34,7 @@ FILE_GRACE = timedelta(days=1)
 
 
 class Freed(msgspec.Struct, frozen=True):
-    """What was removed."""
+    """The KV that was evicted."""
 
     files: int
     bytes: int

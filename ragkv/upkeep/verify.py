@@ -19,12 +19,7 @@ Health = Literal["sound", "damaged", "missing", "unusable"]
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """How far a verification has come, or at its end what it found.
-
-    `checked` of `total` files. `damaged`: their checksum did not match, or they are another key's, and they were removed. `missing`: they were not
-    there. `unusable`: they could not be opened, or are of another model, and were left alone. `documents` have lost KV: they
-    answer from recomputed KV until they are rebuilt.
-    """
+    """The progress of a verification, or at its end the result."""
 
     checked: int
     total: int

@@ -16,5 +16,7 @@ class CheckedRequest(BoundedFormRequest):
         """Raises Unsupported for a body that says it is something else: another site's page can send that, and not JSON."""
         kind, _ = self.content_type
         if kind and not _JSON.fullmatch(kind):
-            raise Unsupported(f"the body says that it is {kind[:80]!r}: send JSON, with Content-Type: application/json")
+            raise Unsupported(
+                f"Content-Type {kind[:80]!r} is not supported: send JSON, with Content-Type: application/json"
+            )
         return await super().json()

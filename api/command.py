@@ -27,12 +27,14 @@ log = logging.getLogger("ragkv")
 @click.command()
 @click.option("--host", help="Address to listen on.  [default: RAGKV_HOST, 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on.  [default: RAGKV_PORT, 8000]")
-@click.option("--worker/--no-worker", default=True, help="Whether to run a worker too; other machines may.")
+@click.option(
+    "--worker/--no-worker", default=True, help="Run an ingestion worker too. Workers can also run on other machines."
+)
 def serve(host: str | None, port: int | None, worker: bool) -> None:
     """Run the service: HTTP API, ingestion worker and engine.
 
-    All it keeps lies under RAGKV_DATA_DIR. Ctrl-C or SIGTERM stops it: answers that have begun are finished, for at
-    most RAGKV_SHUTDOWN_GRACE_S; a second one cuts them off. What was uploaded is not lost.
+    All data is stored under RAGKV_DATA_DIR. Ctrl-C or SIGTERM shuts it down gracefully: running answers are finished,
+    within RAGKV_SHUTDOWN_GRACE_S; a second one ends them at once. Uploaded files are not lost.
     """
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = msgspec.structs.replace(Settings.from_env(os.environ), **given)

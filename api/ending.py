@@ -69,5 +69,5 @@ class RefuseWhenEnding(ASGIMiddleware):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
         if self._ending.has_begun:
-            raise Unavailable("the service is stopping: ask again in a moment")
+            raise Unavailable("the service is shutting down: try again in a moment")
         await next_app(scope, receive, send)

@@ -113,4 +113,4 @@ async def collection_events(
 
 
 def _refusal(limit: int, whose: str) -> str:
-    return f"at most {limit} streams of progress at once with {whose}: close one, or raise RAGKV_MAX_STREAMS"
+    return f"at most {limit} concurrent progress streams with {whose}: close one, or raise RAGKV_MAX_STREAMS"

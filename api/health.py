@@ -67,7 +67,9 @@ async def readyz(probes: NamedDependency[Probes], ending: NamedDependency[Ending
     """
     readiness = await check(probes)
     if ending.has_begun:
-        readiness = msgspec.structs.replace(readiness, ready=False, service="stopping: ask another, or later")
+        readiness = msgspec.structs.replace(
+            readiness, ready=False, service="shutting down: use another instance, or try again later"
+        )
     return Response(readiness, status_code=HTTPStatus.OK if readiness.ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
 

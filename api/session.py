@@ -42,7 +42,7 @@ def refuse_forged(connection: Connection, token: str) -> None:
     refuse_other_origins(connection)
     given = connection.headers.get(CSRF_HEADER, "")
     if not hmac.compare_digest(given.encode(), csrf_token(token).encode()):
-        raise Forbidden("the request does not carry this session's X-CSRF-Token: load the page again")
+        raise Forbidden("missing or invalid X-CSRF-Token: reload the page")
 
 
 def refuse_other_origins(connection: Connection) -> None:
@@ -53,7 +53,7 @@ def refuse_other_origins(connection: Connection) -> None:
     origin = connection.headers.get("origin")
     own = site in ("same-origin", "none") if site else origin is None or _is_own(origin, connection)
     if not own:
-        raise Forbidden("the request comes from another site's page: use the dashboard's own")
+        raise Forbidden("cross-site request: use the dashboard itself")
 
 
 async def own_pages_only(connection: Connection, handler: BaseRouteHandler) -> None:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 def ingest(paths: tuple[Path, ...]) -> None:
-    """Read files, and folders with all that is in them.
+    """Ingest files and folders, including their subfolders.
 
-    Files that were read before cost nothing. A file that cannot be read is reported at the end, with exit code 1; the
-    others are read all the same.
+    Files that were ingested before are skipped. A file that cannot be ingested is reported at the end, with exit code 1;
+    the others are ingested all the same.
     """
     parts = Parts(Settings.from_env(os.environ))
     console = Console(stderr=True, soft_wrap=True)

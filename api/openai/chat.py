@@ -180,9 +180,9 @@ def _ask_of(body: ChatBody, caller: Caller, parts: Parts) -> Ask:
 def _check(body: ChatBody) -> None:
     refuse_switched_on(body, ("logprobs", "store"))
     if body.stream_options is not None and not body.stream:
-        raise BadParam("stream_options", "stream_options are for streams: leave them out, or set `stream`")
+        raise BadParam("stream_options", "stream_options require `stream`: set it, or omit them")
     if body.stream_options is not None and body.stream_options.include_obfuscation:
-        raise BadParam("stream_options.include_obfuscation", "obfuscation is not supported here: leave it out")
+        raise BadParam("stream_options.include_obfuscation", "obfuscation is not supported: omit it")
     limits = {body.max_tokens, body.max_completion_tokens} - {None}
     if len(limits) > 1:
-        raise BadParam("max_tokens", "max_tokens and max_completion_tokens differ: give one of the two")
+        raise BadParam("max_tokens", "max_tokens and max_completion_tokens differ: set only one of them")

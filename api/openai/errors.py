@@ -133,9 +133,9 @@ def _facts_of_field(wrong: Mapping[str, Any]) -> ErrorFacts:
     place = "" if place == "data" else place
     if unknown := _UNKNOWN_FIELD.search(message):
         place = ".".join(filter(None, (place, unknown[1])))
-        message = f"unknown field {place[:200]!r}: leave it out"
+        message = f"unknown field {place[:200]!r}: omit it"
     elif _NOT_NULL.match(message):
-        message = f"{place!r} is not supported here: leave it out"
+        message = f"{place!r} is not supported: omit it"
     else:
         message = f"{place!r}: {message}" if place else message
     return ErrorFacts(message, "invalid_request_error", place[:200] or None, "invalid_value")

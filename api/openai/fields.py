@@ -60,4 +60,4 @@ def refuse_switched_on(body: msgspec.Struct, names: tuple[str, ...]) -> None:
     """Raises BadParam for the first of these fields that is true."""
     for name in names:
         if getattr(body, name):
-            raise BadParam(name, f"{name!r} is not supported here: leave it out")
+            raise BadParam(name, f"{name!r} is not supported: omit it")

@@ -38,12 +38,12 @@ class NewFileBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def to_attach(self) -> list[Attach]:
         """Raises BadParam for neither or both lists, and for attributes that would be ignored."""
         if (self.files is None) == (self.file_ids is None):
-            raise BadParam("file_ids", "give `file_ids` or `files`, not both")
+            raise BadParam("file_ids", "set either `file_ids` or `files`")
         if self.files is None:
             attributes = None if self.attributes is None else dict(self.attributes)
             return [Attach(file_id, attributes) for file_id in self.file_ids or ()]
         if self.attributes is not None:
-            raise BadParam("attributes", "with `files`, give each file its own attributes")
+            raise BadParam("attributes", "with `files`, set the attributes of each file")
         return [file.to_attach() for file in self.files]
 
 

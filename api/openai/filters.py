@@ -44,9 +44,9 @@ def _filter_of(body: FilterBody, param: str, depth: int) -> AttributeFilter:
     if body.type not in ("and", "or"):
         return _comparison(body, param)
     if body.filters is None or body.key is not None or body.value is not None:
-        raise BadParam(param, f"a filter of type {body.type} has `filters` and nothing else")
+        raise BadParam(param, f"a filter of type {body.type} takes `filters` and nothing else")
     if not depth:
-        raise BadParam(param, f"filters are nested at most {MAX_DEPTH} deep")
+        raise BadParam(param, f"filters can be nested at most {MAX_DEPTH} levels deep")
     parts = (_filter_of(part, f"{param}.filters[{i}]", depth - 1) for i, part in enumerate(body.filters))
     return Compound("and" if body.type == "and" else "or", tuple(parts))
 
@@ -54,7 +54,7 @@ def _filter_of(body: FilterBody, param: str, depth: int) -> AttributeFilter:
 def _comparison(body: FilterBody, param: str) -> Comparison:
     several = body.type in ("in", "nin")
     if body.key is None or body.value is None or body.filters is not None or isinstance(body.value, list) != several:
-        raise BadParam(param, f"a filter of type {body.type} has `key` and `value`, {'a list' if several else 'one'}")
+        raise BadParam(param, f"a filter of type {body.type} takes `key` and `value`, {'a list' if several else 'one'}")
     values: list[Value] = body.value if isinstance(body.value, list) else [body.value]
     assert body.type in get_args(Comparator)
     return Comparison(body.key, body.type, tuple(values))  # type: ignore[arg-type]

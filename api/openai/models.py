@@ -59,7 +59,7 @@ def collection_in(model: str, parts: Parts) -> str | None:
     if model == served:
         return None
     if not model.startswith(served + AT):
-        raise NoSuchModel(f"there is no model {model[:200]!r} here: {served!r}, or {served + AT!r} and a collection")
+        raise NoSuchModel(f"no such model: {model[:200]!r}; use {served!r} or '{served}{AT}COLLECTION'")
     return model.removeprefix(served + AT)
 
 

@@ -21,7 +21,7 @@ def stretch_of(
 ) -> Stretch:
     """The dependency `stretch`. Raises BadParam for a page that is to lie between two items."""
     if after is not None and before is not None:
-        raise BadParam("before", "give `after` or `before`, not both")
+        raise BadParam("before", "set either `after` or `before`, not both")
     return Stretch(limit, newest_first=order == "desc", after=after, before=before)
 
 

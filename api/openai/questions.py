@@ -43,7 +43,7 @@ def chosen_scope(model: str, vector_store_ids: Sequence[str] | None, caller: Cal
         return scope_of(parts.database, caller.tenant_id, DEFAULT_COLLECTION if named is None else named)
     scope = scope_of(parts.database, caller.tenant_id, vector_store_ids[0])
     if named is not None and scope_of(parts.database, caller.tenant_id, named) != scope:
-        raise BadParam("vector_store_ids", "the model's name gives another collection: give one of the two")
+        raise BadParam("vector_store_ids", "`model` names another collection: set only one of them")
     return scope
 
 
@@ -52,7 +52,7 @@ def conversation_of(messages: Sequence[Said], param: str, instructions: str = ""
     told = [instructions, *(said.text for said in messages if said.role in ("system", "developer"))]
     turns = [Turn(said.role, said.text) for said in messages if said.role == "user" or said.role == "assistant"]  # noqa: PLR1714 - it narrows the type
     if not turns or turns[-1].role != "user":
-        raise BadParam(param, "the last message must be the user's: it is the question")
+        raise BadParam(param, "the last message must have the role user: it is the question")
     if not turns[-1].text.strip():
         raise BadParam(param, "the question is empty: ask something")
     made = Conversation(turns[-1].text, tuple(turns[:-1]), "\n".join(filter(str.strip, told)))

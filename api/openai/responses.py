@@ -212,5 +212,5 @@ def _asked(body: ResponseBody, ask: Ask) -> Asked:
 
 def _role_of(item: InputItem, index: int) -> Role:
     if item.role is None:
-        raise BadParam(f"input[{index}].role", "a message has a role: user, assistant, system or developer")
+        raise BadParam(f"input[{index}].role", "a message needs a role: user, assistant, system or developer")
     return item.role

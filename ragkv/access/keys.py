@@ -150,7 +150,7 @@ def _check_valid(row: ApiKeyRow, now: datetime) -> None:
     if row.revoked_at is not None:
         raise Unauthorised(f"the API key {row.id} was revoked: use another")
     if row.expires_at is not None and row.expires_at <= now:
-        raise Unauthorised(f"the API key {row.id} expired on {row.expires_at:%Y-%m-%d}: make another")
+        raise Unauthorised(f"the API key {row.id} expired on {row.expires_at:%Y-%m-%d}: create another")
 
 
 def _note_use(database: Database, row: ApiKeyRow, now: datetime) -> None:
@@ -179,7 +179,7 @@ def _expiry(days: int | None) -> datetime | None:
     if days is None:
         return None
     if not 1 <= days <= MAX_DAYS:
-        raise Rejected(f"a key lives 1 to {MAX_DAYS} days, or for ever if no number is given")
+        raise Rejected(f"the lifetime of a key must be 1 to {MAX_DAYS} days; omit it for no expiry")
     return utc_now() + timedelta(days=days)
 
 

@@ -46,5 +46,7 @@ class QuestionVectors:
         async for piece in self._engine.generate(request):
             report = piece.report
         if report is None or report.queries is None:
-            raise Unavailable("the engine gave no query vectors; policies that need none still work: passages, none")
+            raise Unavailable(
+                "the engine returned no query vectors: use a policy that needs none, such as passages or none"
+            )
         return report.queries

@@ -45,9 +45,9 @@ class Commands(Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="ragkv")
 def main() -> None:
-    """Answers from documents that were read before you asked.
+    """Answer questions from documents whose KV is computed in advance.
 
-    Settings are environment variables RAGKV_*, or lines of a TOML file that RAGKV_SETTINGS names.
+    Settings are environment variables RAGKV_*, or lines of the TOML file that RAGKV_SETTINGS names.
     """
     os.umask(0o077)  # whatever is written is for this user alone
     logs.configure("console", "warning", "cli")

@@ -16,15 +16,20 @@ from ragkv.settings import Mode, Policy, Settings
 
 @click.command()
 @click.argument("question")
-@click.option("--stream", is_flag=True, help="Print the answer as it comes.")
-@click.option("--mode", type=click.Choice(get_args(Mode)), default="stitched", help="full: compute the whole prompt.")
-@click.option("--policy", type=click.Choice(get_args(Policy)), help="What to recompute.")
+@click.option("--stream", is_flag=True, help="Print the answer while it is generated.")
+@click.option(
+    "--mode",
+    type=click.Choice(get_args(Mode)),
+    default="stitched",
+    help="stitched: use stored KV. full: compute the whole prompt.",
+)
+@click.option("--policy", type=click.Choice(get_args(Policy)), help="Policy that selects the tokens to recompute.")
 @click.option("--recompute-ratio", type=click.FloatRange(0, 1), help="Share of the context to recompute.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask(
     question: str, stream: bool, mode: Mode, policy: Policy | None, recompute_ratio: float | None, as_json: bool
 ) -> None:
-    """Answer QUESTION from the documents that were ingested."""
+    """Answer QUESTION from the ingested documents."""
     parts = Parts(Settings.from_env(os.environ))
     try:
         asyncio.run(_ask(parts, question, stream and not as_json, mode, policy, recompute_ratio, as_json))

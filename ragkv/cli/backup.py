@@ -17,9 +17,9 @@ from ragkv.upkeep.restore import restore as put_back
 FOLDER = click.Path(file_okay=False, path_type=Path)
 NEXT_STEPS = """\
 Next:
-  1. Restart the API and the workers: running processes remember what there was before.
-  2. Documents answer at once; a worker makes their KV again (ragkv status shows how far it is).
-  3. ragkv fsck says whether anything is amiss."""
+  1. Restart the API and the workers: running processes hold data from before the restore.
+  2. Documents can be searched at once; a worker computes their KV again (ragkv status shows the progress).
+  3. Run ragkv fsck to check that everything is consistent."""
 
 
 @click.command()
@@ -27,7 +27,7 @@ Next:
 def backup(folder: Path) -> None:
     """Write the database and all uploaded files to FOLDER, while the service runs.
 
-    FOLDER must be empty or new. KV is left out: it is made again after a restore.
+    FOLDER must be empty or new. KV is not included: it is computed again after a restore.
     """
     with _parts() as parts:
         _report_backup(write_backup(folder, parts), folder)
@@ -35,11 +35,11 @@ def backup(folder: Path) -> None:
 
 @click.command()
 @click.argument("folder", type=FOLDER)
-@click.option("--replace", is_flag=True, help="Delete what the service holds now.")
+@click.option("--replace", is_flag=True, help="Delete the present data of the service.")
 def restore(folder: Path, replace: bool) -> None:
-    """Put back what `ragkv backup` wrote to FOLDER, into SQLite or PostgreSQL, whichever it came from.
+    """Restore a backup from FOLDER, into SQLite or PostgreSQL, whichever it came from.
 
-    Every byte is checked first. All of it is restored, or nothing.
+    The whole backup is verified first. Either all of it is restored or nothing.
     """
     with _parts() as parts:
         _report_restore(put_back(folder, parts, replace=replace))

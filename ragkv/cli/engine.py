@@ -14,10 +14,10 @@ from ragkv.settings import Settings, is_loopback
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8001, show_default=True, help="Port to listen on.")
 def engine(host: str, port: int) -> None:
-    """Run `vllm serve` so that it stitches. It must see the service's RAGKV_DATA_DIR.
+    """Run `vllm serve` with KV stitching. It needs access to the service's RAGKV_DATA_DIR.
 
-    With RAGKV_ENGINE_API_KEY every path but /health asks for that key; an address that other machines can reach needs
-    one.
+    If RAGKV_ENGINE_API_KEY is set, every path but /health requires that key. It must be set for addresses that other
+    machines can reach.
     """
     settings = Settings.from_env(os.environ)
     _check_key(settings, host)

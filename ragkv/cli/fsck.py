@@ -22,15 +22,15 @@ SHOWN = 3
 
 
 @click.command()
-@click.option("--repair", is_flag=True, help="Mend what is found.")
-@click.option("--quick", is_flag=True, help="Do not read KV files: only whether they are there.")
-@click.option("--stopped", is_flag=True, help="Nothing else runs: recent leftovers count too.")
+@click.option("--repair", is_flag=True, help="Repair the problems found.")
+@click.option("--quick", is_flag=True, help="Check only that KV files exist, without reading them.")
+@click.option("--stopped", is_flag=True, help="Assume that nothing else is running, and report recent leftovers too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def fsck(repair: bool, quick: bool, stopped: bool, as_json: bool) -> None:
-    """Look for rows, files, KV and vectors that do not fit together.
+    """Check that rows, files, KV and vectors are consistent.
 
-    Safe while the service runs: what may belong to work under way is left alone: KV for a day, uploads for an hour. Exit code 0: nothing is
-    amiss; 1: something was found, and mended with --repair; 2: it could not look.
+    Safe while the service runs: recent items, which work in progress may own, are ignored (KV for a day, uploads for an
+    hour). Exit code 0: no problems; 1: problems were found, and repaired with --repair; 2: the check failed.
     """
     grace = WHILE_STOPPED if stopped else WHILE_RUNNING
     try:

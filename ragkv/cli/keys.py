@@ -18,22 +18,24 @@ from ragkv.settings import Settings
 
 @click.group()
 def keys() -> None:
-    """Make, list and revoke API keys.
+    """Create, list and revoke API keys.
 
-    Once there is a key, every request needs one.
+    As soon as a key exists, every request needs one.
     """
 
 
 @keys.command()
-@click.option("--name", required=True, help="What the key is for; shown in lists.")
-@click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Whose key it is; made if it is new.")
+@click.option("--name", required=True, help="Name of the key, shown in lists.")
+@click.option(
+    "--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant of the key, created if it does not exist."
+)
 @click.option(
     "--scope", "scopes", type=click.Choice(KEY_SCOPES), multiple=True, default=("read",), show_default=True,
-    help="What it allows; each includes those before it.",
+    help="Scope of the key. Each includes those before it.",
 )  # fmt: skip
-@click.option("--days", type=int, help="How long it lives.  [default: for ever]")
+@click.option("--days", type=int, help="Lifetime in days.  [default: no expiry]")
 def create(name: str, tenant: str, scopes: tuple[KeyScope, ...], days: int | None) -> None:
-    """Make a key and print it, this once."""
+    """Create an API key and print it, only this once."""
     with _parts() as parts:
         issued = issue_key_by_name(parts.database, tenant, name, scopes, days)
     click.echo(issued.key)
@@ -42,7 +44,7 @@ def create(name: str, tenant: str, scopes: tuple[KeyScope, ...], days: int | Non
 
 @keys.command(name="list")
 def show() -> None:
-    """List all keys; their secrets are not kept."""
+    """List all API keys. Their secrets are not stored."""
     table = Table("id", "tenant", "name", "scopes", "created", "last used", "state", box=None)
     with _parts() as parts:
         for tenant, view in list_all_keys(parts.database):
@@ -56,7 +58,7 @@ def show() -> None:
 @keys.command()
 @click.argument("key_id")
 def revoke(key_id: str) -> None:
-    """Refuse a key from now on. KEY_ID is the part between the underscores."""
+    """Revoke an API key with immediate effect. KEY_ID is the part between the underscores."""
     with _parts() as parts:
         revoke_key(parts.database, key_id)
     click.echo(f"{key_id} is revoked")

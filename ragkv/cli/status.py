@@ -18,7 +18,7 @@ from ragkv.shown_settings import without_secrets
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(as_json: bool) -> None:
-    """Show documents by status, kept KV, models and paths."""
+    """Show documents by status, stored KV, models and paths."""
     parts = Parts(Settings.from_env(os.environ))
     try:
         facts = collect(parts)

@@ -85,7 +85,7 @@ def retry_document(document_id: str, parts: Parts, tenant_id: str) -> DocumentVi
     with parts.database.writing() as session:
         document = find_document(session, document_id, tenant_id)
         if document.status is not Status.FAILED:
-            raise Conflict(f"the document is {document.status}: only one that failed can be tried again")
+            raise Conflict(f"the document is {document.status}: only failed documents can be retried")
         _begin_again(session, document)
     enqueue(document_id, parts)
     return document_view(document_id, parts.database, tenant_id)
@@ -118,7 +118,7 @@ def _failed(tenant_id: str, collection_id: str) -> "Select[DocumentRow]":
 def _exchange(session: "Session", document: DocumentRow, received: Received, parts: Parts) -> None:
     twin = session.scalars(document_by_hash(document.collection_id, received.sha256)).one_or_none()
     if twin is not None:
-        raise Conflict(f"document {twin.id} of the same collection has these bytes already: delete one of the two")
+        raise Conflict(f"document {twin.id} of the same collection has the same bytes: delete one of the two")
     document.sha256, document.num_bytes = received.sha256, received.num_bytes
     check_quota(session, received.num_bytes, document.tenant_id, parts.settings)
     session.execute(forget_attachments_of(document.id))

@@ -220,12 +220,12 @@ def _find(session: "Session", collection_id: str) -> CollectionRow:
 
 def _refuse_default(row: CollectionRow) -> None:
     if row.name == DEFAULT_COLLECTION:
-        raise Conflict("the default collection stays, with its name: requests that name none mean it")
+        raise Conflict("the default collection cannot be renamed or deleted: requests without a collection use it")
 
 
 def _refuse_taken(session: "Session", tenant_id: str, name: str) -> None:
     if session.scalars(collection_named(tenant_id, name)).one_or_none() is not None:
-        raise Conflict(f"there is a collection {name!r} already")
+        raise Conflict(f"a collection named {name!r} already exists")
 
 
 def _names_of(tenant_id: str) -> str:

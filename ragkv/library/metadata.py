@@ -32,7 +32,7 @@ def read_metadata(text: str) -> Metadata:
     try:
         return checked(msgspec.json.decode(text.encode(), type=Metadata))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        raise Rejected('metadata is a JSON object, like {"year": 2024, "tags": ["draft"]}') from None
+        raise Rejected('metadata must be a JSON object, like {"year": 2024, "tags": ["draft"]}') from None
 
 
 def read_filter(text: str) -> Filter:
@@ -41,18 +41,18 @@ def read_filter(text: str) -> Filter:
         return msgspec.json.decode(text.encode(), type=dict[str, Scalar | list[Scalar]])
     except (msgspec.DecodeError, UnicodeEncodeError):
         raise Rejected(
-            'a metadata filter is a JSON object of values, like {"lang": "en", "year": [2023, 2024]}'
+            'a metadata filter must be a JSON object of values, like {"lang": "en", "year": [2023, 2024]}'
         ) from None
 
 
 def checked(metadata: Metadata) -> Metadata:
     """The same. Raises Rejected if it is too large or too deep, or a key is not 1 to MAX_KEY_CHARS printable characters."""
     if not _is_within(metadata, MAX_DEPTH):
-        raise Rejected(f"metadata is nested at most {MAX_DEPTH} deep")
+        raise Rejected(f"metadata can be nested at most {MAX_DEPTH} levels deep")
     if len(metadata) > MAX_KEYS or len(msgspec.json.encode(metadata)) > MAX_BYTES:
-        raise Rejected(f"metadata has at most {MAX_KEYS} keys and {MAX_BYTES:,} bytes")
+        raise Rejected(f"metadata can have at most {MAX_KEYS} keys and {MAX_BYTES:,} bytes")
     if not all(0 < len(key) <= MAX_KEY_CHARS and key.isprintable() for key in metadata):
-        raise Rejected(f"a key of metadata has 1 to {MAX_KEY_CHARS} printable characters")
+        raise Rejected(f"metadata keys must have 1 to {MAX_KEY_CHARS} printable characters")
     return metadata
 
 
@@ -82,7 +82,7 @@ def conditions(wanted: Filter) -> list[tuple[str, list[str]]]:
     """
     values = sum(len(value) if isinstance(value, list) else 1 for value in wanted.values())
     if len(wanted) > MAX_KEYS or values > MAX_FILTER_VALUES:
-        raise Rejected(f"a metadata filter has at most {MAX_KEYS} keys and {MAX_FILTER_VALUES:,} values in all")
+        raise Rejected(f"a metadata filter can have at most {MAX_KEYS} keys and {MAX_FILTER_VALUES:,} values in all")
     return [(key, list(_labels(value))) for key, value in wanted.items()]
 
 

@@ -39,7 +39,7 @@ class TestCollections:
         logged_in.get_by_label("Name").fill("default")
         logged_in.get_by_role("button", name="Make collection").click()
 
-        expect(logged_in.locator("#make .error")).to_have_text("there is a collection 'default' already")
+        expect(logged_in.locator("#make .error")).to_have_text("a collection named 'default' already exists")
         expect(logged_in.get_by_label("Name")).to_have_value("default")
         visit.expect_fault("409")
 

@@ -119,11 +119,11 @@ def test_meanwhile_readyz_says_so_and_nothing_new_is_answered(ready: Parts):
         service.signal()
         wait_until(lambda: service.client.get("/readyz").status_code == 503)
 
-        assert service.client.get("/readyz").json()["service"].startswith("stopping")
+        assert service.client.get("/readyz").json()["service"].startswith("shutting down")
         assert service.client.get("/healthz").status_code == 200
         assert service.client.get("/metrics").status_code == 200
         for response in (service.client.post("/v1/ask", json=QUESTION), upload(service.client)):
-            assert_problem(response, 503, "stopping")
+            assert_problem(response, 503, "shutting down")
             assert int(response.headers["retry-after"]) > 0
         assert service.worker.stopped.is_set()
         assert "done" in "".join(pieces)

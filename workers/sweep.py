@@ -36,6 +36,8 @@ class Sweeper:
         self._stop.set()
 
     def _run(self) -> None:
+        """What a worker that was killed had taken from the queue is put back at once: this one may be killed as soon."""
+        _try(self._requeue)
         while not self._stop.wait(self._interval_s):
             self.sweep()
 

@@ -25,6 +25,7 @@ from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.vectors import Point
 from ragkv.upkeep import leftovers
 from ragkv.upkeep.cleaning import Cleaned, clean
+from tests.over_http import wait_until
 from workers.sweep import Sweeper
 
 ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
@@ -174,6 +175,17 @@ def test_the_first_sweep_of_a_worker_cleans(parts: Parts, redis_server: Embedded
     Sweeper(parts).sweep()
 
     assert files(parts) == []
+
+
+def test_a_worker_that_starts_queues_at_once_what_its_predecessor_had_taken(
+    parts: Parts, redis_server: EmbeddedRedis, document_id: str
+):
+    """Workers that are killed every 20 s, of which their start takes ten, never came to a sweep after 15 s."""
+    sweeper = Sweeper(parts, interval_s=3600)
+    sweeper.start()
+
+    wait_until(lambda: parts.queue.depth() == 1, seconds=10)
+    sweeper.stop()
 
 
 def stray(index: QdrantIndex, parts: Parts, document_id: str, number: int) -> None:

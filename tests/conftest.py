@@ -158,7 +158,7 @@ def migrated_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def settings(tmp_path: Path, language_model: Path) -> Settings:
     """Settings over an empty data folder."""
-    return Settings(data_dir=tmp_path / "data", model=str(language_model), chunk_tokens=64)
+    return Settings(data_dir=tmp_path / "data", model=str(language_model), chunk_tokens=64, refusals_per_minute=0)
 
 
 @pytest.fixture

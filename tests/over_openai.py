@@ -62,6 +62,8 @@ def openai_service(folder: Path, loaded: IngestParts) -> Iterator[OpenAIService]
         chunk_tokens=64,
         max_upload_bytes=MAX_UPLOAD_BYTES,
         requests_per_minute=0,
+        tenant_requests_per_minute=0,
+        refusals_per_minute=0,
     )
     engine = EchoEngine(settings.max_model_len)
     redis = EmbeddedRedis(settings)

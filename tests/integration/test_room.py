@@ -12,6 +12,7 @@ import pytest
 from api.connections import TimedProtocol
 from api.forms import FIELD_BYTES
 from api.refusals import Refusals
+from api.tarpit import AT_ONCE
 from ragkv.access.keys import issue_key_by_name
 from ragkv.access.rate import RateLimit
 from ragkv.errors import Throttled
@@ -31,6 +32,12 @@ def key_of(parts: Parts, tenant: str) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
 
 
+def timed(client: Client, headers: dict[str, str], status: int) -> float:
+    began = time.monotonic()
+    assert client.get("/v1/documents", headers=headers).status_code == status
+    return time.monotonic() - began
+
+
 class TestRates:
     def test_more_keys_do_not_make_more_requests(self, parts: Parts, settings: Settings, redis_server: EmbeddedRedis):
         parts.settings = msgspec.structs.replace(settings, tenant_requests_per_minute=3)
@@ -44,6 +51,18 @@ class TestRates:
         for response in refused:
             assert_problem(response, 429, "RAGKV_TENANT_REQUESTS_PER_MINUTE")
         assert passed.status_code == 200
+
+    def test_who_is_refused_again_and_again_is_answered_late_and_nobody_else(
+        self, parts: Parts, settings: Settings, redis_server: EmbeddedRedis
+    ):
+        parts.settings = msgspec.structs.replace(settings, refusals_per_minute=60)
+        wrong, right = {"authorization": "Bearer rk_wrong"}, key_of(parts, "default")
+        with client_of(parts) as client:
+            seconds = [timed(client, wrong, 401) for _ in range(AT_ONCE + 2)]
+            other = timed(client, right, 200)
+
+        assert max(seconds[:AT_ONCE]) < 0.7 < min(seconds[AT_ONCE:])
+        assert other < 0.7
 
     def test_a_clock_that_is_set_back_makes_nobody_wait(self, settings: Settings, redis_server: EmbeddedRedis):
         client = connect(settings)

@@ -123,7 +123,14 @@ class Refusing(threading.Thread):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, language_model: Path, loaded: IngestParts) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("schema")
-    chosen = Settings(data_dir=folder, model=str(language_model), chunk_tokens=64, requests_per_minute=0)
+    chosen = Settings(
+        data_dir=folder,
+        model=str(language_model),
+        chunk_tokens=64,
+        requests_per_minute=0,
+        tenant_requests_per_minute=0,
+        refusals_per_minute=0,
+    )
     with ExitStack() as stack:
         redis_server = EmbeddedRedis(chosen)
         redis_server.start()

@@ -128,7 +128,7 @@ class Service:
         body = {"question": question, "max_tokens": 16, "stream": True} | options
         response = self.client.post("/v1/ask", json=body)
         assert response.headers["content-type"].startswith("text/event-stream")
-        return list(_events(response.text))
+        return list(parsed(response.text))
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,8 @@ def started(environ: Mapping[str, str], port: int, log: Path, *options: str) -> 
         service.client.close()
 
 
-def _events(text: str) -> Iterator[tuple[str, Any]]:
+def parsed(text: str) -> Iterator[tuple[str, Any]]:
+    """(event, data) of a stream."""
     for block in text.replace("\r\n", "\n").strip().split("\n\n"):
         fields = dict(line.split(": ", 1) for line in block.splitlines())
         yield fields["event"], json.loads(fields["data"])

@@ -1,8 +1,10 @@
 """`ragkv serve` from the first start to the second, with the real engine. One service answers every test."""
 
+import random
 import re
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,11 +17,12 @@ import psutil
 import pytest
 
 from ragkv.settings import Policy
-from tests.e2e.service import SAMPLE, Service, Stopped, environment, started
+from tests.e2e.service import SAMPLE, Service, Stopped, environment, parsed, started
 
 QUESTION = "Who directed the film Madame la Presidente?"
 MAX_UPLOAD_BYTES = 50_000
 LONG_STREAM = {"question": QUESTION, "stream": True, "max_tokens": 120, "mode": "full"}
+KILLS = 5
 PROBE_S = 3
 """What a supervisor waits for /healthz."""
 ENCRYPTED = (
@@ -302,6 +305,35 @@ class TestKilled:
         assert [process for process in old if process.is_running()] == []
         assert [name for name in left if Path(name).exists()] == []
 
+    @pytest.mark.long
+    @pytest.mark.timeout(3600)
+    def test_an_engine_that_is_killed_at_any_moment_of_an_answer_gives_no_wrong_one(
+        self, service: Service, sample: dict[str, Any], restarted: Stopped
+    ):
+        """What was said before is the beginning of the right answer; or all of it, if another engine could be asked."""
+        began = time.monotonic()
+        whole, ended = _said(service)
+        seconds, restarts, moments = time.monotonic() - began, _restarts(service), random.Random(KILLS)
+        assert ended == "done"
+        for number in range(KILLS):
+            core, moment = _engine_of(service), moments.uniform(0, seconds)
+            old, left = [core, *core.children(recursive=True)], shared_memory_of(core)
+            with ThreadPoolExecutor() as pool:
+                asked = pool.submit(_said, service)
+                time.sleep(moment)
+                core.kill()
+            said, ended = asked.result()
+            print(
+                f"kill {number}, {moment:.1f} of {seconds:.1f} s: {ended} after {len(said)} of {len(whole)} characters"
+            )
+            assert whole == said if ended == "done" else whole.startswith(said)
+
+            service.wait_until(lambda number=number: _restarts(service) == restarts + number + 1)
+            service.wait_ready()
+            assert _said(service) == (whole, "done")
+            assert [process for process in old if process.is_running()] == []
+            assert [name for name in left if Path(name).exists()] == []
+
     def test_a_killed_service_leaves_neither_worker_nor_engine(self, service: Service, restarted: Stopped):
         """Its Redis stays, and is taken over by the next start."""
         family = service.family()
@@ -316,6 +348,19 @@ class TestKilled:
 
 def engine_of_readyz(service: Service) -> str:
     return str(service.client.get("/readyz").json()["engine"])
+
+
+def _said(service: Service) -> tuple[str, str]:
+    """The answer as far as it came, and how it ended: done, error, or 503."""
+    response = service.client.post("/v1/ask", json=LONG_STREAM)
+    if response.status_code == 503:
+        return "", "503"
+    *deltas, (ended, _) = parsed(response.text)
+    return "".join(said["text"] for _, said in deltas), ended
+
+
+def _restarts(service: Service) -> float:
+    return float(re.findall(r"^ragkv_engine_restarts_total (.*)", service.client.get("/metrics").text, re.MULTILINE)[0])
 
 
 def shared_memory_of(process: psutil.Process) -> set[str]:

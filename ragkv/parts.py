@@ -216,11 +216,8 @@ class Parts:
 
     @cached_property
     def encoder(self) -> "Encoder":
-        from transformers.utils import logging
-
         from ragkv.retrieve.encoder import Encoder
 
-        logging.disable_progress_bar()
         return Encoder.load(self.encoder_folder)
 
     @cached_property

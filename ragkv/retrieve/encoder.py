@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from transformers.utils import logging
 
 from ragkv.errors import Rejected
 
@@ -43,6 +44,7 @@ class Encoder:
             raise Rejected(
                 f"{folder} holds no sentence encoder (no config.json): set RAGKV_ENCODER to a folder that does"
             )
+        logging.disable_progress_bar()
         try:
             model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
         except (OSError, ValueError, KeyError) as error:

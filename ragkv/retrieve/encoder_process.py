@@ -81,9 +81,6 @@ def _prepare() -> None:
 
 def _load(folder: Path) -> int:
     if folder not in _loaded:
-        from transformers.utils import logging as transformers_logging  # noqa: PLC0415 - seconds, for the child alone
-
-        transformers_logging.disable_progress_bar()
         _loaded[folder] = Encoder.load(folder)
     return _loaded[folder].dim
 

@@ -19,7 +19,6 @@ from api.collections import Limit
 from api.errors import Problem, json_problems, problem_of, problems
 from api.rooms import uploading
 from ragkv.access.caller import Caller
-from ragkv.db.tables import Status
 from ragkv.db.tenants import scope_of
 from ragkv.errors import RagKVError
 from ragkv.library.changes import amend_document, replace_document, retry_document
@@ -35,6 +34,7 @@ from ragkv.library.metadata import Metadata, read_filter, read_metadata
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION
 from ragkv.settings import Settings
+from ragkv.status import Status
 
 FORM_BYTES = 64 * 1024
 """Room for what surrounds the file in a multipart body."""

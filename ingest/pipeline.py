@@ -19,14 +19,15 @@ from ingest.progress import Interrupted, Progress, Reporter, ignore
 from ingest.split import split
 from ingest.turn import Turn, TurnOver, nobody
 from ragkv.chunk import Chunk
-from ragkv.db.base import new_id
 from ragkv.db.ingestion import Lease, forget_unused
-from ragkv.db.tables import DocumentRow, Status
+from ragkv.db.tables import DocumentRow
 from ragkv.errors import Conflict, Rejected, Unavailable
+from ragkv.ids import new_id
 from ragkv.outages import is_outage
 from ragkv.parts import Parts
 from ragkv.retrieve.embed import embed_chunks
 from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.status import Status
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Iterable
 
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.kv_entries import used
 from ragkv.errors import Unavailable

@@ -1,12 +1,10 @@
 """Names that people give to tenants, collections and keys."""
 
-import re
-
 from ragkv.errors import Rejected
+from ragkv.ids import is_id
 from ragkv.normal_form import normalised
 
 MAX_NAME_CHARS = 200
-_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def clean_name(name: str) -> str:
@@ -26,8 +24,3 @@ def clean_name(name: str) -> str:
 def storable(text: str) -> str:
     """The text without the one character that PostgreSQL refuses. It is part of no name, so nothing is found by it."""
     return text.replace("\x00", "\ufffd")
-
-
-def is_id(text: str) -> bool:
-    """Whether it has the form of an id that this service gives: 32 hexadecimal digits."""
-    return _ID.fullmatch(text) is not None

@@ -25,12 +25,13 @@ import msgspec
 from sqlalchemy import func, select
 
 from api.worker_process import WorkerProcess
-from ragkv.db.base import utc_now
-from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, JobStatus
+from ragkv.clock import utc_now
+from ragkv.db.tables import ChunkRow, DocumentRow, JobRow
 from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import PREFIX, Settings
+from ragkv.status import JobStatus
 from ragkv.upkeep import leftovers
 from tests.conftest import CACHE
 from tests.echo_engine import EchoEngine

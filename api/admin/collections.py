@@ -8,13 +8,13 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 
 from api.admin.shell import AdminRequest, page
-from ragkv.db.tables import Status
 from ragkv.db.tenants import scope_of
 from ragkv.library.changes import failures
 from ragkv.library.collection import collection_with_counts, list_collections
 from ragkv.library.listing import Wanted, list_documents
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION
+from ragkv.status import Status
 
 COLLECTIONS_A_PAGE = 50
 DOCUMENTS_A_PAGE = 25

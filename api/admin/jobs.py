@@ -7,9 +7,9 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
-from ragkv.db.tables import JobStatus
 from ragkv.library.jobs import jobs_by_status, list_jobs
 from ragkv.parts import Parts
+from ragkv.status import JobStatus
 
 JOBS_A_PAGE = 25
 

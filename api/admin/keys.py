@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from api.admin.shell import AdminRequest, page
 from ragkv.access.caller import KEY_SCOPES
 from ragkv.access.keys import MAX_DAYS, list_keys
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.parts import Parts
 
 

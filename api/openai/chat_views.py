@@ -13,7 +13,7 @@ from api.openai.errors import facts_of as facts_of_error
 from api.openai.sources import AnswerFacts, FileCitation, citations_of, facts_of
 from api.openai.streaming import Messages, Sources
 from ragkv.answer.ask import Done, Usage
-from ragkv.db.base import new_id
+from ragkv.ids import new_id
 
 FinishReason = Literal["stop", "length"]
 LAST = ServerSentEventMessage(data="[DONE]", sep="\n")

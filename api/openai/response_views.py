@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from api.openai.fields import TextFormat
 from api.openai.sources import AnswerFacts, attributes_of, citations_of, facts_of
 from ragkv.answer.ask import Done, Usage
-from ragkv.db.base import new_id
+from ragkv.ids import new_id
 from ragkv.library.attachments import Entry
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]

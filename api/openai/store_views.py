@@ -8,10 +8,10 @@ import msgspec
 from api.openai.fields import AutoChunking
 from api.openai.paging import ends_of
 from api.openai.sources import attributes_of
-from ragkv.db.tables import Status
 from ragkv.library.attachments import Entry
 from ragkv.library.file_batches import Batch
 from ragkv.library.stores import Store
+from ragkv.status import Status
 from ragkv.stretch import Found
 
 FileStatus = Literal["in_progress", "completed", "cancelled", "failed"]

@@ -20,8 +20,8 @@ from api.openai.store_files import store_files_router
 from api.openai.store_search import search
 from api.openai.store_views import VectorStore, VectorStoreDeleted, VectorStorePage
 from ragkv.access.caller import Caller
-from ragkv.db.base import new_id
 from ragkv.db.tenants import scope_of
+from ragkv.ids import new_id
 from ragkv.library.attachments import Attach, attach_files
 from ragkv.library.collection import amend_collection, make_collection
 from ragkv.library.stores import list_stores, store_of

@@ -18,7 +18,6 @@ from api.search import SearchBody, SearchTimings, SearchView
 from api.statistics import Statistics
 from ragkv.access.keys import IssuedKey, KeyView
 from ragkv.answer.ask import Citation, PassageKV, PromptSpan, Timings
-from ragkv.db.tables import Status
 from ragkv.kv.file import KVShape
 from ragkv.library.changes import Queued
 from ragkv.library.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
@@ -37,6 +36,7 @@ from ragkv.statistics.views import (
     Summary,
     TokenCounts,
 )
+from ragkv.status import Status
 from ragkv.upkeep.admin import (
     CollectionKV,
     DeviceTier,

@@ -35,11 +35,11 @@ from api.openai.vector_stores import NewVectorStore, VectorStoreChange
 from api.schema.examples import CHUNK_ID, COLLECTION, COLLECTION_ID, DOCUMENT, DOCUMENT_ID, DONE, MOMENT, QUESTION, TEXT
 from ragkv.answer.ask import Done, Usage
 from ragkv.chunk import Chunk, Passage
-from ragkv.db.tables import Status
 from ragkv.library.attachments import Entry
 from ragkv.library.file_batches import Batch
 from ragkv.library.stores import Store
 from ragkv.library.uploads import FileView
+from ragkv.status import Status
 from ragkv.stretch import Found
 
 MODEL = "SmolLM2-135M-Instruct"

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from ragkv.access.caller import KEY_SCOPES, Caller, KeyScope
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.keys import keys_of_tenant, keys_with_tenants, mark_used, some_key
 from ragkv.db.tables import ApiKeyRow

@@ -1,6 +1,5 @@
-"""What every table shares: names of constraints, moments in UTC, ids."""
+"""The base of every table: names of constraints, moments in UTC."""
 
-import uuid
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -39,12 +38,3 @@ class Base(DeclarativeBase):
         }
     )
     type_annotation_map: ClassVar[dict[Any, Any]] = {datetime: UtcDateTime}
-
-
-def new_id() -> str:
-    """A fresh id: 32 hex digits."""
-    return uuid.uuid4().hex
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)

@@ -8,8 +8,9 @@ from sqlalchemy.orm import defer, load_only
 
 from ragkv.chunk import Chunk
 from ragkv.db.lists import one_of
-from ragkv.db.tables import ChunkRow, DocumentRow, Status
+from ragkv.db.tables import ChunkRow, DocumentRow
 from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.status import Status
 
 _IDS = np.dtype("<u4")
 _FLOATS = np.dtype("<f4")

@@ -9,7 +9,8 @@ from ragkv.db.documents import unfinished
 from ragkv.db.file_tables import FileRow
 from ragkv.db.jobs import open_jobs
 from ragkv.db.lists import one_of
-from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, JobStatus, KVEntryRow, Status
+from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, KVEntryRow
+from ragkv.status import JobStatus, Status
 
 FINISHED = (Status.READY, Status.FAILED)
 OPEN = (JobStatus.QUEUED, JobStatus.RUNNING)

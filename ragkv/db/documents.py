@@ -22,8 +22,9 @@ from sqlalchemy import (
 
 from ragkv.db.file_tables import FileRow
 from ragkv.db.lists import one_of
-from ragkv.db.tables import DocumentLabelRow, DocumentRow, Status
+from ragkv.db.tables import DocumentLabelRow, DocumentRow
 from ragkv.names import storable
+from ragkv.status import Status
 
 UNFINISHED = (Status.ACCEPTED, Status.PARSING, Status.INDEXING, Status.SEARCHABLE)
 _FRESH: dict[str, Any] = {

@@ -5,8 +5,10 @@ from datetime import datetime
 from sqlalchemy import BigInteger, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ragkv.db.base import Base, new_id, utc_now
+from ragkv.clock import utc_now
+from ragkv.db.base import Base
 from ragkv.db.tables import ID
+from ragkv.ids import new_id
 
 
 class FileRow(Base):

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from ragkv.chunk import Chunk
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.chunks import chunk_row, chunks_of, forget_chunks_of, kv_names, name_kv, to_chunk
 from ragkv.db.clock import now_of
 from ragkv.db.collections import collection_of_document_changed, mark_chunks_written
@@ -17,11 +17,12 @@ from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED, claim, held
 from ragkv.db.jobs import documents_with_lost_workers, newest_cause, open_jobs
 from ragkv.db.kv_entries import forget_entries, keep_entries, keys_in_use, unshared_keys
-from ragkv.db.tables import DocumentRow, JobRow, JobStatus, Status
+from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.turns import next_waiting, others_wait, served, tenants_by_turn
 from ragkv.errors import Conflict
 from ragkv.outages import retry_delay_s
 from ragkv.retrieve.vectors import Vectors
+from ragkv.status import JobStatus, Status
 
 LEASE = timedelta(seconds=60)
 LATELY = 10 * LEASE

@@ -5,7 +5,8 @@ from typing import Any
 
 from sqlalchemy import Select, Update, func, select, tuple_, update
 
-from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, JobStatus
+from ragkv.db.tables import CollectionRow, DocumentRow, JobRow
+from ragkv.status import JobStatus
 
 INGEST = "ingest"
 REBUILD = "rebuild"

@@ -9,8 +9,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import aliased
 
 from ragkv.db.lists import one_of
-from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, Status, TenantRow
+from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, TenantRow
 from ragkv.scope import Holder
+from ragkv.status import Status
 
 _SUMS = (
     func.count(),

@@ -6,7 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, select, update
 
-from ragkv.db.tables import CollectionRow, DocumentRow, Status
+from ragkv.db.tables import CollectionRow, DocumentRow
+from ragkv.status import Status
 
 WITHOUT_KV: Mapping[str, Mapping[str, Any]] = {
     "chunks": {"kv_key": None},

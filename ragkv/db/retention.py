@@ -6,7 +6,8 @@ from sqlalchemy import ColumnElement, Delete, Select, delete, exists, func, or_,
 from sqlalchemy.orm import aliased
 
 from ragkv.db.lists import one_of
-from ragkv.db.tables import ApiKeyRow, JobRow, JobStatus, QuestionRow
+from ragkv.db.tables import ApiKeyRow, JobRow, QuestionRow
+from ragkv.status import JobStatus
 
 _ENDED = (JobStatus.DONE, JobStatus.FAILED)
 

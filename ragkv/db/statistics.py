@@ -18,7 +18,8 @@ from sqlalchemy import (
     select,
 )
 
-from ragkv.db.tables import CollectionRow, JobRow, JobStatus, QuestionRow
+from ragkv.db.tables import CollectionRow, JobRow, QuestionRow
+from ragkv.status import JobStatus
 
 MEDIAN, HIGH = 50, 95
 """The percentiles, by nearest rank: the smallest value that so many percent do not exceed."""

@@ -1,4 +1,4 @@
-"""Every table. Rows never leave `ragkv`: callers get nouns (`Chunk`, `Point`) and views."""
+"""The tables. Rows stay in `ragkv` and `ingest`: the API gets views."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -8,30 +8,13 @@ from sqlalchemy import JSON, BigInteger, Enum, ForeignKey, Index, LargeBinary, S
 from sqlalchemy import text as sql_text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ragkv.db.base import Base, new_id, utc_now
+from ragkv.clock import utc_now
+from ragkv.db.base import Base
+from ragkv.ids import new_id
 from ragkv.observe.cause import cause
+from ragkv.status import JobStatus, Status
 
 ID = String(64)
-
-
-class Status(StrEnum):
-    """Status of a document. From `searchable` on it answers questions; `ready` means that all its KV is stored."""
-
-    ACCEPTED = "accepted"
-    PARSING = "parsing"
-    INDEXING = "indexing"
-    SEARCHABLE = "searchable"
-    READY = "ready"
-    FAILED = "failed"
-
-
-class JobStatus(StrEnum):
-    """A job's life."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
 
 
 def _by_value(kind: type[StrEnum]) -> Enum:

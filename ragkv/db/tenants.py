@@ -8,7 +8,8 @@ from sqlalchemy.exc import IntegrityError
 from ragkv.db.database import Database
 from ragkv.db.tables import CollectionRow, TenantRow
 from ragkv.errors import NotFound
-from ragkv.names import is_id, storable
+from ragkv.ids import is_id
+from ragkv.names import storable
 from ragkv.scope import DEFAULT_COLLECTION, DEFAULT_TENANT, Scope
 
 SECRET_BYTES = 32

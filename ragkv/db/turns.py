@@ -10,7 +10,8 @@ from sqlalchemy import Select, Update, exists, select, update
 from sqlalchemy.orm import Session
 
 from ragkv.db.documents import waiting
-from ragkv.db.tables import DocumentRow, Status, TenantRow
+from ragkv.db.tables import DocumentRow, TenantRow
+from ragkv.status import Status
 
 NOT_SEARCHABLE = (Status.INDEXING, Status.PARSING, Status.ACCEPTED)
 """What was begun comes first."""

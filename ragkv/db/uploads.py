@@ -8,7 +8,8 @@ from sqlalchemy import ColumnElement, Delete, Select, delete, func, select
 from ragkv.db.file_tables import AttachmentRow, FileBatchMemberRow, FileBatchRow, FileRow
 from ragkv.db.lists import one_of
 from ragkv.db.stretches import Keys
-from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, Status
+from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow
+from ragkv.status import Status
 
 FILE_KEYS: Keys = (FileRow.created_at.expression, FileRow.id.expression)
 COLLECTION_KEYS: Keys = (CollectionRow.created_at.expression, CollectionRow.id.expression)

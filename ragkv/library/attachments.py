@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, hold
 from ragkv.db.documents import document_by_hash
 from ragkv.db.file_tables import AttachmentRow
 from ragkv.db.stretches import Position, rows_of
-from ragkv.db.tables import CollectionRow, DocumentRow, Status
+from ragkv.db.tables import CollectionRow, DocumentRow
 from ragkv.db.uploads import (
     ENTRY_KEYS,
     attachment,
@@ -27,6 +27,7 @@ from ragkv.db.uploads import (
     texts_of_document,
 )
 from ragkv.errors import NotFound
+from ragkv.ids import is_id
 from ragkv.library.documents import (
     DocumentView,
     delete_document,
@@ -39,9 +40,9 @@ from ragkv.library.documents import (
 from ragkv.library.metadata import Metadata, checked
 from ragkv.library.originals import discard_unnamed, uploads_of
 from ragkv.library.uploads import find_file
-from ragkv.names import is_id
 from ragkv.parts import Parts
 from ragkv.scope import Scope
+from ragkv.status import Status
 from ragkv.stretch import Found, Stretch
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, hold
 from ragkv.db.documents import document_by_hash, documents_where, number_of, start_over
 from ragkv.db.jobs import INGEST
-from ragkv.db.tables import DocumentRow, JobRow, Status
+from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.uploads import forget_attachments_of
 from ragkv.errors import Conflict
 from ragkv.files import Readable, Received
@@ -27,6 +27,7 @@ from ragkv.library.metadata import Metadata, checked, patched
 from ragkv.library.originals import discard_unnamed, uploads_of
 from ragkv.parts import Parts
 from ragkv.scope import Scope
+from ragkv.status import Status
 
 if TYPE_CHECKING:
     from sqlalchemy import Select

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from ragkv.db.base import new_id
 from ragkv.db.collections import collection_facts, collection_named, document_ids_in, sizes_in
 from ragkv.db.database import Database, hold
 from ragkv.db.retention import forget_questions_about
 from ragkv.db.tables import CollectionRow
 from ragkv.db.tenants import scope_of
 from ragkv.errors import Conflict, NotFound, Unavailable
+from ragkv.ids import new_id
 from ragkv.library.forgetting import forget_answers, forget_in_memory
 from ragkv.library.originals import uploads_of
 from ragkv.library.removal import remove_documents

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ragkv.db.base import new_id, utc_now
+from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed, collections_adopted
 from ragkv.db.database import Database, hold
 from ragkv.db.documents import (
@@ -26,17 +26,18 @@ from ragkv.db.documents import (
     stuck_documents,
 )
 from ragkv.db.jobs import INGEST
-from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow, Status
+from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow
 from ragkv.errors import NotFound, TooLarge, Unavailable
 from ragkv.files import Readable, Stored
+from ragkv.ids import is_id, new_id
 from ragkv.library.forgetting import forget_answers
 from ragkv.library.metadata import Metadata, checked, labels_of
 from ragkv.library.originals import uploads_of
 from ragkv.library.removal import remove_documents
-from ragkv.names import is_id
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 from ragkv.settings import Settings
+from ragkv.status import Status
 
 if TYPE_CHECKING:
     from sqlalchemy import Row

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ragkv.db.base import new_id, utc_now
+from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED
 from ragkv.db.file_tables import FileBatchMemberRow, FileBatchRow
-from ragkv.db.tables import Status
 from ragkv.db.uploads import batch_by_id, count_members, entries_of_batch
 from ragkv.errors import NotFound
+from ragkv.ids import is_id, new_id
 from ragkv.library.attachments import Attach, Entry, attach_files, detach_if_there, entries_among
-from ragkv.names import is_id
 from ragkv.parts import Parts
 from ragkv.scope import Scope
+from ragkv.status import Status
 from ragkv.stretch import Found, Stretch
 
 if TYPE_CHECKING:

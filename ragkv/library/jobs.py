@@ -6,8 +6,9 @@ import msgspec
 
 from ragkv.db.database import Database
 from ragkv.db.jobs import count_jobs, jobs_of_tenant, newest_jobs
-from ragkv.db.tables import DocumentRow, JobRow, JobStatus, Status
+from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.paging import Id, Moment, from_cursor, to_cursor
+from ragkv.status import JobStatus, Status
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,13 +8,14 @@ import msgspec
 from ragkv.db.chunks import ordinal_at, page_of_chunks, to_chunk
 from ragkv.db.database import Database
 from ragkv.db.documents import among, documents_where, ids_of, newest_first
-from ragkv.db.tables import ChunkRow, DocumentRow, Status
+from ragkv.db.tables import ChunkRow, DocumentRow
+from ragkv.ids import is_id
 from ragkv.kv.file import KVShape
 from ragkv.kv.store import KVStore, Lookup
 from ragkv.library.documents import DocumentView, find_document, view_of
 from ragkv.library.metadata import Filter, conditions
-from ragkv.names import is_id
 from ragkv.paging import Id, Moment, Ordinal, from_cursor, to_cursor
+from ragkv.status import Status
 
 if TYPE_CHECKING:
     from sqlalchemy import Select

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from ragkv.db.database import Database
 from ragkv.db.stretches import Position, rows_of
-from ragkv.db.tables import CollectionRow, Status
+from ragkv.db.tables import CollectionRow
 from ragkv.db.tenants import scope_of
 from ragkv.db.uploads import COLLECTION_KEYS, bytes_in, collections_by_age, status_counts
 from ragkv.errors import NotFound
+from ragkv.status import Status
 from ragkv.stretch import Found, Stretch
 
 if TYPE_CHECKING:

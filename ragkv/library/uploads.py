@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ragkv.db.base import new_id, utc_now
+from ragkv.clock import utc_now
 from ragkv.db.database import Database, hold
 from ragkv.db.file_tables import FileRow
 from ragkv.db.stretches import Position, rows_of
 from ragkv.db.uploads import FILE_KEYS, file_by_id, files_of
 from ragkv.errors import NotFound
 from ragkv.files import Readable
+from ragkv.ids import is_id, new_id
 from ragkv.library.documents import check_quota, clean_file_name
 from ragkv.library.originals import uploads_of
-from ragkv.names import is_id
 from ragkv.parts import Parts
 from ragkv.stretch import Found, Stretch
 

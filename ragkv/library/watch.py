@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.collections import collection_by_id
 from ragkv.db.database import Database
 from ragkv.db.documents import progress_in_collection, progress_of_document
-from ragkv.db.tables import Status
 from ragkv.errors import NotFound
+from ragkv.status import Status
 
 FINISHED = frozenset({Status.READY, Status.FAILED})
 MARGIN = timedelta(seconds=5)

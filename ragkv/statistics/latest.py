@@ -1,6 +1,6 @@
 """The questions a tenant asked last."""
 
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.statistics import latest_questions
 from ragkv.db.tables import QuestionRow

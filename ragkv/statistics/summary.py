@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.statistics import full_percentiles, token_totals, ttft_percentiles, unfinished_jobs
 from ragkv.statistics.basis import Known, known_price

@@ -17,7 +17,7 @@ from ragkv.db.kv_entries import (
     kv_by_tenant,
     kv_of,
 )
-from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, Status
+from ragkv.db.tables import CollectionRow, DocumentRow, JobRow
 from ragkv.db.tenants import scope_of
 from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
@@ -26,6 +26,7 @@ from ragkv.library.documents import DocumentView, document_view, enqueue, find_d
 from ragkv.observe.metrics import engine_cache_use
 from ragkv.parts import Parts
 from ragkv.scope import Holder
+from ragkv.status import Status
 from ragkv.upkeep.room import check_pins, limit_now
 
 if TYPE_CHECKING:

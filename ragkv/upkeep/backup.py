@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.dump import TableDump, dump, revision_of, snapshot, table_file
 from ragkv.db.stored_files import named_files
 from ragkv.disk import sync

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.parts import Parts
 from ragkv.upkeep.cleaning import UPLOAD_GRACE
 from ragkv.upkeep.eviction import FILE_GRACE

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.ingestion import forget_unused
 from ragkv.db.kv_entries import (
     entries_only_of,

@@ -7,9 +7,10 @@ from ragkv.db.documents import precompute_again
 from ragkv.db.jobs import REBUILD
 from ragkv.db.kv_entries import keys_with_entries
 from ragkv.db.sources import batches
-from ragkv.db.tables import DocumentRow, JobRow, Status
+from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.parts import Parts
+from ragkv.status import Status
 from ragkv.upkeep.check import Check, Grace
 from ragkv.upkeep.eviction import evict_entries
 from ragkv.upkeep.leftovers import missing_kv, partial_kv, unnamed_kv, unused_kv

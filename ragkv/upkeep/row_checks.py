@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.consistency import (
     close_jobs,
     jobs_nobody_runs,

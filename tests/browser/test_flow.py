@@ -13,7 +13,8 @@ from sqlalchemy import update
 
 from api.admin.shell import NAVIGATION
 from ragkv.db.database import Database
-from ragkv.db.tables import DocumentRow, Status
+from ragkv.db.tables import DocumentRow
+from ragkv.status import Status
 from tests.browser.visit import Visit
 from tests.e2e.service import SAMPLE, Service, environment, started
 

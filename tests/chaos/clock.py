@@ -7,7 +7,7 @@ from multiprocessing import get_context
 
 import kombu.transport.redis
 
-import ragkv.db.base
+import ragkv.clock
 
 
 def new_clock() -> c_double:
@@ -29,4 +29,4 @@ def follow(clock: c_double) -> None:
             return datetime.fromtimestamp(seconds(), tz)
 
     time.time = kombu.transport.redis.time = seconds
-    ragkv.db.base.datetime = Ahead
+    ragkv.clock.datetime = Ahead

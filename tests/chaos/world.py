@@ -15,10 +15,11 @@ import httpx
 import pgserver
 from sqlalchemy import func, select, update
 
-from ragkv.db.tables import DocumentRow, Status
+from ragkv.db.tables import DocumentRow
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
+from ragkv.status import Status
 from ragkv.upkeep.check import WHILE_STOPPED
 from ragkv.upkeep.fsck import examine, repair
 from tests.chaos.clock import new_clock

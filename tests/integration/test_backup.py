@@ -18,12 +18,13 @@ from ragkv.access.keys import issue_key_by_name, list_all_keys
 from ragkv.cli.backup import backup as backup_command
 from ragkv.cli.backup import restore as restore_command
 from ragkv.db.dump import LEFT_OUT, snapshot, tables_of
-from ragkv.db.tables import CollectionRow, DocumentRow, Status
+from ragkv.db.tables import CollectionRow, DocumentRow
 from ragkv.db.tenants import tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.library.documents import accept_document, delete_document, document_view, store_document, stuck_ids
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from ragkv.status import Status
 from ragkv.upkeep.backup import backup
 from ragkv.upkeep.restore import restore
 from tests.conftest import lend_models

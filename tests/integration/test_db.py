@@ -12,20 +12,22 @@ from sqlalchemy import inspect, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from ragkv.chunk import Chunk
+from ragkv.clock import utc_now
 from ragkv.db import postgres
-from ragkv.db.base import new_id, utc_now
 from ragkv.db.database import Database, hold, open_engine
 from ragkv.db.documents import stuck_documents
 from ragkv.db.ingestion import LATELY, KeptKV, Lease
 from ragkv.db.migrate import check_drift, downgrade, migrate
 from ragkv.db.sources import DatabaseSource
-from ragkv.db.tables import DocumentRow, JobRow, JobStatus, KVEntryRow, Status
+from ragkv.db.tables import DocumentRow, JobRow, KVEntryRow
 from ragkv.db.tenants import ensure_scope, find_scope, tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
+from ragkv.ids import new_id
 from ragkv.library.collection import list_collections
 from ragkv.paging import to_cursor
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Vectors
+from ragkv.status import JobStatus, Status
 
 RECIPE = "recipe"
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from sqlalchemy import event, text, update
 
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.collections import collection_of_document_changed, mark_chunks_written
 from ragkv.db.database import Database
 from ragkv.db.documents import bytes_of_tenant

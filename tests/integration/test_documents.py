@@ -12,11 +12,12 @@ from sqlalchemy import update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.db.tables import DocumentRow, Status
+from ragkv.db.tables import DocumentRow
 from ragkv.library.metadata import MAX_DEPTH
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
+from ragkv.status import Status
 from tests.echo_engine import EchoEngine
 from tests.over_http import ADA, Client, assert_problem, events_of, serving, upload
 

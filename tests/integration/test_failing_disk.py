@@ -19,7 +19,7 @@ from api.app import create_app
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
 from ragkv.db.database import Database
-from ragkv.db.tables import DocumentRow, Status
+from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_scope
 from ragkv.disk import MIB
 from ragkv.errors import OutOfSpace, Unavailable
@@ -27,6 +27,7 @@ from ragkv.library.documents import document_view, store_document
 from ragkv.outages import is_outage
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from ragkv.status import Status
 from ragkv.upkeep import condition
 from ragkv.upkeep.check import WHILE_STOPPED
 from ragkv.upkeep.fsck import examine

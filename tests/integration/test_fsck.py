@@ -14,13 +14,14 @@ from sqlalchemy import delete, update
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
 from ragkv.cli.fsck import fsck
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.file_tables import FileRow
-from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, JobStatus, KVEntryRow, Status
+from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, KVEntryRow
 from ragkv.library.documents import document_view, store_document, stuck_ids
 from ragkv.parts import Parts
 from ragkv.retrieve.vectors import Point
 from ragkv.settings import Settings
+from ragkv.status import JobStatus, Status
 from ragkv.upkeep.check import WHILE_RUNNING, WHILE_STOPPED
 from ragkv.upkeep.fsck import examine, repair
 from tests.conftest import lend_models

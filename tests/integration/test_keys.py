@@ -13,7 +13,7 @@ from ragkv.access.gate import Gate
 from ragkv.access.keys import authenticate, issue_key, issue_key_by_name, list_keys, revoke_key
 from ragkv.access.rate import RateLimit
 from ragkv.cli.keys import keys as keys_command
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.tables import ApiKeyRow
 from ragkv.db.tenants import ensure_scope

@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.tables import ChunkRow, JobRow, KVEntryRow
 from ragkv.kv.resident import is_resident, resident_bytes
 from ragkv.kv_use import KVUse

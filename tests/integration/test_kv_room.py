@@ -9,13 +9,13 @@ import pytest
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
 from ragkv.db.kv_entries import kv_bytes_by_tenant
-from ragkv.db.tables import Status
 from ragkv.db.tenants import ensure_scope
 from ragkv.errors import Conflict, OutOfSpace
 from ragkv.library.documents import DocumentView, document_view, store_document
 from ragkv.library.listing import list_chunks
 from ragkv.parts import Parts
 from ragkv.scope import Holder, Scope
+from ragkv.status import Status
 from ragkv.upkeep.admin import pin
 from ragkv.upkeep.room import make_room
 from tests.over_http import ADA, Client, assert_problem, upload

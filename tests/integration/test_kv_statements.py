@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from ragkv.answer.answer_cache import CacheRule
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.collections import cache_rule
 from ragkv.db.database import Database
 from ragkv.db.documents import stuck_documents

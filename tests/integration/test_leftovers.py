@@ -13,7 +13,7 @@ from sqlalchemy import event
 
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.library.changes import replace_document
 from ragkv.library.documents import delete_document, store_document, stored_file
 from ragkv.library.originals import discard_unnamed

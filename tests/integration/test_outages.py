@@ -16,11 +16,11 @@ from sqlalchemy import make_url, text, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, Outcome, ingest_document
+from ragkv.clock import utc_now
 from ragkv.db import clock, ingestion
-from ragkv.db.base import utc_now
 from ragkv.db.database import Database, open_engine
 from ragkv.db.ingestion import Lease
-from ragkv.db.tables import DocumentRow, Status
+from ragkv.db.tables import DocumentRow
 from ragkv.errors import NotFound, Unavailable
 from ragkv.kv.file import write_kv
 from ragkv.library.documents import document_view, store_document, stuck_ids
@@ -29,6 +29,7 @@ from ragkv.parts import Parts
 from ragkv.queue import INGEST
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
+from ragkv.status import Status
 from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine
 from tests.over_http import Client, upload

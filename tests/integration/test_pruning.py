@@ -6,15 +6,15 @@ from datetime import datetime, timedelta, tzinfo
 import pytest
 from sqlalchemy import func, select, update
 
+from ragkv import clock
 from ragkv.access.caller import KEY_SCOPES
 from ragkv.access.gate import Gate
 from ragkv.access.keys import authenticate, issue_key, list_keys, recognise, revoke_key
 from ragkv.access.rate import RateLimit
-from ragkv.db import base
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.jobs import INGEST
-from ragkv.db.tables import ApiKeyRow, DocumentRow, JobRow, JobStatus, QuestionRow
+from ragkv.db.tables import ApiKeyRow, DocumentRow, JobRow, QuestionRow
 from ragkv.db.tenants import ensure_scope
 from ragkv.errors import Unauthorised
 from ragkv.parts import Parts
@@ -23,6 +23,7 @@ from ragkv.scope import Scope
 from ragkv.settings import Settings
 from ragkv.statistics.latest import latest
 from ragkv.statistics.summary import summary
+from ragkv.status import JobStatus
 from ragkv.upkeep.pruning import BATCH, JOBS_KEPT, Pruned, prune
 from tests.integration.test_statistics import MODEL, question
 from workers.sweep import Sweeper
@@ -179,7 +180,7 @@ def test_a_worker_whose_clock_is_a_year_ahead_removes_nothing_early(
         def now(cls, tz: tzinfo | None = None) -> datetime:
             return datetime.now(tz) + YEAR
 
-    monkeypatch.setattr(base, "datetime", Ahead)
+    monkeypatch.setattr(clock, "datetime", Ahead)
     assert not prune(database, 90)
     assert asked(database) == 1
     database.close()

@@ -13,7 +13,6 @@ from ragkv.chunk import Chunk
 from ragkv.db.database import Database
 from ragkv.db.ingestion import Lease
 from ragkv.db.sources import DatabaseSource
-from ragkv.db.tables import Status
 from ragkv.db.tenants import find_scope
 from ragkv.library.changes import amend_document, replace_document
 from ragkv.library.documents import delete_document, refresh_outdated, store_document
@@ -21,6 +20,7 @@ from ragkv.parts import Parts
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitleLinks
 from ragkv.retrieve.vectors import Vectors
+from ragkv.status import Status
 from tests.integration.filled import RECIPE, add_documents
 
 TITLES = ["Ada Lovelace", "Bell", "Ada Lovelace: Youth"]

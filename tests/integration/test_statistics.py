@@ -5,14 +5,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ragkv.access.keys import issue_key_by_name
-from ragkv.db.base import new_id
 from ragkv.db.database import Database
-from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, JobStatus, QuestionRow
+from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, QuestionRow
 from ragkv.db.tenants import ensure_scope
+from ragkv.ids import new_id
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 from ragkv.statistics.latest import latest
 from ragkv.statistics.summary import summary
+from ragkv.status import JobStatus
 from tests.over_http import Client, assert_problem
 
 MODEL = "model"

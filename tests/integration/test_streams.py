@@ -16,7 +16,7 @@ from sqlalchemy import update
 from api.session import COOKIE
 from api.watching import LOOK_EVERY_S
 from ragkv.access.keys import issue_key_by_name, revoke_key
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow
 from ragkv.library.watch import CollectionWatch

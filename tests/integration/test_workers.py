@@ -16,9 +16,9 @@ from api.worker_process import WorkerProcess
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, Outcome, ingest_document
 from ingest.progress import Interrupted
-from ragkv.db.base import utc_now
+from ragkv.clock import utc_now
 from ragkv.db.ingestion import LEASE, Lease
-from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow, Status
+from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow
 from ragkv.db.tenants import ensure_scope
 from ragkv.errors import NotFound, Rejected, TooLarge
 from ragkv.library.documents import (
@@ -33,6 +33,7 @@ from ragkv.library.documents import (
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
+from ragkv.status import Status
 from tests.conftest import lend_models
 
 ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"

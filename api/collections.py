@@ -9,14 +9,8 @@ from litestar import Router, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
-
-from api.auth import administering, reading, writing
-from api.deletion import delete_collection
-from api.errors import json_problems, problems
-from ragkv.access.caller import Caller
-from ragkv.db.tenants import scope_of
-from ragkv.library.changes import Queued, retry_failed
-from ragkv.library.collection import (
+from ragkv.catalog.changes import Queued, retry_failed
+from ragkv.catalog.collection import (
     AnswerCachePatch,
     CollectionPage,
     CollectionView,
@@ -25,6 +19,12 @@ from ragkv.library.collection import (
     list_collections,
     make_collection,
 )
+
+from api.auth import administering, reading, writing
+from api.deletion import delete_collection
+from api.errors import json_problems, problems
+from ragkv.access.caller import Caller
+from ragkv.db.tenants import scope_of
 from ragkv.paging import MAX_PAGE
 from ragkv.parts import Parts
 

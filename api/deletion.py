@@ -2,8 +2,9 @@
 
 import asyncio
 
+from ragkv.catalog.collection import delete_in_batches
+
 from api.disconnect import stepwise
-from ragkv.library.collection import delete_in_batches
 from ragkv.parts import Parts
 
 

@@ -13,6 +13,16 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody, MultipartBody
 from litestar.response import File
 from msgspec import Meta
+from ragkv.catalog.changes import amend_document, replace_document, retry_document
+from ragkv.catalog.documents import (
+    DocumentView,
+    accept_document,
+    delete_document,
+    document_view,
+    stored_file,
+)
+from ragkv.catalog.listing import ChunkPage, DocumentPage, Wanted, list_chunks, list_documents
+from ragkv.catalog.metadata import Metadata, read_filter, read_metadata
 
 from api.auth import reading, writing
 from api.collections import Limit
@@ -21,16 +31,6 @@ from api.rooms import uploading
 from ragkv.access.caller import Caller
 from ragkv.db.tenants import scope_of
 from ragkv.errors import RagKVError
-from ragkv.library.changes import amend_document, replace_document, retry_document
-from ragkv.library.documents import (
-    DocumentView,
-    accept_document,
-    delete_document,
-    document_view,
-    stored_file,
-)
-from ragkv.library.listing import ChunkPage, DocumentPage, Wanted, list_chunks, list_documents
-from ragkv.library.metadata import Metadata, read_filter, read_metadata
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION
 from ragkv.settings import Settings

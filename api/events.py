@@ -8,6 +8,8 @@ from litestar import Request, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 from litestar.response import ServerSentEvent
+from ragkv.catalog.documents import document_view
+from ragkv.catalog.watch import CollectionWatch, DocumentWatch, Watch
 
 from api.admission import Admissions
 from api.auth import reading
@@ -19,8 +21,6 @@ from api.watching import Watchers
 from ragkv.access.caller import Caller
 from ragkv.access.places import Places
 from ragkv.db.tenants import scope_of
-from ragkv.library.documents import document_view
-from ragkv.library.watch import CollectionWatch, DocumentWatch, Watch
 from ragkv.parts import Parts
 
 KEYS_WORTH = 5

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from litestar import Litestar
+from ragkv.catalog.forgetting import MemoryKeeper
 
 from ragkv.errors import RagKVError
-from ragkv.library.forgetting import MemoryKeeper
 from ragkv.parts import Parts
 
 log = logging.getLogger(__name__)

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from ragkv.catalog.listing import Wanted, matching_ids
+from ragkv.catalog.metadata import Scalar
 
 from ragkv.answer.ask import PassageKV
 from ragkv.answer.limits import QUESTION_CHARACTERS
 from ragkv.chunk import Passage
 from ragkv.errors import NotFound
-from ragkv.library.listing import Wanted, matching_ids
-from ragkv.library.metadata import Scalar
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 

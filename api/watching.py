@@ -6,10 +6,11 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from ragkv.catalog.watch import DocumentProgress, Watch
+
 from api.ending import Ending
 from api.sse import event
 from ragkv.errors import Unavailable
-from ragkv.library.watch import DocumentProgress, Watch
 from ragkv.threads import Threads
 
 log = logging.getLogger(__name__)

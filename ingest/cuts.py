@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ragkv.tokens import Tokenizer
+from ragkv.tokenizer import Tokenizer
 
 # A piece is a word with the space before it: byte-level and sentence-piece vocabularies both cut there, so that the
 # tokens of a text are those of its pieces.

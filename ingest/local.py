@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from ragkv.catalog.documents import document_view, refresh_outdated, store_document
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, Outcome, ingest_document
 from ragkv.errors import RagKVError, Rejected
-from ragkv.library.documents import document_view, refresh_outdated, store_document
 from ragkv.parts import Parts
 
 IN_HAND = "another process is reading it now"

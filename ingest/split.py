@@ -15,7 +15,7 @@ from ingest.sections import Part, parts_of
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import Rejected
 from ragkv.settings import MIN_CHUNK_TOKENS
-from ragkv.tokens import Tokenizer
+from ragkv.tokenizer import Tokenizer
 
 _TITLE_SHARE = 4  # a title takes at most a fourth of its chunk
 _SMALL_SHARE = 8  # a section of less than an eighth of a chunk may share one with its neighbours

@@ -37,12 +37,12 @@ from ragkv.threads import Threads
 if TYPE_CHECKING:
     import redis
 
-    from ragkv.answer.answer_cache import AnswerCache
-    from ragkv.answer.answer_ring import AnswerRing
     from ragkv.answer.ask import Ask, Done
-    from ragkv.answer.caching import CachingAnswerer
     from ragkv.answer.planner import Planner
     from ragkv.answer.prompt import PromptBuilder
+    from ragkv.answer_cache.cache import AnswerCache
+    from ragkv.answer_cache.caching import CachingAnswerer
+    from ragkv.answer_cache.ring import AnswerRing
     from ragkv.engine.protocol import Engine
     from ragkv.kv.key import KeyMaker
     from ragkv.kv.layout import Layout
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ragkv.retrieve.qdrant import QdrantIndex
     from ragkv.retrieve.rerank import Reranker
     from ragkv.retrieve.retriever import Retriever
-    from ragkv.tokens import Tokenizer
+    from ragkv.tokenizer import Tokenizer
 
 LOGINS_PER_MINUTE = 10
 RETRIEVAL_THREADS = 2
@@ -210,7 +210,7 @@ class Parts:
 
     @cached_property
     def tokenizer(self) -> "Tokenizer":
-        from ragkv.tokens import Tokenizer
+        from ragkv.tokenizer import Tokenizer
 
         return Tokenizer.load(self.model_folder)
 
@@ -323,8 +323,8 @@ class Parts:
 
     @cached_property
     def answerer(self) -> "CachingAnswerer":
-        from ragkv.answer.caching import CachingAnswerer
         from ragkv.answer.service import Answerer
+        from ragkv.answer_cache.caching import CachingAnswerer
 
         answering = (self.settings, self.retriever, self.prompts, self.engine, self.planner)
         answerer = Answerer(*answering, self.keys_of, self._record, self.retrieval)
@@ -341,14 +341,14 @@ class Parts:
 
     @cached_property
     def answer_ring(self) -> "AnswerRing":
-        from ragkv.answer.answer_ring import AnswerRing, Room
+        from ragkv.answer_cache.ring import AnswerRing, Room
 
         room = Room(self.settings.max_tenant_answer_bytes, self.settings.max_answer_bytes)
         return AnswerRing(self.redis, room)
 
     @cached_property
     def answer_cache(self) -> "AnswerCache":
-        from ragkv.answer.answer_cache import AnswerCache
+        from ragkv.answer_cache.cache import AnswerCache
         from ragkv.retrieve.embed import embed_question
 
         rule_of, embed = partial(cache_rule, self.database), partial(embed_question, self.question_encoder)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import httpx
 from openai import OpenAI
+from ragkv.catalog.documents import stuck_ids
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.access.keys import issue_key_by_name
-from ragkv.library.documents import stuck_ids
 from ragkv.models import public_name
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis

@@ -4,9 +4,10 @@ import logging
 import threading
 from collections.abc import Callable
 
+from ragkv.catalog.documents import requeue_stuck
+from ragkv.catalog.forgetting import forget_stale_answers
+
 from ragkv.errors import RagKVError
-from ragkv.library.documents import requeue_stuck
-from ragkv.library.forgetting import forget_stale_answers
 from ragkv.parts import Parts
 from ragkv.upkeep.cleaning import clean
 from ragkv.upkeep.eviction import NOTHING, collect_garbage

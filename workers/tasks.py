@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 from celery import Celery, Task
 from celery.exceptions import Reject
+from ragkv.catalog.documents import enqueue
 
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, take_next, work_on
 from ingest.progress import Interrupted
 from ragkv.db.ingestion import Lease
-from ragkv.library.documents import enqueue
 from ragkv.observe import logs, traces
 from ragkv.observe.cause import REQUEST_ID
 from ragkv.outages import is_outage, retry_delay_s

@@ -9,6 +9,8 @@ from litestar import Router, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
+from ragkv.catalog.attachments import Attach
+from ragkv.catalog.file_batches import attach_batch, batch_of, cancel_batch, list_batch
 
 from api.auth import reading, writing
 from api.openai.errors import BadParam, errors
@@ -18,8 +20,6 @@ from api.openai.store_files import NewStoreFile, StatusFilter
 from api.openai.store_views import FileBatch, FileStatus, StoreFilePage, statuses_of
 from ragkv.access.caller import Caller
 from ragkv.db.tenants import scope_of
-from ragkv.library.attachments import Attach
-from ragkv.library.file_batches import attach_batch, batch_of, cancel_batch, list_batch
 from ragkv.parts import Parts
 from ragkv.stretch import Stretch
 

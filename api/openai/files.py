@@ -10,6 +10,8 @@ from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, MultipartBody, QueryParameter
 from litestar.response import File
+from ragkv.catalog.attachments import delete_file
+from ragkv.catalog.uploads import FileView, file_view, keep_file, kept_file, list_files
 
 from api.auth import reading, writing
 from api.documents import FORM_BYTES
@@ -17,8 +19,6 @@ from api.openai.errors import errors
 from api.openai.paging import After, Order, ends_of
 from api.rooms import uploading
 from ragkv.access.caller import Caller
-from ragkv.library.attachments import delete_file
-from ragkv.library.uploads import FileView, file_view, keep_file, kept_file, list_files
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.stretch import Found, Stretch

@@ -9,6 +9,7 @@ from litestar import Request, Response, Router, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec import Meta
+from ragkv.catalog.attribute_filter import documents_that_match
 
 from api.ask import BODY_BYTES
 from api.auth import reading
@@ -39,7 +40,6 @@ from api.openai.streaming import StreamingOperation, streamed, whole
 from api.rooms import asking
 from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask
-from ragkv.library.attribute_filter import documents_that_match
 from ragkv.parts import Parts
 
 

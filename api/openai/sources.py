@@ -1,12 +1,12 @@
 """What an answer rests on, as files of a vector store."""
 
 import msgspec
+from ragkv.catalog.attachments import Entry, entries_by_document
+from ragkv.catalog.metadata import Metadata
 
 from api.ask import AnswerView, UsageView
 from api.passages import PassageView
 from ragkv.answer.ask import CachedAnswer, Citation, Done, Timings
-from ragkv.library.attachments import Entry, entries_by_document
-from ragkv.library.metadata import Metadata
 from ragkv.parts import Parts
 
 

@@ -8,6 +8,7 @@ import msgspec
 from litestar import Router, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
+from ragkv.catalog.attachments import Attach, attach_files, describe, detach_file, entry_of, list_entries, texts_of
 
 from api.auth import reading, writing
 from api.openai.errors import errors
@@ -16,7 +17,6 @@ from api.openai.paging import PAGED
 from api.openai.store_views import FileStatus, StoreFile, StoreFileDeleted, StoreFilePage, statuses_of
 from ragkv.access.caller import Caller
 from ragkv.db.tenants import scope_of
-from ragkv.library.attachments import Attach, attach_files, describe, detach_file, entry_of, list_entries, texts_of
 from ragkv.parts import Parts
 from ragkv.stretch import Stretch
 

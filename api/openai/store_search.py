@@ -7,6 +7,8 @@ from litestar import post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
+from ragkv.catalog.attachments import Entry, entries_by_document
+from ragkv.catalog.attribute_filter import documents_that_match
 
 from api.auth import reading
 from api.openai.errors import BadParam, errors
@@ -17,8 +19,6 @@ from ragkv.access.caller import Caller
 from ragkv.answer.limits import QUESTION_CHARACTERS
 from ragkv.chunk import Passage
 from ragkv.db.tenants import scope_of
-from ragkv.library.attachments import Entry, entries_by_document
-from ragkv.library.attribute_filter import documents_that_match
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 

@@ -4,13 +4,13 @@ from collections import Counter
 from typing import Literal
 
 import msgspec
+from ragkv.catalog.attachments import Entry
+from ragkv.catalog.file_batches import Batch
+from ragkv.catalog.stores import Store
 
 from api.openai.fields import AutoChunking
 from api.openai.paging import ends_of
 from api.openai.sources import attributes_of
-from ragkv.library.attachments import Entry
-from ragkv.library.file_batches import Batch
-from ragkv.library.stores import Store
 from ragkv.status import Status
 from ragkv.stretch import Found
 

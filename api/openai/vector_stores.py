@@ -9,6 +9,10 @@ from litestar import Router, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
+from ragkv.catalog.attachments import Attach, attach_files
+from ragkv.catalog.collection import amend_collection, make_collection
+from ragkv.catalog.stores import list_stores, store_of
+from ragkv.catalog.uploads import file_view
 
 from api.auth import administering, reading, writing
 from api.deletion import delete_collection
@@ -22,10 +26,6 @@ from api.openai.store_views import VectorStore, VectorStoreDeleted, VectorStoreP
 from ragkv.access.caller import Caller
 from ragkv.db.tenants import scope_of
 from ragkv.ids import new_id
-from ragkv.library.attachments import Attach, attach_files
-from ragkv.library.collection import amend_collection, make_collection
-from ragkv.library.stores import list_stores, store_of
-from ragkv.library.uploads import file_view
 from ragkv.parts import Parts
 from ragkv.stretch import Stretch
 

@@ -5,6 +5,11 @@ from http import HTTPStatus
 from typing import Any, get_args, get_origin
 
 import msgspec
+from ragkv.catalog.changes import Queued
+from ragkv.catalog.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
+from ragkv.catalog.documents import DocumentView
+from ragkv.catalog.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
+from ragkv.catalog.watch import DocumentProgress
 
 from api.ask import AnswerView, AskBody, CachedTokens, TurnBody, UsageView
 from api.collections import CollectionBody, CollectionPatch
@@ -19,11 +24,6 @@ from api.statistics import Statistics
 from ragkv.access.keys import IssuedKey, KeyView
 from ragkv.answer.ask import Citation, PassageKV, PromptSpan, Timings
 from ragkv.kv.file import KVShape
-from ragkv.library.changes import Queued
-from ragkv.library.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
-from ragkv.library.documents import DocumentView
-from ragkv.library.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
-from ragkv.library.watch import DocumentProgress
 from ragkv.statistics.engine import EngineView
 from ragkv.statistics.views import (
     Bucket,

@@ -9,6 +9,10 @@ from typing import Any
 
 import msgspec
 from litestar.response import ServerSentEventMessage
+from ragkv.catalog.attachments import Entry
+from ragkv.catalog.file_batches import Batch
+from ragkv.catalog.stores import Store
+from ragkv.catalog.uploads import FileView
 
 from api.openai.chat import ChatBody
 from api.openai.chat_views import ChatCompletion, ChatTeller, Heading, completion_of
@@ -35,10 +39,6 @@ from api.openai.vector_stores import NewVectorStore, VectorStoreChange
 from api.schema.examples import CHUNK_ID, COLLECTION, COLLECTION_ID, DOCUMENT, DOCUMENT_ID, DONE, MOMENT, QUESTION, TEXT
 from ragkv.answer.ask import Done, Usage
 from ragkv.chunk import Chunk, Passage
-from ragkv.library.attachments import Entry
-from ragkv.library.file_batches import Batch
-from ragkv.library.stores import Store
-from ragkv.library.uploads import FileView
 from ragkv.status import Status
 from ragkv.stretch import Found
 

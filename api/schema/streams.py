@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from litestar.response import ServerSentEventMessage
+from ragkv.catalog.watch import DocumentProgress
 
 from api.ask import AnswerView
 from api.errors import Problem
@@ -12,7 +13,6 @@ from api.schema.examples import DONE, PROGRESS, VERIFIED
 from api.schema.openai_examples import chat_events, response_events
 from api.sse import event
 from ragkv.answer.ask import Delta
-from ragkv.library.watch import DocumentProgress
 from ragkv.upkeep.verify import Verified
 
 Json = dict[str, Any]

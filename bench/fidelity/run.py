@@ -17,7 +17,7 @@ from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import TooLarge
 from ragkv.threads import Threads
-from ragkv.tokens import Tokenizer
+from ragkv.tokenizer import Tokenizer
 
 Prefill = Callable[[Sequence[Chunk]], None]
 """Makes the KV of chunks, behind the prefix under Kit.keys and, if a method needs it, alone under Kit.alone."""

@@ -12,7 +12,7 @@ from ragkv.chunk import Chunk
 from ragkv.errors import TooLarge
 from ragkv.settings import QUESTION_PLACE
 from ragkv.span import Span
-from ragkv.tokens import Tokenizer
+from ragkv.tokenizer import Tokenizer
 
 _CONTEXT, _QUESTION = "\x00context\x00", "\x00question\x00"
 

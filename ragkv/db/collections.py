@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Select, Update, func, select, update
 
-from ragkv.answer.answer_cache import CacheRule
+from ragkv.answer_cache.cache import CacheRule
 from ragkv.db.database import Database
 from ragkv.db.lists import one_of
 from ragkv.db.tables import CollectionRow, DocumentRow

@@ -134,7 +134,7 @@ class DocumentRow(Base):
 
 
 class DocumentLabelRow(Base):
-    """One value of a document's metadata, as `ragkv.library.metadata` writes it: what filters look for."""
+    """One value of a document's metadata, as `ragkv.catalog.metadata` writes it: what filters look for."""
 
     __tablename__ = "document_labels"
     __table_args__ = (Index(None, "key", "value"),)

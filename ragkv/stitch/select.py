@@ -97,7 +97,7 @@ SELECTORS: dict[str, Selector] = {
     "initial": select_initial,
     "contextual": select_contextual,
 }
-LATE_POLICIES = frozenset({"deviation", "question"})  # the engine selects, see ragkv/engine/late.py
+LATE_POLICIES = frozenset({"deviation", "question"})  # the engine selects, see ragkv/connector/select.py
 NEEDS_QUESTION = frozenset({"initial", "contextual"})  # its vectors, before anything is planned
 _BLOCK_SIZES = {"deviation": 1, "question": 4}
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ragkv.catalog.changes import Queued
+from ragkv.catalog.documents import DocumentView, document_view, enqueue, find_document
 from ragkv.db.documents import precompute_again
 from ragkv.db.jobs import REBUILD
 from ragkv.db.kv_entries import (
@@ -21,8 +23,6 @@ from ragkv.db.tables import CollectionRow, DocumentRow, JobRow
 from ragkv.db.tenants import scope_of
 from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
-from ragkv.library.changes import Queued
-from ragkv.library.documents import DocumentView, document_view, enqueue, find_document
 from ragkv.observe.metrics import engine_cache_use
 from ragkv.parts import Parts
 from ragkv.scope import Holder

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import msgspec
 
+from ragkv.catalog.originals import discard_unnamed
 from ragkv.clock import utc_now
-from ragkv.library.originals import discard_unnamed
 from ragkv.parts import Parts
 from ragkv.upkeep.leftovers import StoredFile, abandoned_uploads, stray_points, unnamed_files
 

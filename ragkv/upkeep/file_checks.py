@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
+from ragkv.catalog.originals import discard_unnamed, uploads_of
 from ragkv.db.consistency import fail_document, lost_documents, lost_uploads
 from ragkv.db.database import hold
 from ragkv.db.file_tables import FileRow
-from ragkv.library.originals import discard_unnamed, uploads_of
 from ragkv.parts import Parts
 from ragkv.upkeep.check import Check, Grace
 from ragkv.upkeep.leftovers import StoredFile, abandoned_uploads, missing_files, unnamed_files

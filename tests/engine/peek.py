@@ -3,8 +3,8 @@
 import torch
 from vllm.distributed.kv_transfer import get_kv_transfer_group
 
-from ragkv.engine.late import select_late
-from ragkv.engine.load import Load
+from ragkv.connector.metadata import Load
+from ragkv.connector.select import select_late
 from ragkv.engine.wire import planned_of
 from ragkv.span import Span
 

@@ -25,7 +25,7 @@ from ragkv.kv.store import KVStore
 from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.plan import Placed, StitchPlan
-from ragkv.tokens import Tokenizer
+from ragkv.tokenizer import Tokenizer
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents"
 T = TypeVar("T")

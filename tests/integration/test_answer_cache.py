@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ragkv.catalog.changes import amend_document, replace_document
+from ragkv.catalog.documents import accept_document, delete_document
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.access.keys import issue_key_by_name
-from ragkv.answer.answer_ring import MAX_ENTRIES, RingName, record_type
+from ragkv.answer_cache.ring import MAX_ENTRIES, RingName, record_type
 from ragkv.db.collections import cache_rule
-from ragkv.library.changes import amend_document, replace_document
-from ragkv.library.documents import accept_document, delete_document
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from tests.echo_engine import EchoEngine

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
+from ragkv.catalog.documents import accept_document, delete_document, document_view, store_document, stuck_ids
 from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
@@ -21,7 +22,6 @@ from ragkv.db.dump import LEFT_OUT, snapshot, tables_of
 from ragkv.db.tables import CollectionRow, DocumentRow
 from ragkv.db.tenants import tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected
-from ragkv.library.documents import accept_document, delete_document, document_view, store_document, stuck_ids
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status

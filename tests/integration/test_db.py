@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ragkv.catalog.collection import list_collections
 from sqlalchemy import inspect, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
@@ -23,7 +24,6 @@ from ragkv.db.tables import DocumentRow, JobRow, KVEntryRow
 from ragkv.db.tenants import ensure_scope, find_scope, tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
 from ragkv.ids import new_id
-from ragkv.library.collection import list_collections
 from ragkv.paging import to_cursor
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Vectors

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
+from ragkv.catalog.collection import delete_in_batches, make_collection
+from ragkv.catalog.documents import delete_document
+from ragkv.catalog.listing import Wanted, matching_ids
 from sqlalchemy import event, text, update
 
 from ragkv.clock import utc_now
@@ -16,9 +19,6 @@ from ragkv.db.kv_entries import unshared_keys
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tables import TenantRow
 from ragkv.db.tenants import ensure_scope, find_scope, scope_of
-from ragkv.library.collection import delete_in_batches, make_collection
-from ragkv.library.documents import delete_document
-from ragkv.library.listing import Wanted, matching_ids
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.retrieve.link_cache import LinkCache

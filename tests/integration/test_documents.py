@@ -8,12 +8,12 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from ragkv.catalog.metadata import MAX_DEPTH
 from sqlalchemy import update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.db.tables import DocumentRow
-from ragkv.library.metadata import MAX_DEPTH
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import httpx
 import pytest
+from ragkv.catalog.documents import store_document
 
 from api.app import create_app
 from api.command import listen
@@ -19,7 +20,6 @@ from api.ending import Ending
 from api.server import Server
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.library.documents import store_document
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from tests.echo_engine import EchoEngine

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from litestar.testing import TestClient
+from ragkv.catalog.documents import document_view, store_document
 from sqlalchemy import Connection, event, text, update
 
 from api.app import create_app
@@ -23,7 +24,6 @@ from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_scope
 from ragkv.disk import MIB
 from ragkv.errors import OutOfSpace, Unavailable
-from ragkv.library.documents import document_view, store_document
 from ragkv.outages import is_outage
 from ragkv.parts import Parts
 from ragkv.settings import Settings

@@ -7,18 +7,18 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+from ragkv.catalog.changes import replace_document
+from ragkv.catalog.documents import accept_document, delete_document, requeue_stuck
+from ragkv.catalog.forgetting import MemoryKeeper, forget_stale_answers
 from sqlalchemy import func, select
 
 from api.deletion import delete_collection
 from api.forgetting import forgetting_deleted
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.answer.answer_ring import GONE, AnswerRing, RingName, Room, record_type
+from ragkv.answer_cache.ring import GONE, AnswerRing, RingName, Room, record_type
 from ragkv.db.tables import QuestionRow
 from ragkv.errors import Unavailable
-from ragkv.library.changes import replace_document
-from ragkv.library.documents import accept_document, delete_document, requeue_stuck
-from ragkv.library.forgetting import MemoryKeeper, forget_stale_answers
 from ragkv.parts import Parts
 from ragkv.queue import QUEUE
 from ragkv.redis_door import BESIDE_ANSWERS_BYTES, EmbeddedRedis, connect
@@ -170,7 +170,7 @@ class TestRoom:
         assert ring.collections() == [("d", "c"), ("e", "c"), ("f", "c")]
 
     def test_the_same_place_again_counts_once(self, ring: AnswerRing, parts: Parts, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("ragkv.answer.answer_ring.MAX_ENTRIES", 3)
+        monkeypatch.setattr("ragkv.answer_cache.ring.MAX_ENTRIES", 3)
         fill(ring, "t", "a", 8)
 
         assert ring.num_bytes("t") == bytes_in_redis(parts) == 3 * 1056

@@ -9,6 +9,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 from click.testing import CliRunner
+from ragkv.catalog.documents import document_view, store_document, stuck_ids
 from sqlalchemy import delete, update
 
 from ingest.parts import IngestParts
@@ -17,7 +18,6 @@ from ragkv.cli.fsck import fsck
 from ragkv.clock import utc_now
 from ragkv.db.file_tables import FileRow
 from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, KVEntryRow
-from ragkv.library.documents import document_view, store_document, stuck_ids
 from ragkv.parts import Parts
 from ragkv.retrieve.vectors import Point
 from ragkv.settings import Settings

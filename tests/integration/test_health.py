@@ -9,6 +9,7 @@ from io import BytesIO
 import msgspec
 import pytest
 from litestar.testing import TestClient
+from ragkv.catalog.documents import accept_document
 from sqlalchemy import update
 
 from api import probes
@@ -20,7 +21,6 @@ from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.tenants import ensure_scope
-from ragkv.library.documents import accept_document
 from ragkv.observe.heartbeats import this_worker
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis

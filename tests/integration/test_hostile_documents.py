@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+from ragkv.catalog.documents import delete_document, document_view, store_document
 
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
@@ -13,7 +14,6 @@ from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
 from ingest.sandbox.verdict import ParserStopped
 from ragkv.db.tables import DocumentRow
-from ragkv.library.documents import delete_document, document_view, store_document
 from ragkv.parts import Parts
 from tests.hostile_files import docxs, forms, html
 

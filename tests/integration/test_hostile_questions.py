@@ -12,7 +12,7 @@ import pytest
 from api.app import create_app
 from ragkv.answer.limits import INSTRUCTIONS_CHARACTERS, QUESTION_CHARACTERS
 from ragkv.parts import Parts
-from ragkv.tokens import Tokenizer
+from ragkv.tokenizer import Tokenizer
 from tests.over_http import HERE, Client, assert_problem
 
 LONG = "x" * (QUESTION_CHARACTERS + 1)

@@ -1,13 +1,13 @@
 """Jobs in lists."""
 
 import pytest
+from ragkv.catalog.jobs import jobs_by_status, list_jobs
 
 from ragkv.db.database import Database
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.tenants import ensure_scope
 from ragkv.errors import Rejected
-from ragkv.library.jobs import jobs_by_status, list_jobs
 from ragkv.scope import Scope
 from ragkv.status import JobStatus
 

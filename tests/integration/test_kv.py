@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from ragkv.catalog.documents import accept_document, stuck_ids
 from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
@@ -17,7 +18,6 @@ from ragkv.clock import utc_now
 from ragkv.db.tables import ChunkRow, JobRow, KVEntryRow
 from ragkv.kv.resident import is_resident, resident_bytes
 from ragkv.kv_use import KVUse
-from ragkv.library.documents import accept_document, stuck_ids
 from ragkv.parts import Parts
 from ragkv.upkeep.eviction import NOTHING, collect_garbage
 from ragkv.upkeep.room import make_room

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from ragkv.answer.answer_cache import CacheRule
+from ragkv.answer_cache.cache import CacheRule
 from ragkv.clock import utc_now
 from ragkv.db.collections import cache_rule
 from ragkv.db.database import Database

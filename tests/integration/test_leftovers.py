@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 from qdrant_client import QdrantClient
+from ragkv.catalog.changes import replace_document
+from ragkv.catalog.documents import delete_document, store_document, stored_file
+from ragkv.catalog.originals import discard_unnamed
+from ragkv.catalog.uploads import keep_file
 from sqlalchemy import event
 
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
 from ragkv.clock import utc_now
-from ragkv.library.changes import replace_document
-from ragkv.library.documents import delete_document, store_document, stored_file
-from ragkv.library.originals import discard_unnamed
-from ragkv.library.uploads import keep_file
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.retrieve.embed import embed_question

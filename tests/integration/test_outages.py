@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from celery import Celery
+from ragkv.catalog.documents import document_view, store_document, stuck_ids
 from sqlalchemy import make_url, text, update
 
 from ingest.parts import IngestParts
@@ -23,7 +24,6 @@ from ragkv.db.ingestion import Lease
 from ragkv.db.tables import DocumentRow
 from ragkv.errors import NotFound, Unavailable
 from ragkv.kv.file import write_kv
-from ragkv.library.documents import document_view, store_document, stuck_ids
 from ragkv.outages import LONGEST_DELAY_S, is_outage, retry_delay_s
 from ragkv.parts import Parts
 from ragkv.queue import INGEST

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from ragkv.catalog.collection import BATCH_CHUNKS, BATCH_QUESTIONS, delete_in_batches, make_collection
 from sqlalchemy import event, func, select, update
 
 from api.deletion import delete_collection
@@ -17,7 +18,6 @@ from ragkv.db.base import Base
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, QuestionRow
 from ragkv.db.tenants import find_scope, scope_of
 from ragkv.errors import Conflict, NotFound, Unavailable
-from ragkv.library.collection import BATCH_CHUNKS, BATCH_QUESTIONS, delete_in_batches, make_collection
 from ragkv.parts import Parts
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.vectors import Point, Vectors

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from ragkv.catalog.changes import amend_document, replace_document
+from ragkv.catalog.documents import delete_document, refresh_outdated, store_document
 from sqlalchemy import event, text
 
 from ragkv.chunk import Chunk
@@ -14,8 +16,6 @@ from ragkv.db.database import Database
 from ragkv.db.ingestion import Lease
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tenants import find_scope
-from ragkv.library.changes import amend_document, replace_document
-from ragkv.library.documents import delete_document, refresh_outdated, store_document
 from ragkv.parts import Parts
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitleLinks

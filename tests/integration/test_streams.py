@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from ragkv.catalog.watch import CollectionWatch
 from sqlalchemy import event as sql_event
 from sqlalchemy import update
 
@@ -19,7 +20,6 @@ from ragkv.access.keys import issue_key_by_name, revoke_key
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow
-from ragkv.library.watch import CollectionWatch
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
@@ -180,7 +180,7 @@ def test_a_stream_that_needed_no_key_ends_when_there_is_one(served: httpx.Client
 
 
 def test_a_stream_ends_when_its_collection_is_deleted(served: httpx.Client, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ragkv.library.watch.WHOLE_EVERY", timedelta())
+    monkeypatch.setattr("ragkv.catalog.watch.WHOLE_EVERY", timedelta())
     made = served.post("/v1/collections", json={"name": "papers"}).json()["id"]
     reader = Reader(served, "/v1/collections/papers/events")
     upload(served, data={"collection": "papers"})

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 from celery import Celery
+from ragkv.catalog.documents import accept_document, document_view, requeue_stuck, store_document, stuck_ids
 
 from ingest import turn
 from ingest.parts import IngestParts
@@ -17,7 +18,6 @@ from ragkv.db.migrate import migrate
 from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_scope
 from ragkv.ids import new_id
-from ragkv.library.documents import accept_document, document_view, requeue_stuck, store_document, stuck_ids
 from ragkv.observe import logs
 from ragkv.observe.cause import REQUEST_ID
 from ragkv.parts import Parts

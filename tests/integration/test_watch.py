@@ -1,11 +1,12 @@
 """What whoever watches a collection is told."""
 
+from ragkv.catalog.watch import CollectionWatch
+
 from ragkv.db.database import Database
 from ragkv.db.documents import start_over
 from ragkv.db.ingestion import Lease
 from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_scope
-from ragkv.library.watch import CollectionWatch
 
 
 def fail(database: Database, document_id: str) -> None:

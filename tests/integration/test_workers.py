@@ -10,6 +10,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from ragkv.catalog.documents import (
+    DocumentView,
+    accept_document,
+    delete_document,
+    document_view,
+    refresh_outdated,
+    requeue_stuck,
+    store_document,
+)
 from sqlalchemy import func, select, update
 
 from api.worker_process import WorkerProcess
@@ -21,15 +30,6 @@ from ragkv.db.ingestion import LEASE, Lease
 from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow
 from ragkv.db.tenants import ensure_scope
 from ragkv.errors import NotFound, Rejected, TooLarge
-from ragkv.library.documents import (
-    DocumentView,
-    accept_document,
-    delete_document,
-    document_view,
-    refresh_outdated,
-    requeue_stuck,
-    store_document,
-)
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings

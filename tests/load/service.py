@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+from ragkv.catalog.documents import store_document
 
 from api import interpreter
 from api.app import create_app
@@ -17,7 +18,6 @@ from ingest.pipeline import ingest_document
 from ragkv.access.keys import issue_key_by_name
 from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_scope
-from ragkv.library.documents import store_document
 from ragkv.observe import logs
 from ragkv.parts import Parts
 from ragkv.redis_door import EmbeddedRedis

@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("ragkv", "ingest", "bench", "api", "workers", "migrations", "supply")
 DOORS = {
-    "vllm": ("ragkv/engine/",),
-    "psutil": ("ragkv/engine/",),
+    "vllm": ("ragkv/engine/", "ragkv/connector/"),
+    "psutil": ("ragkv/engine/", "ragkv/connector/"),
     "litestar": ("api/",),
     "uvicorn": ("api/",),
     "celery": ("workers/", "ragkv/queue.py"),

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from ragkv.cli.engine import engine
-from ragkv.engine.guard import RequireKey
+from ragkv.connector.guard import RequireKey
 from ragkv.engine.launch import server_variables
 from ragkv.settings import Settings
 

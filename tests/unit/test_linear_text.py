@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ragkv.answer.particulars import same_particulars
 from ragkv.answer.sentences import sentences
-from ragkv.answer.time_bound import is_time_bound
+from ragkv.answer_cache.particulars import same_particulars
+from ragkv.answer_cache.time_bound import is_time_bound
 from ragkv.normal_form import MAX_MARKS, normalised
 from ragkv.retrieve.links import TitledChunk, TitleLinks, names
 from ragkv.retrieve.sparse import _known_stem, query_vector, stem, without_accents

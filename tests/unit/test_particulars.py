@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragkv.answer.particulars import same_particulars
+from ragkv.answer_cache.particulars import same_particulars
 
 SAME = [
     ("Who wrote the first program?", "who wrote the first program"),

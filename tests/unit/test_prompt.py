@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 from ragkv.answer.prompt import PromptBuilder, Wording
 from ragkv.chunk import Chunk
 from ragkv.errors import TooLarge
-from ragkv.tokens import Tokenizer
+from ragkv.tokenizer import Tokenizer
 
 CHAT = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

@@ -15,7 +15,7 @@ from ingest.split import split
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import Rejected
 from ragkv.settings import MIN_CHUNK_TOKENS
-from ragkv.tokens import Tokenizer
+from ragkv.tokenizer import Tokenizer
 from tests.growth import QUADRATIC, growth
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ragkv.engine.internals import ModelInternals
-from ragkv.engine.late import select_late
-from ragkv.engine.load import Load, Piece
-from ragkv.engine.queries import QueryCapture
+from ragkv.connector.capture import QueryCapture
+from ragkv.connector.internals import ModelInternals
+from ragkv.connector.metadata import Load, Piece
+from ragkv.connector.select import select_late
 from ragkv.engine.wire import WireReport, pack_queries
 from ragkv.kv.layout import Layout
 from ragkv.kv.store import KVStore

@@ -18,9 +18,9 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorWorkerMetadata,
 )
 
-from ragkv.engine.internals import ModelInternals
-from ragkv.engine.load import Load, Loads, Reports
-from ragkv.engine.stitcher import Stitcher
+from ragkv.connector.internals import ModelInternals
+from ragkv.connector.metadata import Load, Loads, Reports
+from ragkv.connector.stitcher import Stitcher
 from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for
 from ragkv.errors import Rejected
 from ragkv.kv.layout import Layout, layout_of

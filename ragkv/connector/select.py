@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ragkv.engine.deviation import key_deviation
-from ragkv.engine.internals import ModelInternals
-from ragkv.engine.load import Load, Piece
-from ragkv.engine.question import question_attention
+from ragkv.connector.deviation import key_deviation
+from ragkv.connector.internals import ModelInternals
+from ragkv.connector.metadata import Load, Piece
+from ragkv.connector.question import question_attention
 from ragkv.kv.layout import Layout
 from ragkv.span import Span, total_tokens
 from ragkv.stitch.plan import StitchPlan

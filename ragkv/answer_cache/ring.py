@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragkv.answer.ring_scripts import FORGET, PUT
+from ragkv.answer_cache.ring_scripts import FORGET, PUT
 from ragkv.redis_door import reporting
 
 if TYPE_CHECKING:

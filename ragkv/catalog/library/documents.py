@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from ragkv.catalog.forgetting import forget_answers
+from ragkv.catalog.metadata import Metadata, checked, labels_of
+from ragkv.catalog.originals import uploads_of
+from ragkv.catalog.removal import remove_documents
 
 from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed, collections_adopted
@@ -30,10 +34,6 @@ from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow
 from ragkv.errors import NotFound, TooLarge, Unavailable
 from ragkv.files import Readable, Stored
 from ragkv.ids import is_id, new_id
-from ragkv.library.forgetting import forget_answers
-from ragkv.library.metadata import Metadata, checked, labels_of
-from ragkv.library.originals import uploads_of
-from ragkv.library.removal import remove_documents
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 from ragkv.settings import Settings

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 
-from ragkv.engine.internals import InPlaceBatch, ModelInternals
+from ragkv.connector.internals import InPlaceBatch, ModelInternals
 from ragkv.kv.layout import Layout
 from ragkv.span import Span
 

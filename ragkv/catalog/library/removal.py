@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from ragkv.catalog.originals import discard_all_unnamed, uploads_of
+
 from ragkv.db.collections import collection_lost_documents
 from ragkv.db.database import hold
 from ragkv.db.documents import forget_documents, hashes_to_remove
 from ragkv.db.kv_entries import forget_entries, keys_in_use, keys_of_documents
-from ragkv.library.originals import discard_all_unnamed, uploads_of
 from ragkv.parts import Parts
 
 

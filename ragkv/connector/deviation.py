@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import torch
 
-from ragkv.engine.internals import ModelInternals, Stopped
-from ragkv.engine.load import Load, Piece
+from ragkv.connector.internals import ModelInternals, Stopped
+from ragkv.connector.metadata import Load, Piece
 from ragkv.kv.layout import Layout
 from ragkv.span import Span
 

@@ -3,16 +3,7 @@
 from typing import TYPE_CHECKING
 
 import msgspec
-
-from ragkv.db.collections import collection_changed
-from ragkv.db.database import Database, hold
-from ragkv.db.documents import document_by_hash, documents_where, number_of, start_over
-from ragkv.db.jobs import INGEST
-from ragkv.db.tables import DocumentRow, JobRow
-from ragkv.db.uploads import forget_attachments_of
-from ragkv.errors import Conflict
-from ragkv.files import Readable, Received
-from ragkv.library.documents import (
+from ragkv.catalog.documents import (
     DocumentView,
     check_quota,
     clean_file_name,
@@ -22,9 +13,18 @@ from ragkv.library.documents import (
     label,
     view_of,
 )
-from ragkv.library.forgetting import forget_answers
-from ragkv.library.metadata import Metadata, checked, patched
-from ragkv.library.originals import discard_unnamed, uploads_of
+from ragkv.catalog.forgetting import forget_answers
+from ragkv.catalog.metadata import Metadata, checked, patched
+from ragkv.catalog.originals import discard_unnamed, uploads_of
+
+from ragkv.db.collections import collection_changed
+from ragkv.db.database import Database, hold
+from ragkv.db.documents import document_by_hash, documents_where, number_of, start_over
+from ragkv.db.jobs import INGEST
+from ragkv.db.tables import DocumentRow, JobRow
+from ragkv.db.uploads import forget_attachments_of
+from ragkv.errors import Conflict
+from ragkv.files import Readable, Received
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 from ragkv.status import Status

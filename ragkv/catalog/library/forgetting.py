@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from ragkv.answer.answer_ring import GONE
+from ragkv.answer_cache.ring import GONE
 from ragkv.db.collections import generations_of
 from ragkv.db.sources import BATCH
 from ragkv.errors import Unavailable

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from ragkv.catalog.documents import DocumentView, find_document, view_of
+from ragkv.catalog.metadata import Filter, conditions
 
 from ragkv.db.chunks import ordinal_at, page_of_chunks, to_chunk
 from ragkv.db.database import Database
@@ -12,8 +14,6 @@ from ragkv.db.tables import ChunkRow, DocumentRow
 from ragkv.ids import is_id
 from ragkv.kv.file import KVShape
 from ragkv.kv.store import KVStore, Lookup
-from ragkv.library.documents import DocumentView, find_document, view_of
-from ragkv.library.metadata import Filter, conditions
 from ragkv.paging import Id, Moment, Ordinal, from_cursor, to_cursor
 from ragkv.status import Status
 

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
+from ragkv.catalog.forgetting import forget_answers, forget_in_memory
+from ragkv.catalog.originals import uploads_of
+from ragkv.catalog.removal import remove_documents
 
 from ragkv.db.collections import collection_facts, collection_named, document_ids_in, sizes_in
 from ragkv.db.database import Database, hold
@@ -16,9 +19,6 @@ from ragkv.db.tables import CollectionRow
 from ragkv.db.tenants import scope_of
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id
-from ragkv.library.forgetting import forget_answers, forget_in_memory
-from ragkv.library.originals import uploads_of
-from ragkv.library.removal import remove_documents
 from ragkv.names import clean_name, storable
 from ragkv.paging import Name, from_cursor, to_cursor
 from ragkv.parts import Parts

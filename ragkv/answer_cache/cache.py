@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ragkv.answer.answer_ring import ID_BYTES, MAX_BODY_BYTES, AnswerRing, RingName, new_record_id, record_type
 from ragkv.answer.ask import Ask, CachedAnswer, Citation, Done, Timings, Usage
-from ragkv.answer.particulars import same_particulars
-from ragkv.answer.time_bound import is_time_bound
+from ragkv.answer_cache.particulars import same_particulars
+from ragkv.answer_cache.ring import ID_BYTES, MAX_BODY_BYTES, AnswerRing, RingName, new_record_id, record_type
+from ragkv.answer_cache.time_bound import is_time_bound
 from ragkv.chunk import Chunk, Passage
 from ragkv.errors import Unavailable
 from ragkv.observe import metrics

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from operator import ge, gt, le, lt
 from typing import Literal
 
+from ragkv.catalog.metadata import Metadata, conditions, labels_of
+
 from ragkv.db.database import Database
 from ragkv.db.documents import documents_where, metadata_of
-from ragkv.library.metadata import Metadata, conditions, labels_of
 from ragkv.scope import Scope
 
 Value = str | int | float | bool
@@ -83,7 +84,7 @@ def _test_of(wanted: AttributeFilter) -> _Test:
 
 
 def _test_of_equality(wanted: Comparison) -> _Test:
-    """Equal as `ragkv.library.metadata` writes values: 1 and 1.0 are one value, 1 and true are two."""
+    """Equal as `ragkv.catalog.metadata` writes values: 1 and 1.0 are one value, 1 and true are two."""
     values = frozenset(conditions({wanted.key: list(wanted.values)})[0][1])
     expected = wanted.comparator in ("eq", "in")
     return lambda facts: values.isdisjoint(facts.labels(wanted.key)) != expected

@@ -4,9 +4,9 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from ragkv.answer.answer_cache import AnswerCache
 from ragkv.answer.ask import Ask, Delta, Done
 from ragkv.answer.service import Answerer
+from ragkv.answer_cache.cache import AnswerCache
 from ragkv.threads import Threads
 
 THREADS = 2

@@ -1,6 +1,6 @@
 """vLLM's worker for this platform, with one addition: the connector gets to know the model.
 
-`--worker-cls ragkv.engine.worker.StitchWorker` is an official hook that works alike in-process and under `vllm serve`.
+`--worker-cls ragkv.connector.worker.StitchWorker` is an official hook that works alike in-process and under `vllm serve`.
 """
 
 from typing import TYPE_CHECKING, Any

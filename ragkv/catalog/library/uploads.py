@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from ragkv.catalog.documents import check_quota, clean_file_name
+from ragkv.catalog.originals import uploads_of
 
 from ragkv.clock import utc_now
 from ragkv.db.database import Database, hold
@@ -14,8 +16,6 @@ from ragkv.db.uploads import FILE_KEYS, file_by_id, files_of
 from ragkv.errors import NotFound
 from ragkv.files import Readable
 from ragkv.ids import is_id, new_id
-from ragkv.library.documents import check_quota, clean_file_name
-from ragkv.library.originals import uploads_of
 from ragkv.parts import Parts
 from ragkv.stretch import Found, Stretch
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ragkv.catalog.attachments import Attach, Entry, attach_files, detach_if_there, entries_among
+
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED
@@ -13,7 +15,6 @@ from ragkv.db.file_tables import FileBatchMemberRow, FileBatchRow
 from ragkv.db.uploads import batch_by_id, count_members, entries_of_batch
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, new_id
-from ragkv.library.attachments import Attach, Entry, attach_files, detach_if_there, entries_among
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 from ragkv.status import Status

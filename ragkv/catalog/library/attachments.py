@@ -9,6 +9,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ragkv.catalog.documents import (
+    DocumentView,
+    delete_document,
+    enqueue,
+    insert_document,
+    label,
+    revive,
+    view_of,
+)
+from ragkv.catalog.metadata import Metadata, checked
+from ragkv.catalog.originals import discard_unnamed, uploads_of
+from ragkv.catalog.uploads import find_file
+
 from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, hold
@@ -28,18 +41,6 @@ from ragkv.db.uploads import (
 )
 from ragkv.errors import NotFound
 from ragkv.ids import is_id
-from ragkv.library.documents import (
-    DocumentView,
-    delete_document,
-    enqueue,
-    insert_document,
-    label,
-    revive,
-    view_of,
-)
-from ragkv.library.metadata import Metadata, checked
-from ragkv.library.originals import discard_unnamed, uploads_of
-from ragkv.library.uploads import find_file
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 from ragkv.status import Status

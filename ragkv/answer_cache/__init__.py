@@ -1,0 +1,1 @@
+"""Answers kept for questions that mean the same."""

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import msgspec
+
 from ragkv.catalog.documents import (
     DocumentView,
     check_quota,
@@ -16,7 +17,6 @@ from ragkv.catalog.documents import (
 from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.metadata import Metadata, checked, patched
 from ragkv.catalog.originals import discard_unnamed, uploads_of
-
 from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, hold
 from ragkv.db.documents import document_by_hash, documents_where, number_of, start_over

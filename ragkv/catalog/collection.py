@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
+
 from ragkv.catalog.forgetting import forget_answers, forget_in_memory
 from ragkv.catalog.originals import uploads_of
 from ragkv.catalog.removal import remove_documents
-
 from ragkv.db.collections import collection_facts, collection_named, document_ids_in, sizes_in
 from ragkv.db.database import Database, hold
 from ragkv.db.retention import forget_questions_about

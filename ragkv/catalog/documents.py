@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
 from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.metadata import Metadata, checked, labels_of
 from ragkv.catalog.originals import uploads_of
 from ragkv.catalog.removal import remove_documents
-
 from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed, collections_adopted
 from ragkv.db.database import Database, hold

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+
 from ragkv.catalog.documents import check_quota, clean_file_name
 from ragkv.catalog.originals import uploads_of
-
 from ragkv.clock import utc_now
 from ragkv.db.database import Database, hold
 from ragkv.db.file_tables import FileRow

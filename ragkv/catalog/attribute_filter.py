@@ -6,7 +6,6 @@ from operator import ge, gt, le, lt
 from typing import Literal
 
 from ragkv.catalog.metadata import Metadata, conditions, labels_of
-
 from ragkv.db.database import Database
 from ragkv.db.documents import documents_where, metadata_of
 from ragkv.scope import Scope

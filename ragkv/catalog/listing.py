@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
 from ragkv.catalog.documents import DocumentView, find_document, view_of
 from ragkv.catalog.metadata import Filter, conditions
-
 from ragkv.db.chunks import ordinal_at, page_of_chunks, to_chunk
 from ragkv.db.database import Database
 from ragkv.db.documents import among, documents_where, ids_of, newest_first

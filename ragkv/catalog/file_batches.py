@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ragkv.catalog.attachments import Attach, Entry, attach_files, detach_if_there, entries_among
-
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED

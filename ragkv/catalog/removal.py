@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from ragkv.catalog.originals import discard_all_unnamed, uploads_of
-
 from ragkv.db.collections import collection_lost_documents
 from ragkv.db.database import hold
 from ragkv.db.documents import forget_documents, hashes_to_remove

@@ -21,7 +21,6 @@ from ragkv.catalog.documents import (
 from ragkv.catalog.metadata import Metadata, checked
 from ragkv.catalog.originals import discard_unnamed, uploads_of
 from ragkv.catalog.uploads import find_file
-
 from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, hold

@@ -7,7 +7,6 @@ from contextlib import ExitStack, closing
 
 import click
 import msgspec
-from ragkv.catalog.documents import refresh_outdated
 
 from api import interpreter
 from api.app import create_app
@@ -15,10 +14,11 @@ from api.ending import Ending
 from api.server import Helper, Server, raise_descriptor_limit
 from api.worker_process import WorkerProcess
 from ragkv.access.keys import any_key
+from ragkv.catalog.documents import refresh_outdated
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected
 from ragkv.observe import logs, traces
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 
 log = logging.getLogger("ragkv")

@@ -29,7 +29,7 @@ from ragkv.models import Progress, encoder_folder, model_folder, public_name, re
 from ragkv.observe.heartbeats import Heartbeats
 from ragkv.observe.tally import Tally
 from ragkv.queue import Queue, make_celery
-from ragkv.redis_door import connect, redis_url
+from ragkv.redis_client import connect, redis_url
 from ragkv.scope import Scope
 from ragkv.settings import Settings
 from ragkv.threads import Threads

@@ -17,9 +17,9 @@ from sqlalchemy import Connection, make_url, text
 from ingest.parts import IngestParts
 from ragkv.db.database import open_engine
 from ragkv.db.migrate import migrate
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.models import model_folder
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.echo_engine import EchoEngine
 

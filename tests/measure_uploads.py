@@ -27,9 +27,9 @@ from sqlalchemy import func, select
 from api.worker_process import WorkerProcess
 from ragkv.clock import utc_now
 from ragkv.db.tables import ChunkRow, DocumentRow, JobRow
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.models import model_folder
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import PREFIX, Settings
 from ragkv.status import JobStatus
 from ragkv.upkeep import leftovers

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import httpx
 from openai import OpenAI
-from ragkv.catalog.documents import stuck_ids
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.access.keys import issue_key_by_name
+from ragkv.catalog.documents import stuck_ids
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.models import public_name
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine

@@ -9,7 +9,7 @@ from contextlib import closing
 
 from ragkv.errors import RagKVError
 from ragkv.observe.heartbeats import Heartbeats, this_machine
-from ragkv.redis_door import connect
+from ragkv.redis_client import connect
 from ragkv.settings import Settings
 
 

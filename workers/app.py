@@ -17,7 +17,7 @@ from ingest.parts import IngestParts
 from ragkv.observe import logs, traces
 from ragkv.parts import Parts
 from ragkv.queue import make_celery
-from ragkv.redis_door import redis_url
+from ragkv.redis_client import redis_url
 from ragkv.settings import Settings
 from workers.pulse import Pulse
 from workers.sweep import Sweeper

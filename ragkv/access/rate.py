@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ragkv.errors import Throttled, Unavailable
 from ragkv.observe import metrics
-from ragkv.redis_door import reporting
+from ragkv.redis_client import reporting
 
 if TYPE_CHECKING:
     import redis

@@ -5,7 +5,7 @@ import hmac
 import secrets
 from typing import TYPE_CHECKING
 
-from ragkv.redis_door import reporting
+from ragkv.redis_client import reporting
 
 if TYPE_CHECKING:
     import redis

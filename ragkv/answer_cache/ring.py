@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragkv.answer_cache.ring_scripts import FORGET, PUT
-from ragkv.redis_door import reporting
+from ragkv.redis_client import reporting
 
 if TYPE_CHECKING:
     import redis

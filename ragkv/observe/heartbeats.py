@@ -5,7 +5,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ragkv.redis_door import reporting
+from ragkv.redis_client import reporting
 
 if TYPE_CHECKING:
     import redis

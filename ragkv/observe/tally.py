@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ragkv.errors import Unavailable
-from ragkv.redis_door import reporting
+from ragkv.redis_client import reporting
 
 if TYPE_CHECKING:
     import redis

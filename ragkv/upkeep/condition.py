@@ -11,7 +11,7 @@ from ragkv.disk import check_room
 from ragkv.errors import OutOfSpace, RagKVError
 from ragkv.observe.heartbeats import Heartbeat
 from ragkv.parts import Parts
-from ragkv.redis_door import check_takes, ping
+from ragkv.redis_client import check_takes, ping
 
 log = logging.getLogger(__name__)
 

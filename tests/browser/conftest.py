@@ -9,13 +9,13 @@ from contextlib import contextmanager
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
-from ragkv.catalog.documents import stuck_ids
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.access.keys import issue_key
+from ragkv.catalog.documents import stuck_ids
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from tests.browser.visit import Visit
 from tests.over_http import serving
 

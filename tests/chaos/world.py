@@ -16,8 +16,8 @@ import pgserver
 from sqlalchemy import func, select, update
 
 from ragkv.db.tables import DocumentRow
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.upkeep.check import WHILE_STOPPED

@@ -9,8 +9,8 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.db.database import Database
 from ragkv.db.tenants import ensure_scope
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.conftest import lend_models
 from tests.over_http import Client, client_of, upload

@@ -13,9 +13,9 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.access.keys import issue_key_by_name
 from ragkv.db.tables import QuestionRow
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.echo_engine import EchoEngine
 from tests.over_http import ADA, Client, assert_problem, events_of, serving, upload, wait_until

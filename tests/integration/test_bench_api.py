@@ -5,14 +5,14 @@ import io
 
 import httpx
 import pytest
-from ragkv.catalog.documents import store_document
 
 from bench.api import client_of, measure_asks, measure_load
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.catalog.documents import store_document
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected, Unavailable
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from tests.over_http import ADA, serving
 
 QUESTION = "Who wrote the first program?"

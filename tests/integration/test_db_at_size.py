@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
+from sqlalchemy import event, text, update
+
 from ragkv.catalog.collection import delete_in_batches, make_collection
 from ragkv.catalog.documents import delete_document
 from ragkv.catalog.listing import Wanted, matching_ids
-from sqlalchemy import event, text, update
-
 from ragkv.clock import utc_now
 from ragkv.db.collections import collection_of_document_changed, mark_chunks_written
 from ragkv.db.database import Database
@@ -19,8 +19,8 @@ from ragkv.db.kv_entries import unshared_keys
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tables import TenantRow
 from ragkv.db.tenants import ensure_scope, find_scope, scope_of
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.scope import Scope
 from ragkv.settings import Settings

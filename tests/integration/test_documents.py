@@ -8,14 +8,14 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from ragkv.catalog.metadata import MAX_DEPTH
 from sqlalchemy import update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.catalog.metadata import MAX_DEPTH
 from ragkv.db.tables import DocumentRow
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from ragkv.status import Status
 from tests.echo_engine import EchoEngine

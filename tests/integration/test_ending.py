@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import httpx
 import pytest
-from ragkv.catalog.documents import store_document
 
 from api.app import create_app
 from api.command import listen
@@ -20,8 +19,9 @@ from api.ending import Ending
 from api.server import Server
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.catalog.documents import store_document
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from tests.echo_engine import EchoEngine
 from tests.over_http import ADA, assert_problem, events_of, upload, wait_until, wait_until_ready
 

@@ -7,9 +7,6 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-from ragkv.catalog.changes import replace_document
-from ragkv.catalog.documents import accept_document, delete_document, requeue_stuck
-from ragkv.catalog.forgetting import MemoryKeeper, forget_stale_answers
 from sqlalchemy import func, select
 
 from api.deletion import delete_collection
@@ -17,11 +14,15 @@ from api.forgetting import forgetting_deleted
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer_cache.ring import GONE, AnswerRing, RingName, Room, record_type
+from ragkv.catalog.changes import replace_document
+from ragkv.catalog.documents import accept_document, delete_document, requeue_stuck
+from ragkv.catalog.forgetting import MemoryKeeper, forget_stale_answers
 from ragkv.db.tables import QuestionRow
+from ragkv.embedded_redis import BESIDE_ANSWERS_BYTES, EmbeddedRedis
 from ragkv.errors import Unavailable
 from ragkv.parts import Parts
 from ragkv.queue import QUEUE
-from ragkv.redis_door import BESIDE_ANSWERS_BYTES, EmbeddedRedis, connect
+from ragkv.redis_client import connect
 from ragkv.retrieve.retriever import Retriever
 from ragkv.scope import Scope
 from tests.conftest import lend_models

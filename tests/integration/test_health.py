@@ -9,21 +9,21 @@ from io import BytesIO
 import msgspec
 import pytest
 from litestar.testing import TestClient
-from ragkv.catalog.documents import accept_document
 from sqlalchemy import update
 
 from api import probes
 from api.app import create_app
 from api.health import Readiness
+from ragkv.catalog.documents import accept_document
 from ragkv.clock import utc_now
 from ragkv.db.backlog import Backlog, Waiting
 from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.tenants import ensure_scope
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.observe.heartbeats import this_worker
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.status import JobStatus
 from ragkv.upkeep import condition
 from tests.over_http import HERE, Client, wait_until

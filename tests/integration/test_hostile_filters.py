@@ -13,8 +13,8 @@ import pytest
 
 from ingest.parts import IngestParts
 from ragkv.access.keys import issue_key_by_name
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine

@@ -17,9 +17,10 @@ from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.tables import ApiKeyRow
 from ragkv.db.tenants import ensure_scope
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound, Rejected, Throttled, Unauthorised, Unavailable
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis, connect
+from ragkv.redis_client import connect
 from ragkv.settings import Settings
 from tests.over_http import ADA, Client, assert_problem, client_of, upload
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 from qdrant_client import QdrantClient
-from ragkv.catalog.changes import replace_document
-from ragkv.catalog.documents import delete_document, store_document, stored_file
-from ragkv.catalog.originals import discard_unnamed
-from ragkv.catalog.uploads import keep_file
 from sqlalchemy import event
 
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
+from ragkv.catalog.changes import replace_document
+from ragkv.catalog.documents import delete_document, store_document, stored_file
+from ragkv.catalog.originals import discard_unnamed
+from ragkv.catalog.uploads import keep_file
 from ragkv.clock import utc_now
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.retrieve.embed import embed_question
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.vectors import Point

@@ -13,10 +13,10 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.access.keys import issue_key, issue_key_by_name
 from ragkv.db.tables import JobRow
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.observe import logs
 from ragkv.observe.cause import REQUEST_ID
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from tests.over_http import ADA, Client, upload
 
 QUESTION = "Who wrote the first program?"

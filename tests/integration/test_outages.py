@@ -12,22 +12,22 @@ from pathlib import Path
 import msgspec
 import pytest
 from celery import Celery
-from ragkv.catalog.documents import document_view, store_document, stuck_ids
 from sqlalchemy import make_url, text, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, Outcome, ingest_document
+from ragkv.catalog.documents import document_view, store_document, stuck_ids
 from ragkv.clock import utc_now
 from ragkv.db import clock, ingestion
 from ragkv.db.database import Database, open_engine
 from ragkv.db.ingestion import Lease
 from ragkv.db.tables import DocumentRow
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound, Unavailable
 from ragkv.kv.file import write_kv
 from ragkv.outages import LONGEST_DELAY_S, is_outage, retry_delay_s
 from ragkv.parts import Parts
 from ragkv.queue import INGEST
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from ragkv.status import Status
 from tests.conftest import lend_models

@@ -16,9 +16,10 @@ from ragkv.db.database import Database
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import ApiKeyRow, DocumentRow, JobRow, QuestionRow
 from ragkv.db.tenants import ensure_scope
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Unauthorised
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis, connect
+from ragkv.redis_client import connect
 from ragkv.scope import Scope
 from ragkv.settings import Settings
 from ragkv.statistics.latest import latest

@@ -15,9 +15,10 @@ from api.refusals import Refusals
 from api.tarpit import AT_ONCE
 from ragkv.access.keys import issue_key_by_name
 from ragkv.access.rate import RateLimit
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Throttled
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis, connect
+from ragkv.redis_client import connect
 from ragkv.settings import Settings
 from tests.echo_engine import EchoEngine
 from tests.over_http import ADA, Client, assert_problem, client_of, serving, upload, wait_until

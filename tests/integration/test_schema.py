@@ -16,7 +16,6 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
-from ragkv.catalog.documents import stuck_ids
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
@@ -24,9 +23,10 @@ from api.schema.document import BYTES, EVENTS, Json
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.access.keys import issue_key_by_name
+from ragkv.catalog.documents import stuck_ids
 from ragkv.db.ingestion import Lease
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine

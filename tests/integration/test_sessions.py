@@ -11,8 +11,8 @@ from api.app import create_app
 from api.auth import PUBLIC
 from api.session import COOKIE
 from ragkv.access.keys import issue_key, issue_key_by_name, revoke_key
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import LOGINS_PER_MINUTE, Parts
-from ragkv.redis_door import EmbeddedRedis
 from tests.over_http import HERE, Client, assert_problem, client_of, upload
 
 HTML = {"accept": "text/html"}

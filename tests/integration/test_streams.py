@@ -10,18 +10,18 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from ragkv.catalog.watch import CollectionWatch
 from sqlalchemy import event as sql_event
 from sqlalchemy import update
 
 from api.session import COOKIE
 from api.watching import LOOK_EVERY_S
 from ragkv.access.keys import issue_key_by_name, revoke_key
+from ragkv.catalog.watch import CollectionWatch
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.over_http import assert_problem, events_of, serving, upload, wait_until
 

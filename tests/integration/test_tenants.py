@@ -14,8 +14,8 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.access.caller import KEY_SCOPES, KeyScope
 from ragkv.access.keys import issue_key_by_name
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from tests.openai_ways import openai_bodies, openai_ids
 from tests.over_http import Client, client_of, upload
 

@@ -7,22 +7,22 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 from celery import Celery
-from ragkv.catalog.documents import accept_document, document_view, requeue_stuck, store_document, stuck_ids
 
 from ingest import turn
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, take_next, work_on
+from ragkv.catalog.documents import accept_document, document_view, requeue_stuck, store_document, stuck_ids
 from ragkv.db.database import Database
 from ragkv.db.ingestion import Lease
 from ragkv.db.migrate import migrate
 from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_scope
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.ids import new_id
 from ragkv.observe import logs
 from ragkv.observe.cause import REQUEST_ID
 from ragkv.parts import Parts
 from ragkv.queue import INGEST, QUEUE
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.status import Status
 from workers.pulse import Pulse
 from workers.tasks import register_ingest

@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from ragkv.catalog.documents import refresh_outdated, stuck_ids
 from sqlalchemy import Connection, select
 
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
+from ragkv.catalog.documents import refresh_outdated, stuck_ids
 from ragkv.db.dump import reflected, replacing, snapshot
 from ragkv.db.migrate import check_drift, downgrade, migrate
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from ragkv.upkeep.backup import backup
 from ragkv.upkeep.restore import restore

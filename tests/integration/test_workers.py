@@ -10,6 +10,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from sqlalchemy import func, select, update
+
+from api.worker_process import WorkerProcess
+from ingest.parts import IngestParts
+from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, Outcome, ingest_document
+from ingest.progress import Interrupted
 from ragkv.catalog.documents import (
     DocumentView,
     accept_document,
@@ -19,19 +25,13 @@ from ragkv.catalog.documents import (
     requeue_stuck,
     store_document,
 )
-from sqlalchemy import func, select, update
-
-from api.worker_process import WorkerProcess
-from ingest.parts import IngestParts
-from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, Outcome, ingest_document
-from ingest.progress import Interrupted
 from ragkv.clock import utc_now
 from ragkv.db.ingestion import LEASE, Lease
 from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow
 from ragkv.db.tenants import ensure_scope
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound, Rejected, TooLarge
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from ragkv.status import Status
 from tests.conftest import lend_models

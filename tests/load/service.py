@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import msgspec
-from ragkv.catalog.documents import store_document
 
 from api import interpreter
 from api.app import create_app
@@ -16,11 +15,12 @@ from api.server import Server, raise_descriptor_limit
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.access.keys import issue_key_by_name
+from ragkv.catalog.documents import store_document
 from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_scope
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.observe import logs
 from ragkv.parts import Parts
-from ragkv.redis_door import EmbeddedRedis
 from ragkv.settings import Settings
 from tests.conftest import CACHE
 from tests.echo_engine import EchoEngine

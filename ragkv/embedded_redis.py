@@ -1,73 +1,27 @@
-"""The door to Redis: a client from the settings, and a real server of our own where none is configured."""
+"""A redis-server of the data folder's own, for settings that name none."""
 
 import contextlib
 import fcntl
-import hashlib
 import importlib.util
 import logging
 import os
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-import redis
 from redis.exceptions import RedisError
 
 from ragkv.errors import Rejected, Unavailable
+from ragkv.redis_client import connect, socket_path
 from ragkv.settings import Settings
 
 log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
-MAX_SOCKET_PATH = 100
-"""Bytes. The kernel takes 107."""
 BESIDE_ANSWERS_BYTES = 384 * 2**20
 """Memory of the embedded server for the queue, sessions and rates. When it is used up, what is new is refused."""
-
-
-def redis_url(settings: Settings) -> str:
-    """Where Redis answers: the configured server, or the embedded one's socket (unix://PATH)."""
-    return settings.redis_url or f"unix://{socket_path(settings)}"
-
-
-def socket_path(settings: Settings) -> Path:
-    """The embedded server's socket. Where the data folder's path is too long for one, in the temporary folder."""
-    path = settings.redis_socket
-    if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
-        return path
-    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"ragkv-{os.getuid()}-{digest}" / "redis.sock"
-
-
-def connect(settings: Settings) -> redis.Redis:
-    """A client. Connects when first used."""
-    return redis.Redis.from_url(redis_url(settings), socket_connect_timeout=5, socket_timeout=30)
-
-
-@contextlib.contextmanager
-def reporting() -> Iterator[None]:
-    """What goes wrong with Redis inside is raised as Unavailable."""
-    try:
-        yield
-    except RedisError as error:
-        log.warning("Redis does not answer: %s", error)
-        raise Unavailable("Redis does not answer: try again, or see the service's log") from error
-
-
-def ping(client: redis.Redis) -> None:
-    """Raises Unavailable unless Redis answers."""
-    with reporting():
-        client.ping()
-
-
-def check_takes(client: redis.Redis) -> None:
-    """Raises Unavailable unless Redis takes what is new: one that is full, or cannot write its log, does not."""
-    with reporting():
-        client.set("ragkv:takes", b"", xx=True)  # only if it were there: nothing is written
 
 
 class EmbeddedRedis:

@@ -1,0 +1,61 @@
+"""Redis clients made from the settings, and errors of Redis as Unavailable."""
+
+import contextlib
+import hashlib
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import redis
+from redis.exceptions import RedisError
+
+from ragkv.errors import Unavailable
+from ragkv.settings import Settings
+
+log = logging.getLogger(__name__)
+
+MAX_SOCKET_PATH = 100
+"""Bytes. The kernel takes 107."""
+
+
+def redis_url(settings: Settings) -> str:
+    """The URL of the configured server, or of the embedded one's socket (unix://PATH)."""
+    return settings.redis_url or f"unix://{socket_path(settings)}"
+
+
+def socket_path(settings: Settings) -> Path:
+    """The embedded server's socket. Where the data folder's path is too long for one, in the temporary folder."""
+    path = settings.redis_socket
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
+        return path
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"ragkv-{os.getuid()}-{digest}" / "redis.sock"
+
+
+def connect(settings: Settings) -> redis.Redis:
+    """A client. Connects when first used."""
+    return redis.Redis.from_url(redis_url(settings), socket_connect_timeout=5, socket_timeout=30)
+
+
+@contextlib.contextmanager
+def reporting() -> Iterator[None]:
+    """Raises Unavailable in place of an error of Redis inside."""
+    try:
+        yield
+    except RedisError as error:
+        log.warning("Redis does not answer: %s", error)
+        raise Unavailable("Redis does not answer: try again, or see the service's log") from error
+
+
+def ping(client: redis.Redis) -> None:
+    """Raises Unavailable unless Redis answers."""
+    with reporting():
+        client.ping()
+
+
+def check_takes(client: redis.Redis) -> None:
+    """Raises Unavailable unless Redis takes new data: one that is full, or cannot write its log, does not."""
+    with reporting():
+        client.set("ragkv:takes", b"", xx=True)  # only if it were there: nothing is written

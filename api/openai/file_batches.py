@@ -9,8 +9,6 @@ from litestar import Router, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
-from ragkv.catalog.attachments import Attach
-from ragkv.catalog.file_batches import attach_batch, batch_of, cancel_batch, list_batch
 
 from api.auth import reading, writing
 from api.openai.errors import BadParam, errors
@@ -19,9 +17,11 @@ from api.openai.paging import PAGED
 from api.openai.store_files import NewStoreFile, StatusFilter
 from api.openai.store_views import FileBatch, FileStatus, StoreFilePage, statuses_of
 from ragkv.access.caller import Caller
+from ragkv.catalog.attachments import Attach
+from ragkv.catalog.file_batches import attach_batch, batch_of, cancel_batch, list_batch
 from ragkv.db.tenants import scope_of
+from ragkv.page import PageRequest
 from ragkv.parts import Parts
-from ragkv.stretch import Stretch
 
 MAX_FILES = 500
 NOT_FOUND = "No such vector store, or no such batch of files in it."
@@ -104,11 +104,11 @@ async def files(
     batch_id: FromPath[str],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
-    stretch: NamedDependency[Stretch],
+    page: NamedDependency[PageRequest],
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a batch that are still attached to the vector store."""
-    return await asyncio.to_thread(_files, (vector_store_id, batch_id), stretch, filter, caller, parts)
+    return await asyncio.to_thread(_files, (vector_store_id, batch_id), page, filter, caller, parts)
 
 
 def file_batches_router() -> Router:
@@ -131,8 +131,8 @@ def _cancel(vector_store_id: str, batch_id: str, caller: Caller, parts: Parts) -
 
 
 def _files(
-    place: tuple[str, str], stretch: Stretch, status: FileStatus | None, caller: Caller, parts: Parts
+    place: tuple[str, str], page: PageRequest, status: FileStatus | None, caller: Caller, parts: Parts
 ) -> StoreFilePage:
     vector_store_id, batch_id = place
     scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
-    return StoreFilePage.of(list_batch(batch_id, parts.database, scope, stretch, statuses_of(status)))
+    return StoreFilePage.of(list_batch(batch_id, parts.database, scope, page, statuses_of(status)))

@@ -10,8 +10,6 @@ from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, MultipartBody, QueryParameter
 from litestar.response import File
-from ragkv.catalog.attachments import delete_file
-from ragkv.catalog.uploads import FileView, file_view, keep_file, kept_file, list_files
 
 from api.auth import reading, writing
 from api.documents import FORM_BYTES
@@ -19,9 +17,11 @@ from api.openai.errors import errors
 from api.openai.paging import After, Order, ends_of
 from api.rooms import uploading
 from ragkv.access.caller import Caller
+from ragkv.catalog.attachments import delete_file
+from ragkv.catalog.uploads import FileView, file_view, keep_file, kept_file, list_files
+from ragkv.page import Page, PageRequest
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from ragkv.stretch import Found, Stretch
 
 MAX_LISTED = 10_000
 NOT_FOUND = "No such file."
@@ -69,7 +69,7 @@ class FilePage(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
 
     @classmethod
-    def of(cls, found: Found[FileView]) -> "FilePage":
+    def of(cls, found: Page[FileView]) -> "FilePage":
         data = [FileObject.of(view) for view in found.items]
         first_id, last_id = ends_of([file.id for file in data])
         return cls(data=data, has_more=found.more, first_id=first_id, last_id=last_id)
@@ -114,8 +114,8 @@ async def index(
     purpose: FromQuery[Purpose | None] = None,
 ) -> FilePage:
     """List the tenant's files."""
-    stretch = Stretch(limit, newest_first=order == "desc", after=after)
-    return FilePage.of(await asyncio.to_thread(list_files, parts.database, caller.tenant_id, stretch, purpose))
+    page = PageRequest(limit, newest_first=order == "desc", after=after)
+    return FilePage.of(await asyncio.to_thread(list_files, parts.database, caller.tenant_id, page, purpose))
 
 
 @get("/{file_id:str}", guards=[reading], summary="Get a file", responses=errors(NOT_FOUND=NOT_FOUND))

@@ -6,26 +6,26 @@ from litestar.di import Provide
 from litestar.params import QueryParameter
 
 from api.openai.errors import BadParam
-from ragkv.stretch import Stretch
+from ragkv.page import PageRequest
 
 Order = Annotated[Literal["asc", "desc"], QueryParameter(description="Sort order by time of creation.")]
 After = Annotated[str | None, QueryParameter(description="Return items that follow the item with this id.")]
 Before = Annotated[str | None, QueryParameter(description="Return items that precede the item with this id.")]
 
 
-def stretch_of(
+def page_of(
     limit: Annotated[int, QueryParameter(ge=1, le=100, description="Maximum number of items on a page.")] = 20,
     order: Order = "desc",
     after: After = None,
     before: Before = None,
-) -> Stretch:
-    """The dependency `stretch`. Raises BadParam for a page that is to lie between two items."""
+) -> PageRequest:
+    """The dependency `page`. Raises BadParam for a page that is to lie between two items."""
     if after is not None and before is not None:
         raise BadParam("before", "set either `after` or `before`, not both")
-    return Stretch(limit, newest_first=order == "desc", after=after, before=before)
+    return PageRequest(limit, newest_first=order == "desc", after=after, before=before)
 
 
-PAGED = {"stretch": Provide(stretch_of, sync_to_thread=False)}
+PAGED = {"page": Provide(page_of, sync_to_thread=False)}
 """For ways that list something."""
 
 

@@ -8,7 +8,6 @@ import msgspec
 from litestar import Router, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
-from ragkv.catalog.attachments import Attach, attach_files, describe, detach_file, entry_of, list_entries, texts_of
 
 from api.auth import reading, writing
 from api.openai.errors import errors
@@ -16,9 +15,10 @@ from api.openai.fields import Attributes, AutoChunking, Id
 from api.openai.paging import PAGED
 from api.openai.store_views import FileStatus, StoreFile, StoreFileDeleted, StoreFilePage, statuses_of
 from ragkv.access.caller import Caller
+from ragkv.catalog.attachments import Attach, attach_files, describe, detach_file, entry_of, list_entries, texts_of
 from ragkv.db.tenants import scope_of
+from ragkv.page import PageRequest
 from ragkv.parts import Parts
-from ragkv.stretch import Stretch
 
 NOT_FOUND = "No such vector store, or no such file in it."
 
@@ -86,11 +86,11 @@ async def index(
     vector_store_id: FromPath[str],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
-    stretch: NamedDependency[Stretch],
+    page: NamedDependency[PageRequest],
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a vector store, including documents that were uploaded to the collection directly."""
-    return await asyncio.to_thread(_list, vector_store_id, stretch, filter, caller, parts)
+    return await asyncio.to_thread(_list, vector_store_id, page, filter, caller, parts)
 
 
 @get("/{file_id:str}", guards=[reading], summary="Get a vector store's file", responses=errors(NOT_FOUND=NOT_FOUND))
@@ -163,10 +163,10 @@ def _attach(vector_store_id: str, body: NewStoreFile, caller: Caller, parts: Par
 
 
 def _list(
-    vector_store_id: str, stretch: Stretch, status: FileStatus | None, caller: Caller, parts: Parts
+    vector_store_id: str, page: PageRequest, status: FileStatus | None, caller: Caller, parts: Parts
 ) -> StoreFilePage:
     scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
-    return StoreFilePage.of(list_entries(parts.database, scope, stretch, statuses_of(status)))
+    return StoreFilePage.of(list_entries(parts.database, scope, page, statuses_of(status)))
 
 
 def _show(vector_store_id: str, file_id: str, caller: Caller, parts: Parts) -> StoreFile:

@@ -4,15 +4,15 @@ from collections import Counter
 from typing import Literal
 
 import msgspec
-from ragkv.catalog.attachments import Entry
-from ragkv.catalog.file_batches import Batch
-from ragkv.catalog.stores import Store
 
 from api.openai.fields import AutoChunking
 from api.openai.paging import ends_of
 from api.openai.sources import attributes_of
+from ragkv.catalog.attachments import Entry
+from ragkv.catalog.file_batches import Batch
+from ragkv.catalog.stores import Store
+from ragkv.page import Page
 from ragkv.status import Status
-from ragkv.stretch import Found
 
 FileStatus = Literal["in_progress", "completed", "cancelled", "failed"]
 
@@ -77,7 +77,7 @@ class VectorStorePage(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
 
     @classmethod
-    def of(cls, found: Found[Store]) -> "VectorStorePage":
+    def of(cls, found: Page[Store]) -> "VectorStorePage":
         data = [VectorStore.of(store) for store in found.items]
         first_id, last_id = ends_of([store.id for store in data])
         return cls(data=data, has_more=found.more, first_id=first_id, last_id=last_id)
@@ -135,7 +135,7 @@ class StoreFilePage(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
 
     @classmethod
-    def of(cls, found: Found[Entry]) -> "StoreFilePage":
+    def of(cls, found: Page[Entry]) -> "StoreFilePage":
         data = [StoreFile.of(entry) for entry in found.items]
         first_id, last_id = ends_of([file.id for file in data])
         return cls(data=data, has_more=found.more, first_id=first_id, last_id=last_id)

@@ -9,10 +9,6 @@ from litestar import Router, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
-from ragkv.catalog.attachments import Attach, attach_files
-from ragkv.catalog.collection import amend_collection, make_collection
-from ragkv.catalog.stores import list_stores, store_of
-from ragkv.catalog.uploads import file_view
 
 from api.auth import administering, reading, writing
 from api.deletion import delete_collection
@@ -24,10 +20,14 @@ from api.openai.store_files import store_files_router
 from api.openai.store_search import search
 from api.openai.store_views import VectorStore, VectorStoreDeleted, VectorStorePage
 from ragkv.access.caller import Caller
+from ragkv.catalog.attachments import Attach, attach_files
+from ragkv.catalog.collection import amend_collection, make_collection
+from ragkv.catalog.stores import list_stores, store_of
+from ragkv.catalog.uploads import file_view
 from ragkv.db.tenants import scope_of
 from ragkv.ids import new_id
+from ragkv.page import PageRequest
 from ragkv.parts import Parts
-from ragkv.stretch import Stretch
 
 NOT_FOUND = "No such vector store."
 TAKEN = "Another vector store has this name."
@@ -74,10 +74,10 @@ async def create(
 async def index(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
-    stretch: NamedDependency[Stretch],
+    page: NamedDependency[PageRequest],
 ) -> VectorStorePage:
     """List the tenant's vector stores with the progress of their files."""
-    return VectorStorePage.of(await asyncio.to_thread(list_stores, parts.database, caller.tenant_id, stretch))
+    return VectorStorePage.of(await asyncio.to_thread(list_stores, parts.database, caller.tenant_id, page))
 
 
 @get("/{vector_store_id:str}", guards=[reading], summary="Get a vector store", responses=errors(NOT_FOUND=NOT_FOUND))

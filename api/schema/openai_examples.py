@@ -9,10 +9,6 @@ from typing import Any
 
 import msgspec
 from litestar.response import ServerSentEventMessage
-from ragkv.catalog.attachments import Entry
-from ragkv.catalog.file_batches import Batch
-from ragkv.catalog.stores import Store
-from ragkv.catalog.uploads import FileView
 
 from api.openai.chat import ChatBody
 from api.openai.chat_views import ChatCompletion, ChatTeller, Heading, completion_of
@@ -38,9 +34,13 @@ from api.openai.streaming import Teller
 from api.openai.vector_stores import NewVectorStore, VectorStoreChange
 from api.schema.examples import CHUNK_ID, COLLECTION, COLLECTION_ID, DOCUMENT, DOCUMENT_ID, DONE, MOMENT, QUESTION, TEXT
 from ragkv.answer.ask import Done, Usage
+from ragkv.catalog.attachments import Entry
+from ragkv.catalog.file_batches import Batch
+from ragkv.catalog.stores import Store
+from ragkv.catalog.uploads import FileView
 from ragkv.chunk import Chunk, Passage
+from ragkv.page import Page
 from ragkv.status import Status
-from ragkv.stretch import Found
 
 MODEL = "SmolLM2-135M-Instruct"
 MODEL_WITH_COLLECTION = f"{MODEL}{AT}{COLLECTION.name}"
@@ -113,12 +113,12 @@ EXAMPLES: dict[Any, object] = {
     NewVectorStore: {"name": COLLECTION.name, "file_ids": [FILE_ID]},
     VectorStoreChange: {"name": "old papers"},
     VectorStore: VectorStore.of(STORE),
-    VectorStorePage: VectorStorePage.of(Found([STORE], more=False)),
+    VectorStorePage: VectorStorePage.of(Page([STORE], more=False)),
     VectorStoreDeleted: VectorStoreDeleted(id=COLLECTION_ID),
     NewStoreFile: {"file_id": FILE_ID, "attributes": ATTRIBUTES},
     AttributesChange: {"attributes": ATTRIBUTES},
     StoreFile: StoreFile.of(ENTRY),
-    StoreFilePage: StoreFilePage.of(Found([ENTRY], more=False)),
+    StoreFilePage: StoreFilePage.of(Page([ENTRY], more=False)),
     StoreFileDeleted: StoreFileDeleted(id=FILE_ID),
     ContentPage: ContentPage(data=[TextOfFile(TEXT)]),
     NewFileBatch: {"files": [{"file_id": FILE_ID, "attributes": ATTRIBUTES}, {"file_id": DOCUMENT_ID}]},

@@ -26,7 +26,7 @@ from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, hold
 from ragkv.db.documents import document_by_hash
 from ragkv.db.file_tables import AttachmentRow
-from ragkv.db.stretches import Position, rows_of
+from ragkv.db.pages import Position, rows_of
 from ragkv.db.tables import CollectionRow, DocumentRow
 from ragkv.db.uploads import (
     ENTRY_KEYS,
@@ -40,10 +40,10 @@ from ragkv.db.uploads import (
 )
 from ragkv.errors import NotFound
 from ragkv.ids import is_id
+from ragkv.page import Page, PageRequest
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 from ragkv.status import Status
-from ragkv.stretch import Found, Stretch
 
 if TYPE_CHECKING:
     from sqlalchemy import Row, Select
@@ -98,23 +98,23 @@ def texts_of(file_id: str, database: Database, scope: Scope) -> list[str]:
         return list(session.scalars(texts_of_document(document.id)))
 
 
-def list_entries(database: Database, scope: Scope, stretch: Stretch, statuses: Sequence[Status] | None) -> Found[Entry]:
+def list_entries(database: Database, scope: Scope, page: PageRequest, statuses: Sequence[Status] | None) -> Page[Entry]:
     """A collection's files. Raises NotFound for one to begin at that is not there."""
     with database.reading() as session:
-        return entries_among(session, entries_of(scope.tenant_id, scope.collection_id, statuses), scope, stretch)
+        return entries_among(session, entries_of(scope.tenant_id, scope.collection_id, statuses), scope, page)
 
 
 def entries_among(
-    session: "Session", listed: "Select[DocumentRow, str, datetime]", scope: Scope, stretch: Stretch
-) -> Found[Entry]:
-    """A stretch of these files of a collection."""
+    session: "Session", listed: "Select[DocumentRow, str, datetime]", scope: Scope, page: PageRequest
+) -> Page[Entry]:
+    """One page of these files of a collection."""
 
     def place_of(file_id: str) -> Position:
         _, found_id, moment = _find(session, file_id, scope)
         return moment, found_id
 
-    found = rows_of(session, listed, ENTRY_KEYS, stretch, place_of)
-    return Found([to_entry(row) for row in found.items], found.more)
+    found = rows_of(session, listed, ENTRY_KEYS, page, place_of)
+    return Page([to_entry(row) for row in found.items], found.more)
 
 
 def describe(file_id: str, metadata: Metadata, parts: Parts, scope: Scope) -> Entry:

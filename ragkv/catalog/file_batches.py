@@ -14,10 +14,10 @@ from ragkv.db.file_tables import FileBatchMemberRow, FileBatchRow
 from ragkv.db.uploads import batch_by_id, count_members, entries_of_batch
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, new_id
+from ragkv.page import Page, PageRequest
 from ragkv.parts import Parts
 from ragkv.scope import Scope
 from ragkv.status import Status
-from ragkv.stretch import Found, Stretch
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -62,12 +62,12 @@ def batch_of(batch_id: str, database: Database, scope: Scope) -> Batch:
 
 
 def list_batch(
-    batch_id: str, database: Database, scope: Scope, stretch: Stretch, statuses: Sequence[Status] | None
-) -> Found[Entry]:
+    batch_id: str, database: Database, scope: Scope, page: PageRequest, statuses: Sequence[Status] | None
+) -> Page[Entry]:
     """The batch's files that are still in the collection. Raises NotFound for the batch or the one to begin at."""
     with database.reading() as session:
         listed = entries_of_batch(_find(session, batch_id, scope), scope.tenant_id, statuses)
-        return entries_among(session, listed, scope, stretch)
+        return entries_among(session, listed, scope, page)
 
 
 def cancel_batch(batch_id: str, parts: Parts, scope: Scope) -> Batch:

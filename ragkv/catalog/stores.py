@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ragkv.db.database import Database
-from ragkv.db.stretches import Position, rows_of
+from ragkv.db.pages import Position, rows_of
 from ragkv.db.tables import CollectionRow
 from ragkv.db.tenants import scope_of
 from ragkv.db.uploads import COLLECTION_KEYS, bytes_in, collections_by_age, status_counts
 from ragkv.errors import NotFound
+from ragkv.page import Page, PageRequest
 from ragkv.status import Status
-from ragkv.stretch import Found, Stretch
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -40,7 +40,7 @@ def store_of(collection: str, database: Database, tenant_id: str) -> Store:
         return _stores(session, [row], tenant_id)[0]
 
 
-def list_stores(database: Database, tenant_id: str, stretch: Stretch) -> Found[Store]:
+def list_stores(database: Database, tenant_id: str, page: PageRequest) -> Page[Store]:
     """Raises NotFound for a collection to begin at that is not there."""
 
     def place_of(collection_id: str) -> Position:
@@ -48,8 +48,8 @@ def list_stores(database: Database, tenant_id: str, stretch: Stretch) -> Found[S
         return row.created_at, row.id
 
     with database.reading() as session:
-        found = rows_of(session, collections_by_age(tenant_id), COLLECTION_KEYS, stretch, place_of)
-        return Found(_stores(session, [row for (row,) in found.items], tenant_id), found.more)
+        found = rows_of(session, collections_by_age(tenant_id), COLLECTION_KEYS, page, place_of)
+        return Page(_stores(session, [row for (row,) in found.items], tenant_id), found.more)
 
 
 def _stores(session: "Session", rows: Sequence[CollectionRow], tenant_id: str) -> list[Store]:

@@ -11,13 +11,13 @@ from ragkv.catalog.originals import uploads_of
 from ragkv.clock import utc_now
 from ragkv.db.database import Database, hold
 from ragkv.db.file_tables import FileRow
-from ragkv.db.stretches import Position, rows_of
+from ragkv.db.pages import Position, rows_of
 from ragkv.db.uploads import FILE_KEYS, file_by_id, files_of
 from ragkv.errors import NotFound
 from ragkv.files import Readable
 from ragkv.ids import is_id, new_id
+from ragkv.page import Page, PageRequest
 from ragkv.parts import Parts
-from ragkv.stretch import Found, Stretch
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -61,7 +61,7 @@ def file_view(file_id: str, database: Database, tenant_id: str) -> FileView:
         return file_view_of(find_file(session, file_id, tenant_id))
 
 
-def list_files(database: Database, tenant_id: str, stretch: Stretch, purpose: str | None) -> Found[FileView]:
+def list_files(database: Database, tenant_id: str, page: PageRequest, purpose: str | None) -> Page[FileView]:
     """Raises NotFound for a file to begin at that is not there."""
     with database.reading() as session:
 
@@ -69,8 +69,8 @@ def list_files(database: Database, tenant_id: str, stretch: Stretch, purpose: st
             row = find_file(session, file_id, tenant_id)
             return row.created_at, row.id
 
-        found = rows_of(session, files_of(tenant_id, purpose), FILE_KEYS, stretch, place_of)
-        return Found([file_view_of(row) for (row,) in found.items], found.more)
+        found = rows_of(session, files_of(tenant_id, purpose), FILE_KEYS, page, place_of)
+        return Page([file_view_of(row) for (row,) in found.items], found.more)
 
 
 def kept_file(file_id: str, parts: Parts, tenant_id: str) -> tuple[Path, str]:

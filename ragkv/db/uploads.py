@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Delete, Select, delete, func, select
 
 from ragkv.db.file_tables import AttachmentRow, FileBatchMemberRow, FileBatchRow, FileRow
 from ragkv.db.lists import one_of
-from ragkv.db.stretches import Keys
+from ragkv.db.pages import Keys
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow
 from ragkv.status import Status
 

@@ -1,4 +1,4 @@
-"""Stretches of lists as statements: by moment and id, in either direction from an item."""
+"""Statements that read one page of a list: by moment and id, in either direction from an item."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -7,7 +7,7 @@ from typing import TypeVarTuple
 from sqlalchemy import ColumnElement, Row, Select, tuple_
 from sqlalchemy.orm import Session
 
-from ragkv.stretch import Found, Stretch
+from ragkv.page import Page, PageRequest
 
 Position = tuple[datetime, str]
 Keys = tuple[ColumnElement[datetime], ColumnElement[str]]
@@ -16,15 +16,15 @@ Columns = TypeVarTuple("Columns")
 
 
 def rows_of(
-    session: Session, listed: Select[*Columns], keys: Keys, stretch: Stretch, place_of: Callable[[str], Position]
-) -> Found[Row[*Columns]]:
-    """The rows of a stretch. `place_of` gives the position of an item by its id, or raises NotFound."""
-    anchor = stretch.before if stretch.backwards else stretch.after
+    session: Session, listed: Select[*Columns], keys: Keys, page: PageRequest, place_of: Callable[[str], Position]
+) -> Page[Row[*Columns]]:
+    """The rows of one page. `place_of` gives the position of an item by its id, or raises NotFound."""
+    anchor = page.before if page.backwards else page.after
     position = None if anchor is None else place_of(anchor)
-    falling = stretch.newest_first != stretch.backwards
-    rows = list(session.execute(_part(listed, keys, stretch.limit + 1, position, falling)))
-    found = rows[: stretch.limit]
-    return Found(found[::-1] if stretch.backwards else found, more=len(rows) > stretch.limit)
+    falling = page.newest_first != page.backwards
+    rows = list(session.execute(_part(listed, keys, page.limit + 1, position, falling)))
+    found = rows[: page.limit]
+    return Page(found[::-1] if page.backwards else found, more=len(rows) > page.limit)
 
 
 def _part(listed: Select[*Columns], keys: Keys, limit: int, start: Position | None, falling: bool) -> Select[*Columns]:

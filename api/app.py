@@ -10,34 +10,34 @@ from litestar import Litestar
 from litestar.datastructures import State
 from litestar.di import Provide
 
+from api.access.admission import CONFIRM_EVERY_S, Admissions
+from api.access.auth import authentication, caller_of
+from api.access.rooms import STATE, Rooms
+from api.access.tarpit import Tarpit
 from api.admin.headers import guard_pages
 from api.admin.router import admin_router
-from api.admission import CONFIRM_EVERY_S, Admissions
-from api.ask import BODY_BYTES, ask
-from api.auth import authentication, caller_of
-from api.bodies import CheckedRequest
-from api.collections import collections_router
-from api.documents import documents_router
-from api.ending import Ending, RefuseWhenEnding
-from api.errors import HANDLERS
-from api.events import ProgressStreams, collection_events, document_events
 from api.forgetting import forgetting_deleted
-from api.health import healthz, readyz
-from api.keys import keys_router
-from api.kv import kv_router
-from api.metrics import metrics_of_all
-from api.observe import Observing
+from api.http.bodies import CheckedRequest
+from api.http.draining import Ending, RefuseWhenEnding
+from api.http.errors import HANDLERS
+from api.http.observe import Observing
+from api.http.options import name_all_methods
+from api.http.patience import GRACE_S, Patience
+from api.http.turns import Turns
 from api.openai.errors import in_openai_form
 from api.openai.router import openai_routers
-from api.options import name_all_methods
-from api.patience import GRACE_S, Patience
-from api.probes import Probes
-from api.rooms import STATE, Rooms
 from api.schema.site import openapi_config
-from api.search import search
-from api.statistics import statistics
-from api.tarpit import Tarpit
-from api.turns import Turns
+from api.v1.ask import BODY_BYTES, ask
+from api.v1.collections import collections_router
+from api.v1.documents import documents_router
+from api.v1.events import ProgressStreams, collection_events, document_events
+from api.v1.health import healthz, readyz
+from api.v1.keys import keys_router
+from api.v1.kv import kv_router
+from api.v1.metrics import metrics_of_all
+from api.v1.probes import Probes
+from api.v1.search import search
+from api.v1.statistics import statistics
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 from ragkv.threads import FairPool

@@ -10,8 +10,8 @@ import msgspec
 
 from api import interpreter
 from api.app import create_app
-from api.ending import Ending
-from api.server import Helper, Server, raise_descriptor_limit
+from api.http.draining import Ending
+from api.http.server import Helper, Server, raise_descriptor_limit
 from api.worker_process import WorkerProcess
 from ragkv.access.keys import any_key
 from ragkv.catalog.documents import refresh_outdated

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from litestar import Litestar
-from ragkv.catalog.forgetting import MemoryKeeper
 
+from ragkv.catalog.forgetting import MemoryKeeper
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from ragkv.catalog.documents import document_view, refresh_outdated, store_document
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, Outcome, ingest_document
+from ragkv.catalog.documents import document_view, refresh_outdated, store_document
 from ragkv.errors import RagKVError, Rejected
 from ragkv.parts import Parts
 

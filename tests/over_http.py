@@ -13,8 +13,8 @@ from litestar.testing import TestClient
 
 from api.app import create_app
 from api.command import listen
-from api.ending import Ending
-from api.server import Server
+from api.http.draining import Ending
+from api.http.server import Server
 from ragkv.parts import Parts
 
 ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from ragkv.catalog.documents import requeue_stuck
 from ragkv.catalog.forgetting import forget_stale_answers
-
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 from ragkv.upkeep.cleaning import clean

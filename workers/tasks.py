@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 from celery import Celery, Task
 from celery.exceptions import Reject
-from ragkv.catalog.documents import enqueue
 
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, take_next, work_on
 from ingest.progress import Interrupted
+from ragkv.catalog.documents import enqueue
 from ragkv.db.ingestion import Lease
 from ragkv.observe import logs, traces
 from ragkv.observe.cause import REQUEST_ID

@@ -9,7 +9,7 @@ from typing import Any
 from litestar import Request, Response, get
 from litestar.params import FromPath
 
-from api.auth import PUBLIC
+from api.access.auth import PUBLIC
 from ragkv.errors import NotFound
 
 MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}

@@ -6,11 +6,11 @@ from typing import Any
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
+
+from api.admin.shell import AdminRequest, page
 from ragkv.catalog.changes import failures
 from ragkv.catalog.collection import collection_with_counts, list_collections
 from ragkv.catalog.listing import Wanted, list_documents
-
-from api.admin.shell import AdminRequest, page
 from ragkv.db.tenants import scope_of
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION

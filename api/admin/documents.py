@@ -6,12 +6,12 @@ from typing import Any
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
-from ragkv.catalog.collection import collection_view
-from ragkv.catalog.documents import document_view
-from ragkv.catalog.listing import chunks_before, chunks_from, list_chunks
 
 from api.admin.shell import AdminRequest, page
 from api.admin.source import Place, mark
+from ragkv.catalog.collection import collection_view
+from ragkv.catalog.documents import document_view
+from ragkv.catalog.listing import chunks_before, chunks_from, list_chunks
 from ragkv.parts import Parts
 
 CHUNKS_A_PAGE = 20

@@ -8,7 +8,7 @@ from litestar.response import Redirect
 from litestar.types import ExceptionHandlersMap
 
 from api.admin.shell import page
-from api.errors import HANDLERS
+from api.http.errors import HANDLERS
 from ragkv.errors import Unauthorised
 
 LOGIN = "/admin/login"

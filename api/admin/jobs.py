@@ -5,9 +5,9 @@ import asyncio
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
-from ragkv.catalog.jobs import jobs_by_status, list_jobs
 
 from api.admin.shell import AdminRequest, page
+from ragkv.catalog.jobs import jobs_by_status, list_jobs
 from ragkv.parts import Parts
 from ragkv.status import JobStatus
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
-from ragkv.catalog.listing import DocumentPage, Wanted, list_documents
 
 from api.admin.format import size
 from api.admin.shell import AdminRequest, page
+from ragkv.catalog.listing import DocumentPage, Wanted, list_documents
 from ragkv.db.tenants import scope_of
 from ragkv.parts import Parts
 from ragkv.upkeep.admin import KVAmount, KVOverview, kv_of_documents, overview

@@ -12,11 +12,11 @@ from litestar.params import URLEncodedBody
 from litestar.response import Redirect
 from litestar.status_codes import HTTP_303_SEE_OTHER
 
+from api.access.auth import PUBLIC
+from api.access.session import ended_cookie, own_pages_only, session_cookie, session_token
 from api.admin.errors import LOGIN
 from api.admin.shell import AdminRequest, page
-from api.auth import PUBLIC
-from api.errors import STATUS
-from api.session import ended_cookie, own_pages_only, session_cookie, session_token
+from api.http.errors import STATUS
 from ragkv.access.keys import authenticate
 from ragkv.errors import Forbidden, Throttled, Unauthorised
 from ragkv.parts import Parts

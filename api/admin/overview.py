@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
-from ragkv.catalog.collection import list_collections
 
 from api.admin.charts import ORIGINS, first_token_chart, origin_chart
 from api.admin.shell import AdminRequest, page
-from api.probes import Probes
-from api.statistics import statistics_of
+from api.v1.probes import Probes
+from api.v1.statistics import statistics_of
+from ragkv.catalog.collection import list_collections
 from ragkv.models import public_name
 from ragkv.paging import MAX_PAGE
 from ragkv.parts import Parts

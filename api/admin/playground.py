@@ -6,9 +6,9 @@ from typing import get_args
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
-from ragkv.catalog.collection import list_collections
 
 from api.admin.shell import AdminRequest, page
+from ragkv.catalog.collection import list_collections
 from ragkv.paging import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.scope import DEFAULT_COLLECTION

@@ -3,6 +3,8 @@
 from litestar import Router
 from litestar.types import ControllerRouterHandler
 
+from api.access.auth import administering
+from api.access.session import own_pages_only
 from api.admin.assets import static_file
 from api.admin.collections import collection_page, collections_page
 from api.admin.documents import document_page
@@ -14,8 +16,6 @@ from api.admin.login import login, login_page, logout
 from api.admin.overview import overview_page
 from api.admin.playground import playground_page
 from api.admin.settings import settings_page
-from api.auth import administering
-from api.session import own_pages_only
 
 PAGES: list[ControllerRouterHandler] = [
     overview_page,

@@ -10,9 +10,9 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec import Meta
 
-from api.ask import BODY_BYTES
-from api.auth import reading
-from api.disconnect import unless_disconnected
+from api.access.auth import reading
+from api.access.rooms import asking
+from api.http.disconnect import unless_disconnected
 from api.openai.chat_views import ChatCompletion, ChatTeller, Heading, completion_of
 from api.openai.errors import BadParam, errors
 from api.openai.fields import (
@@ -34,7 +34,7 @@ from api.openai.fields import (
 from api.openai.questions import Role, Said, ask_about, chosen_scope, conversation_of
 from api.openai.sources import sources_of
 from api.openai.streaming import StreamingOperation, streamed, whole
-from api.rooms import asking
+from api.v1.ask import BODY_BYTES
 from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask
 from ragkv.parts import Parts

@@ -11,7 +11,7 @@ from litestar.exceptions import HTTPException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.types import ExceptionHandlersMap
 
-from api.errors import headers_of, problem_of
+from api.http.errors import headers_of, problem_of
 from ragkv.errors import NotFound, Rejected
 
 PATHS = (

@@ -10,7 +10,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
-from api.auth import reading, writing
+from api.access.auth import reading, writing
 from api.openai.errors import BadParam, errors
 from api.openai.fields import Attributes, AutoChunking, Id
 from api.openai.paging import PAGED

@@ -11,11 +11,11 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, MultipartBody, QueryParameter
 from litestar.response import File
 
-from api.auth import reading, writing
-from api.documents import FORM_BYTES
+from api.access.auth import reading, writing
+from api.access.rooms import uploading
 from api.openai.errors import errors
 from api.openai.paging import After, Order, ends_of
-from api.rooms import uploading
+from api.v1.documents import FORM_BYTES
 from ragkv.access.caller import Caller
 from ragkv.catalog.attachments import delete_file
 from ragkv.catalog.uploads import FileView, file_view, keep_file, kept_file, list_files

@@ -5,11 +5,11 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta
-from ragkv.catalog.attribute_filter import AttributeFilter, Comparator, Comparison, Compound, Value
-from ragkv.catalog.metadata import MAX_FILTER_VALUES, MAX_KEYS
 
 from api.openai.errors import BadParam
 from api.openai.fields import Whole
+from ragkv.catalog.attribute_filter import AttributeFilter, Comparator, Comparison, Compound, Value
+from ragkv.catalog.metadata import MAX_FILTER_VALUES, MAX_KEYS
 
 MAX_DEPTH = 8
 MAX_COMPARISONS = 100

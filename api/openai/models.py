@@ -8,11 +8,11 @@ import msgspec
 from litestar import Router, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath
-from ragkv.catalog.collection import CollectionView, collection_view, list_collections
 
-from api.auth import reading
+from api.access.auth import reading
 from api.openai.errors import NoSuchModel, errors
 from ragkv.access.caller import Caller
+from ragkv.catalog.collection import CollectionView, collection_view, list_collections
 from ragkv.errors import NotFound
 from ragkv.models import public_name
 from ragkv.paging import MAX_PAGE

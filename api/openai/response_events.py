@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from litestar.response import ServerSentEventMessage
 
+from api.http.sse import event
 from api.openai.errors import facts_of
 from api.openai.response_views import (
     Asked,
@@ -18,7 +19,6 @@ from api.openai.response_views import (
     response_of,
 )
 from api.openai.streaming import Messages, Sources
-from api.sse import event
 from ragkv.answer.ask import Done
 
 SEARCH, MESSAGE = 0, 1

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from ragkv.catalog.attachments import Entry
 
 from api.openai.fields import TextFormat
 from api.openai.sources import AnswerFacts, attributes_of, citations_of, facts_of
 from ragkv.answer.ask import Done, Usage
+from ragkv.catalog.attachments import Entry
 from ragkv.ids import new_id
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]

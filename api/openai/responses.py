@@ -9,11 +9,10 @@ from litestar import Request, Response, Router, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec import Meta
-from ragkv.catalog.attribute_filter import documents_that_match
 
-from api.ask import BODY_BYTES
-from api.auth import reading
-from api.disconnect import unless_disconnected
+from api.access.auth import reading
+from api.access.rooms import asking
+from api.http.disconnect import unless_disconnected
 from api.openai.errors import BadParam, errors
 from api.openai.fields import (
     Anything,
@@ -37,9 +36,10 @@ from api.openai.response_views import Asked, ResponseObject, TextConfig, respons
 from api.openai.sources import sources_of
 from api.openai.store_search import Ranking
 from api.openai.streaming import StreamingOperation, streamed, whole
-from api.rooms import asking
+from api.v1.ask import BODY_BYTES
 from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask
+from ragkv.catalog.attribute_filter import documents_that_match
 from ragkv.parts import Parts
 
 

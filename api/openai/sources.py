@@ -1,12 +1,12 @@
 """What an answer rests on, as files of a vector store."""
 
 import msgspec
+
+from api.v1.ask import AnswerView, UsageView
+from api.v1.passages import PassageView
+from ragkv.answer.ask import CachedAnswer, Citation, Done, Timings
 from ragkv.catalog.attachments import Entry, entries_by_document
 from ragkv.catalog.metadata import Metadata
-
-from api.ask import AnswerView, UsageView
-from api.passages import PassageView
-from ragkv.answer.ask import CachedAnswer, Citation, Done, Timings
 from ragkv.parts import Parts
 
 

@@ -9,7 +9,7 @@ from litestar import Router, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from api.auth import reading, writing
+from api.access.auth import reading, writing
 from api.openai.errors import errors
 from api.openai.fields import Attributes, AutoChunking, Id
 from api.openai.paging import PAGED

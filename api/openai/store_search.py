@@ -7,16 +7,16 @@ from litestar import post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
-from ragkv.catalog.attachments import Entry, entries_by_document
-from ragkv.catalog.attribute_filter import documents_that_match
 
-from api.auth import reading
+from api.access.auth import reading
 from api.openai.errors import BadParam, errors
 from api.openai.fields import MaxResults, Off, Zero, refuse_switched_on
 from api.openai.filters import FilterBody, filter_of
 from api.openai.sources import attributes_of
 from ragkv.access.caller import Caller
 from ragkv.answer.limits import QUESTION_CHARACTERS
+from ragkv.catalog.attachments import Entry, entries_by_document
+from ragkv.catalog.attribute_filter import documents_that_match
 from ragkv.chunk import Passage
 from ragkv.db.tenants import scope_of
 from ragkv.parts import Parts

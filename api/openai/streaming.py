@@ -10,11 +10,11 @@ from litestar import Request
 from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation, Schema
 from litestar.openapi.spec.enums import OpenAPIType
 from litestar.response import ServerSentEvent, ServerSentEventMessage
-from ragkv.catalog.attachments import Entry
 
-from api.ask import EVENT_STREAM, Events
-from api.disconnect import unless_disconnected
+from api.http.disconnect import unless_disconnected
+from api.v1.ask import EVENT_STREAM, Events
 from ragkv.answer.ask import Delta, Done
+from ragkv.catalog.attachments import Entry
 
 Messages = Iterable[ServerSentEventMessage]
 Sources = dict[str, Entry]

@@ -10,8 +10,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
-from api.auth import administering, reading, writing
-from api.deletion import delete_collection
+from api.access.auth import administering, reading, writing
 from api.openai.errors import errors
 from api.openai.fields import AutoChunking, Id, NotSupported
 from api.openai.file_batches import file_batches_router
@@ -19,6 +18,7 @@ from api.openai.paging import PAGED
 from api.openai.store_files import store_files_router
 from api.openai.store_search import search
 from api.openai.store_views import VectorStore, VectorStoreDeleted, VectorStorePage
+from api.v1.deletion import delete_collection
 from ragkv.access.caller import Caller
 from ragkv.catalog.attachments import Attach, attach_files
 from ragkv.catalog.collection import amend_collection, make_collection

@@ -5,24 +5,24 @@ from http import HTTPStatus
 from typing import Any, get_args, get_origin
 
 import msgspec
+
+from api.http.errors import Problem
+from api.v1.ask import AnswerView, AskBody, CachedTokens, TurnBody, UsageView
+from api.v1.collections import CollectionBody, CollectionPatch
+from api.v1.documents import Amendment, Replacement, Upload, Uploaded, Uploads
+from api.v1.health import Health, Readiness
+from api.v1.keys import NewKey
+from api.v1.kv import PinBody
+from api.v1.passages import PassageView
+from api.v1.search import SearchBody, SearchTimings, SearchView
+from api.v1.statistics import Statistics
+from ragkv.access.keys import IssuedKey, KeyView
+from ragkv.answer.ask import Citation, PassageKV, PromptSpan, Timings
 from ragkv.catalog.changes import Queued
 from ragkv.catalog.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
 from ragkv.catalog.documents import DocumentView
 from ragkv.catalog.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
 from ragkv.catalog.watch import DocumentProgress
-
-from api.ask import AnswerView, AskBody, CachedTokens, TurnBody, UsageView
-from api.collections import CollectionBody, CollectionPatch
-from api.documents import Amendment, Replacement, Upload, Uploaded, Uploads
-from api.errors import Problem
-from api.health import Health, Readiness
-from api.keys import NewKey
-from api.kv import PinBody
-from api.passages import PassageView
-from api.search import SearchBody, SearchTimings, SearchView
-from api.statistics import Statistics
-from ragkv.access.keys import IssuedKey, KeyView
-from ragkv.answer.ask import Citation, PassageKV, PromptSpan, Timings
 from ragkv.kv.file import KVShape
 from ragkv.statistics.engine import EngineView
 from ragkv.statistics.views import (

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from litestar.response import ServerSentEventMessage
-from ragkv.catalog.watch import DocumentProgress
 
-from api.ask import AnswerView
-from api.errors import Problem
+from api.http.errors import Problem
+from api.http.sse import event
 from api.schema.examples import DONE, PROGRESS, VERIFIED
 from api.schema.openai_examples import chat_events, response_events
-from api.sse import event
+from api.v1.ask import AnswerView
 from ragkv.answer.ask import Delta
+from ragkv.catalog.watch import DocumentProgress
 from ragkv.upkeep.verify import Verified
 
 Json = dict[str, Any]

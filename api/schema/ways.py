@@ -10,7 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import BodyKwarg
 from litestar.routes import HTTPRoute
 
-from api.auth import PUBLIC, Requires
+from api.access.auth import PUBLIC, Requires
 
 
 @dataclass(frozen=True, slots=True)

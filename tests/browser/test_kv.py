@@ -4,11 +4,11 @@ import httpx
 import msgspec
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from ragkv.catalog.documents import stuck_ids
 from sqlalchemy import select
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.catalog.documents import stuck_ids
 from ragkv.db.tables import ChunkRow
 from ragkv.parts import Parts
 from tests.browser.visit import Visit

@@ -25,8 +25,8 @@ import workers.sweep
 import workers.tasks
 from api.app import create_app
 from api.command import listen
-from api.ending import Ending
-from api.server import Server
+from api.http.draining import Ending
+from api.http.server import Server
 from ragkv.engine.protocol import Generate, Piece
 from ragkv.parts import Parts
 from ragkv.settings import Settings

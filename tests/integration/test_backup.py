@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
-from ragkv.catalog.documents import accept_document, delete_document, document_view, store_document, stuck_ids
 from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
 from ragkv.access.keys import issue_key_by_name, list_all_keys
+from ragkv.catalog.documents import accept_document, delete_document, document_view, store_document, stuck_ids
 from ragkv.cli.backup import backup as backup_command
 from ragkv.cli.backup import restore as restore_command
 from ragkv.db.dump import LEFT_OUT, snapshot, tables_of

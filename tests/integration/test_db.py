@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ragkv.catalog.collection import list_collections
 from sqlalchemy import inspect, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from ragkv.catalog.collection import list_collections
 from ragkv.chunk import Chunk
 from ragkv.clock import utc_now
 from ragkv.db import postgres

@@ -15,8 +15,8 @@ import pytest
 
 from api.app import create_app
 from api.command import listen
-from api.ending import Ending
-from api.server import Server
+from api.http.draining import Ending
+from api.http.server import Server
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.documents import store_document

@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from litestar.testing import TestClient
-from ragkv.catalog.documents import document_view, store_document
 from sqlalchemy import Connection, event, text, update
 
 from api.app import create_app
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
+from ragkv.catalog.documents import document_view, store_document
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_scope

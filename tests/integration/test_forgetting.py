@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from api.deletion import delete_collection
 from api.forgetting import forgetting_deleted
+from api.v1.deletion import delete_collection
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer_cache.ring import GONE, AnswerRing, RingName, Room, record_type

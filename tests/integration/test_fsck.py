@@ -9,11 +9,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 from click.testing import CliRunner
-from ragkv.catalog.documents import document_view, store_document, stuck_ids
 from sqlalchemy import delete, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
+from ragkv.catalog.documents import document_view, store_document, stuck_ids
 from ragkv.cli.fsck import fsck
 from ragkv.clock import utc_now
 from ragkv.db.file_tables import FileRow

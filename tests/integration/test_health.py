@@ -13,7 +13,7 @@ from sqlalchemy import update
 
 from api import probes
 from api.app import create_app
-from api.health import Readiness
+from api.v1.health import Readiness
 from ragkv.catalog.documents import accept_document
 from ragkv.clock import utc_now
 from ragkv.db.backlog import Backlog, Waiting

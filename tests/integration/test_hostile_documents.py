@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from ragkv.catalog.documents import delete_document, document_view, store_document
 
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
@@ -13,6 +12,7 @@ from ingest.progress import Interrupted
 from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
 from ingest.sandbox.verdict import ParserStopped
+from ragkv.catalog.documents import delete_document, document_view, store_document
 from ragkv.db.tables import DocumentRow
 from ragkv.parts import Parts
 from tests.hostile_files import docxs, forms, html

@@ -1,8 +1,8 @@
 """Jobs in lists."""
 
 import pytest
-from ragkv.catalog.jobs import jobs_by_status, list_jobs
 
+from ragkv.catalog.jobs import jobs_by_status, list_jobs
 from ragkv.db.database import Database
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import DocumentRow, JobRow

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from ragkv.catalog.documents import DocumentView, document_view, store_document
-from ragkv.catalog.listing import list_chunks
 
 from ingest.parts import IngestParts
 from ingest.pipeline import Outcome, ingest_document
+from ragkv.catalog.documents import DocumentView, document_view, store_document
+from ragkv.catalog.listing import list_chunks
 from ragkv.db.kv_entries import kv_bytes_by_tenant
 from ragkv.db.tenants import ensure_scope
 from ragkv.errors import Conflict, OutOfSpace

@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from ragkv.catalog.collection import BATCH_CHUNKS, BATCH_QUESTIONS, delete_in_batches, make_collection
 from sqlalchemy import event, func, select, update
 
-from api.deletion import delete_collection
+from api.v1.deletion import delete_collection
+from ragkv.catalog.collection import BATCH_CHUNKS, BATCH_QUESTIONS, delete_in_batches, make_collection
 from ragkv.db.base import Base
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, QuestionRow
 from ragkv.db.tenants import find_scope, scope_of

@@ -9,10 +9,10 @@ import httpx
 import msgspec
 import pytest
 
-from api.connections import TimedProtocol
-from api.forms import FIELD_BYTES
-from api.refusals import Refusals
-from api.tarpit import AT_ONCE
+from api.access.refusals import Refusals
+from api.access.tarpit import AT_ONCE
+from api.http.connections import TimedProtocol
+from api.http.forms import FIELD_BYTES
 from ragkv.access.keys import issue_key_by_name
 from ragkv.access.rate import RateLimit
 from ragkv.embedded_redis import EmbeddedRedis

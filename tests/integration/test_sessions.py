@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from api.access.auth import PUBLIC
+from api.access.session import COOKIE
 from api.admin.headers import HEADERS
 from api.app import create_app
-from api.auth import PUBLIC
-from api.session import COOKIE
 from ragkv.access.keys import issue_key, issue_key_by_name, revoke_key
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import LOGINS_PER_MINUTE, Parts

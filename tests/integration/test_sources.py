@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from ragkv.catalog.changes import amend_document, replace_document
-from ragkv.catalog.documents import delete_document, refresh_outdated, store_document
 from sqlalchemy import event, text
 
+from ragkv.catalog.changes import amend_document, replace_document
+from ragkv.catalog.documents import delete_document, refresh_outdated, store_document
 from ragkv.chunk import Chunk
 from ragkv.db.database import Database
 from ragkv.db.ingestion import Lease

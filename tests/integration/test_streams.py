@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import event as sql_event
 from sqlalchemy import update
 
-from api.session import COOKIE
-from api.watching import LOOK_EVERY_S
+from api.access.session import COOKIE
+from api.v1.watching import LOOK_EVERY_S
 from ragkv.access.keys import issue_key_by_name, revoke_key
 from ragkv.catalog.watch import CollectionWatch
 from ragkv.clock import utc_now

@@ -8,8 +8,8 @@ import pytest
 from litestar.handlers import HTTPRouteHandler
 from litestar.routes import HTTPRoute
 
+from api.access.auth import PUBLIC, Requires
 from api.app import create_app
-from api.auth import PUBLIC, Requires
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.access.caller import KEY_SCOPES, KeyScope

@@ -1,7 +1,6 @@
 """What whoever watches a collection is told."""
 
 from ragkv.catalog.watch import CollectionWatch
-
 from ragkv.db.database import Database
 from ragkv.db.documents import start_over
 from ragkv.db.ingestion import Lease

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from api import interpreter
 from api.app import create_app
 from api.command import listen
-from api.ending import Ending
-from api.server import Server, raise_descriptor_limit
+from api.http import interpreter
+from api.http.draining import Ending
+from api.http.server import Server, raise_descriptor_limit
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.access.keys import issue_key_by_name

@@ -7,7 +7,7 @@ import pytest
 from litestar import Request
 from litestar.exceptions import ClientException
 
-from api.disconnect import unless_disconnected
+from api.http.disconnect import unless_disconnected
 
 pytestmark = pytest.mark.anyio
 

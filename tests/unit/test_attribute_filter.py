@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from ragkv.catalog.attribute_filter import Comparison, Compound, matches
 
 FACTS = {"year": 2024, "title": "Annual report", "draft": False, "tags": ["a", "b"], "size": 1.5}

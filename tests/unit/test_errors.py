@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from litestar.exceptions import ClientException, NotAuthorizedException
 
-from api.errors import INTERNAL, STATUS, problem_of
+from api.http.errors import INTERNAL, STATUS, problem_of
 from ragkv import errors
 from ragkv.errors import Corrupt, RagKVError, Unavailable
 

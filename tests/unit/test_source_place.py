@@ -1,9 +1,9 @@
 """The place in a source that a citation points at."""
 
 import pytest
-from ragkv.catalog.listing import ChunkKV, ChunkView
 
 from api.admin.source import Place, mark
+from ragkv.catalog.listing import ChunkKV, ChunkView
 
 CHUNK = ChunkView(
     id="x:0", ordinal=0, title="", text="abcdefghij", page=None, start=100, end=110, tokens=3, kv=ChunkKV("pending", 0)

@@ -1,6 +1,6 @@
 """Refusals that come late."""
 
-from api.tarpit import AT_ONCE, LONGEST_S, Delays
+from api.access.tarpit import AT_ONCE, LONGEST_S, Delays
 
 
 def test_the_first_refusals_are_not_late_and_then_each_is_later_than_the_one_before():

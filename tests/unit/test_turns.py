@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
-from api.turns import LONGEST_S, Turns
+from api.http.turns import LONGEST_S, Turns
 
 Handler = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from api.forms import BoundedFormRequest
+from api.http.forms import BoundedFormRequest
 from ragkv.errors import Unsupported
 
 _JSON = re.compile(r"application/(?:[^/\s]+\+)?json")

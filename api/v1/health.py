@@ -8,9 +8,9 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
 
-from api.auth import PUBLIC
-from api.ending import ALWAYS, Ending
-from api.probes import Probes
+from api.access.auth import PUBLIC
+from api.http.draining import ALWAYS, Ending
+from api.v1.probes import Probes
 from ragkv.upkeep.condition import OK
 
 NEEDED = ("engine", "database", "redis", "index")

@@ -9,6 +9,11 @@ from litestar import Router, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
+
+from api.access.auth import administering, reading, writing
+from api.http.errors import json_problems, problems
+from api.v1.deletion import delete_collection
+from ragkv.access.caller import Caller
 from ragkv.catalog.changes import Queued, retry_failed
 from ragkv.catalog.collection import (
     AnswerCachePatch,
@@ -19,11 +24,6 @@ from ragkv.catalog.collection import (
     list_collections,
     make_collection,
 )
-
-from api.auth import administering, reading, writing
-from api.deletion import delete_collection
-from api.errors import json_problems, problems
-from ragkv.access.caller import Caller
 from ragkv.db.tenants import scope_of
 from ragkv.paging import MAX_PAGE
 from ragkv.parts import Parts

@@ -9,9 +9,9 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec import Meta
 
-from api.auth import reading
-from api.errors import json_problems
-from api.passages import Filters, PassageView, Question, chosen_documents
+from api.access.auth import reading
+from api.http.errors import json_problems
+from api.v1.passages import Filters, PassageView, Question, chosen_documents
 from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_question
 from ragkv.db.tenants import scope_of

@@ -13,12 +13,12 @@ from litestar.params import JSONBody
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 from msgspec import Meta
 
-from api.auth import reading
-from api.disconnect import unless_disconnected
-from api.errors import json_problems, problem_of
-from api.passages import Filters, PassageView, Question, chosen_documents
-from api.rooms import asking
-from api.sse import event
+from api.access.auth import reading
+from api.access.rooms import asking
+from api.http.disconnect import unless_disconnected
+from api.http.errors import json_problems, problem_of
+from api.http.sse import event
+from api.v1.passages import Filters, PassageView, Question, chosen_documents
 from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask, CachedAnswer, Citation, Delta, Done, PromptSpan, Timings, Turn, Usage
 from ragkv.answer.limits import check_question

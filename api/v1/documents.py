@@ -13,6 +13,12 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody, MultipartBody
 from litestar.response import File
 from msgspec import Meta
+
+from api.access.auth import reading, writing
+from api.access.rooms import uploading
+from api.http.errors import Problem, json_problems, problem_of, problems
+from api.v1.collections import Limit
+from ragkv.access.caller import Caller
 from ragkv.catalog.changes import amend_document, replace_document, retry_document
 from ragkv.catalog.documents import (
     DocumentView,
@@ -23,12 +29,6 @@ from ragkv.catalog.documents import (
 )
 from ragkv.catalog.listing import ChunkPage, DocumentPage, Wanted, list_chunks, list_documents
 from ragkv.catalog.metadata import Metadata, read_filter, read_metadata
-
-from api.auth import reading, writing
-from api.collections import Limit
-from api.errors import Problem, json_problems, problem_of, problems
-from api.rooms import uploading
-from ragkv.access.caller import Caller
 from ragkv.db.tenants import scope_of
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts

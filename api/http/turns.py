@@ -20,7 +20,7 @@ from litestar.types import (
     WebSocketReceiveMessage,
 )
 
-from api.observe import PROBES
+from api.http.observe import PROBES
 from ragkv.fair_queue import FairQueue
 from ragkv.threads import END_TURN
 

@@ -9,9 +9,9 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
-from api.auth import administering
-from api.errors import json_problems, problems
-from api.observe import note_made
+from api.access.auth import administering
+from api.http.errors import json_problems, problems
+from api.http.observe import note_made
 from ragkv.access.caller import Caller, KeyScope
 from ragkv.access.keys import MAX_DAYS, IssuedKey, KeyView, issue_key, list_keys, revoke_key
 from ragkv.parts import Parts

@@ -6,10 +6,9 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from api.http.draining import Ending
+from api.http.sse import event
 from ragkv.catalog.watch import DocumentProgress, Watch
-
-from api.ending import Ending
-from api.sse import event
 from ragkv.errors import Unavailable
 from ragkv.threads import Threads
 

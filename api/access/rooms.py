@@ -2,9 +2,9 @@
 
 from litestar.handlers import BaseRouteHandler
 
-from api.admission import Connection
-from api.forms import BoundedFormRequest
-from api.holding import hold
+from api.access.admission import Connection
+from api.http.forms import BoundedFormRequest
+from api.http.holding import hold
 from ragkv.access.caller import Caller
 from ragkv.access.places import Places
 from ragkv.settings import Settings

@@ -11,8 +11,8 @@ from litestar.datastructures import MutableScopeHeaders
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
-from api.ending import Ending
-from api.holding import HELD
+from api.http.draining import Ending
+from api.http.holding import HELD
 from ragkv.observe import logs, metrics, traces
 
 log = logging.getLogger("ragkv.access")

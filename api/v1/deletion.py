@@ -2,9 +2,8 @@
 
 import asyncio
 
+from api.http.disconnect import stepwise
 from ragkv.catalog.collection import delete_in_batches
-
-from api.disconnect import stepwise
 from ragkv.parts import Parts
 
 

@@ -10,8 +10,8 @@ from typing import Protocol
 import uvicorn
 from litestar import Litestar
 
-from api.connections import TimedProtocol
-from api.ending import Ending
+from api.http.connections import TimedProtocol
+from api.http.draining import Ending
 
 KEEP_ALIVE_S = 75
 """How long a connection may lie idle: longer than proxies keep theirs, so that it is they who close them."""

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from litestar.connection import ASGIConnection
 from litestar.middleware import AuthenticationResult
 
-from api.refusals import Refusals
-from api.session import refuse_forged, session_token
+from api.access.refusals import Refusals
+from api.access.session import refuse_forged, session_token
 from ragkv.access.caller import Caller
 from ragkv.access.gate import Gate
 from ragkv.access.sessions import Sessions, csrf_token

@@ -5,10 +5,10 @@ import asyncio
 from litestar import Response, get
 from litestar.di import NamedDependency
 
-from api.auth import reading
-from api.ending import ALWAYS
-from api.errors import problems
-from api.probes import Probes
+from api.access.auth import reading
+from api.http.draining import ALWAYS
+from api.http.errors import problems
+from api.v1.probes import Probes
 from ragkv.access.caller import Caller
 from ragkv.errors import Forbidden
 from ragkv.observe import metrics

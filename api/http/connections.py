@@ -12,7 +12,7 @@ LINGER_S = 5.0
 
 
 class TimedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with time limits before the application takes over. Bodies are `api.patience`'s to time."""
+    """uvicorn's protocol with time limits before the application takes over. Bodies are `api.http.patience`'s to time."""
 
     headers_s = HEADERS_S
 

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
-from ragkv.catalog.listing import Wanted, matching_ids
-from ragkv.catalog.metadata import Scalar
 
 from ragkv.answer.ask import PassageKV
 from ragkv.answer.limits import QUESTION_CHARACTERS
+from ragkv.catalog.listing import Wanted, matching_ids
+from ragkv.catalog.metadata import Scalar
 from ragkv.chunk import Passage
 from ragkv.errors import NotFound
 from ragkv.parts import Parts

@@ -10,14 +10,14 @@ from litestar import Router, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from litestar.response import ServerSentEvent, ServerSentEventMessage
+
+from api.access.auth import administering, reading, writing
+from api.http.disconnect import stepwise
+from api.http.errors import json_problems, problem_of, problems
+from api.http.sse import event
+from ragkv.access.caller import Caller
 from ragkv.catalog.changes import Queued
 from ragkv.catalog.documents import DocumentView
-
-from api.auth import administering, reading, writing
-from api.disconnect import stepwise
-from api.errors import json_problems, problem_of, problems
-from api.sse import event
-from ragkv.access.caller import Caller
 from ragkv.parts import Parts
 from ragkv.scope import Holder
 from ragkv.upkeep.admin import (

@@ -8,18 +8,18 @@ from litestar import Request, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 from litestar.response import ServerSentEvent
-from ragkv.catalog.documents import document_view
-from ragkv.catalog.watch import CollectionWatch, DocumentWatch, Watch
 
-from api.admission import Admissions
-from api.auth import reading
-from api.ending import Ending
-from api.errors import problems
-from api.holding import hold
-from api.progress import Conditions, Message, Tell, of_collection, of_document, progress
-from api.watching import Watchers
+from api.access.admission import Admissions
+from api.access.auth import reading
+from api.http.draining import Ending
+from api.http.errors import problems
+from api.http.holding import hold
+from api.v1.progress import Conditions, Message, Tell, of_collection, of_document, progress
+from api.v1.watching import Watchers
 from ragkv.access.caller import Caller
 from ragkv.access.places import Places
+from ragkv.catalog.documents import document_view
+from ragkv.catalog.watch import CollectionWatch, DocumentWatch, Watch
 from ragkv.db.tenants import scope_of
 from ragkv.parts import Parts
 

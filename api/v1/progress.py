@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager
 
 from litestar.response import ServerSentEventMessage
 
-from api.admission import Confirmation
-from api.ending import Ending
-from api.errors import problem_of
-from api.sse import KEEP_ALIVE, Encoded, event
-from api.watching import News, Stream
+from api.access.admission import Confirmation
+from api.http.draining import Ending
+from api.http.errors import problem_of
+from api.http.sse import KEEP_ALIVE, Encoded, event
+from api.v1.watching import News, Stream
 from ragkv.errors import NotFound, RagKVError
 
 SPEAK_EVERY_S = 15.0

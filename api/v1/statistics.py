@@ -7,8 +7,8 @@ from litestar import get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
-from api.auth import reading
-from api.errors import problems
+from api.access.auth import reading
+from api.http.errors import problems
 from ragkv.access.caller import Caller
 from ragkv.models import public_name
 from ragkv.parts import Parts

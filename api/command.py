@@ -8,8 +8,8 @@ from contextlib import ExitStack, closing
 import click
 import msgspec
 
-from api import interpreter
 from api.app import create_app
+from api.http import interpreter
 from api.http.draining import Ending
 from api.http.server import Helper, Server, raise_descriptor_limit
 from api.worker_process import WorkerProcess

@@ -11,8 +11,8 @@ import pytest
 from litestar.testing import TestClient
 from sqlalchemy import update
 
-from api import probes
 from api.app import create_app
+from api.v1 import probes
 from api.v1.health import Readiness
 from ragkv.catalog.documents import accept_document
 from ragkv.clock import utc_now

@@ -19,11 +19,11 @@ from ragkv.catalog.documents import (
     view_of,
 )
 from ragkv.catalog.metadata import Metadata, checked
-from ragkv.catalog.originals import discard_unnamed, uploads_of
+from ragkv.catalog.originals import discard_unnamed, uploads_lock
 from ragkv.catalog.uploads import find_file
 from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed
-from ragkv.db.database import Database, hold
+from ragkv.db.database import Database, advisory_lock
 from ragkv.db.documents import document_by_hash
 from ragkv.db.file_tables import AttachmentRow
 from ragkv.db.pages import Position, rows_of
@@ -75,7 +75,7 @@ def attach_files(
     Raises NotFound for an unknown file, Rejected for too much metadata.
     """
     with parts.database.writing() as session:
-        hold(session, uploads_of(scope.tenant_id))
+        advisory_lock(session, uploads_lock(scope.tenant_id))
         if session.get(CollectionRow, scope.collection_id) is None:
             raise NotFound("the collection was deleted meanwhile")
         waiting = [_attach(session, one, parts, scope) for one in wanted]
@@ -133,7 +133,7 @@ def detach_file(file_id: str, parts: Parts, scope: Scope) -> None:
     Raises NotFound. When the index is away it raises Unavailable and the file stays attached: detach it again.
     """
     with parts.database.writing() as session:
-        hold(session, uploads_of(scope.tenant_id))
+        advisory_lock(session, uploads_lock(scope.tenant_id))
         document = _find(session, file_id, scope)[0]
         if (session.scalar(count_attachments(document.id)) or 0) > 1:
             session.delete(session.scalars(attachment(document.id, file_id)).one())
@@ -195,7 +195,7 @@ def _attach(session: "Session", wanted: Attach, parts: Parts, scope: Scope) -> s
 def _delete_if_nowhere(file_id: str, parts: Parts, tenant_id: str) -> str | None:
     """Under the lock that attaching holds. Returns a collection that the file is still in, None once it is deleted."""
     with parts.database.writing() as session:
-        hold(session, uploads_of(tenant_id))
+        advisory_lock(session, uploads_lock(tenant_id))
         file = find_file(session, file_id, tenant_id)
         collection_id = session.scalars(places_of(file_id).limit(1)).one_or_none()
         if collection_id is None:

@@ -16,9 +16,9 @@ from ragkv.catalog.documents import (
 )
 from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.metadata import Metadata, checked, patched
-from ragkv.catalog.originals import discard_unnamed, uploads_of
+from ragkv.catalog.originals import discard_unnamed, uploads_lock
 from ragkv.db.collections import collection_changed
-from ragkv.db.database import Database, hold
+from ragkv.db.database import Database, advisory_lock
 from ragkv.db.documents import document_by_hash, documents_where, number_of, start_over
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import DocumentRow, JobRow
@@ -65,7 +65,7 @@ def replace_document(document_id: str, name: str, body: Readable, parts: Parts, 
     """
     receiving = parts.files.receive(body, parts.settings.max_upload_bytes)
     with receiving as received, parts.database.writing() as session:
-        hold(session, uploads_of(tenant_id))
+        advisory_lock(session, uploads_lock(tenant_id))
         document = find_document(session, document_id, tenant_id)
         document.name = clean_file_name(name)
         old = document.sha256

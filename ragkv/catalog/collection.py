@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Meta
 
 from ragkv.catalog.forgetting import forget_answers, forget_in_memory
-from ragkv.catalog.originals import uploads_of
+from ragkv.catalog.originals import uploads_lock
 from ragkv.catalog.removal import remove_documents
 from ragkv.db.collections import collection_facts, collection_named, document_ids_in, sizes_in
-from ragkv.db.database import Database, hold
+from ragkv.db.database import Database, advisory_lock
 from ragkv.db.retention import forget_questions_about
 from ragkv.db.tables import CollectionRow
 from ragkv.db.tenants import scope_of
@@ -80,7 +80,7 @@ def make_collection(name: str, database: Database, tenant_id: str) -> Collection
     """Raises Rejected for a bad name, Conflict for one that is taken."""
     cleaned = clean_name(name)
     with database.writing() as session:
-        hold(session, _names_of(tenant_id))
+        advisory_lock(session, _names_of(tenant_id))
         _refuse_taken(session, tenant_id, cleaned)
         row = CollectionRow(id=new_id(), tenant_id=tenant_id, name=cleaned)
         session.add(row)
@@ -130,7 +130,7 @@ def amend_collection(
     """
     collection_id = scope_of(database, tenant_id, collection).collection_id
     with database.writing() as session:
-        hold(session, _names_of(tenant_id))
+        advisory_lock(session, _names_of(tenant_id))
         row = _find(session, collection_id)
         if name is not None:
             _rename(session, row, clean_name(name))
@@ -204,7 +204,7 @@ def _set_cache(row: CollectionRow, wanted: AnswerCachePatch) -> None:
 def _delete_if_empty(collection_id: str, database: Database, tenant_id: str) -> bool:
     """Under the lock that uploads hold: none can come in between."""
     with database.writing() as session:
-        hold(session, uploads_of(tenant_id))
+        advisory_lock(session, uploads_lock(tenant_id))
         if session.scalars(document_ids_in(collection_id).limit(1)).one_or_none() is not None:
             return False
         session.delete(_find(session, collection_id))

@@ -11,11 +11,11 @@ import msgspec
 
 from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.metadata import Metadata, checked, labels_of
-from ragkv.catalog.originals import uploads_of
+from ragkv.catalog.originals import uploads_lock
 from ragkv.catalog.removal import remove_documents
 from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed, collections_adopted
-from ragkv.db.database import Database, hold
+from ragkv.db.database import Database, advisory_lock
 from ragkv.db.documents import (
     adopt_recipe,
     bytes_of_tenant,
@@ -99,7 +99,7 @@ def store_document(name: str, body: Readable, parts: Parts, scope: Scope, metada
     labels = checked(metadata or {})
     with parts.files.receive(body, parts.settings.max_upload_bytes) as received:
         with parts.database.writing() as session:
-            hold(session, uploads_of(scope.tenant_id))
+            advisory_lock(session, uploads_lock(scope.tenant_id))
             if session.get(CollectionRow, scope.collection_id) is None:
                 raise NotFound("the collection was deleted meanwhile")
             found = session.scalars(document_by_hash(scope.collection_id, received.sha256)).one_or_none()

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from ragkv.db.database import hold
+from ragkv.db.database import advisory_lock
 from ragkv.db.stored_files import named_files_among
 from ragkv.parts import Parts
 
 
-def uploads_of(tenant_id: str) -> str:
+def uploads_lock(tenant_id: str) -> str:
     """The name of the lock under which a tenant's files come and go, so that sums over them stay true."""
     return f"uploads of {tenant_id}"
 
@@ -24,7 +24,7 @@ def discard_unnamed(tenant_id: str, sha256: str, parts: Parts) -> bool:
 def discard_all_unnamed(tenant_id: str, hashes: Sequence[str], parts: Parts) -> int:
     """Likewise some files; a thousand or so. Returns how many are gone."""
     with parts.database.writing() as session:
-        hold(session, uploads_of(tenant_id))
+        advisory_lock(session, uploads_lock(tenant_id))
         named = {sha256 for owner, sha256 in session.execute(named_files_among(hashes)) if owner == tenant_id}
         gone = [sha256 for sha256 in hashes if sha256 not in named]
         for sha256 in gone:

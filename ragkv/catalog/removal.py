@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from ragkv.catalog.originals import discard_all_unnamed, uploads_of
+from ragkv.catalog.originals import discard_all_unnamed, uploads_lock
 from ragkv.db.collections import collection_lost_documents
-from ragkv.db.database import hold
+from ragkv.db.database import advisory_lock
 from ragkv.db.documents import forget_documents, hashes_to_remove
 from ragkv.db.kv_entries import forget_entries, keys_in_use, keys_of_documents
 from ragkv.parts import Parts
@@ -17,7 +17,7 @@ def remove_documents(collection_id: str, document_ids: Sequence[str], parts: Par
     Points on an index server go before, kept answers after. A crash in between leaves files, which the sweep finds.
     """
     with parts.database.writing() as session:
-        hold(session, uploads_of(tenant_id))
+        advisory_lock(session, uploads_lock(tenant_id))
         found = session.execute(hashes_to_remove(tenant_id, collection_id, document_ids)).all()
         ids = [document_id for document_id, _ in found]
         keys = session.scalars(keys_of_documents(ids)).all()

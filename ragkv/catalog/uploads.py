@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ragkv.catalog.documents import check_quota, clean_file_name
-from ragkv.catalog.originals import uploads_of
+from ragkv.catalog.originals import uploads_lock
 from ragkv.clock import utc_now
-from ragkv.db.database import Database, hold
+from ragkv.db.database import Database, advisory_lock
 from ragkv.db.file_tables import FileRow
 from ragkv.db.pages import Position, rows_of
 from ragkv.db.uploads import FILE_KEYS, file_by_id, files_of
@@ -39,7 +39,7 @@ def keep_file(name: str, purpose: str, body: Readable, parts: Parts, tenant_id: 
     Raises Rejected for an empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
     """
     with parts.files.receive(body, parts.settings.max_upload_bytes) as received, parts.database.writing() as session:
-        hold(session, uploads_of(tenant_id))
+        advisory_lock(session, uploads_lock(tenant_id))
         row = FileRow(
             id=new_id(),
             tenant_id=tenant_id,

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from ragkv.catalog.originals import discard_unnamed, uploads_of
+from ragkv.catalog.originals import discard_unnamed, uploads_lock
 from ragkv.db.consistency import fail_document, lost_documents, lost_uploads
-from ragkv.db.database import hold
+from ragkv.db.database import advisory_lock
 from ragkv.db.file_tables import FileRow
 from ragkv.parts import Parts
 from ragkv.upkeep.check import Check, Grace
@@ -39,7 +39,7 @@ def _forget(file_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
         with parts.database.writing() as session:
             file = session.get(FileRow, file_id)
             if file is not None:
-                hold(session, uploads_of(file.tenant_id))
+                advisory_lock(session, uploads_lock(file.tenant_id))
                 if not parts.files.path(file.tenant_id, file.sha256).is_file():
                     session.delete(file)
 

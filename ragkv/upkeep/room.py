@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ragkv.db.database import hold
+from ragkv.db.database import advisory_lock
 from ragkv.db.kv_entries import kv_bytes_by_tenant, kv_totals, least_recently_used, pinned_bytes
 from ragkv.db.tenants import count_tenants
 from ragkv.disk import default_kv_limit
@@ -83,7 +83,7 @@ def _excesses(session: "Session", parts: Parts, wanted: Wanted | None) -> list[E
 
 def _evict_some(parts: Parts, wanted: Wanted | None) -> Freed:
     with parts.database.writing() as session:
-        hold(session, _EVICTION)
+        advisory_lock(session, _EVICTION)
         chosen = _choose(session, _excesses(session, parts, wanted), wanted)
         forget(session, [key for key, _ in chosen])
     parts.kv_store.delete(key for key, _ in chosen)

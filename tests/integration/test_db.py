@@ -15,7 +15,7 @@ from ragkv.catalog.collection import list_collections
 from ragkv.chunk import Chunk
 from ragkv.clock import utc_now
 from ragkv.db import postgres
-from ragkv.db.database import Database, hold, open_engine
+from ragkv.db.database import Database, advisory_lock, open_engine
 from ragkv.db.documents import stuck_documents
 from ragkv.db.ingestion import LATELY, KeptKV, Lease
 from ragkv.db.migrate import check_drift, downgrade, migrate
@@ -341,9 +341,9 @@ class TestLimits:
 
     def test_waiting_for_anothers_lock_ends(self, limited: Database):
         with limited.writing() as holder:
-            hold(holder, "uploads")
+            advisory_lock(holder, "uploads")
             with pytest.raises(Unavailable, match="busy"), limited.writing() as session:
-                hold(session, "uploads")
+                advisory_lock(session, "uploads")
 
     def test_a_statement_may_take_longer_than_connecting_may(
         self, postgres_server: str, monkeypatch: pytest.MonkeyPatch

@@ -64,4 +64,4 @@ class _Named:
 
 
 def _count(done: Precomputed, ingest: IngestParts) -> None:
-    ingest.tally.tokens(computed=done.computed_tokens, reused=done.reused_tokens)
+    ingest.counters.tokens(computed=done.computed_tokens, reused=done.reused_tokens)

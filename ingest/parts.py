@@ -12,19 +12,19 @@ from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
 from ragkv.db.ingestion import Lease
 from ragkv.observe import traces
-from ragkv.observe.tally import Tally
+from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.parts import Parts
 
 
 @dataclass
 class IngestParts:
-    """One per process. What is done is counted if the tally has somewhere to count.
+    """One per process. What is done is counted if the counters have a Redis.
 
     `owed`: leases to be given back, each with its reason, as soon as the database is there again.
     """
 
     parts: Parts
-    tally: Tally = field(default_factory=Tally)
+    counters: WorkerCounters = field(default_factory=WorkerCounters)
     owed: list[tuple[Lease, str]] = field(default_factory=list)
 
     @cached_property
@@ -44,5 +44,5 @@ class IngestParts:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """What happens within is one stage of an ingestion: timed, and a span."""
-        with traces.span(name), self.tally.stage(name):
+        with traces.span(name), self.counters.stage(name):
             yield

@@ -76,7 +76,7 @@ def work_on(
     with renewing(lease):
         outcome = _attempt(lease, ingest, progress, Turn(others_wait))
     if outcome is not Outcome.YIELDED:
-        ingest.tally.document(outcome)
+        ingest.counters.document(outcome)
     return outcome
 
 

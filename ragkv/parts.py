@@ -27,7 +27,7 @@ from ragkv.fingerprint import Fingerprints
 from ragkv.kv_use import KVUse
 from ragkv.models import Progress, encoder_folder, model_folder, public_name, reranker_folder
 from ragkv.observe.heartbeats import Heartbeats
-from ragkv.observe.tally import Tally
+from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.queue import Queue, make_celery
 from ragkv.redis_client import connect, redis_url
 from ragkv.scope import Scope
@@ -142,8 +142,8 @@ class Parts:
         return RateLimit(self.redis, per_minute, fails_open=lenient, refusal=TOO_MANY_OF_A_TENANT)
 
     @cached_property
-    def tally(self) -> Tally:
-        return Tally(self.redis)
+    def worker_counters(self) -> WorkerCounters:
+        return WorkerCounters(self.redis)
 
     @cached_property
     def heartbeats(self) -> Heartbeats:

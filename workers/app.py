@@ -31,7 +31,7 @@ logs.configure(settings.log_format, settings.log_level, "worker")
 app = make_celery(redis_url(settings))
 parts = Parts(settings)
 pulse = Pulse(parts.heartbeats)
-stopping = register_ingest(app, IngestParts(parts, parts.tally), pulse)
+stopping = register_ingest(app, IngestParts(parts, parts.worker_counters), pulse)
 sweeper = Sweeper(parts)
 tracing = ExitStack()
 

@@ -18,8 +18,8 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from ragkv.observe.inventory import Inventory, Stored, Workload
-from ragkv.observe.tally import STAGE_BUCKETS_S
+from ragkv.observe.gauges import Gauges, Stored, Workload
+from ragkv.observe.worker_counters import STAGE_BUCKETS_S
 
 _CACHE_USE = "vllm:kv_cache_usage_perc"
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -119,13 +119,13 @@ def answer_cache(*, hit: bool) -> None:
     _answer_cache.labels("hit" if hit else "miss").inc()
 
 
-def render(inventory: Inventory) -> bytes:
+def render(gauges: Gauges) -> bytes:
     """Everything in Prometheus' text format: this process's counts, what there is, and what libraries count here.
 
     Among those is vLLM, if it runs in this process.
     """
     counted = CollectorRegistry()
-    counted.register(_Inventoried(inventory))
+    counted.register(_GaugeCollector(gauges))
     return b"".join(generate_latest(registry) for registry in (OURS, counted, LIBRARIES))
 
 
@@ -139,12 +139,12 @@ def engine_cache_use() -> float | None:
     )
 
 
-class _Inventoried(Collector):
-    def __init__(self, inventory: Inventory) -> None:
-        self._inventory = inventory
+class _GaugeCollector(Collector):
+    def __init__(self, gauges: Gauges) -> None:
+        self._gauges = gauges
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily]:
-        seen = self._inventory
+        seen = self._gauges
         yield _gauge("ragkv_part_up", "Whether a part of the service answers.", "part", seen.up.items())
         if seen.stored is not None:
             yield from _stored(seen.stored)
@@ -174,7 +174,7 @@ def _workload(seen: Workload) -> Iterator[GaugeMetricFamily]:
 
 
 def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
-    """What all workers have done, from the fields of `ragkv.observe.tally`."""
+    """What all workers have done, from the fields of `ragkv.observe.worker_counters`."""
     documents = CounterMetricFamily("ragkv_ingest_documents", "Ingestions that ended, by outcome.", labels=["outcome"])
     tokens = CounterMetricFamily(
         "ragkv_ingest_tokens", "Tokens of chunks, by where their KV is from.", labels=["origin"]

@@ -185,7 +185,7 @@ class TestFigures:
         assert {seen[f'ragkv_part_up{{part="{part}"}}'] for part in ("engine", "database", "redis")} == {1}
 
     def test_what_workers_did_is_counted_in_redis(self, client: Client, parts: Parts, ingest: IngestParts):
-        working = IngestParts(parts, parts.tally)
+        working = IngestParts(parts, parts.worker_counters)
         working.prefiller, working.parser = ingest.prefiller, ingest.parser
         document_id = str(upload(client).json()["id"])
         ingest_document(document_id, working)

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragkv.observe import metrics
-from ragkv.observe.inventory import Inventory, Stored, Workload
+from ragkv.observe.gauges import Gauges, Stored, Workload
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| `((?:ragkv_|vllm:)[a-z_]+)` \| (\w+) \|(?: ([a-z, ]*) ?\|)? ", re.MULTILINE)
@@ -16,7 +16,7 @@ NAME = re.compile(r"\b(?:ragkv_|vllm:|process_)[a-z_]+")
 PARTS = ("_bucket", "_sum", "_count")
 """Of a histogram."""
 
-FULL = Inventory(
+FULL = Gauges(
     up={"engine": True, "database": True, "redis": False},
     stored=Stored({"ready": 2}, {"done": 1, "failed": 1}, {"disk": 3}, {"disk": 3000}),
     queue_depth=4,
@@ -94,7 +94,7 @@ def test_buckets_are_cumulative(exposed):
 
 
 def test_what_could_not_be_read_is_left_out():
-    text = metrics.render(Inventory({"engine": True, "database": False, "redis": False}, None, None, None)).decode()
+    text = metrics.render(Gauges({"engine": True, "database": False, "redis": False}, None, None, None)).decode()
 
     assert 'ragkv_part_up{part="database"} 0.0' in text
     for name in ("ragkv_documents", "ragkv_queue_depth", "ragkv_ingest", "ragkv_workers", "ragkv_disk"):

@@ -49,7 +49,7 @@ WAYS: dict[str, Callable[[Parts], object]] = {
     "index": lambda parts: _index(parts).ensure(4),
     "search": lambda parts: _index(parts).search("t", "c", VECTORS, 1),
     "rates": lambda parts: parts.rate_limit.take("key"),
-    "tally": lambda parts: parts.tally.read(),
+    "worker_counters": lambda parts: parts.worker_counters.read(),
     "heartbeats": lambda parts: parts.heartbeats.read(),
     "queue": lambda parts: parts.queue.depth(),
     "upload": lambda parts: parts.queue.enqueue_ingest("document"),

@@ -1,4 +1,4 @@
-"""What there is at this moment, of all tenants together: for whoever looks after the whole service."""
+"""Reads the gauges of the whole service, for `/metrics`."""
 
 import logging
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from ragkv.db.documents import count_by_status
 from ragkv.db.jobs import jobs_by_status
 from ragkv.db.kv_entries import kv_by_tier
 from ragkv.errors import Unavailable
-from ragkv.observe.inventory import Inventory, Stored, Workload
+from ragkv.observe.gauges import Gauges, Stored, Workload
 from ragkv.parts import Parts
 from ragkv.upkeep.condition import free_bytes
 
@@ -17,12 +17,12 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def take_inventory(parts: Parts, up: dict[str, bool]) -> Inventory:
-    return Inventory(
+def read_gauges(parts: Parts, up: dict[str, bool]) -> Gauges:
+    return Gauges(
         up,
         stored=_unless_away(lambda: _stored(parts)),
         queue_depth=_unless_away(parts.queue.depth),
-        ingested=_unless_away(parts.tally.read),
+        ingested=_unless_away(parts.worker_counters.read),
         workload=_workload(parts),
     )
 

@@ -1,10 +1,10 @@
-"""What there was at one moment, of all tenants together, as plain values."""
+"""Gauges of the whole service at one moment, of all tenants together, as plain values."""
 
 import msgspec
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """Rows of the database, counted."""
+    """Numbers of rows in the database, by status or tier."""
 
     documents: dict[str, int] = {}
     jobs: dict[str, int] = {}
@@ -13,7 +13,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """Workers that report, what waits for them, and room on the disk. None: it cannot be known.
+    """Workers that report, what waits for them, and room on the disk. None: not known.
 
     `silent_s` and `stalled_s`: the least of all workers' seconds since a report, and without progress.
     """
@@ -25,8 +25,8 @@ class Workload(msgspec.Struct, frozen=True):
     free_bytes: int | None = None
 
 
-class Inventory(msgspec.Struct, frozen=True):
-    """`up`: whether each part answers. What cannot be counted, because what counts it is away, is None."""
+class Gauges(msgspec.Struct, frozen=True):
+    """All of them. `up`: whether each part answers. None: the part that counts it is away."""
 
     up: dict[str, bool]
     stored: Stored | None

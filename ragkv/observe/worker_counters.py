@@ -1,4 +1,4 @@
-"""What workers have done, counted in Redis: they come and go, and one process shows it for all of them."""
+"""Counters of the work of all workers, kept in Redis: workers come and go, and one process shows the sums."""
 
 import logging
 import time
@@ -19,7 +19,7 @@ STAGE_BUCKETS_S = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _HASH = "ragkv:tally"
 
 
-class Tally:
+class WorkerCounters:
     """Counters that live as long as the Redis. What happens while it is away, or without one, is not counted.
 
     Fields: documents:OUTCOME, tokens:ORIGIN, stage:STAGE:sum in seconds, and stage:STAGE:BOUND, one a bucket.

@@ -143,5 +143,5 @@ async def _logged(work: Awaitable[None], problem: str) -> bool:
 
 def _build(parts: Parts, when_built: Callable[[], None]) -> None:
     """What takes seconds to import and load, before the first question needs it."""
-    assert parts.engine and parts.answerer and parts.keys_of(parts.scope.tenant_id)
+    assert parts.engine and parts.answerer and parts.keys_of(parts.default_collection.tenant_id)
     when_built()

@@ -86,13 +86,15 @@ async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftRepor
     console = Console(stderr=True)
     parts.prepare()
     with parts.database.reading() as session:
-        ready = session.scalars(ready_chunks(parts.scope.tenant_id, parts.scope.collection_id, parts.recipe))
+        ready = session.scalars(
+            ready_chunks(parts.default_collection.tenant_id, parts.default_collection.collection_id, parts.recipe)
+        )
         chunks = [to_chunk(row) for row in ready]
     measuring = Bench(
         engine=parts.engine,
         prompts=parts.prompts,
         planner=parts.planner,
-        keys=parts.keys_of(parts.scope.tenant_id),
+        keys=parts.keys_of(parts.default_collection.tenant_id),
         policy=parts.settings.recompute_policy,
         block_size=parts.settings.block_size or block_size_of(parts.settings.recompute_policy),
     )

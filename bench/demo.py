@@ -89,8 +89,8 @@ async def _compare(parts: Parts, questions: list[Question]) -> list[Compared]:
 async def _answer(
     parts: Parts, question: str, mode: Mode, policy: Policy | None = None, max_tokens: int | None = None
 ) -> Done:
-    scope = parts.scope
-    asked = Ask(scope.tenant_id, scope.collection_id, question, mode, policy, max_tokens=max_tokens)
+    ref = parts.default_collection
+    asked = Ask(ref.tenant_id, ref.collection_id, question, mode, policy, max_tokens=max_tokens)
     return [event async for event in parts.answerer.stream(asked) if isinstance(event, Done)][-1]
 
 

@@ -21,7 +21,7 @@ from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
 from ragkv.db.questions import record_question
 from ragkv.db.sources import DatabaseSource
-from ragkv.db.tenants import ensure_scope, tenant_secret
+from ragkv.db.tenants import ensure_collection, tenant_secret
 from ragkv.files import FileStore
 from ragkv.fingerprint import Fingerprints
 from ragkv.kv_use import KVUse
@@ -30,8 +30,8 @@ from ragkv.observe.heartbeats import Heartbeats
 from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.queue import Queue, make_celery
 from ragkv.redis_client import connect, redis_url
-from ragkv.scope import Scope
 from ragkv.settings import Settings
+from ragkv.tenancy import CollectionRef
 from ragkv.threads import Threads
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Parts:
     def prepare_database(self) -> None:
         """The newest schema and the default scope."""
         migrate(self.settings.database)
-        ensure_scope(self.database)
+        ensure_collection(self.database)
 
     def close(self) -> None:
         for name in ("question_encoder", "kv_use", "database", "redis", "server_index"):
@@ -96,9 +96,9 @@ class Parts:
                 part.close()
 
     @cached_property
-    def scope(self) -> Scope:
+    def default_collection(self) -> CollectionRef:
         """The default tenant's default collection."""
-        return ensure_scope(self.database)
+        return ensure_collection(self.database)
 
     @cached_property
     def recipe(self) -> str:
@@ -158,7 +158,7 @@ class Parts:
         return Gate(
             self.database,
             self.rate_limit,
-            self.scope.tenant_id,
+            self.default_collection.tenant_id,
             open_without_keys=self.settings.on_loopback,
             tenant_limit=self.tenant_rate_limit,
         )

@@ -11,10 +11,10 @@ from api.admin.shell import AdminRequest, page
 from ragkv.catalog.changes import failures
 from ragkv.catalog.collection import collection_with_counts, list_collections
 from ragkv.catalog.listing import Wanted, list_documents
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
-from ragkv.scope import DEFAULT_COLLECTION
 from ragkv.status import Status
+from ragkv.tenancy import DEFAULT_COLLECTION
 
 COLLECTIONS_A_PAGE = 50
 DOCUMENTS_A_PAGE = 25
@@ -52,7 +52,7 @@ def _collection(
 ) -> dict[str, Any]:
     tenant_id = request.user.tenant_id
     view = collection_with_counts(collection, parts, tenant_id)
-    scope = scope_of(parts.database, tenant_id, view.id)
+    ref = collection_ref(parts.database, tenant_id, view.id)
     wanted = Wanted(tenant_id, view.id, status, name or None)
     documents = list_documents(parts.database, wanted, DOCUMENTS_A_PAGE, cursor)
-    return {"collection": view, "documents": documents, "failures": failures(scope, parts.database)}
+    return {"collection": view, "documents": documents, "failures": failures(ref, parts.database)}

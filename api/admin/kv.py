@@ -10,7 +10,7 @@ from litestar.params import FromQuery
 from api.admin.format import size
 from api.admin.shell import AdminRequest, page
 from ragkv.catalog.listing import DocumentPage, Wanted, list_documents
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.upkeep.admin import KVAmount, KVOverview, kv_of_documents, overview
 
@@ -70,6 +70,6 @@ def tier_bars(seen: KVOverview) -> list[Bar]:
 def _documents(
     parts: Parts, tenant_id: str, collection: str, cursor: str | None
 ) -> tuple[DocumentPage, dict[str, KVAmount]]:
-    collection_id = scope_of(parts.database, tenant_id, collection).collection_id if collection else None
+    collection_id = collection_ref(parts.database, tenant_id, collection).collection_id if collection else None
     found = list_documents(parts.database, Wanted(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor)
     return found, kv_of_documents([document.id for document in found.items], parts)

@@ -11,8 +11,8 @@ from api.admin.shell import AdminRequest, page
 from ragkv.catalog.collection import list_collections
 from ragkv.paging import MAX_PAGE
 from ragkv.parts import Parts
-from ragkv.scope import DEFAULT_COLLECTION
 from ragkv.settings import Policy
+from ragkv.tenancy import DEFAULT_COLLECTION
 
 POLICIES: dict[Policy, str] = {
     "question": "what the question attends to",

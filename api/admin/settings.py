@@ -18,6 +18,6 @@ OF_EVERY_TENANT = frozenset({
 @get("/settings")
 async def settings_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[str]:
     """Every setting for the default tenant, for others those of OF_EVERY_TENANT."""
-    is_owner = request.user.tenant_id == parts.scope.tenant_id
+    is_owner = request.user.tenant_id == parts.default_collection.tenant_id
     shown = [setting for setting in shown_settings(parts.settings) if is_owner or setting.name in OF_EVERY_TENANT]
     return page(request, "settings.html", settings=shown, is_owner=is_owner)

@@ -31,7 +31,7 @@ from api.openai.fields import (
     Zero,
     refuse_switched_on,
 )
-from api.openai.questions import Role, Said, ask_about, chosen_scope, conversation_of
+from api.openai.questions import Role, Said, ask_about, chosen_collection, conversation_of
 from api.openai.sources import sources_of
 from api.openai.streaming import StreamingOperation, streamed, whole
 from api.v1.ask import BODY_BYTES
@@ -173,8 +173,8 @@ async def _answer(body: ChatBody, request: Request[Any, Any, Any], caller: Calle
 def _ask_of(body: ChatBody, caller: Caller, parts: Parts) -> Ask:
     _check(body)
     conversation = conversation_of([Said(message.role, message.text) for message in body.messages], "messages")
-    scope = chosen_scope(body.model, body.vector_store_ids, caller, parts)
-    return ask_about(conversation, scope, body.answer_tokens)
+    ref = chosen_collection(body.model, body.vector_store_ids, caller, parts)
+    return ask_about(conversation, ref, body.answer_tokens)
 
 
 def _check(body: ChatBody) -> None:

@@ -19,7 +19,7 @@ from api.openai.store_views import FileBatch, FileStatus, StoreFilePage, statuse
 from ragkv.access.caller import Caller
 from ragkv.catalog.attachments import Attach
 from ragkv.catalog.file_batches import attach_batch, batch_of, cancel_batch, list_batch
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.page import PageRequest
 from ragkv.parts import Parts
 
@@ -116,23 +116,23 @@ def file_batches_router() -> Router:
 
 
 def _create(vector_store_id: str, body: NewFileBatch, caller: Caller, parts: Parts) -> FileBatch:
-    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
-    return FileBatch.of(attach_batch(body.to_attach(), parts, scope))
+    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
+    return FileBatch.of(attach_batch(body.to_attach(), parts, ref))
 
 
 def _show(vector_store_id: str, batch_id: str, caller: Caller, parts: Parts) -> FileBatch:
-    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
-    return FileBatch.of(batch_of(batch_id, parts.database, scope))
+    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
+    return FileBatch.of(batch_of(batch_id, parts.database, ref))
 
 
 def _cancel(vector_store_id: str, batch_id: str, caller: Caller, parts: Parts) -> FileBatch:
-    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
-    return FileBatch.of(cancel_batch(batch_id, parts, scope))
+    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
+    return FileBatch.of(cancel_batch(batch_id, parts, ref))
 
 
 def _files(
     place: tuple[str, str], page: PageRequest, status: FileStatus | None, caller: Caller, parts: Parts
 ) -> StoreFilePage:
     vector_store_id, batch_id = place
-    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
-    return StoreFilePage.of(list_batch(batch_id, parts.database, scope, page, statuses_of(status)))
+    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
+    return StoreFilePage.of(list_batch(batch_id, parts.database, ref, page, statuses_of(status)))

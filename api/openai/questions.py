@@ -9,9 +9,9 @@ from api.openai.models import collection_in
 from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask, Turn
 from ragkv.answer.limits import check_instructions, check_question
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
-from ragkv.scope import DEFAULT_COLLECTION, Scope
+from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
 
 Role = Literal["system", "developer", "user", "assistant"]
 
@@ -33,18 +33,20 @@ class Conversation:
     instructions: str
 
 
-def chosen_scope(model: str, vector_store_ids: Sequence[str] | None, caller: Caller, parts: Parts) -> Scope:
+def chosen_collection(
+    model: str, vector_store_ids: Sequence[str] | None, caller: Caller, parts: Parts
+) -> CollectionRef:
     """The collection that the model's name or the list gives, or the default one.
 
     Raises NoSuchModel, NotFound, and BadParam if the two give different ones.
     """
     named = collection_in(model, parts)
     if vector_store_ids is None:
-        return scope_of(parts.database, caller.tenant_id, DEFAULT_COLLECTION if named is None else named)
-    scope = scope_of(parts.database, caller.tenant_id, vector_store_ids[0])
-    if named is not None and scope_of(parts.database, caller.tenant_id, named) != scope:
+        return collection_ref(parts.database, caller.tenant_id, DEFAULT_COLLECTION if named is None else named)
+    ref = collection_ref(parts.database, caller.tenant_id, vector_store_ids[0])
+    if named is not None and collection_ref(parts.database, caller.tenant_id, named) != ref:
         raise BadParam("vector_store_ids", "`model` names another collection: set only one of them")
-    return scope
+    return ref
 
 
 def conversation_of(messages: Sequence[Said], param: str, instructions: str = "") -> Conversation:
@@ -63,14 +65,14 @@ def conversation_of(messages: Sequence[Said], param: str, instructions: str = ""
 
 def ask_about(
     conversation: Conversation,
-    scope: Scope,
+    ref: CollectionRef,
     max_tokens: int | None,
     top_k: int | None = None,
     document_ids: frozenset[str] | None = None,
 ) -> Ask:
     return Ask(
-        tenant_id=scope.tenant_id,
-        collection_id=scope.collection_id,
+        tenant_id=ref.tenant_id,
+        collection_id=ref.collection_id,
         question=conversation.question,
         history=conversation.history,
         instructions=conversation.instructions,

@@ -30,7 +30,7 @@ from api.openai.fields import (
     refuse_switched_on,
 )
 from api.openai.filters import FilterBody, filter_of
-from api.openai.questions import Conversation, Role, Said, ask_about, chosen_scope, conversation_of
+from api.openai.questions import Conversation, Role, Said, ask_about, chosen_collection, conversation_of
 from api.openai.response_events import ResponseTeller
 from api.openai.response_views import Asked, ResponseObject, TextConfig, response_of
 from api.openai.sources import sources_of
@@ -188,12 +188,12 @@ async def _answer(body: ResponseBody, request: Request[Any, Any, Any], caller: C
 def _ask_of(body: ResponseBody, caller: Caller, parts: Parts) -> Ask:
     refuse_switched_on(body, ("background", "store"))
     conversation, tool = body.to_conversation(), body.tool
-    scope = chosen_scope(body.model, None if tool is None else tool.vector_store_ids, caller, parts)
+    ref = chosen_collection(body.model, None if tool is None else tool.vector_store_ids, caller, parts)
     if tool is None:
-        return ask_about(conversation, scope, body.max_output_tokens)
+        return ask_about(conversation, ref, body.max_output_tokens)
     wanted = None if tool.filters is None else filter_of(tool.filters, "tools[0].filters")
-    chosen = None if wanted is None else documents_that_match(parts.database, scope, wanted)
-    return ask_about(conversation, scope, body.max_output_tokens, tool.max_num_results, chosen)
+    chosen = None if wanted is None else documents_that_match(parts.database, ref, wanted)
+    return ask_about(conversation, ref, body.max_output_tokens, tool.max_num_results, chosen)
 
 
 def _asked(body: ResponseBody, ask: Ask) -> Asked:

@@ -16,7 +16,7 @@ from api.openai.paging import PAGED
 from api.openai.store_views import FileStatus, StoreFile, StoreFileDeleted, StoreFilePage, statuses_of
 from ragkv.access.caller import Caller
 from ragkv.catalog.attachments import Attach, attach_files, describe, detach_file, entry_of, list_entries, texts_of
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.page import PageRequest
 from ragkv.parts import Parts
 
@@ -157,32 +157,32 @@ def store_files_router() -> Router:
 
 
 def _attach(vector_store_id: str, body: NewStoreFile, caller: Caller, parts: Parts) -> StoreFile:
-    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
-    attach_files([body.to_attach()], parts, scope)
-    return StoreFile.of(entry_of(body.file_id, parts.database, scope))
+    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
+    attach_files([body.to_attach()], parts, ref)
+    return StoreFile.of(entry_of(body.file_id, parts.database, ref))
 
 
 def _list(
     vector_store_id: str, page: PageRequest, status: FileStatus | None, caller: Caller, parts: Parts
 ) -> StoreFilePage:
-    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
-    return StoreFilePage.of(list_entries(parts.database, scope, page, statuses_of(status)))
+    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
+    return StoreFilePage.of(list_entries(parts.database, ref, page, statuses_of(status)))
 
 
 def _show(vector_store_id: str, file_id: str, caller: Caller, parts: Parts) -> StoreFile:
-    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
-    return StoreFile.of(entry_of(file_id, parts.database, scope))
+    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
+    return StoreFile.of(entry_of(file_id, parts.database, ref))
 
 
 def _change(vector_store_id: str, file_id: str, body: AttributesChange, caller: Caller, parts: Parts) -> StoreFile:
-    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
-    return StoreFile.of(describe(file_id, dict(body.attributes or {}), parts, scope))
+    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
+    return StoreFile.of(describe(file_id, dict(body.attributes or {}), parts, ref))
 
 
 def _detach(vector_store_id: str, file_id: str, caller: Caller, parts: Parts) -> None:
-    detach_file(file_id, parts, scope_of(parts.database, caller.tenant_id, vector_store_id))
+    detach_file(file_id, parts, collection_ref(parts.database, caller.tenant_id, vector_store_id))
 
 
 def _content(vector_store_id: str, file_id: str, caller: Caller, parts: Parts) -> ContentPage:
-    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
-    return ContentPage(data=[TextOfFile(text) for text in texts_of(file_id, parts.database, scope)])
+    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
+    return ContentPage(data=[TextOfFile(text) for text in texts_of(file_id, parts.database, ref)])

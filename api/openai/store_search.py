@@ -18,9 +18,9 @@ from ragkv.answer.limits import QUESTION_CHARACTERS
 from ragkv.catalog.attachments import Entry, entries_by_document
 from ragkv.catalog.attribute_filter import documents_that_match
 from ragkv.chunk import Passage
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
-from ragkv.scope import Scope
+from ragkv.tenancy import CollectionRef
 
 Query = Annotated[str, Meta(min_length=1, max_length=QUESTION_CHARACTERS, examples=["Who wrote the first program?"])]
 
@@ -94,22 +94,22 @@ def _search(vector_store_id: str, body: StoreSearchBody, caller: Caller, parts: 
     refuse_switched_on(body, ("rewrite_query",))
     if not all(map(str.strip, body.queries)):
         raise BadParam("query", "the query is empty: ask something")
-    scope = scope_of(parts.database, caller.tenant_id, vector_store_id)
-    passages = _passages(body, scope, parts)
+    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
+    passages = _passages(body, ref, parts)
     documents = sorted({passage.chunk.document_id for passage in passages})
-    entries = entries_by_document(parts.database, scope.tenant_id, documents)
+    entries = entries_by_document(parts.database, ref.tenant_id, documents)
     found = [_result(one, entries[one.chunk.document_id]) for one in passages if one.chunk.document_id in entries]
     return SearchPage(search_query=body.queries, data=found)
 
 
-def _passages(body: StoreSearchBody, scope: Scope, parts: Parts) -> list[Passage]:
+def _passages(body: StoreSearchBody, ref: CollectionRef, parts: Parts) -> list[Passage]:
     """The best of all queries, each by the query that it answers best."""
     limit, hops = body.max_num_results or 10, parts.settings.hops
     wanted = None if body.filters is None else filter_of(body.filters, "filters")
-    chosen = None if wanted is None else documents_that_match(parts.database, scope, wanted)
+    chosen = None if wanted is None else documents_that_match(parts.database, ref, wanted)
     best: dict[str, Passage] = {}
     for query in body.queries:
-        found = parts.retriever.search(scope.tenant_id, scope.collection_id, query, limit, hops, document_ids=chosen)
+        found = parts.retriever.search(ref.tenant_id, ref.collection_id, query, limit, hops, document_ids=chosen)
         for passage in found:
             known = best.get(passage.chunk.id)
             if known is None or known.score < passage.score:

@@ -24,7 +24,7 @@ from ragkv.catalog.attachments import Attach, attach_files
 from ragkv.catalog.collection import amend_collection, make_collection
 from ragkv.catalog.stores import list_stores, store_of
 from ragkv.catalog.uploads import file_view
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.ids import new_id
 from ragkv.page import PageRequest
 from ragkv.parts import Parts
@@ -134,8 +134,8 @@ def _create(body: NewVectorStore, caller: Caller, parts: Parts) -> VectorStore:
     name = body.name or f"vector store {new_id()[:8]}"
     made = make_collection(name, parts.database, caller.tenant_id)
     if body.file_ids:
-        scope = scope_of(parts.database, caller.tenant_id, made.id)
-        attach_files([Attach(file_id) for file_id in body.file_ids], parts, scope)
+        ref = collection_ref(parts.database, caller.tenant_id, made.id)
+        attach_files([Attach(file_id) for file_id in body.file_ids], parts, ref)
     return VectorStore.of(store_of(made.id, parts.database, caller.tenant_id))
 
 

@@ -22,10 +22,10 @@ from api.v1.passages import Filters, PassageView, Question, chosen_documents
 from ragkv.access.caller import Caller
 from ragkv.answer.ask import Ask, CachedAnswer, Citation, Delta, Done, PromptSpan, Timings, Turn, Usage
 from ragkv.answer.limits import check_question
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
-from ragkv.scope import DEFAULT_COLLECTION, Scope
 from ragkv.settings import Mode, Policy
+from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
 
 EVENT_STREAM = "text/event-stream"
 BODY_BYTES = 1024 * 1024
@@ -63,10 +63,10 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     answer_cache: bool = True
 
-    def to_ask(self, scope: Scope, document_ids: frozenset[str] | None) -> Ask:
+    def to_ask(self, ref: CollectionRef, document_ids: frozenset[str] | None) -> Ask:
         return Ask(
-            tenant_id=scope.tenant_id,
-            collection_id=scope.collection_id,
+            tenant_id=ref.tenant_id,
+            collection_id=ref.collection_id,
             document_ids=document_ids,
             history=tuple(Turn(turn.role, turn.content) for turn in self.history),
             **{name: getattr(self, name) for name in OPTIONS},
@@ -166,8 +166,8 @@ async def ask(
 
 
 def _ask_of(body: AskBody, caller: Caller, parts: Parts) -> Ask:
-    scope = scope_of(parts.database, caller.tenant_id, body.collection)
-    return body.to_ask(scope, chosen_documents(parts, scope, body.filter, body.document_ids))
+    ref = collection_ref(parts.database, caller.tenant_id, body.collection)
+    return body.to_ask(ref, chosen_documents(parts, ref, body.filter, body.document_ids))
 
 
 async def _last(events: Events) -> Done:

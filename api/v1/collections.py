@@ -24,7 +24,7 @@ from ragkv.catalog.collection import (
     list_collections,
     make_collection,
 )
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.paging import MAX_PAGE
 from ragkv.parts import Parts
 
@@ -138,8 +138,8 @@ async def retry_all(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Queued:
     """Queue every failed document of a collection again, with a full set of attempts."""
-    scope = await asyncio.to_thread(scope_of, parts.database, caller.tenant_id, collection)
-    return await asyncio.to_thread(retry_failed, scope, parts)
+    ref = await asyncio.to_thread(collection_ref, parts.database, caller.tenant_id, collection)
+    return await asyncio.to_thread(retry_failed, ref, parts)
 
 
 def collections_router() -> Router:

@@ -29,12 +29,12 @@ from ragkv.catalog.documents import (
 )
 from ragkv.catalog.listing import ChunkPage, DocumentPage, Wanted, list_chunks, list_documents
 from ragkv.catalog.metadata import Metadata, read_filter, read_metadata
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
-from ragkv.scope import DEFAULT_COLLECTION
 from ragkv.settings import Settings
 from ragkv.status import Status
+from ragkv.tenancy import DEFAULT_COLLECTION
 
 FORM_BYTES = 64 * 1024
 """Room for what surrounds the file in a multipart body."""
@@ -281,14 +281,14 @@ class _Form:
 
 
 def _read_form(collection: str, metadata: str, caller: Caller, parts: Parts) -> _Form:
-    scope_of(parts.database, caller.tenant_id, collection)
+    collection_ref(parts.database, caller.tenant_id, collection)
     return _Form(caller, collection, read_metadata(metadata))
 
 
 def _accept(file: UploadFile, form: _Form, parts: Parts) -> tuple[HTTPStatus, DocumentView]:
-    scope = scope_of(parts.database, form.caller.tenant_id, form.collection)
-    accepted = accept_document(file.filename, file.file, parts, scope, form.metadata)
-    view = document_view(accepted.document_id, parts.database, scope.tenant_id)
+    ref = collection_ref(parts.database, form.caller.tenant_id, form.collection)
+    accepted = accept_document(file.filename, file.file, parts, ref, form.metadata)
+    view = document_view(accepted.document_id, parts.database, ref.tenant_id)
     return HTTPStatus.ACCEPTED if accepted.created else HTTPStatus.OK, view
 
 
@@ -309,7 +309,7 @@ def _list(
     cursor: str | None,
 ) -> DocumentPage:
     collection, status, name, metadata = wanted
-    scope = None if collection is None else scope_of(parts.database, caller.tenant_id, collection)
+    ref = None if collection is None else collection_ref(parts.database, caller.tenant_id, collection)
     having = None if metadata is None else read_filter(metadata)
-    chosen = Wanted(caller.tenant_id, scope.collection_id if scope else None, status, name, metadata=having)
+    chosen = Wanted(caller.tenant_id, ref.collection_id if ref else None, status, name, metadata=having)
     return list_documents(parts.database, chosen, limit, cursor)

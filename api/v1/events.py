@@ -20,7 +20,7 @@ from ragkv.access.caller import Caller
 from ragkv.access.places import Places
 from ragkv.catalog.documents import document_view
 from ragkv.catalog.watch import CollectionWatch, DocumentWatch, Watch
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 
 KEYS_WORTH = 5
@@ -103,13 +103,13 @@ async def collection_events(
     for example when the API key was revoked.
     """
     conditions = streams.place(request)
-    scope = await asyncio.to_thread(scope_of, parts.database, caller.tenant_id, collection)
+    ref = await asyncio.to_thread(collection_ref, parts.database, caller.tenant_id, collection)
 
     def watch() -> Watch:
-        return CollectionWatch(parts.database, scope.collection_id)
+        return CollectionWatch(parts.database, ref.collection_id)
 
     tell = of_collection(until_finished=until == "finished")
-    return ServerSentEvent(streams.open(caller, scope.collection_id, watch, tell, conditions))
+    return ServerSentEvent(streams.open(caller, ref.collection_id, watch, tell, conditions))
 
 
 def _refusal(limit: int, whose: str) -> str:

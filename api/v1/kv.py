@@ -19,7 +19,7 @@ from ragkv.access.caller import Caller
 from ragkv.catalog.changes import Queued
 from ragkv.catalog.documents import DocumentView
 from ragkv.parts import Parts
-from ragkv.scope import Holder
+from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import (
     HeldKV,
     KVOverview,
@@ -57,7 +57,7 @@ async def verify_all(caller: NamedDependency[Caller], parts: NamedDependency[Par
     `progress` events are followed by one `done` event with the result, or one `error` event. Damaged files are removed; their
     documents remain searchable, and their KV is recomputed when needed until it is rebuilt.
     """
-    return ServerSentEvent(verification(Holder(caller.tenant_id), parts))
+    return ServerSentEvent(verification(KVOwner(caller.tenant_id), parts))
 
 
 @get(DOCUMENT, guards=[reading], summary="Get a document's KV", responses=problems(NOT_FOUND="No such document."))
@@ -83,8 +83,8 @@ async def pin_document(
     parts: NamedDependency[Parts],
 ) -> HeldKV:
     """Pin or unpin the KV of a document. Pinned KV is evicted only on request, never to free space."""
-    holder = await asyncio.to_thread(holder_of_document, document_id, parts, caller.tenant_id)
-    return await asyncio.to_thread(pin, holder, parts, pinned=data.pinned)
+    owner = await asyncio.to_thread(holder_of_document, document_id, parts, caller.tenant_id)
+    return await asyncio.to_thread(pin, owner, parts, pinned=data.pinned)
 
 
 @delete(
@@ -129,8 +129,8 @@ async def verify_document(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> ServerSentEvent:
     """Verify the checksums of a document's KV files. Events and effects are those of `/v1/kv/verify`."""
-    holder = await asyncio.to_thread(holder_of_document, document_id, parts, caller.tenant_id)
-    return ServerSentEvent(verification(holder, parts))
+    owner = await asyncio.to_thread(holder_of_document, document_id, parts, caller.tenant_id)
+    return ServerSentEvent(verification(owner, parts))
 
 
 @get(COLLECTION, guards=[reading], summary="Get a collection's KV", responses=problems(NOT_FOUND="No such collection."))
@@ -156,8 +156,8 @@ async def pin_collection(
     parts: NamedDependency[Parts],
 ) -> HeldKV:
     """Pin or unpin the KV of all documents of a collection. Pinned KV is evicted only on request, never to free space."""
-    holder = await asyncio.to_thread(holder_of_collection, collection, parts, caller.tenant_id)
-    return await asyncio.to_thread(pin, holder, parts, pinned=data.pinned)
+    owner = await asyncio.to_thread(holder_of_collection, collection, parts, caller.tenant_id)
+    return await asyncio.to_thread(pin, owner, parts, pinned=data.pinned)
 
 
 @delete(
@@ -188,8 +188,8 @@ async def rebuild_all(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Queued:
     """Queue every document of a collection whose KV was evicted, so that it is computed and stored again."""
-    holder = await asyncio.to_thread(holder_of_collection, collection, parts, caller.tenant_id)
-    return await asyncio.to_thread(rebuild_evicted, holder, parts)
+    owner = await asyncio.to_thread(holder_of_collection, collection, parts, caller.tenant_id)
+    return await asyncio.to_thread(rebuild_evicted, owner, parts)
 
 
 @post(
@@ -203,8 +203,8 @@ async def verify_collection(
     collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> ServerSentEvent:
     """Verify the checksums of a collection's KV files. Events and effects are those of `/v1/kv/verify`."""
-    holder = await asyncio.to_thread(holder_of_collection, collection, parts, caller.tenant_id)
-    return ServerSentEvent(verification(holder, parts))
+    owner = await asyncio.to_thread(holder_of_collection, collection, parts, caller.tenant_id)
+    return ServerSentEvent(verification(owner, parts))
 
 
 def kv_router() -> Router:
@@ -214,11 +214,11 @@ def kv_router() -> Router:
     return Router("/v1", route_handlers=[*whole, *of_documents, *of_collections], tags=["kv"])
 
 
-async def verification(holder: Holder, parts: Parts) -> AsyncIterator[ServerSentEventMessage]:
+async def verification(owner: KVOwner, parts: Parts) -> AsyncIterator[ServerSentEventMessage]:
     """Events of one verification, which ends when nobody listens any longer."""
     said: Verified | None = None
     try:
-        async with aclosing(stepwise(verify(holder, parts))) as steps:
+        async with aclosing(stepwise(verify(owner, parts))) as steps:
             async for following in steps:
                 if said is not None:
                     yield event("progress", said)

@@ -33,7 +33,7 @@ async def metrics_of_all(
 
     They are sums over all tenants and therefore need an API key of the default tenant.
     """
-    if caller.tenant_id != parts.scope.tenant_id:
+    if caller.tenant_id != parts.default_collection.tenant_id:
         raise Forbidden("metrics cover all tenants: send an API key of the default tenant")
     found = await probes.look()
     up = {part: found[part] == OK for part in ("engine", "database", "redis", "index", "worker")}

@@ -13,7 +13,7 @@ from ragkv.catalog.metadata import Scalar
 from ragkv.chunk import Passage
 from ragkv.errors import NotFound
 from ragkv.parts import Parts
-from ragkv.scope import Scope
+from ragkv.tenancy import CollectionRef
 
 Question = Annotated[
     str, Meta(examples=["Who wrote the first program?"], extra_json_schema={"maxLength": QUESTION_CHARACTERS})
@@ -52,21 +52,24 @@ class PassageView(msgspec.Struct, frozen=True):
 
 
 def chosen_documents(
-    parts: Parts, scope: Scope, filters: dict[str, Scalar | list[Scalar]] | None, document_ids: Sequence[str] | None
+    parts: Parts,
+    ref: CollectionRef,
+    filters: dict[str, Scalar | list[Scalar]] | None,
+    document_ids: Sequence[str] | None,
 ) -> frozenset[str] | None:
     """The documents that match the filter and are among the ids; None for all. Raises NotFound for an unknown id."""
     if filters is None and document_ids is None:
         return None
-    given = None if document_ids is None else _known(parts, scope, frozenset(document_ids))
-    return matching_ids(parts.database, Wanted(*_place(scope), ids=given, metadata=filters))
+    given = None if document_ids is None else _known(parts, ref, frozenset(document_ids))
+    return matching_ids(parts.database, Wanted(*_place(ref), ids=given, metadata=filters))
 
 
-def _known(parts: Parts, scope: Scope, document_ids: frozenset[str]) -> frozenset[str]:
-    unknown = document_ids - matching_ids(parts.database, Wanted(*_place(scope), ids=document_ids))
+def _known(parts: Parts, ref: CollectionRef, document_ids: frozenset[str]) -> frozenset[str]:
+    unknown = document_ids - matching_ids(parts.database, Wanted(*_place(ref), ids=document_ids))
     if unknown:
         raise NotFound(f"the collection has no document {min(unknown)[:80]!r}")
     return document_ids
 
 
-def _place(scope: Scope) -> tuple[str, str]:
-    return scope.tenant_id, scope.collection_id
+def _place(ref: CollectionRef) -> tuple[str, str]:
+    return ref.tenant_id, ref.collection_id

@@ -14,9 +14,9 @@ from api.http.errors import json_problems
 from api.v1.passages import Filters, PassageView, Question, chosen_documents
 from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_question
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
-from ragkv.scope import DEFAULT_COLLECTION
+from ragkv.tenancy import DEFAULT_COLLECTION
 
 BODY_BYTES = 256 * 1024
 
@@ -68,10 +68,10 @@ async def search(
 
 def _search(body: SearchBody, caller: Caller, parts: Parts) -> SearchView:
     began = time.perf_counter()
-    scope = scope_of(parts.database, caller.tenant_id, body.collection)
-    chosen = chosen_documents(parts, scope, body.filter, body.document_ids)
+    ref = collection_ref(parts.database, caller.tenant_id, body.collection)
+    chosen = chosen_documents(parts, ref, body.filter, body.document_ids)
     settings = parts.settings
     limits = (body.top_k or settings.top_k, body.hops or settings.hops)
-    found = parts.retriever.search(scope.tenant_id, scope.collection_id, body.question, *limits, document_ids=chosen)
+    found = parts.retriever.search(ref.tenant_id, ref.collection_id, body.question, *limits, document_ids=chosen)
     passages = [PassageView.of(passage) for passage in found]
     return SearchView(passages, SearchTimings((time.perf_counter() - began) * 1e3))

@@ -76,7 +76,7 @@ def evaluate(wanted: Wanted, settings: Settings, console: Console) -> FidelityRe
 def run_of(ingest: IngestParts, methods: Sequence[Method]) -> Run:
     """A run over prepared parts, whose engine was made with ENGINE_ARGUMENTS."""
     parts = ingest.parts
-    keys = parts.keys_of(parts.scope.tenant_id)
+    keys = parts.keys_of(parts.default_collection.tenant_id)
     kit = Kit(parts.settings, parts.prompts, parts.planner, parts.kv_store, keys, alone=replace(keys, prefix_ids=()))
     cache_tokens = int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token
     ranker = Ranker(parts.encoder, parts.settings.hops, parts.reranker)

@@ -18,7 +18,7 @@ from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.keys import keys_of_tenant, keys_with_tenants, mark_used, some_key
 from ragkv.db.tables import ApiKeyRow
-from ragkv.db.tenants import ensure_scope
+from ragkv.db.tenants import ensure_collection
 from ragkv.errors import NotFound, Rejected, Unauthorised, Unavailable
 from ragkv.names import clean_name
 
@@ -81,7 +81,7 @@ def issue_key_by_name(
     database: Database, tenant: str, name: str, scopes: Iterable[KeyScope], days: int | None = None
 ) -> IssuedKey:
     """Likewise, for a tenant by name; a tenant that is new is made."""
-    return issue_key(database, ensure_scope(database, clean_name(tenant)).tenant_id, name, scopes, days)
+    return issue_key(database, ensure_collection(database, clean_name(tenant)).tenant_id, name, scopes, days)
 
 
 def list_keys(database: Database, tenant_id: str) -> list[KeyView]:

@@ -42,8 +42,8 @@ from ragkv.errors import NotFound
 from ragkv.ids import is_id
 from ragkv.page import Page, PageRequest
 from ragkv.parts import Parts
-from ragkv.scope import Scope
 from ragkv.status import Status
+from ragkv.tenancy import CollectionRef
 
 if TYPE_CHECKING:
     from sqlalchemy import Row, Select
@@ -68,83 +68,85 @@ class Attach:
 
 
 def attach_files(
-    wanted: Sequence[Attach], parts: Parts, scope: Scope, also: Callable[["Session"], None] = lambda session: None
+    wanted: Sequence[Attach], parts: Parts, ref: CollectionRef, also: Callable[["Session"], None] = lambda session: None
 ) -> None:
     """Attach all files, or none; commit, then queue them. `also` runs in the same transaction.
 
     Raises NotFound for an unknown file, Rejected for too much metadata.
     """
     with parts.database.writing() as session:
-        advisory_lock(session, uploads_lock(scope.tenant_id))
-        if session.get(CollectionRow, scope.collection_id) is None:
+        advisory_lock(session, uploads_lock(ref.tenant_id))
+        if session.get(CollectionRow, ref.collection_id) is None:
             raise NotFound("the collection was deleted meanwhile")
-        waiting = [_attach(session, one, parts, scope) for one in wanted]
+        waiting = [_attach(session, one, parts, ref) for one in wanted]
         also(session)
-        session.execute(collection_changed(scope.collection_id))
+        session.execute(collection_changed(ref.collection_id))
     for document_id in dict.fromkeys(filter(None, waiting)):
         enqueue(document_id, parts)
 
 
-def entry_of(file_id: str, database: Database, scope: Scope) -> Entry:
+def entry_of(file_id: str, database: Database, ref: CollectionRef) -> Entry:
     """Raises NotFound."""
     with database.reading() as session:
-        return to_entry(_find(session, file_id, scope))
+        return to_entry(_find(session, file_id, ref))
 
 
-def texts_of(file_id: str, database: Database, scope: Scope) -> list[str]:
+def texts_of(file_id: str, database: Database, ref: CollectionRef) -> list[str]:
     """The text of a file of a collection, chunk by chunk; none before it is read. Raises NotFound."""
     with database.reading() as session:
-        document = _find(session, file_id, scope)[0]
+        document = _find(session, file_id, ref)[0]
         return list(session.scalars(texts_of_document(document.id)))
 
 
-def list_entries(database: Database, scope: Scope, page: PageRequest, statuses: Sequence[Status] | None) -> Page[Entry]:
+def list_entries(
+    database: Database, ref: CollectionRef, page: PageRequest, statuses: Sequence[Status] | None
+) -> Page[Entry]:
     """A collection's files. Raises NotFound for one to begin at that is not there."""
     with database.reading() as session:
-        return entries_among(session, entries_of(scope.tenant_id, scope.collection_id, statuses), scope, page)
+        return entries_among(session, entries_of(ref.tenant_id, ref.collection_id, statuses), ref, page)
 
 
 def entries_among(
-    session: "Session", listed: "Select[DocumentRow, str, datetime]", scope: Scope, page: PageRequest
+    session: "Session", listed: "Select[DocumentRow, str, datetime]", ref: CollectionRef, page: PageRequest
 ) -> Page[Entry]:
     """One page of these files of a collection."""
 
     def place_of(file_id: str) -> Position:
-        _, found_id, moment = _find(session, file_id, scope)
+        _, found_id, moment = _find(session, file_id, ref)
         return moment, found_id
 
     found = rows_of(session, listed, ENTRY_KEYS, page, place_of)
     return Page([to_entry(row) for row in found.items], found.more)
 
 
-def describe(file_id: str, metadata: Metadata, parts: Parts, scope: Scope) -> Entry:
+def describe(file_id: str, metadata: Metadata, parts: Parts, ref: CollectionRef) -> Entry:
     """Give a file of a collection this metadata in place of what it had. Raises NotFound, Rejected for too much."""
     with parts.database.writing() as session:
-        row = _find(session, file_id, scope)
+        row = _find(session, file_id, ref)
         label(session, row[0], checked(metadata))
         session.flush()
-        session.execute(collection_changed(scope.collection_id))
+        session.execute(collection_changed(ref.collection_id))
         return to_entry(row)
 
 
-def detach_file(file_id: str, parts: Parts, scope: Scope) -> None:
+def detach_file(file_id: str, parts: Parts, ref: CollectionRef) -> None:
     """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's too.
 
     Raises NotFound. When the index is away it raises Unavailable and the file stays attached: detach it again.
     """
     with parts.database.writing() as session:
-        advisory_lock(session, uploads_lock(scope.tenant_id))
-        document = _find(session, file_id, scope)[0]
+        advisory_lock(session, uploads_lock(ref.tenant_id))
+        document = _find(session, file_id, ref)[0]
         if (session.scalar(count_attachments(document.id)) or 0) > 1:
             session.delete(session.scalars(attachment(document.id, file_id)).one())
             return
-    delete_document(document.id, parts, scope.tenant_id)
+    delete_document(document.id, parts, ref.tenant_id)
 
 
-def detach_if_there(file_id: str, parts: Parts, scope: Scope) -> None:
+def detach_if_there(file_id: str, parts: Parts, ref: CollectionRef) -> None:
     """`detach_file`, for callers that may not be the only one to do it."""
     try:
-        detach_file(file_id, parts, scope)
+        detach_file(file_id, parts, ref)
     except NotFound:
         return  # somebody else was faster
 
@@ -158,7 +160,7 @@ def delete_file(file_id: str, parts: Parts, tenant_id: str) -> None:
     with parts.database.reading() as session:
         sha256 = find_file(session, file_id, tenant_id).sha256
     while (collection_id := _delete_if_nowhere(file_id, parts, tenant_id)) is not None:
-        detach_if_there(file_id, parts, Scope(tenant_id, collection_id, b""))
+        detach_if_there(file_id, parts, CollectionRef(tenant_id, collection_id, b""))
     discard_unnamed(tenant_id, sha256, parts)
 
 
@@ -173,13 +175,13 @@ def to_entry(row: "Row[DocumentRow, str, datetime]") -> Entry:
     return Entry(file_id, view_of(document), moment)
 
 
-def _attach(session: "Session", wanted: Attach, parts: Parts, scope: Scope) -> str | None:
+def _attach(session: "Session", wanted: Attach, parts: Parts, ref: CollectionRef) -> str | None:
     """Returns the document's id if it is to be queued."""
-    file = find_file(session, wanted.file_id, scope.tenant_id)
-    document = session.scalars(document_by_hash(scope.collection_id, file.sha256)).one_or_none()
+    file = find_file(session, wanted.file_id, ref.tenant_id)
+    document = session.scalars(document_by_hash(ref.collection_id, file.sha256)).one_or_none()
     metadata = None if wanted.metadata is None else checked(wanted.metadata)
     if document is None:
-        document_id = insert_document(session, file.name, file, scope, metadata or {})
+        document_id = insert_document(session, file.name, file, ref, metadata or {})
         session.add(AttachmentRow(document_id=document_id, file_id=file.id, created_at=utc_now()))
         return document_id
     if metadata is not None:
@@ -203,8 +205,8 @@ def _delete_if_nowhere(file_id: str, parts: Parts, tenant_id: str) -> str | None
         return collection_id
 
 
-def _find(session: "Session", file_id: str, scope: Scope) -> "Row[DocumentRow, str, datetime]":
-    found = entry_by_id(scope.tenant_id, scope.collection_id, file_id) if is_id(file_id) else None
+def _find(session: "Session", file_id: str, ref: CollectionRef) -> "Row[DocumentRow, str, datetime]":
+    found = entry_by_id(ref.tenant_id, ref.collection_id, file_id) if is_id(file_id) else None
     row = None if found is None else session.execute(found).one_or_none()
     if row is None:
         raise NotFound(f"the collection has no file {file_id[:80]!r}")

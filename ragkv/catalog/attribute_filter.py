@@ -8,7 +8,7 @@ from typing import Literal
 from ragkv.catalog.metadata import Metadata, conditions, labels_of
 from ragkv.db.database import Database
 from ragkv.db.documents import documents_where, metadata_of
-from ragkv.scope import Scope
+from ragkv.tenancy import CollectionRef
 
 Value = str | int | float | bool
 Comparator = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
@@ -57,10 +57,10 @@ class _Facts:
 _Test = Callable[[_Facts], bool]
 
 
-def documents_that_match(database: Database, scope: Scope, wanted: AttributeFilter) -> frozenset[str]:
+def documents_that_match(database: Database, ref: CollectionRef, wanted: AttributeFilter) -> frozenset[str]:
     """The ids of a collection's documents. The database narrows them down by what must be equal, this process the rest."""
     labels = conditions({key: list(values) for key, values in _must_equal(wanted)})
-    narrowed = metadata_of(documents_where(scope.tenant_id, scope.collection_id, labels=labels))
+    narrowed = metadata_of(documents_where(ref.tenant_id, ref.collection_id, labels=labels))
     test = _test_of(wanted)
     with database.reading() as session:
         rows = session.execute(narrowed)

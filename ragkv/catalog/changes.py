@@ -26,8 +26,8 @@ from ragkv.db.uploads import forget_attachments_of
 from ragkv.errors import Conflict
 from ragkv.files import Readable, Received
 from ragkv.parts import Parts
-from ragkv.scope import Scope
 from ragkv.status import Status
+from ragkv.tenancy import CollectionRef
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -92,13 +92,13 @@ def retry_document(document_id: str, parts: Parts, tenant_id: str) -> DocumentVi
     return document_view(document_id, parts.database, tenant_id)
 
 
-def retry_failed(scope: Scope, parts: Parts) -> Queued:
+def retry_failed(ref: CollectionRef, parts: Parts) -> Queued:
     """Queue every failed document of a collection again, with fresh attempts.
 
     The first RETRIED_AT_ONCE are queued now, the others by the next sweep.
     """
     with parts.database.writing() as session:
-        documents = session.scalars(_failed(scope.tenant_id, scope.collection_id)).all()
+        documents = session.scalars(_failed(ref.tenant_id, ref.collection_id)).all()
         for document in documents:
             _begin_again(session, document)
     for document in documents[:RETRIED_AT_ONCE]:
@@ -106,10 +106,10 @@ def retry_failed(scope: Scope, parts: Parts) -> Queued:
     return Queued(len(documents))
 
 
-def failures(scope: Scope, database: Database) -> int:
+def failures(ref: CollectionRef, database: Database) -> int:
     """How many of a collection's documents failed."""
     with database.reading() as session:
-        return session.scalar(number_of(_failed(scope.tenant_id, scope.collection_id))) or 0
+        return session.scalar(number_of(_failed(ref.tenant_id, ref.collection_id))) or 0
 
 
 def _failed(tenant_id: str, collection_id: str) -> "Select[DocumentRow]":

@@ -16,13 +16,13 @@ from ragkv.db.collections import collection_facts, collection_named, document_id
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.retention import forget_questions_about
 from ragkv.db.tables import CollectionRow
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id
 from ragkv.names import clean_name, storable
 from ragkv.paging import Name, from_cursor, to_cursor
 from ragkv.parts import Parts
-from ragkv.scope import DEFAULT_COLLECTION
+from ragkv.tenancy import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -89,7 +89,7 @@ def make_collection(name: str, database: Database, tenant_id: str) -> Collection
 
 def collection_view(collection: str, database: Database, tenant_id: str) -> CollectionView:
     """A collection by id or name. Raises NotFound."""
-    collection_id = scope_of(database, tenant_id, collection).collection_id
+    collection_id = collection_ref(database, tenant_id, collection).collection_id
     with database.reading() as session:
         facts = session.execute(collection_facts(tenant_id).where(CollectionRow.id == collection_id)).one_or_none()
         if facts is None:
@@ -128,7 +128,7 @@ def amend_collection(
 
     Raises NotFound, Rejected for a bad name, Conflict for one that is taken, and for another of the default collection.
     """
-    collection_id = scope_of(database, tenant_id, collection).collection_id
+    collection_id = collection_ref(database, tenant_id, collection).collection_id
     with database.writing() as session:
         advisory_lock(session, _names_of(tenant_id))
         row = _find(session, collection_id)
@@ -146,7 +146,7 @@ def delete_in_batches(collection: str, parts: Parts, tenant_id: str) -> Generato
     When the index is away it raises Unavailable and the collection stays, perhaps with fewer documents, as it does when
     the iterator is closed early or the process killed: delete it again.
     """
-    collection_id = scope_of(parts.database, tenant_id, collection).collection_id
+    collection_id = collection_ref(parts.database, tenant_id, collection).collection_id
     with parts.database.reading() as session:
         _refuse_default(_find(session, collection_id))
     while True:

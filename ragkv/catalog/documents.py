@@ -35,9 +35,9 @@ from ragkv.errors import NotFound, TooLarge, Unavailable
 from ragkv.files import Readable, Stored
 from ragkv.ids import is_id, new_id
 from ragkv.parts import Parts
-from ragkv.scope import Scope
 from ragkv.settings import Settings
 from ragkv.status import Status
+from ragkv.tenancy import CollectionRef
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -80,7 +80,7 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def accept_document(
-    name: str, body: Readable, parts: Parts, scope: Scope, metadata: Metadata | None = None
+    name: str, body: Readable, parts: Parts, ref: CollectionRef, metadata: Metadata | None = None
 ) -> Accepted:
     """Store the bytes, insert the document, commit; then queue it.
 
@@ -88,29 +88,31 @@ def accept_document(
     Once this returns nothing is lost: if the queue is away, the sweep queues the document later. Raises Rejected for
     an empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
     """
-    accepted = store_document(name, body, parts, scope, metadata)
+    accepted = store_document(name, body, parts, ref, metadata)
     if accepted.created or _is_waiting(accepted.document_id, parts.database):
         enqueue(accepted.document_id, parts)
     return accepted
 
 
-def store_document(name: str, body: Readable, parts: Parts, scope: Scope, metadata: Metadata | None = None) -> Accepted:
+def store_document(
+    name: str, body: Readable, parts: Parts, ref: CollectionRef, metadata: Metadata | None = None
+) -> Accepted:
     """`accept_document` without the queue, for callers that ingest the document themselves."""
     labels = checked(metadata or {})
     with parts.files.receive(body, parts.settings.max_upload_bytes) as received:
         with parts.database.writing() as session:
-            advisory_lock(session, uploads_lock(scope.tenant_id))
-            if session.get(CollectionRow, scope.collection_id) is None:
+            advisory_lock(session, uploads_lock(ref.tenant_id))
+            if session.get(CollectionRow, ref.collection_id) is None:
                 raise NotFound("the collection was deleted meanwhile")
-            found = session.scalars(document_by_hash(scope.collection_id, received.sha256)).one_or_none()
+            found = session.scalars(document_by_hash(ref.collection_id, received.sha256)).one_or_none()
             if found is None:
-                found_id = insert_document(session, name, received, scope, labels)
-                check_quota(session, received.num_bytes, scope.tenant_id, parts.settings)
+                found_id = insert_document(session, name, received, ref, labels)
+                check_quota(session, received.num_bytes, ref.tenant_id, parts.settings)
             else:
                 found_id = found.id
                 revive(session, found, parts.recipe)
                 _relabel(session, found, labels)
-            parts.files.keep(received, scope.tenant_id)
+            parts.files.keep(received, ref.tenant_id)
         return Accepted(found_id, created=found is None)
 
 
@@ -214,12 +216,12 @@ def _check_bytes(session: "Session", num_bytes: int, tenant_id: str, most: int) 
         )
 
 
-def insert_document(session: "Session", name: str, stored: Stored, scope: Scope, metadata: Metadata) -> str:
+def insert_document(session: "Session", name: str, stored: Stored, ref: CollectionRef, metadata: Metadata) -> str:
     """A document over bytes that are kept, or about to be, and its job. To be queued after the commit."""
     document = DocumentRow(
         id=new_id(),
-        tenant_id=scope.tenant_id,
-        collection_id=scope.collection_id,
+        tenant_id=ref.tenant_id,
+        collection_id=ref.collection_id,
         sha256=stored.sha256,
         name=clean_file_name(name),
         num_bytes=stored.num_bytes,
@@ -227,9 +229,9 @@ def insert_document(session: "Session", name: str, stored: Stored, scope: Scope,
     session.add(document)
     session.flush()
     label(session, document, metadata)
-    session.add(JobRow(tenant_id=scope.tenant_id, document_id=document.id, kind=INGEST))
+    session.add(JobRow(tenant_id=ref.tenant_id, document_id=document.id, kind=INGEST))
     session.flush()
-    session.execute(collection_changed(scope.collection_id))
+    session.execute(collection_changed(ref.collection_id))
     return document.id
 
 

@@ -16,8 +16,8 @@ from ragkv.errors import NotFound
 from ragkv.ids import is_id, new_id
 from ragkv.page import Page, PageRequest
 from ragkv.parts import Parts
-from ragkv.scope import Scope
 from ragkv.status import Status
+from ragkv.tenancy import CollectionRef
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -38,51 +38,51 @@ class Batch:
     gone: int
 
 
-def attach_batch(wanted: Sequence[Attach], parts: Parts, scope: Scope) -> Batch:
+def attach_batch(wanted: Sequence[Attach], parts: Parts, ref: CollectionRef) -> Batch:
     """Attach all files, or none. Raises like `attach_files`."""
     batch_id, file_ids = new_id(), dict.fromkeys(one.file_id for one in wanted)
 
     def keep(session: "Session") -> None:
-        session.add(FileBatchRow(id=batch_id, collection_id=scope.collection_id, created_at=utc_now()))
+        session.add(FileBatchRow(id=batch_id, collection_id=ref.collection_id, created_at=utc_now()))
         session.flush()
         session.add_all(FileBatchMemberRow(batch_id=batch_id, file_id=file_id) for file_id in file_ids)
 
-    attach_files(wanted, parts, scope, keep)
-    return batch_of(batch_id, parts.database, scope)
+    attach_files(wanted, parts, ref, keep)
+    return batch_of(batch_id, parts.database, ref)
 
 
-def batch_of(batch_id: str, database: Database, scope: Scope) -> Batch:
+def batch_of(batch_id: str, database: Database, ref: CollectionRef) -> Batch:
     """Raises NotFound."""
     with database.reading() as session:
-        row = _find(session, batch_id, scope)
-        documents = session.execute(entries_of_batch(row, scope.tenant_id)).all()
+        row = _find(session, batch_id, ref)
+        documents = session.execute(entries_of_batch(row, ref.tenant_id)).all()
         statuses = Counter(document.status for document, *_ in documents)
         gone = (session.scalar(count_members(row.id)) or 0) - len(documents)
         return Batch(row.id, row.collection_id, row.created_at, row.cancelled, statuses, gone)
 
 
 def list_batch(
-    batch_id: str, database: Database, scope: Scope, page: PageRequest, statuses: Sequence[Status] | None
+    batch_id: str, database: Database, ref: CollectionRef, page: PageRequest, statuses: Sequence[Status] | None
 ) -> Page[Entry]:
     """The batch's files that are still in the collection. Raises NotFound for the batch or the one to begin at."""
     with database.reading() as session:
-        listed = entries_of_batch(_find(session, batch_id, scope), scope.tenant_id, statuses)
-        return entries_among(session, listed, scope, page)
+        listed = entries_of_batch(_find(session, batch_id, ref), ref.tenant_id, statuses)
+        return entries_among(session, listed, ref, page)
 
 
-def cancel_batch(batch_id: str, parts: Parts, scope: Scope) -> Batch:
+def cancel_batch(batch_id: str, parts: Parts, ref: CollectionRef) -> Batch:
     """Take out of the collection those of the batch's files that are not searchable yet. Raises NotFound, Unavailable."""
     with parts.database.writing() as session:
-        row = _find(session, batch_id, scope)
+        row = _find(session, batch_id, ref)
         row.cancelled = True
-        unread = [file_id for _, file_id, _ in session.execute(entries_of_batch(row, scope.tenant_id, UNREAD))]
+        unread = [file_id for _, file_id, _ in session.execute(entries_of_batch(row, ref.tenant_id, UNREAD))]
     for file_id in unread:
-        detach_if_there(file_id, parts, scope)
-    return batch_of(batch_id, parts.database, scope)
+        detach_if_there(file_id, parts, ref)
+    return batch_of(batch_id, parts.database, ref)
 
 
-def _find(session: "Session", batch_id: str, scope: Scope) -> FileBatchRow:
-    found = batch_by_id(scope.tenant_id, scope.collection_id, batch_id) if is_id(batch_id) else None
+def _find(session: "Session", batch_id: str, ref: CollectionRef) -> FileBatchRow:
+    found = batch_by_id(ref.tenant_id, ref.collection_id, batch_id) if is_id(batch_id) else None
     row = None if found is None else session.scalars(found).one_or_none()
     if row is None:
         raise NotFound(f"the collection has no batch of files {batch_id[:80]!r}")

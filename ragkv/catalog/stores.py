@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ragkv.db.database import Database
 from ragkv.db.pages import Position, rows_of
 from ragkv.db.tables import CollectionRow
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.db.uploads import COLLECTION_KEYS, bytes_in, collections_by_age, status_counts
 from ragkv.errors import NotFound
 from ragkv.page import Page, PageRequest
@@ -32,7 +32,7 @@ class Store:
 
 def store_of(collection: str, database: Database, tenant_id: str) -> Store:
     """A collection by id or name. Raises NotFound."""
-    collection_id = scope_of(database, tenant_id, collection).collection_id
+    collection_id = collection_ref(database, tenant_id, collection).collection_id
     with database.reading() as session:
         row = session.get(CollectionRow, collection_id)
         if row is None:
@@ -44,7 +44,7 @@ def list_stores(database: Database, tenant_id: str, page: PageRequest) -> Page[S
     """Raises NotFound for a collection to begin at that is not there."""
 
     def place_of(collection_id: str) -> Position:
-        row = session.get_one(CollectionRow, scope_of(database, tenant_id, collection_id).collection_id)
+        row = session.get_one(CollectionRow, collection_ref(database, tenant_id, collection_id).collection_id)
         return row.created_at, row.id
 
     with database.reading() as session:

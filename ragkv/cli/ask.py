@@ -48,8 +48,8 @@ async def _ask(
 ) -> None:
     console = Console(stderr=True)
     parts.prepare()
-    scope = parts.scope
-    asked = Ask(scope.tenant_id, scope.collection_id, question, mode, policy, recompute_ratio)
+    ref = parts.default_collection
+    asked = Ask(ref.tenant_id, ref.collection_id, question, mode, policy, recompute_ratio)
     await parts.answerer.check(asked)  # a question that cannot be answered must not wait for the engine
     async with running_engine(parts, console):
         async for event in parts.answerer.stream(asked):

@@ -12,8 +12,8 @@ from rich.table import Table
 from ragkv.access.caller import KEY_SCOPES, KeyScope
 from ragkv.access.keys import KeyView, issue_key_by_name, list_all_keys, revoke_key
 from ragkv.parts import Parts
-from ragkv.scope import DEFAULT_TENANT
 from ragkv.settings import Settings
+from ragkv.tenancy import DEFAULT_TENANT
 
 
 @click.group()
@@ -31,7 +31,7 @@ def keys() -> None:
 )
 @click.option(
     "--scope", "scopes", type=click.Choice(KEY_SCOPES), multiple=True, default=("read",), show_default=True,
-    help="Scope of the key. Each includes those before it.",
+    help="CollectionRef of the key. Each includes those before it.",
 )  # fmt: skip
 @click.option("--days", type=int, help="Lifetime in days.  [default: no expiry]")
 def create(name: str, tenant: str, scopes: tuple[KeyScope, ...], days: int | None) -> None:

@@ -72,8 +72,8 @@ def collection_changed(collection_id: str) -> Update:
 
 def collection_of_document_changed(document_id: str) -> Update:
     """`collection_changed`, of the collection that holds the document."""
-    holder = select(DocumentRow.collection_id).where(DocumentRow.id == document_id).scalar_subquery()
-    return update(CollectionRow).where(CollectionRow.id == holder).values(**_MARKED)
+    owner = select(DocumentRow.collection_id).where(DocumentRow.id == document_id).scalar_subquery()
+    return update(CollectionRow).where(CollectionRow.id == owner).values(**_MARKED)
 
 
 def mark_chunks_written(document_id: str) -> Update:

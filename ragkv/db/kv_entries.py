@@ -10,8 +10,8 @@ from sqlalchemy.orm import aliased
 
 from ragkv.db.lists import one_of
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, TenantRow
-from ragkv.scope import Holder
 from ragkv.status import Status
+from ragkv.tenancy import KVOwner
 
 _SUMS = (
     func.count(),
@@ -65,9 +65,9 @@ def kv_by_tier() -> Select[str, int, int]:
     return select(KVEntryRow.tier, *_SUMS[:2]).group_by(KVEntryRow.tier)
 
 
-def kv_of(holder: Holder) -> Select[int, int, int, datetime | None]:
-    """(files, bytes, tokens, last use) of what a holder's chunks use."""
-    return select(*_SUMS, func.max(KVEntryRow.last_used_at)).where(_used_by(holder))
+def kv_of(owner: KVOwner) -> Select[int, int, int, datetime | None]:
+    """(files, bytes, tokens, last use) of what an owner's chunks use."""
+    return select(*_SUMS, func.max(KVEntryRow.last_used_at)).where(_used_by(owner))
 
 
 def kv_by_collection(tenant_id: str) -> Select[CollectionRow, int, int, int]:
@@ -113,9 +113,9 @@ def kv_by_document(document_ids: Sequence[str]) -> Select[str, int, int, int]:
     return found.group_by(used.c.document_id)
 
 
-def entries_of(holder: Holder) -> Select[str, int]:
-    """(key, bytes) of what a holder's chunks use."""
-    return select(KVEntryRow.key, KVEntryRow.num_bytes).where(_used_by(holder)).order_by(KVEntryRow.key)
+def entries_of(owner: KVOwner) -> Select[str, int]:
+    """(key, bytes) of what an owner's chunks use."""
+    return select(KVEntryRow.key, KVEntryRow.num_bytes).where(_used_by(owner)).order_by(KVEntryRow.key)
 
 
 def all_entries() -> Select[str, int]:
@@ -123,11 +123,11 @@ def all_entries() -> Select[str, int]:
     return select(KVEntryRow.key, KVEntryRow.num_bytes)
 
 
-def entries_only_of(holder: Holder) -> Select[str, int]:
-    """(key, bytes) of what a holder's chunks use and no others do."""
-    others = and_(ChunkRow.kv_key == KVEntryRow.key, DocumentRow.tenant_id == holder.tenant_id, ~_belongs(holder))
+def entries_only_of(owner: KVOwner) -> Select[str, int]:
+    """(key, bytes) of what an owner's chunks use and no others do."""
+    others = and_(ChunkRow.kv_key == KVEntryRow.key, DocumentRow.tenant_id == owner.tenant_id, ~_belongs(owner))
     elsewhere = exists().where(ChunkRow.document_id == DocumentRow.id, others)
-    return entries_of(holder).where(~elsewhere)
+    return entries_of(owner).where(~elsewhere)
 
 
 def used(chunk_ids: Sequence[str], moment: datetime) -> Update:
@@ -187,34 +187,34 @@ def documents_using(keys: Sequence[str]) -> Select[str]:
     return select(ChunkRow.document_id).where(one_of(ChunkRow.kv_key, keys)).distinct()
 
 
-def evicted_documents(holder: Holder) -> Select[str]:
-    """Ids of a holder's documents that are no longer ready."""
-    return select(DocumentRow.id).where(_belongs(holder), DocumentRow.kv_evicted).order_by(DocumentRow.created_at)
+def evicted_documents(owner: KVOwner) -> Select[str]:
+    """Ids of an owner's documents that are no longer ready."""
+    return select(DocumentRow.id).where(_belongs(owner), DocumentRow.kv_evicted).order_by(DocumentRow.created_at)
 
 
-def chunks_by_kv(holder: Holder) -> Select[int, int]:
+def chunks_by_kv(owner: KVOwner) -> Select[int, int]:
     """(chunks, those whose KV is kept)."""
     kept = func.count(KVEntryRow.key)
     return (
         select(func.count(ChunkRow.id), kept)
         .join(DocumentRow, DocumentRow.id == ChunkRow.document_id)
         .outerjoin(KVEntryRow, KVEntryRow.key == ChunkRow.kv_key)
-        .where(_belongs(holder))
+        .where(_belongs(owner))
     )
 
 
-def _used_by(holder: Holder) -> ColumnElement[bool]:
-    if holder.collection_id is None and holder.document_id is None:
-        return KVEntryRow.tenant_id == holder.tenant_id
-    users = select(ChunkRow.kv_key).join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(_belongs(holder))
+def _used_by(owner: KVOwner) -> ColumnElement[bool]:
+    if owner.collection_id is None and owner.document_id is None:
+        return KVEntryRow.tenant_id == owner.tenant_id
+    users = select(ChunkRow.kv_key).join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(_belongs(owner))
     return KVEntryRow.key.in_(users)
 
 
-def _belongs(holder: Holder) -> ColumnElement[bool]:
-    """Whether a document is one of the holder's."""
-    mine = [DocumentRow.tenant_id == holder.tenant_id]
-    if holder.collection_id is not None:
-        mine.append(DocumentRow.collection_id == holder.collection_id)
-    if holder.document_id is not None:
-        mine.append(DocumentRow.id == holder.document_id)
+def _belongs(owner: KVOwner) -> ColumnElement[bool]:
+    """Whether a document is one of the owner's."""
+    mine = [DocumentRow.tenant_id == owner.tenant_id]
+    if owner.collection_id is not None:
+        mine.append(DocumentRow.collection_id == owner.collection_id)
+    if owner.document_id is not None:
+        mine.append(DocumentRow.id == owner.document_id)
     return and_(*mine)

@@ -10,7 +10,7 @@ from ragkv.db.tables import CollectionRow, TenantRow
 from ragkv.errors import NotFound
 from ragkv.ids import is_id
 from ragkv.names import storable
-from ragkv.scope import DEFAULT_COLLECTION, DEFAULT_TENANT, Scope
+from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, CollectionRef
 
 SECRET_BYTES = 32
 
@@ -44,14 +44,16 @@ def tenant_ids() -> Select[str]:
     return select(TenantRow.id)
 
 
-def find_scope(database: Database, tenant: str = DEFAULT_TENANT, collection: str = DEFAULT_COLLECTION) -> Scope:
+def find_collection_ref(
+    database: Database, tenant: str = DEFAULT_TENANT, collection: str = DEFAULT_COLLECTION
+) -> CollectionRef:
     """Raises NotFound for a tenant without such a collection."""
     with database.reading() as session:
         found = session.execute(collection_named(tenant, collection)).one_or_none()
         if found is None:
             raise NotFound(f"tenant {tenant!r} has no collection {collection!r}")
         owner, members = found
-        return Scope(owner.id, members.id, owner.secret)
+        return CollectionRef(owner.id, members.id, owner.secret)
 
 
 def tenant_secret(database: Database, tenant_id: str) -> bytes:
@@ -63,23 +65,23 @@ def tenant_secret(database: Database, tenant_id: str) -> bytes:
         return tenant.secret
 
 
-def scope_of(database: Database, tenant_id: str, collection: str = DEFAULT_COLLECTION) -> Scope:
+def collection_ref(database: Database, tenant_id: str, collection: str = DEFAULT_COLLECTION) -> CollectionRef:
     """A tenant's collection, by its id or its name. Raises NotFound."""
     with database.reading() as session:
         found = session.execute(collection_of(tenant_id, collection)).one_or_none()
         if found is None:
             raise NotFound(f"there is no collection {collection[:80]!r}")
         secret, members = found
-        return Scope(tenant_id, members.id, secret)
+        return CollectionRef(tenant_id, members.id, secret)
 
 
-def ensure_scope(database: Database, tenant: str = DEFAULT_TENANT) -> Scope:
+def ensure_collection(database: Database, tenant: str = DEFAULT_TENANT) -> CollectionRef:
     """A tenant's default collection; both are made when missing. Several processes may call it at once."""
     try:
-        return find_scope(database, tenant)
+        return find_collection_ref(database, tenant)
     except NotFound:
         _make_tenant(database, tenant)
-        return find_scope(database, tenant)
+        return find_collection_ref(database, tenant)
 
 
 def _make_tenant(database: Database, name: str) -> None:

@@ -43,7 +43,7 @@ LinkedGroup = tuple[float, Sequence[str]]
 """The weight of a link and the chunks under the title it names."""
 
 
-class Scope(NamedTuple):
+class SearchScope(NamedTuple):
     """What one search may see."""
 
     tenant_id: str
@@ -119,7 +119,7 @@ class Retriever:
         A passage's `hop` is 1 when the first search alone would have returned it (or handed it to the re-ranker), else
         the hop whose evidence brought it in. Raises Unavailable when the index is away.
         """
-        scope, asked = Scope(tenant_id, collection_id, document_ids), Asked(question, vectors)
+        scope, asked = SearchScope(tenant_id, collection_id, document_ids), Asked(question, vectors)
         if self._reranker is None:
             return self._retrieve(scope, asked, top_k, hops)
         candidates = self._retrieve(scope, asked, max(top_k, CANDIDATES), hops)
@@ -132,7 +132,7 @@ class Retriever:
 
     def refresh(self, tenant_id: str, collection_id: str) -> None:
         """A collection has changed: what was deleted from it leaves this process's memory."""
-        documents = self._documents(Scope(tenant_id, collection_id))
+        documents = self._documents(SearchScope(tenant_id, collection_id))
         self._links.refresh(tenant_id, collection_id, documents)
 
     def forget(self, tenant_id: str, collection_id: str) -> None:
@@ -141,7 +141,7 @@ class Retriever:
         if self._mirror is not None:
             self._mirror.drop(tenant_id, collection_id)
 
-    def _retrieve(self, scope: Scope, asked: Asked, limit: int, hops: int) -> list[Passage]:
+    def _retrieve(self, scope: SearchScope, asked: Asked, limit: int, hops: int) -> list[Passage]:
         documents = self._documents(scope)
         if not documents:
             return []
@@ -155,7 +155,7 @@ class Retriever:
         best = walk.best(limit)
         return [Passage(chunk, walk.scores[chunk.id], found_in[chunk.id]) for chunk in walk.read(best)]
 
-    def _documents(self, scope: Scope) -> Mapping[str, int]:
+    def _documents(self, scope: SearchScope) -> Mapping[str, int]:
         if self._mirror is not None:
             return self._mirror.sync(scope.tenant_id, scope.collection_id)
         return self._chunks.indexed_documents(scope.tenant_id, scope.collection_id)
@@ -164,7 +164,9 @@ class Retriever:
 class _Walk:
     """One question on its way through the hops: the evidence so far for each chunk."""
 
-    def __init__(self, encoder: TextEncoder, index: Index, chunks: ChunkSource, scope: Scope, asked: Asked) -> None:
+    def __init__(
+        self, encoder: TextEncoder, index: Index, chunks: ChunkSource, scope: SearchScope, asked: Asked
+    ) -> None:
         self._encoder = encoder
         self._index = index
         self._chunks = chunks

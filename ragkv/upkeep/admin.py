@@ -20,13 +20,13 @@ from ragkv.db.kv_entries import (
     kv_of,
 )
 from ragkv.db.tables import CollectionRow, DocumentRow, JobRow
-from ragkv.db.tenants import scope_of
+from ragkv.db.tenants import collection_ref
 from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
 from ragkv.observe.metrics import engine_cache_use
 from ragkv.parts import Parts
-from ragkv.scope import Holder
 from ragkv.status import Status
+from ragkv.tenancy import KVOwner
 from ragkv.upkeep.room import check_pins, limit_now
 
 if TYPE_CHECKING:
@@ -109,34 +109,34 @@ class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
     last_used_at: datetime | None
 
 
-def holder_of_document(document_id: str, parts: Parts, tenant_id: str) -> Holder:
+def holder_of_document(document_id: str, parts: Parts, tenant_id: str) -> KVOwner:
     """Raises NotFound."""
-    return Holder(tenant_id, document_id=document_view(document_id, parts.database, tenant_id).id)
+    return KVOwner(tenant_id, document_id=document_view(document_id, parts.database, tenant_id).id)
 
 
-def holder_of_collection(collection: str, parts: Parts, tenant_id: str) -> Holder:
+def holder_of_collection(collection: str, parts: Parts, tenant_id: str) -> KVOwner:
     """A collection by id or name. Raises NotFound."""
-    return Holder(tenant_id, collection_id=scope_of(parts.database, tenant_id, collection).collection_id)
+    return KVOwner(tenant_id, collection_id=collection_ref(parts.database, tenant_id, collection).collection_id)
 
 
 def overview(parts: Parts, tenant_id: str) -> KVOverview:
     """All of a tenant's KV. Looks at every file: it may take a second."""
     with parts.database.reading() as session:
-        files, size, tokens, last_used = session.execute(kv_of(Holder(tenant_id))).one()
+        files, size, tokens, last_used = session.execute(kv_of(KVOwner(tenant_id))).one()
         collections = [_collection(*facts) for facts in session.execute(kv_by_collection(tenant_id))]
-        tenants = _tenants(session) if tenant_id == parts.scope.tenant_id else None
+        tenants = _tenants(session) if tenant_id == parts.default_collection.tenant_id else None
         limit = limit_now(session, parts)
     tiers = KVTiers(_device(parts), HostTier(_resident(parts, tenant_id, files)), _amount(files, size, tokens))
     return KVOverview(tiers, collections, tenants, limit or None, last_used)
 
 
-def held_kv(holder: Holder, parts: Parts) -> HeldKV:
+def held_kv(owner: KVOwner, parts: Parts) -> HeldKV:
     """The KV of a document or a collection that is there."""
     with parts.database.reading() as session:
-        files, size, tokens, last_used = session.execute(kv_of(holder)).one()
-        chunks, stored = session.execute(chunks_by_kv(holder)).one()
-        evicted = session.scalars(evicted_documents(holder)).all()
-        pinned = _row(session, holder).kv_pinned
+        files, size, tokens, last_used = session.execute(kv_of(owner)).one()
+        chunks, stored = session.execute(chunks_by_kv(owner)).one()
+        evicted = session.scalars(evicted_documents(owner)).all()
+        pinned = _row(session, owner).kv_pinned
     return HeldKV(
         pinned=pinned,
         files=files,
@@ -155,17 +155,17 @@ def kv_of_documents(document_ids: Sequence[str], parts: Parts) -> dict[str, KVAm
         return {document_id: _amount(*sums) for document_id, *sums in session.execute(kv_by_document(document_ids))}
 
 
-def pin(holder: Holder, parts: Parts, *, pinned: bool) -> HeldKV:
+def pin(owner: KVOwner, parts: Parts, *, pinned: bool) -> HeldKV:
     """Keep the KV of a document or a collection from being evicted to make room, or no longer.
 
     Raises Conflict for more than the tenant may pin.
     """
     with parts.database.writing() as session:
-        _row(session, holder).kv_pinned = pinned
+        _row(session, owner).kv_pinned = pinned
         session.flush()
         if pinned:
-            check_pins(session, holder.tenant_id, parts)
-    return held_kv(holder, parts)
+            check_pins(session, owner.tenant_id, parts)
+    return held_kv(owner, parts)
 
 
 def rebuild_document(document_id: str, parts: Parts, tenant_id: str) -> DocumentView:
@@ -186,11 +186,11 @@ def rebuild_document(document_id: str, parts: Parts, tenant_id: str) -> Document
     return document_view(document_id, parts.database, tenant_id)
 
 
-def rebuild_evicted(holder: Holder, parts: Parts) -> Queued:
+def rebuild_evicted(owner: KVOwner, parts: Parts) -> Queued:
     """Queue every document whose KV was evicted."""
     with parts.database.reading() as session:
-        evicted = session.scalars(evicted_documents(holder)).all()
-    return Queued(sum(_rebuild_if_there(document_id, parts, holder.tenant_id) for document_id in evicted))
+        evicted = session.scalars(evicted_documents(owner)).all()
+    return Queued(sum(_rebuild_if_there(document_id, parts, owner.tenant_id) for document_id in evicted))
 
 
 def _rebuild_if_there(document_id: str, parts: Parts, tenant_id: str) -> bool:
@@ -201,12 +201,12 @@ def _rebuild_if_there(document_id: str, parts: Parts, tenant_id: str) -> bool:
     return True
 
 
-def _row(session: "Session", holder: Holder) -> DocumentRow | CollectionRow:
+def _row(session: "Session", owner: KVOwner) -> DocumentRow | CollectionRow:
     row: DocumentRow | CollectionRow | None
-    if holder.document_id is not None:
-        row = session.get(DocumentRow, holder.document_id)
+    if owner.document_id is not None:
+        row = session.get(DocumentRow, owner.document_id)
     else:
-        row = session.get(CollectionRow, holder.collection_id)
+        row = session.get(CollectionRow, owner.collection_id)
     if row is None:
         raise NotFound("it was deleted meanwhile")
     return row
@@ -240,7 +240,7 @@ def _resident(parts: Parts, tenant_id: str, files: int) -> int | None:
     if files > MAX_LOOKED_AT:
         return None
     with parts.database.reading() as session:
-        keys = [key for key, _ in session.execute(entries_of(Holder(tenant_id)))]
+        keys = [key for key, _ in session.execute(entries_of(KVOwner(tenant_id)))]
     try:
         return sum(resident_bytes(parts.kv_store.path(key)) for key in keys)
     except OSError:

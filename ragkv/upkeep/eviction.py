@@ -18,7 +18,7 @@ from ragkv.db.kv_entries import (
     lose_readiness,
 )
 from ragkv.parts import Parts
-from ragkv.scope import Holder
+from ragkv.tenancy import KVOwner
 from ragkv.upkeep.leftovers import partial_kv, unnamed_kv, unused_kv
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ class Freed(msgspec.Struct, frozen=True):
 NOTHING = Freed(0, 0)
 
 
-def evict(holder: Holder, parts: Parts) -> Freed:
-    """Remove the KV that is a holder's alone, pinned or not. What others use too stays."""
+def evict(owner: KVOwner, parts: Parts) -> Freed:
+    """Remove the KV that is an owner's alone, pinned or not. What others use too stays."""
     with parts.database.reading() as session:
-        entries = [(key, int(size)) for key, size in session.execute(entries_only_of(holder))]
+        entries = [(key, int(size)) for key, size in session.execute(entries_only_of(owner))]
     return evict_entries(entries, parts)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from ragkv.db.kv_entries import documents_using, entries_of
 from ragkv.kv.store import Lookup
 from ragkv.parts import Parts
-from ragkv.scope import Holder
+from ragkv.tenancy import KVOwner
 from ragkv.upkeep.eviction import evict_entries
 
 SPEAK_EVERY_S = 0.5
@@ -49,13 +49,13 @@ class _Count:
         return Verified(self.checked, total, self.bytes, damaged, missing, unusable, documents)
 
 
-def verify(holder: Holder, parts: Parts) -> Generator[Verified, None, None]:
-    """Read every KV file of a holder. Says how far it is every half second; the last says what was found.
+def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
+    """Read every KV file of an owner. Says how far it is every half second; the last says what was found.
 
     What is lost is forgotten at the end, also when the iterator is closed early.
     """
     with parts.database.reading() as session:
-        entries = [(key, int(size)) for key, size in session.execute(entries_of(holder))]
+        entries = [(key, int(size)) for key, size in session.execute(entries_of(owner))]
     count, spoken = _Count(), time.monotonic()
     try:
         for key, size in entries:

@@ -150,7 +150,7 @@ def test_options_are_sent_and_what_is_left_out_is_not(playground: Page, parts: P
 
     assert sent.value.post_data_json == {
         "question": QUESTION,
-        "collection": parts.scope.collection_id,
+        "collection": parts.default_collection.collection_id,
         "mode": "stitched",
         "stream": True,
         "policy": "head",

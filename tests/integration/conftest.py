@@ -8,7 +8,7 @@ import pytest
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.db.database import Database
-from ragkv.db.tenants import ensure_scope
+from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.settings import Settings
@@ -31,7 +31,7 @@ def parts_on_either(
     """Parts over a database of each kind in turn."""
     parts = Parts(msgspec.structs.replace(settings, database_url=migrated_url))
     lend_models(parts, loaded)
-    ensure_scope(parts.database)
+    ensure_collection(parts.database)
     yield parts
     parts.close()
 

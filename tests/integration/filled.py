@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select, text
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow, KVEntryRow
 from ragkv.parts import Parts
-from ragkv.scope import Scope
+from ragkv.tenancy import CollectionRef
 
 RECIPE = "recipe"
 _NUMBERS = {
@@ -22,12 +22,14 @@ _HEX = {
 _BYTES = {"postgresql": "decode(repeat('00', CAST(:width AS INTEGER)), 'hex')", "sqlite": "zeroblob(:width)"}
 
 
-def add_documents(database: Database, scope: Scope, documents: int, chunks: int, prefix: str, width: int = 16) -> None:
+def add_documents(
+    database: Database, ref: CollectionRef, documents: int, chunks: int, prefix: str, width: int = 16
+) -> None:
     """Documents `prefix` + number with so many chunks each, of vectors of so many bytes; each chunk has a KV key."""
     with database.writing() as session:
         connection = session.connection()
         kind = connection.dialect.name
-        names = {"tenant": scope.tenant_id, "collection": scope.collection_id, "prefix": prefix, "recipe": RECIPE}
+        names = {"tenant": ref.tenant_id, "collection": ref.collection_id, "prefix": prefix, "recipe": RECIPE}
         columns = (
             "id, tenant_id, collection_id, sha256, name, title, media_type, num_bytes, metadata, status, stage, "
             "progress_done, progress_total, num_chunks, num_tokens, attempts, version, recipe, kv_recipe, created_at, updated_at"

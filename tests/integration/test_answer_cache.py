@@ -236,7 +236,7 @@ def test_a_rule_out_of_range_is_refused(client: Client, cache: dict[str, object]
 
 
 def insert(parts: Parts, body: bytes = b"# Bob\n\nBob builds.\n") -> str:
-    return accept_document("bob.md", BytesIO(body), parts, parts.scope).document_id
+    return accept_document("bob.md", BytesIO(body), parts, parts.default_collection).document_id
 
 
 def record(number: int) -> bytes:
@@ -247,10 +247,10 @@ def record(number: int) -> bytes:
 
 
 def tenant(parts: Parts) -> str:
-    return parts.scope.tenant_id
+    return parts.default_collection.tenant_id
 
 
 def generation(parts: Parts) -> int:
-    rule = cache_rule(parts.database, parts.scope.tenant_id, parts.scope.collection_id)
+    rule = cache_rule(parts.database, parts.default_collection.tenant_id, parts.default_collection.collection_id)
     assert rule is not None
     return rule.generation

@@ -71,7 +71,7 @@ def over(parts: Parts, loaded: IngestParts) -> IngestParts:
 
 
 def store(parts: Parts, body: bytes = ADA, name: str = "ada.md", **metadata: object) -> str:
-    return store_document(name, io.BytesIO(body), parts, parts.scope, metadata).document_id
+    return store_document(name, io.BytesIO(body), parts, parts.default_collection, metadata).document_id
 
 
 def rows(parts: Parts) -> dict[str, list[tuple[object, ...]]]:
@@ -95,13 +95,13 @@ def test_a_backup_moves_between_databases_and_its_documents_answer_at_once(
     restored = restore(tmp_path / "backup", target)
 
     assert (restored.documents, restored.files, manifest.num_bytes) == (1, 1, len(ADA))
-    scope = source.scope
-    view = document_view(document_id, target.database, scope.tenant_id)
+    ref = source.default_collection
+    view = document_view(document_id, target.database, ref.tenant_id)
     assert (view.status, view.metadata) == (Status.SEARCHABLE, {"year": 1843, "tags": ["engine", "Böhm"]})
-    assert tenant_secret(target.database, scope.tenant_id) == scope.secret
+    assert tenant_secret(target.database, ref.tenant_id) == ref.secret
     assert [key.id for _, key in list_all_keys(target.database)] == [issued.view.id]
-    assert target.files.path(scope.tenant_id, _sha256(target, document_id)).read_bytes() == ADA
-    found = target.retriever.search(scope.tenant_id, scope.collection_id, "first program", 3, 1)
+    assert target.files.path(ref.tenant_id, _sha256(target, document_id)).read_bytes() == ADA
+    found = target.retriever.search(ref.tenant_id, ref.collection_id, "first program", 3, 1)
     assert "analytical engine" in found[0].chunk.text
 
     assert stuck_ids(target.database) == [document_id]
@@ -180,12 +180,12 @@ def test_a_service_that_holds_data_is_restored_only_when_told_to_replace_it(sour
 
     with pytest.raises(Conflict, match="--replace"):
         restore(folder, source)
-    assert document_view(later, source.database, source.scope.tenant_id).name == "alan.md"
+    assert document_view(later, source.database, source.default_collection.tenant_id).name == "alan.md"
 
     restore(folder, source, replace=True)
-    assert document_view(kept, source.database, source.scope.tenant_id).name == "ada.md"
+    assert document_view(kept, source.database, source.default_collection.tenant_id).name == "ada.md"
     with pytest.raises(NotFound):
-        document_view(later, source.database, source.scope.tenant_id)
+        document_view(later, source.database, source.default_collection.tenant_id)
 
 
 def test_what_a_process_remembers_is_never_taken_for_what_was_restored(
@@ -216,13 +216,13 @@ def test_a_folder_with_something_in_it_is_not_written_to(parts: Parts, tmp_path:
 
 def test_a_backup_names_files_that_are_lost_and_restores_the_rest(parts: Parts, empty: Parts, tmp_path: Path):
     lost, kept = store(parts), store(parts, ALAN, "alan.md")
-    parts.files.path(parts.scope.tenant_id, _sha256(parts, lost)).unlink()
+    parts.files.path(parts.default_collection.tenant_id, _sha256(parts, lost)).unlink()
     manifest = backup(tmp_path / "backup", parts)
     restored = restore(tmp_path / "backup", empty)
 
     assert [file.sha256 for file in manifest.lost_files] == [_sha256(parts, lost)]
     assert (restored.documents, restored.files, restored.lost_files) == (2, 1, 1)
-    assert empty.files.path(parts.scope.tenant_id, _sha256(parts, kept)).read_bytes() == ALAN
+    assert empty.files.path(parts.default_collection.tenant_id, _sha256(parts, kept)).read_bytes() == ALAN
 
 
 def test_backups_taken_while_documents_come_and_go_are_consistent(source: Parts, make: Maker, tmp_path: Path):
@@ -233,9 +233,11 @@ def test_backups_taken_while_documents_come_and_go_are_consistent(source: Parts,
         round_ = 0
         while not stop.is_set():
             body = b"document %d of thread %d" % (round_, thread)
-            document_id = accept_document(f"{round_}.txt", io.BytesIO(body), source, source.scope).document_id
+            document_id = accept_document(
+                f"{round_}.txt", io.BytesIO(body), source, source.default_collection
+            ).document_id
             if round_ % 2:
-                delete_document(document_id, source, source.scope.tenant_id)
+                delete_document(document_id, source, source.default_collection.tenant_id)
             round_ += 1
 
     threads = [threading.Thread(target=churn, args=(thread,)) for thread in range(2)]

@@ -21,7 +21,7 @@ from ragkv.db.ingestion import LATELY, KeptKV, Lease
 from ragkv.db.migrate import check_drift, downgrade, migrate
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tables import DocumentRow, JobRow, KVEntryRow
-from ragkv.db.tenants import ensure_scope, find_scope, tenant_secret
+from ragkv.db.tenants import ensure_collection, find_collection_ref, tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
 from ragkv.ids import new_id
 from ragkv.paging import to_cursor
@@ -35,16 +35,16 @@ RECIPE = "recipe"
 @pytest.fixture
 def database(database: Database) -> Database:
     """With the default tenant."""
-    ensure_scope(database)
+    ensure_collection(database)
     return database
 
 
 def add_document(database: Database, name: str = "a.txt") -> str:
-    scope = find_scope(database)
+    ref = find_collection_ref(database)
     row = DocumentRow(
         id=new_id(),
-        tenant_id=scope.tenant_id,
-        collection_id=scope.collection_id,
+        tenant_id=ref.tenant_id,
+        collection_id=ref.collection_id,
         sha256=new_id(),
         name=name,
         num_bytes=1,
@@ -52,7 +52,7 @@ def add_document(database: Database, name: str = "a.txt") -> str:
     with database.writing() as session:
         session.add(row)
         session.flush()
-        session.add(JobRow(tenant_id=scope.tenant_id, document_id=row.id, kind="ingest"))
+        session.add(JobRow(tenant_id=ref.tenant_id, document_id=row.id, kind="ingest"))
     return row.id
 
 
@@ -126,7 +126,7 @@ class TestMigrations:
 
 def _migrate_and_seed(url: str) -> None:
     migrate(url)
-    ensure_scope(Database(url))
+    ensure_collection(Database(url))
 
 
 class TestAccess:
@@ -149,15 +149,15 @@ class TestAccess:
         assert document(database, document_id).name == "before.txt"
 
     def test_tenants_have_secrets_and_strangers_none(self, database: Database):
-        scope = find_scope(database)
+        ref = find_collection_ref(database)
 
-        assert len(scope.secret) == 32
-        assert tenant_secret(database, scope.tenant_id) == scope.secret
-        assert scope.secret.hex() not in repr(scope)
+        assert len(ref.secret) == 32
+        assert tenant_secret(database, ref.tenant_id) == ref.secret
+        assert ref.secret.hex() not in repr(ref)
         with pytest.raises(NotFound):
             tenant_secret(database, "x")
         with pytest.raises(NotFound):
-            find_scope(database, "default", "other")
+            find_collection_ref(database, "default", "other")
 
 
 class TestLease:
@@ -272,10 +272,10 @@ class TestSource:
     def test_chunks_and_points_come_back_as_they_were(self, database: Database):
         document_id = add_document(database)
         store(database, document_id)
-        scope, source = find_scope(database), DatabaseSource(database, RECIPE)
+        ref, source = find_collection_ref(database), DatabaseSource(database, RECIPE)
 
-        assert source.indexed_documents(scope.tenant_id, scope.collection_id) == {document_id: 1}
-        assert source.chunks(scope.tenant_id, [f"{document_id}:1", "gone", f"{document_id}:0"]) == [
+        assert source.indexed_documents(ref.tenant_id, ref.collection_id) == {document_id: 1}
+        assert source.chunks(ref.tenant_id, [f"{document_id}:1", "gone", f"{document_id}:0"]) == [
             chunk(document_id, 1),
             chunk(document_id, 0),
         ]
@@ -288,27 +288,27 @@ class TestSource:
         ):
             np.testing.assert_array_equal(got, given)
         titled = [TitledChunk(document_id, i, f"{document_id}:{i}", "Ada") for i in range(2)]
-        assert sorted(source.titles(scope.tenant_id, scope.collection_id)) == titled
-        assert sorted(source.titles(scope.tenant_id, scope.collection_id, ["gone", document_id])) == titled
-        assert source.titles(scope.tenant_id, scope.collection_id, ["gone"]) == []
+        assert sorted(source.titles(ref.tenant_id, ref.collection_id)) == titled
+        assert sorted(source.titles(ref.tenant_id, ref.collection_id, ["gone", document_id])) == titled
+        assert source.titles(ref.tenant_id, ref.collection_id, ["gone"]) == []
 
     def test_other_tenants_see_nothing(self, database: Database):
         document_id = add_document(database)
         store(database, document_id)
-        scope, source = find_scope(database), DatabaseSource(database, RECIPE)
+        ref, source = find_collection_ref(database), DatabaseSource(database, RECIPE)
 
         assert source.chunks("stranger", [f"{document_id}:0"]) == []
-        assert source.indexed_documents("stranger", scope.collection_id) == {}
-        assert source.titles("stranger", scope.collection_id) == []
-        assert source.titles("stranger", scope.collection_id, [document_id]) == []
+        assert source.indexed_documents("stranger", ref.collection_id) == {}
+        assert source.titles("stranger", ref.collection_id) == []
+        assert source.titles("stranger", ref.collection_id, [document_id]) == []
 
     def test_what_other_models_read_is_not_there(self, database: Database):
         document_id = add_document(database)
         store(database, document_id)
-        scope, source = find_scope(database), DatabaseSource(database, "another")
+        ref, source = find_collection_ref(database), DatabaseSource(database, "another")
 
-        assert source.indexed_documents(scope.tenant_id, scope.collection_id) == {}
-        assert source.chunks(scope.tenant_id, [f"{document_id}:0"]) == []
+        assert source.indexed_documents(ref.tenant_id, ref.collection_id) == {}
+        assert source.chunks(ref.tenant_id, [f"{document_id}:0"]) == []
 
     def test_more_ids_than_a_statement_takes(self, database: Database):
         document_id = add_document(database)
@@ -316,7 +316,7 @@ class TestSource:
         source = DatabaseSource(database, RECIPE)
 
         ids = [f"{document_id}:{i}" for i in range(1200)]
-        assert [c.id for c in source.chunks(find_scope(database).tenant_id, ids)] == ids
+        assert [c.id for c in source.chunks(find_collection_ref(database).tenant_id, ids)] == ids
 
 
 class TestLimits:
@@ -363,19 +363,19 @@ class TestMessages:
         assert not {"svc", "hunter2", "127.0.0.1"} & set(str(raised.value).replace(":", " ").split())
 
     def test_errors_show_no_values(self, database: Database, caplog: pytest.LogCaptureFixture):
-        scope = find_scope(database)
+        ref = find_collection_ref(database)
         for statement in (
             "INSERT INTO collections (id, tenant_id, name, created_at) VALUES (:v, :v, :v, :v)",
             "SELEC :v",
         ):
             with pytest.raises(DBAPIError) as raised, database.writing() as session:
-                session.execute(text(statement), {"v": f"secret {scope.tenant_id}"})
+                session.execute(text(statement), {"v": f"secret {ref.tenant_id}"})
             assert "secret" not in str(raised.value)
         assert "secret" not in caplog.text
 
     def test_a_duplicate_does_not_show_the_row(self, database: Database):
         insert = text("INSERT INTO collections (id, tenant_id, name, created_at) VALUES (:id, :tenant, :name, :now)")
-        row = {"tenant": find_scope(database).tenant_id, "name": "merger plan", "now": utc_now()}
+        row = {"tenant": find_collection_ref(database).tenant_id, "name": "merger plan", "now": utc_now()}
         with pytest.raises(IntegrityError) as raised, database.writing() as session:
             session.execute(insert, [row | {"id": "1"}, row | {"id": "2"}])
 
@@ -403,6 +403,6 @@ class TestSqliteFile:
 
 
 def test_a_cursor_with_a_character_that_no_name_has_finds_nothing_odd(database: Database):
-    page = list_collections(database, find_scope(database).tenant_id, 10, to_cursor("\x00"))
+    page = list_collections(database, find_collection_ref(database).tenant_id, 10, to_cursor("\x00"))
 
     assert [item.name for item in page.items] in ([], ["default"])

@@ -18,19 +18,19 @@ from ragkv.db.documents import bytes_of_tenant
 from ragkv.db.kv_entries import unshared_keys
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tables import TenantRow
-from ragkv.db.tenants import ensure_scope, find_scope, scope_of
+from ragkv.db.tenants import collection_ref, ensure_collection, find_collection_ref
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.retrieve.link_cache import LinkCache
-from ragkv.scope import Scope
 from ragkv.settings import Settings
+from ragkv.tenancy import CollectionRef
 from tests.integration.filled import RECIPE, add_documents, add_files
 
 
 @pytest.fixture
 def database(migrated_url: str) -> Iterator[Database]:
     database = Database(migrated_url)
-    ensure_scope(database)
+    ensure_collection(database)
     yield database
     database.close()
 
@@ -47,42 +47,42 @@ def seconds(call: Callable[[], object], times: int = 1) -> float:
 
 
 def test_finding_the_kv_of_one_document_does_not_take_longer_among_more_documents(database: Database):
-    scope = find_scope(database)
-    add_documents(database, scope, 1, 300, "large")
+    ref = find_collection_ref(database)
+    add_documents(database, ref, 1, 300, "large")
 
     def find() -> None:
         with database.reading() as session:
             assert len(session.scalars(unshared_keys("large0")).all()) == 300
 
-    add_documents(database, scope, 50, 10, "few")
+    add_documents(database, ref, 50, 10, "few")
     among_few = seconds(find, times=5)
-    add_documents(database, scope, 4_000, 10, "many")
+    add_documents(database, ref, 4_000, 10, "many")
 
     assert seconds(find, times=5) < 15 * among_few
 
 
 def test_reading_some_chunks_does_not_take_longer_among_more_chunks(database: Database):
-    scope = find_scope(database)
+    ref = find_collection_ref(database)
     source = DatabaseSource(database, RECIPE)
-    add_documents(database, scope, 50, 10, "few")
+    add_documents(database, ref, 50, 10, "few")
     ids = [f"fewc{i}" for i in range(32)]
 
     def read() -> None:
-        assert [chunk.id for chunk in source.chunks(scope.tenant_id, ids)] == ids
+        assert [chunk.id for chunk in source.chunks(ref.tenant_id, ids)] == ids
 
     def read_points() -> None:
         assert len(source.points(["few0", "few1"])) == 20
 
     among_few = seconds(read, times=5), seconds(read_points, times=5)
-    add_documents(database, scope, 4_000, 10, "many")
+    add_documents(database, ref, 4_000, 10, "many")
 
     assert seconds(read, times=5) < 8 * among_few[0]
     assert seconds(read_points, times=5) < 8 * among_few[1]
 
 
 def test_keys_that_another_document_has_too_are_not_found(database: Database):
-    scope = find_scope(database)
-    add_documents(database, scope, 2, 3, "d")
+    ref = find_collection_ref(database)
+    add_documents(database, ref, 2, 3, "d")
     with database.writing() as session:
         session.execute(text("UPDATE chunks SET kv_key = 'shared' WHERE ordinal = 0"))
         session.execute(text("UPDATE chunks SET kv_key = 'twice' WHERE document_id = 'd0' AND ordinal > 0"))
@@ -91,34 +91,34 @@ def test_keys_that_another_document_has_too_are_not_found(database: Database):
 
 class TestIndexedDocuments:
     def test_a_collection_that_did_not_change_costs_one_row(self, database: Database):
-        scope = find_scope(database)
-        add_documents(database, scope, 50, 1, "d")
+        ref = find_collection_ref(database)
+        add_documents(database, ref, 50, 1, "d")
         source = DatabaseSource(database, RECIPE)
-        first = source.indexed_documents(scope.tenant_id, scope.collection_id)
+        first = source.indexed_documents(ref.tenant_id, ref.collection_id)
         statements: list[str] = []
         event.listen(database.engine, "before_cursor_execute", lambda *said: statements.append(said[2]))
 
-        assert source.indexed_documents(scope.tenant_id, scope.collection_id) is first
+        assert source.indexed_documents(ref.tenant_id, ref.collection_id) is first
         assert len(first) == 50
         assert [said for said in statements if "FROM" in said] == [said for said in statements if "generation" in said]
 
     def test_a_change_by_another_process_is_seen(self, database: Database, migrated_url: str):
-        scope = find_scope(database)
+        ref = find_collection_ref(database)
         source = DatabaseSource(database, RECIPE)
-        assert source.indexed_documents(scope.tenant_id, scope.collection_id) == {}
+        assert source.indexed_documents(ref.tenant_id, ref.collection_id) == {}
         other = Database(migrated_url)
-        add_documents(other, scope, 2, 1, "d")
+        add_documents(other, ref, 2, 1, "d")
         other.close()
 
-        assert source.indexed_documents(scope.tenant_id, scope.collection_id) == {"d0": 1, "d1": 1}
+        assert source.indexed_documents(ref.tenant_id, ref.collection_id) == {"d0": 1, "d1": 1}
 
     def test_a_collection_of_anothers_is_empty(self, database: Database):
-        scope = find_scope(database)
-        add_documents(database, scope, 2, 1, "d")
+        ref = find_collection_ref(database)
+        add_documents(database, ref, 2, 1, "d")
         source = DatabaseSource(database, RECIPE)
 
-        assert len(source.indexed_documents(scope.tenant_id, scope.collection_id)) == 2
-        assert source.indexed_documents("stranger", scope.collection_id) == {}
+        assert len(source.indexed_documents(ref.tenant_id, ref.collection_id)) == 2
+        assert source.indexed_documents("stranger", ref.collection_id) == {}
 
 
 @pytest.mark.long
@@ -129,18 +129,18 @@ def test_figures_at_100_000_documents(
     """200,000 chunks with vectors of 1.5 kB; one document of 300 chunks."""
     parts = Parts(msgspec.structs.replace(settings, database_url=migrated_url))
 
-    scope = find_scope(database)
-    add_documents(database, scope, 100_000, 2, "d", width=1536)
-    add_documents(database, scope, 1, 300, "a" * 31, width=1536)
+    ref = find_collection_ref(database)
+    add_documents(database, ref, 100_000, 2, "d", width=1536)
+    add_documents(database, ref, 1, 300, "a" * 31, width=1536)
     source = DatabaseSource(database, RECIPE)
-    place = scope.tenant_id, scope.collection_id
+    place = ref.tenant_id, ref.collection_id
     some = [f"dc{i}" for i in range(0, 3200, 100)]
-    wanted = Wanted(scope.tenant_id, scope.collection_id, metadata={f"key {i}": i for i in range(64)})
-    lists = Wanted(scope.tenant_id, scope.collection_id, metadata={"key": list(range(1000))})
+    wanted = Wanted(ref.tenant_id, ref.collection_id, metadata={f"key {i}": i for i in range(64)})
+    lists = Wanted(ref.tenant_id, ref.collection_id, metadata={"key": list(range(1000))})
 
     def quota() -> None:
         with database.reading() as session:
-            session.scalar(bytes_of_tenant(scope.tenant_id))
+            session.scalar(bytes_of_tenant(ref.tenant_id))
 
     links = LinkCache(source)
 
@@ -162,11 +162,11 @@ def test_figures_at_100_000_documents(
         "versions, after one document was written": seconds(lambda: source.indexed_documents(*place)),
         "and the titles": seconds(follow),
         "a question: unchanged collection": seconds(lambda: source.indexed_documents(*place), times=5),
-        "a question: 32 chunks": seconds(lambda: source.chunks(scope.tenant_id, some), times=5),
+        "a question: 32 chunks": seconds(lambda: source.chunks(ref.tenant_id, some), times=5),
         "a filter of 64 keys": seconds(lambda: matching_ids(database, wanted), times=3),
         "a filter of 1,000 values": seconds(lambda: matching_ids(database, lists), times=3),
         "bytes of a tenant": seconds(quota, times=3),
-        "a document of 300 chunks deleted": seconds(lambda: delete_document("a" * 31 + "0", parts, scope.tenant_id)),
+        "a document of 300 chunks deleted": seconds(lambda: delete_document("a" * 31 + "0", parts, ref.tenant_id)),
         "versions, after a document was deleted": seconds(lambda: source.indexed_documents(*place)),
         "and the titles, then": seconds(follow),
     }
@@ -182,8 +182,8 @@ def test_figures_of_deleting_20_000_documents(
 ):
     """200,000 chunks with vectors of 1.5 kB, a file a document and one a chunk; another tenant notes a use 20 times a second."""
     parts = Parts(msgspec.structs.replace(settings, database_url=migrated_url))
-    home = find_scope(database)
-    made = scope_of(database, home.tenant_id, make_collection("large", database, home.tenant_id).id)
+    home = find_collection_ref(database)
+    made = collection_ref(database, home.tenant_id, make_collection("large", database, home.tenant_id).id)
     add_documents(database, made, 20_000, 10, "d", width=1536)
     add_files(parts)
     steps: list[float] = []
@@ -215,6 +215,6 @@ def test_figures_of_deleting_20_000_documents(
     assert waits[-1] < 5
 
 
-def _write_a_row(database: Database, scope: Scope) -> None:
+def _write_a_row(database: Database, ref: CollectionRef) -> None:
     with database.writing() as session:
-        session.execute(update(TenantRow).where(TenantRow.id == scope.tenant_id).values(served_at=utc_now()))
+        session.execute(update(TenantRow).where(TenantRow.id == ref.tenant_id).values(served_at=utc_now()))

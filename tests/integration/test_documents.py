@@ -245,7 +245,7 @@ class TestChanges:
 
         assert found() == "Charles Babbage"
         assert client.get(f"/v1/documents/{answerable}/file").content == BABBAGE
-        prefix = parts.keys_of(parts.scope.tenant_id).prefix()
+        prefix = parts.keys_of(parts.default_collection.tenant_id).prefix()
         assert old_kv & set(parts.kv_store.keys()) == {prefix}, "the old text's KV is gone"
         assert len([path for path in parts.settings.files_dir.rglob("*") if path.is_file()]) == 1
 
@@ -292,7 +292,7 @@ class TestCollections:
         assert client.delete("/v1/collections/bar").status_code == 204
         assert_problem(client.get(f"/v1/collections/{made['id']}"), 404)
         assert_problem(client.get(f"/v1/documents/{document['id']}"), 404)
-        assert set(parts.kv_store.keys()) == {parts.keys_of(parts.scope.tenant_id).prefix()}
+        assert set(parts.kv_store.keys()) == {parts.keys_of(parts.default_collection.tenant_id).prefix()}
         assert not [path for path in parts.settings.files_dir.rglob("*") if path.is_file()]
 
     def test_the_same_bytes_in_two_collections_are_two_documents(self, client: Client, ingest: IngestParts):

@@ -71,7 +71,7 @@ def engine(settings) -> EchoEngine:
 @pytest.fixture
 def ready(parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis) -> Parts:
     """Parts with a document to ask about."""
-    ingest_document(store_document("ada.md", io.BytesIO(ADA), parts, parts.scope).document_id, ingest)
+    ingest_document(store_document("ada.md", io.BytesIO(ADA), parts, parts.default_collection).document_id, ingest)
     return parts
 
 
@@ -210,8 +210,8 @@ def test_every_other_error_keeps_its_trace(ends: bool, raised: type[BaseExceptio
     """Of an app that breaks, not of a request that was cut off."""
     ending, listener = Ending(), listen("127.0.0.1", 0)
 
-    async def breaking(scope, receive, send) -> None:
-        if scope["type"] == "http":
+    async def breaking(ref, receive, send) -> None:
+        if ref["type"] == "http":
             if ends:
                 server.handle_exit(signal.SIGTERM, None)
                 await ending.begins_within(30)

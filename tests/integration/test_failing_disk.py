@@ -21,7 +21,7 @@ from ingest.pipeline import Outcome, ingest_document
 from ragkv.catalog.documents import document_view, store_document
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow
-from ragkv.db.tenants import ensure_scope
+from ragkv.db.tenants import ensure_collection
 from ragkv.disk import MIB
 from ragkv.errors import OutOfSpace, Unavailable
 from ragkv.outages import is_outage
@@ -111,7 +111,7 @@ def ingest(on_disk: Parts, loaded: IngestParts) -> IngestParts:
 
 
 def stored(parts: Parts) -> str:
-    return store_document("engines.md", io.BytesIO(LONG), parts, parts.scope).document_id
+    return store_document("engines.md", io.BytesIO(LONG), parts, parts.default_collection).document_id
 
 
 def fails_for_now(document_id: str, ingest: IngestParts) -> None:
@@ -136,10 +136,10 @@ def test_kv_that_finds_the_disk_full_is_made_when_there_is_room(on_disk: Parts, 
         with on_disk.database.writing() as session:
             session.execute(update(DocumentRow).values(retry_at=None))
         fails_for_now(document_id, ingest)
-    view = document_view(document_id, on_disk.database, on_disk.scope.tenant_id)
+    view = document_view(document_id, on_disk.database, on_disk.default_collection.tenant_id)
     assert view.status is Status.SEARCHABLE
-    scope = on_disk.scope
-    assert on_disk.retriever.search(scope.tenant_id, scope.collection_id, "engine number 7", 3, 1)
+    ref = on_disk.default_collection
+    assert on_disk.retriever.search(ref.tenant_id, ref.collection_id, "engine number 7", 3, 1)
 
     disk.grow()
     comes_to_an_end(document_id, ingest)
@@ -245,18 +245,18 @@ def test_a_database_that_finds_the_disk_full_loses_nothing_that_was_committed(di
     url = f"sqlite:///{disk.folder / 'ragkv.sqlite3'}"
     copy_template(sqlite_template, url)
     database = Database(url)
-    kept = ensure_scope(database).tenant_id
+    kept = ensure_collection(database).tenant_id
     ballast = disk.fill()
     written = 0
     with suppress(Unavailable):
         while written < MANY:
-            ensure_scope(database, f"tenant {written} {'x' * 150}")
+            ensure_collection(database, f"tenant {written} {'x' * 150}")
             written += 1
     ballast.unlink()
     assert written < MANY
 
-    assert ensure_scope(database).tenant_id == kept
-    ensure_scope(database, "after")
+    assert ensure_collection(database).tenant_id == kept
+    ensure_collection(database, "after")
     with database.reading() as session:
         assert session.scalar(text("PRAGMA integrity_check")) == "ok"
         assert session.scalar(text("SELECT count(*) FROM tenants")) == written + 2

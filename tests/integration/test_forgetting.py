@@ -24,7 +24,7 @@ from ragkv.parts import Parts
 from ragkv.queue import QUEUE
 from ragkv.redis_client import connect
 from ragkv.retrieve.retriever import Retriever
-from ragkv.scope import Scope
+from ragkv.tenancy import CollectionRef
 from tests.conftest import lend_models
 from tests.over_http import ADA, Client, upload
 from workers.sweep import Sweeper
@@ -35,34 +35,34 @@ SECRET = b"Lovelace"
 
 
 @pytest.fixture
-def collection(client: Client, parts: Parts, ingest: IngestParts) -> Scope:
+def collection(client: Client, parts: Parts, ingest: IngestParts) -> CollectionRef:
     """A collection with one document that is ready and one answer that is kept."""
     made = client.post("/v1/collections", json={"name": "papers"}).json()
     client.patch("/v1/collections/papers", json={"answer_cache": {"enabled": True}})
     ingest_document(str(upload(client, data={"collection": "papers"}).json()["id"]), ingest)
     assert client.post("/v1/ask", json={"question": QUESTION, "collection": "papers"}).status_code == 200
     assert SECRET in everything_in_redis(parts)
-    return Scope(parts.scope.tenant_id, made["id"], b"")
+    return CollectionRef(parts.default_collection.tenant_id, made["id"], b"")
 
 
 @pytest.fixture
-def document(client: Client, collection: Scope) -> str:
+def document(client: Client, collection: CollectionRef) -> str:
     return str(client.get("/v1/documents", params={"collection": "papers"}).json()["items"][0]["id"])
 
 
 class TestKeptAnswers:
     def test_a_deleted_document_is_quoted_nowhere_in_redis(self, parts: Parts, document: str):
-        delete_document(document, parts, parts.scope.tenant_id)
+        delete_document(document, parts, parts.default_collection.tenant_id)
 
         assert SECRET not in everything_in_redis(parts)
         assert parts.answer_ring.num_bytes() == 0
 
     def test_nor_is_a_document_that_has_another_file_now(self, parts: Parts, document: str):
-        replace_document(document, "b.md", BytesIO(b"# B\n\nBob."), parts, parts.scope.tenant_id)
+        replace_document(document, "b.md", BytesIO(b"# B\n\nBob."), parts, parts.default_collection.tenant_id)
 
         assert SECRET not in everything_in_redis(parts)
 
-    def test_an_answer_in_the_making_is_not_kept_after_the_deletion(self, parts: Parts, collection: Scope):
+    def test_an_answer_in_the_making_is_not_kept_after_the_deletion(self, parts: Parts, collection: CollectionRef):
         asyncio.run(delete_collection(collection.collection_id, parts, collection.tenant_id))
 
         late = RingName(collection.tenant_id, collection.collection_id, "r", 10**6)
@@ -70,7 +70,7 @@ class TestKeptAnswers:
         assert SECRET not in everything_in_redis(parts)
 
     def test_a_deleted_collection_leaves_no_answer_no_count_and_no_question(
-        self, client: Client, parts: Parts, collection: Scope
+        self, client: Client, parts: Parts, collection: CollectionRef
     ):
         assert questions(parts, collection) == 1
         assert client.delete("/v1/collections/papers").status_code == 204
@@ -83,14 +83,14 @@ class TestKeptAnswers:
         self, parts: Parts, document: str, redis_server: EmbeddedRedis
     ):
         redis_server.stop()
-        delete_document(document, parts, parts.scope.tenant_id)
+        delete_document(document, parts, parts.default_collection.tenant_id)
         redis_server.start()
         assert SECRET in everything_in_redis(parts)
         Sweeper(parts).sweep()
 
         assert SECRET not in everything_in_redis(parts)
 
-    def test_answers_of_a_collection_that_did_not_change_stay(self, parts: Parts, collection: Scope):
+    def test_answers_of_a_collection_that_did_not_change_stay(self, parts: Parts, collection: CollectionRef):
         assert forget_stale_answers(parts) == 0
         assert SECRET in everything_in_redis(parts)
 
@@ -103,14 +103,14 @@ class TestKeptAnswers:
 
 
 class TestMemory:
-    def test_a_deleted_collection_leaves_this_process(self, parts: Parts, collection: Scope):
+    def test_a_deleted_collection_leaves_this_process(self, parts: Parts, collection: CollectionRef):
         assert parts.retriever.held()
         asyncio.run(delete_collection(collection.collection_id, parts, collection.tenant_id))
 
         assert parts.retriever.held() == [] and points_of(parts.retriever) == 0
 
     def test_what_another_process_deleted_leaves_this_one(
-        self, parts: Parts, other: Parts, collection: Scope, document: str
+        self, parts: Parts, other: Parts, collection: CollectionRef, document: str
     ):
         delete_document(document, parts, collection.tenant_id)
         keeper = MemoryKeeper(other)
@@ -122,7 +122,7 @@ class TestMemory:
         keeper.forget_deleted()
         assert other.retriever.held() == []
 
-    def test_the_running_service_does_so_by_itself(self, parts: Parts, other: Parts, collection: Scope):
+    def test_the_running_service_does_so_by_itself(self, parts: Parts, other: Parts, collection: CollectionRef):
         asyncio.run(delete_collection(collection.collection_id, parts, collection.tenant_id))
 
         async def serve() -> None:
@@ -194,14 +194,14 @@ class TestFullRedis:
 
     def test_what_is_there_stays_answers_are_not_kept_and_uploads_wait(self, parts: Parts, redis_server: EmbeddedRedis):
         token = parts.sessions.begin("key")
-        kept = name_of(parts.scope.tenant_id, parts.scope.collection_id)
+        kept = name_of(parts.default_collection.tenant_id, parts.default_collection.collection_id)
         assert parts.answer_ring.put(kept, record(), b"body", 60)
-        accept_document("a.md", BytesIO(ADA), parts, parts.scope)
+        accept_document("a.md", BytesIO(ADA), parts, parts.default_collection)
         parts.redis.config_set("maxmemory", 1)
         try:
             with pytest.raises(Unavailable):
                 parts.answer_ring.put(kept, record(), b"body", 60)
-            later = accept_document("b.md", BytesIO(b"Bob."), parts, parts.scope).document_id
+            later = accept_document("b.md", BytesIO(b"Bob."), parts, parts.default_collection).document_id
             assert parts.sessions.key_id(token) == "key"
             assert parts.redis.llen(QUEUE) == 1
             parts.rate_limit.take("key")
@@ -214,7 +214,7 @@ class TestFullRedis:
 
 
 @pytest.fixture
-def other(parts: Parts, loaded: IngestParts, collection: Scope) -> Iterator[Parts]:
+def other(parts: Parts, loaded: IngestParts, collection: CollectionRef) -> Iterator[Parts]:
     """Another process of the service, that has searched the collection."""
     with closing(Parts(parts.settings)) as other:
         lend_models(other, loaded)
@@ -244,7 +244,7 @@ def points_of(retriever: Retriever) -> int:
     return sum(len(held.points) for held in retriever._index._held.values())
 
 
-def questions(parts: Parts, collection: Scope) -> int:
+def questions(parts: Parts, collection: CollectionRef) -> int:
     with parts.database.reading() as session:
         mine = QuestionRow.collection_id == collection.collection_id
         return int(session.scalar(select(func.count()).select_from(QuestionRow).where(mine)) or 0)

@@ -38,7 +38,7 @@ def ready(parts: Parts, ingest: IngestParts) -> str:
 
 
 def _read(parts: Parts, ingest: IngestParts) -> str:
-    document_id = store_document("engines.md", io.BytesIO(BODY), parts, parts.scope).document_id
+    document_id = store_document("engines.md", io.BytesIO(BODY), parts, parts.default_collection).document_id
     assert ingest_document(document_id, ingest) is Outcome.READY
     return document_id
 
@@ -52,7 +52,7 @@ def mend(parts: Parts) -> set[str]:
 
 
 def some_key(parts: Parts) -> str:
-    prefix = parts.keys_of(parts.scope.tenant_id).prefix()
+    prefix = parts.keys_of(parts.default_collection.tenant_id).prefix()
     return next(key for key in sorted(parts.kv_store.keys()) if key != prefix)
 
 
@@ -67,7 +67,7 @@ def lose_file(parts: Parts, document_id: str) -> None:
 
 
 def leave_nameless_file(parts: Parts, document_id: str) -> None:
-    path = parts.files.path(parts.scope.tenant_id, NAMELESS)
+    path = parts.files.path(parts.default_collection.tenant_id, NAMELESS)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"nobody names this")
 
@@ -99,7 +99,7 @@ def leave_nameless_kv(parts: Parts, document_id: str) -> None:
 
 
 def leave_unused_kv(parts: Parts, document_id: str) -> None:
-    row = KVEntryRow(key=NAMELESS, tenant_id=parts.scope.tenant_id, num_tokens=1, num_bytes=1)
+    row = KVEntryRow(key=NAMELESS, tenant_id=parts.default_collection.tenant_id, num_tokens=1, num_bytes=1)
     leave_nameless_kv(parts, document_id)
     with parts.database.writing() as session:
         session.add(row)
@@ -120,7 +120,7 @@ def take_lease_by_a_clock_ahead(parts: Parts, document_id: str) -> None:
 
 def leave_job_open(parts: Parts, document_id: str) -> None:
     with parts.database.writing() as session:
-        session.add(JobRow(tenant_id=parts.scope.tenant_id, document_id=document_id, kind="rebuild"))
+        session.add(JobRow(tenant_id=parts.default_collection.tenant_id, document_id=document_id, kind="rebuild"))
 
 
 def leave_job_running(parts: Parts, document_id: str) -> None:
@@ -172,7 +172,7 @@ def test_what_is_broken_is_found_and_mended_and_the_document_ends_well(
     for document_id in stuck_ids(parts.database):
         ingest_document(document_id, ingest)
     assert found(parts) == {}
-    view = document_view(ready, parts.database, parts.scope.tenant_id)
+    view = document_view(ready, parts.database, parts.default_collection.tenant_id)
     assert view.status is ends
     assert view.error is None or "upload it again" in view.error
     assert set(parts.kv_store.keys()) == before
@@ -188,7 +188,9 @@ def test_a_document_that_failed_for_want_of_its_file_is_read_again_when_it_is_up
 
 
 def test_an_upload_whose_bytes_are_gone_is_forgotten(parts: Parts):
-    row = FileRow(tenant_id=parts.scope.tenant_id, sha256=NAMELESS, name="a.md", num_bytes=1, purpose="assistants")
+    row = FileRow(
+        tenant_id=parts.default_collection.tenant_id, sha256=NAMELESS, name="a.md", num_bytes=1, purpose="assistants"
+    )
     with parts.database.writing() as session:
         session.add(row)
 
@@ -232,15 +234,15 @@ class TestQdrant:
         document_id, index = _read(parts, ingest), parts.server_index
         assert index is not None and found(parts) == {}
         points = parts.source.points([document_id])
-        scope = parts.scope
-        index.delete_document(scope.tenant_id, document_id)
-        index.upsert(scope.tenant_id, scope.collection_id, points[1:])
-        index.upsert(scope.tenant_id, scope.collection_id, [stray(point) for point in points])
+        ref = parts.default_collection
+        index.delete_document(ref.tenant_id, document_id)
+        index.upsert(ref.tenant_id, ref.collection_id, points[1:])
+        index.upsert(ref.tenant_id, ref.collection_id, [stray(point) for point in points])
 
         assert set(found(parts)) == {"stray_points", "missing_points"}
         mend(parts)
         assert found(parts) == {}
-        hits = parts.retriever.search(scope.tenant_id, scope.collection_id, "engine number 0 stood in hall 0", 3, 1)
+        hits = parts.retriever.search(ref.tenant_id, ref.collection_id, "engine number 0 stood in hall 0", 3, 1)
         assert hits and {hit.chunk.document_id for hit in hits} == {document_id}
 
 

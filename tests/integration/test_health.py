@@ -20,7 +20,7 @@ from ragkv.db.backlog import Backlog, Waiting
 from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
 from ragkv.db.tables import DocumentRow, JobRow
-from ragkv.db.tenants import ensure_scope
+from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.observe.heartbeats import this_worker
 from ragkv.parts import Parts
@@ -105,12 +105,12 @@ class TestQueue:
         migrate(database_url)
         with closing(Database(database_url)) as database:
             assert Backlog(database).read() == Waiting(0, 0.0)
-            scope = ensure_scope(database)
+            ref = ensure_collection(database)
             with database.writing() as session:
                 for minutes, status in ((90, JobStatus.RUNNING), (5, JobStatus.QUEUED), (1, JobStatus.QUEUED)):
-                    mine = {"tenant_id": scope.tenant_id, "document_id": f"d{minutes}"}
-                    row = DocumentRow(id=mine["document_id"], collection_id=scope.collection_id, sha256=f"{minutes}",
-                                      tenant_id=scope.tenant_id, name="a.md", num_bytes=1)  # fmt: skip
+                    mine = {"tenant_id": ref.tenant_id, "document_id": f"d{minutes}"}
+                    row = DocumentRow(id=mine["document_id"], collection_id=ref.collection_id, sha256=f"{minutes}",
+                                      tenant_id=ref.tenant_id, name="a.md", num_bytes=1)  # fmt: skip
                     session.add(row)
                     session.flush()
                     began = utc_now() - timedelta(minutes=minutes)
@@ -119,8 +119,8 @@ class TestQueue:
         assert waiting.jobs == 2 and 300 <= waiting.oldest_s < 330
 
     def test_a_job_that_waits_for_long_degrades(self, client: Client, parts: Parts):
-        accept_document("a.md", BytesIO(b"# A\n\nAda."), parts, parts.scope)
-        accept_document("b.md", BytesIO(b"# B\n\nBob."), parts, parts.scope)
+        accept_document("a.md", BytesIO(b"# A\n\nAda."), parts, parts.default_collection)
+        accept_document("b.md", BytesIO(b"# B\n\nBob."), parts, parts.default_collection)
         assert readiness(client)[1].queue == "ok"
         with parts.database.writing() as session:
             session.execute(update(JobRow).values(created_at=utc_now() - timedelta(minutes=40)))

@@ -16,7 +16,7 @@ from ragkv.cli.keys import keys as keys_command
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.tables import ApiKeyRow
-from ragkv.db.tenants import ensure_scope
+from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound, Rejected, Throttled, Unauthorised, Unavailable
 from ragkv.parts import Parts
@@ -27,7 +27,7 @@ from tests.over_http import ADA, Client, assert_problem, client_of, upload
 
 @pytest.fixture
 def tenant_id(database: Database) -> str:
-    return ensure_scope(database).tenant_id
+    return ensure_collection(database).tenant_id
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -194,7 +194,7 @@ class TestOverHttp:
     def test_without_keys_clients_of_a_proxy_may_not_ask(self, client: Client, parts: Parts, name: str):
         for method in ("GET", "POST"):
             assert_problem(client.request(method, "/v1/keys", json={"name": "x"}, headers={name: "x"}), 403, "proxy")
-        key = issue_key(parts.database, parts.scope.tenant_id, "x", ["read"]).key
+        key = issue_key(parts.database, parts.default_collection.tenant_id, "x", ["read"]).key
 
         assert client.get("/v1/documents", headers={name: "x"} | bearer(key)).status_code == 200
 

@@ -11,11 +11,11 @@ from ingest.pipeline import Outcome, ingest_document
 from ragkv.catalog.documents import DocumentView, document_view, store_document
 from ragkv.catalog.listing import list_chunks
 from ragkv.db.kv_entries import kv_bytes_by_tenant
-from ragkv.db.tenants import ensure_scope
+from ragkv.db.tenants import ensure_collection
 from ragkv.errors import Conflict, OutOfSpace
 from ragkv.parts import Parts
-from ragkv.scope import Holder, Scope
 from ragkv.status import Status
+from ragkv.tenancy import CollectionRef, KVOwner
 from ragkv.upkeep.admin import pin
 from ragkv.upkeep.room import make_room
 from tests.over_http import ADA, Client, assert_problem, upload
@@ -24,8 +24,8 @@ ALL = 2**60
 
 
 @pytest.fixture
-def other(parts: Parts) -> Scope:
-    return ensure_scope(parts.database, "other")
+def other(parts: Parts) -> CollectionRef:
+    return ensure_collection(parts.database, "other")
 
 
 def setting(parts: Parts, **changes: Any) -> None:
@@ -33,24 +33,24 @@ def setting(parts: Parts, **changes: Any) -> None:
     parts.__dict__.pop("files", None)
 
 
-def ready(parts: Parts, ingest: IngestParts, scope: Scope, name: str, paragraphs: int = 1) -> str:
-    document_id = stored(parts, scope, name, paragraphs)
+def ready(parts: Parts, ingest: IngestParts, ref: CollectionRef, name: str, paragraphs: int = 1) -> str:
+    document_id = stored(parts, ref, name, paragraphs)
     assert ingest_document(document_id, ingest) is Outcome.READY
     return document_id
 
 
-def stored(parts: Parts, scope: Scope, name: str, paragraphs: int = 1) -> str:
+def stored(parts: Parts, ref: CollectionRef, name: str, paragraphs: int = 1) -> str:
     body = f"# {name}\n\n" + "".join(f"{name} wrote note {n} about engines and bridges.\n\n" for n in range(paragraphs))
-    return store_document(f"{name}.md", io.BytesIO(body.encode()), parts, scope).document_id
+    return store_document(f"{name}.md", io.BytesIO(body.encode()), parts, ref).document_id
 
 
-def view(parts: Parts, scope: Scope, document_id: str) -> DocumentView:
-    return document_view(document_id, parts.database, scope.tenant_id)
+def view(parts: Parts, ref: CollectionRef, document_id: str) -> DocumentView:
+    return document_view(document_id, parts.database, ref.tenant_id)
 
 
-def kept(parts: Parts, scope: Scope) -> int:
+def kept(parts: Parts, ref: CollectionRef) -> int:
     with parts.database.reading() as session:
-        return dict(session.execute(kv_bytes_by_tenant()).all()).get(scope.tenant_id, 0)
+        return dict(session.execute(kv_bytes_by_tenant()).all()).get(ref.tenant_id, 0)
 
 
 class TestDisk:
@@ -63,13 +63,13 @@ class TestDisk:
         assert upload(client).status_code == 202
 
     def test_what_was_accepted_becomes_searchable_and_ready_once_there_is_room(self, parts: Parts, ingest: IngestParts):
-        document_id = stored(parts, parts.scope, "Ada")
+        document_id = stored(parts, parts.default_collection, "Ada")
         setting(parts, min_free_bytes=ALL)
         for _ in range(5):
             with pytest.raises(OutOfSpace):
                 ingest_document(document_id, ingest)
-        shown = view(parts, parts.scope, document_id)
-        assert (shown.status, kept(parts, parts.scope)) == (Status.SEARCHABLE, 0)
+        shown = view(parts, parts.default_collection, document_id)
+        assert (shown.status, kept(parts, parts.default_collection)) == (Status.SEARCHABLE, 0)
         assert "nearly full" in (shown.error or "")
 
         setting(parts, min_free_bytes=0)
@@ -86,60 +86,68 @@ class TestQuotas:
         client.delete(f"/v1/documents/{first.json()['id']}")
         assert upload(client, ADA + b"More.").status_code == 202
 
-    def test_beyond_its_quota_a_tenants_own_least_used_kv_goes(self, parts: Parts, ingest: IngestParts, other: Scope):
-        old, theirs = ready(parts, ingest, parts.scope, "Old"), ready(parts, ingest, other, "Theirs")
-        setting(parts, max_tenant_kv_bytes=kept(parts, parts.scope) * 3 // 2)
-        new = ready(parts, ingest, parts.scope, "New")
+    def test_beyond_its_quota_a_tenants_own_least_used_kv_goes(
+        self, parts: Parts, ingest: IngestParts, other: CollectionRef
+    ):
+        old, theirs = ready(parts, ingest, parts.default_collection, "Old"), ready(parts, ingest, other, "Theirs")
+        setting(parts, max_tenant_kv_bytes=kept(parts, parts.default_collection) * 3 // 2)
+        new = ready(parts, ingest, parts.default_collection, "New")
 
-        shown = view(parts, parts.scope, old)
+        shown = view(parts, parts.default_collection, old)
         assert (shown.status, shown.kv_evicted) == (Status.SEARCHABLE, True)
-        assert view(parts, parts.scope, new).status is Status.READY
+        assert view(parts, parts.default_collection, new).status is Status.READY
         assert view(parts, other, theirs).status is Status.READY
-        assert kept(parts, parts.scope) <= parts.settings.max_tenant_kv_bytes
+        assert kept(parts, parts.default_collection) <= parts.settings.max_tenant_kv_bytes
 
     def test_a_document_larger_than_the_quota_keeps_what_fits_and_does_not_fail(
         self, parts: Parts, ingest: IngestParts
     ):
         setting(parts, max_tenant_kv_bytes=300 * parts.layout.bytes_per_token, prefill_batch_tokens=200)
-        large = stored(parts, parts.scope, "Large", 60)
+        large = stored(parts, parts.default_collection, "Large", 60)
 
         assert ingest_document(large, ingest) is Outcome.READY
-        shown = view(parts, parts.scope, large)
+        shown = view(parts, parts.default_collection, large)
         assert (shown.status, shown.kv_evicted, shown.error) == (Status.SEARCHABLE, True, None)
-        assert 0 < kept(parts, parts.scope) <= parts.settings.max_tenant_kv_bytes
-        chunks = list_chunks(parts.database, parts.kv_store, parts.scope.tenant_id, large, 100, None).items
+        assert 0 < kept(parts, parts.default_collection) <= parts.settings.max_tenant_kv_bytes
+        chunks = list_chunks(parts.database, parts.kv_store, parts.default_collection.tenant_id, large, 100, None).items
         assert {chunk.kv.state for chunk in chunks} == {"stored", "missing"}, "none is pending: nobody makes it"
         assert ingest_document(large, ingest) is Outcome.SKIPPED, "nothing is tried in vain"
 
     def test_beyond_the_limit_of_all_the_tenant_that_keeps_most_gives_way(
-        self, parts: Parts, ingest: IngestParts, other: Scope
+        self, parts: Parts, ingest: IngestParts, other: CollectionRef
     ):
         """Though the other's was not used for longer."""
         theirs = ready(parts, ingest, other, "Theirs")
-        mine = [ready(parts, ingest, parts.scope, name) for name in ("One", "Two", "Three")]
-        setting(parts, max_kv_bytes=kept(parts, parts.scope) + kept(parts, other) // 2)
+        mine = [ready(parts, ingest, parts.default_collection, name) for name in ("One", "Two", "Three")]
+        setting(parts, max_kv_bytes=kept(parts, parts.default_collection) + kept(parts, other) // 2)
         make_room(parts)
 
         assert view(parts, other, theirs).status is Status.READY
-        assert [view(parts, parts.scope, one).kv_evicted for one in mine] == [True, False, False]
+        assert [view(parts, parts.default_collection, one).kv_evicted for one in mine] == [True, False, False]
 
 
 class TestPins:
     def test_pins_count_against_the_quota(self, parts: Parts, ingest: IngestParts):
-        first, second = (ready(parts, ingest, parts.scope, name) for name in ("One", "Two"))
-        setting(parts, max_tenant_kv_bytes=kept(parts, parts.scope) * 3 // 4)
-        pin(Holder(parts.scope.tenant_id, document_id=first), parts, pinned=True)
+        first, second = (ready(parts, ingest, parts.default_collection, name) for name in ("One", "Two"))
+        setting(parts, max_tenant_kv_bytes=kept(parts, parts.default_collection) * 3 // 4)
+        pin(KVOwner(parts.default_collection.tenant_id, document_id=first), parts, pinned=True)
 
         with pytest.raises(Conflict, match="RAGKV_MAX_TENANT_KV_BYTES"):
-            pin(Holder(parts.scope.tenant_id, document_id=second), parts, pinned=True)
+            pin(KVOwner(parts.default_collection.tenant_id, document_id=second), parts, pinned=True)
         with pytest.raises(Conflict):
-            pin(Holder(parts.scope.tenant_id, collection_id=parts.scope.collection_id), parts, pinned=True)
-        pin(Holder(parts.scope.tenant_id, document_id=first), parts, pinned=False)
-        pin(Holder(parts.scope.tenant_id, document_id=second), parts, pinned=True)
+            pin(
+                KVOwner(parts.default_collection.tenant_id, collection_id=parts.default_collection.collection_id),
+                parts,
+                pinned=True,
+            )
+        pin(KVOwner(parts.default_collection.tenant_id, document_id=first), parts, pinned=False)
+        pin(KVOwner(parts.default_collection.tenant_id, document_id=second), parts, pinned=True)
 
-    def test_without_a_quota_a_tenant_pins_its_fair_share(self, parts: Parts, ingest: IngestParts, other: Scope):
-        document_id = ready(parts, ingest, parts.scope, "Mine")
-        setting(parts, max_kv_bytes=kept(parts, parts.scope) * 3 // 2)
+    def test_without_a_quota_a_tenant_pins_its_fair_share(
+        self, parts: Parts, ingest: IngestParts, other: CollectionRef
+    ):
+        document_id = ready(parts, ingest, parts.default_collection, "Mine")
+        setting(parts, max_kv_bytes=kept(parts, parts.default_collection) * 3 // 2)
 
         with pytest.raises(Conflict):
-            pin(Holder(parts.scope.tenant_id, document_id=document_id), parts, pinned=True)
+            pin(KVOwner(parts.default_collection.tenant_id, document_id=document_id), parts, pinned=True)

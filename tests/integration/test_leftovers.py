@@ -35,7 +35,7 @@ NOTHING = Cleaned(0, 0, 0)
 
 @pytest.fixture
 def document_id(parts: Parts) -> str:
-    return store_document("ada.md", io.BytesIO(ADA), parts, parts.scope).document_id
+    return store_document("ada.md", io.BytesIO(ADA), parts, parts.default_collection).document_id
 
 
 @pytest.fixture
@@ -70,27 +70,27 @@ class TestFiles:
 
         event.listen(parts.database.engine, "commit", fail)
         with pytest.raises(ConnectionError):
-            replace_document(document_id, "grace.md", io.BytesIO(GRACE), parts, parts.scope.tenant_id)
+            replace_document(document_id, "grace.md", io.BytesIO(GRACE), parts, parts.default_collection.tenant_id)
         event.remove(parts.database.engine, "commit", fail)
 
-        path, name = stored_file(document_id, parts, parts.scope.tenant_id)
+        path, name = stored_file(document_id, parts, parts.default_collection.tenant_id)
         assert (path.read_bytes(), name) == (ADA, "ada.md")
 
     def test_a_replaced_file_goes_once_the_new_one_is_committed(self, parts: Parts, document_id: str):
-        replace_document(document_id, "grace.md", io.BytesIO(GRACE), parts, parts.scope.tenant_id)
+        replace_document(document_id, "grace.md", io.BytesIO(GRACE), parts, parts.default_collection.tenant_id)
 
         assert files(parts) == [GRACE]
 
     def test_a_file_that_another_row_names_stays(self, parts: Parts, document_id: str):
-        kept = keep_file("ada.md", "assistants", io.BytesIO(ADA), parts, parts.scope.tenant_id)
-        delete_document(document_id, parts, parts.scope.tenant_id)
+        kept = keep_file("ada.md", "assistants", io.BytesIO(ADA), parts, parts.default_collection.tenant_id)
+        delete_document(document_id, parts, parts.default_collection.tenant_id)
 
         assert kept.bytes == len(ADA) and files(parts) == [ADA]
 
     def test_what_killed_uploads_leave_goes_after_an_hour_and_nothing_else(self, parts: Parts, document_id: str):
         """One was received in part, one was renamed and never committed."""
         folder = parts.settings.files_dir
-        partial, unnamed = folder / "upload-killed", parts.files.path(parts.scope.tenant_id, "ab" * 32)
+        partial, unnamed = folder / "upload-killed", parts.files.path(parts.default_collection.tenant_id, "ab" * 32)
         unnamed.parent.mkdir(parents=True)
         for path in (partial, unnamed):
             path.write_bytes(b"x")
@@ -98,23 +98,23 @@ class TestFiles:
 
         age(folder, 2)
         assert leftovers.abandoned_uploads(parts, later()) == [partial]
-        assert leftovers.unnamed_files(parts, later()) == [(parts.scope.tenant_id, "ab" * 32)]
+        assert leftovers.unnamed_files(parts, later()) == [(parts.default_collection.tenant_id, "ab" * 32)]
         assert clean(parts) == Cleaned(uploads=1, files=1, documents=0)
         assert files(parts) == [ADA]
 
     def test_a_file_that_got_a_row_meanwhile_is_not_removed(self, parts: Parts, document_id: str):
         """Found without a row, and uploaded before it was to be removed."""
-        path, _ = stored_file(document_id, parts, parts.scope.tenant_id)
+        path, _ = stored_file(document_id, parts, parts.default_collection.tenant_id)
 
-        assert not discard_unnamed(parts.scope.tenant_id, path.name, parts)
+        assert not discard_unnamed(parts.default_collection.tenant_id, path.name, parts)
         assert files(parts) == [ADA]
 
     def test_rows_without_their_file_are_found(self, parts: Parts, document_id: str):
         assert leftovers.missing_files(parts) == []
-        path, _ = stored_file(document_id, parts, parts.scope.tenant_id)
+        path, _ = stored_file(document_id, parts, parts.default_collection.tenant_id)
         path.unlink()
 
-        assert leftovers.missing_files(parts) == [(parts.scope.tenant_id, path.name)]
+        assert leftovers.missing_files(parts) == [(parts.default_collection.tenant_id, path.name)]
 
 
 class TestKV:
@@ -144,11 +144,11 @@ class TestPoints:
     ):
         """Left by a worker that was killed between writing them and finding out that its document was deleted."""
         assert ingest_document(document_id, ingest) is Outcome.READY
-        other = store_document("grace.md", io.BytesIO(GRACE), parts, parts.scope).document_id
+        other = store_document("grace.md", io.BytesIO(GRACE), parts, parts.default_collection).document_id
         ingest_document(other, ingest)
         before = {held: points for held, points in server_index.held().items() if held.document_id == document_id}
-        server_index.delete_document(parts.scope.tenant_id, other)
-        delete_document(other, parts, parts.scope.tenant_id)
+        server_index.delete_document(parts.default_collection.tenant_id, other)
+        delete_document(other, parts, parts.default_collection.tenant_id)
         stray(server_index, parts, "f" * 32, 3)
 
         assert leftovers.stray_points(parts) == ["f" * 32]
@@ -163,7 +163,9 @@ class TestPoints:
         stray(server_index, parts, "f" * 32, 5)
         parts.retriever._index = server_index
 
-        found = parts.retriever.search(parts.scope.tenant_id, parts.scope.collection_id, "first program", 2, 2)
+        found = parts.retriever.search(
+            parts.default_collection.tenant_id, parts.default_collection.collection_id, "first program", 2, 2
+        )
         assert [passage.chunk.document_id for passage in found] == [document_id]
 
 
@@ -192,4 +194,4 @@ def stray(index: QdrantIndex, parts: Parts, document_id: str, number: int) -> No
     """Points of a document that the database does not know."""
     vectors = embed_question(parts.encoder, "first program")
     points = [Point(f"{document_id}:{n}", document_id, "first program", vectors) for n in range(number)]
-    index.upsert(parts.scope.tenant_id, parts.scope.collection_id, points)
+    index.upsert(parts.default_collection.tenant_id, parts.default_collection.collection_id, points)

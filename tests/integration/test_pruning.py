@@ -15,16 +15,16 @@ from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import ApiKeyRow, DocumentRow, JobRow, QuestionRow
-from ragkv.db.tenants import ensure_scope
+from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Unauthorised
 from ragkv.parts import Parts
 from ragkv.redis_client import connect
-from ragkv.scope import Scope
 from ragkv.settings import Settings
 from ragkv.statistics.latest import latest
 from ragkv.statistics.summary import summary
 from ragkv.status import JobStatus
+from ragkv.tenancy import CollectionRef
 from ragkv.upkeep.pruning import BATCH, JOBS_KEPT, Pruned, prune
 from tests.integration.test_statistics import MODEL, question
 from workers.sweep import Sweeper
@@ -34,13 +34,13 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
-def scope(database: Database) -> Scope:
-    return ensure_scope(database)
+def ref(database: Database) -> CollectionRef:
+    return ensure_collection(database)
 
 
-def ask(database: Database, scope: Scope, *ages: timedelta) -> None:
+def ask(database: Database, ref: CollectionRef, *ages: timedelta) -> None:
     with database.writing() as session:
-        session.add_all(question(scope, 100.0, created_at=utc_now() - age) for age in ages)
+        session.add_all(question(ref, 100.0, created_at=utc_now() - age) for age in ages)
 
 
 def asked(database: Database) -> int:
@@ -48,14 +48,14 @@ def asked(database: Database) -> int:
         return session.scalar(select(func.count()).select_from(QuestionRow)) or 0
 
 
-def queue(database: Database, scope: Scope, status: JobStatus, age: timedelta) -> str:
+def queue(database: Database, ref: CollectionRef, status: JobStatus, age: timedelta) -> str:
     """A document with one job, last changed so long ago. Returns the job's id."""
     with database.writing() as session:
-        document = DocumentRow(tenant_id=scope.tenant_id, collection_id=scope.collection_id, sha256=f"{status}{age}", name="a.md", num_bytes=1)  # fmt: skip
+        document = DocumentRow(tenant_id=ref.tenant_id, collection_id=ref.collection_id, sha256=f"{status}{age}", name="a.md", num_bytes=1)  # fmt: skip
         session.add(document)
         session.flush()
         moment = utc_now() - age
-        job = JobRow(tenant_id=scope.tenant_id, document_id=document.id, kind=INGEST, status=status, created_at=moment, updated_at=moment)  # fmt: skip
+        job = JobRow(tenant_id=ref.tenant_id, document_id=document.id, kind=INGEST, status=status, created_at=moment, updated_at=moment)  # fmt: skip
         session.add(job)
         session.flush()
         return job.id
@@ -73,43 +73,45 @@ def ended(database: Database, key_id: str, moment: datetime, **changes: object) 
 
 
 class TestQuestions:
-    def test_those_older_than_the_retention_go_and_no_others(self, database: Database, scope: Scope):
+    def test_those_older_than_the_retention_go_and_no_others(self, database: Database, ref: CollectionRef):
         days = timedelta(days=90)
-        ask(database, scope, timedelta(0), days - MINUTE, days + MINUTE, 10 * days)
+        ask(database, ref, timedelta(0), days - MINUTE, days + MINUTE, 10 * days)
 
         assert prune(database, 90) == Pruned(questions=2, jobs=0, keys=0)
         assert asked(database) == 2
         assert prune(database, 90) == Pruned(0, 0, 0)
 
-    def test_zero_days_keep_them_for_ever(self, database: Database, scope: Scope):
-        ask(database, scope, 10 * YEAR)
+    def test_zero_days_keep_them_for_ever(self, database: Database, ref: CollectionRef):
+        ask(database, ref, 10 * YEAR)
 
         assert not prune(database, 0)
         assert asked(database) == 1
 
-    def test_more_than_a_batch(self, database: Database, scope: Scope):
-        ask(database, scope, *([YEAR] * (2 * BATCH + 1)), timedelta(0))
+    def test_more_than_a_batch(self, database: Database, ref: CollectionRef):
+        ask(database, ref, *([YEAR] * (2 * BATCH + 1)), timedelta(0))
 
         assert prune(database, 90).questions == 2 * BATCH + 1
         assert asked(database) == 1
 
-    def test_statistics_are_the_same_before_and_after_at_the_shortest_retention(self, database: Database, scope: Scope):
+    def test_statistics_are_the_same_before_and_after_at_the_shortest_retention(
+        self, database: Database, ref: CollectionRef
+    ):
         now = utc_now()
-        ask(database, scope, *(timedelta(days=day, hours=1) for day in range(12)))
-        before = summary(database, scope.tenant_id, MODEL, "7d", now)
+        ask(database, ref, *(timedelta(days=day, hours=1) for day in range(12)))
+        before = summary(database, ref.tenant_id, MODEL, "7d", now)
 
         assert prune(database, 7).questions == 5
         assert before.questions.total == 7
-        assert summary(database, scope.tenant_id, MODEL, "7d", now) == before
-        assert len(latest(database, scope.tenant_id, MODEL, 100)) == 7
+        assert summary(database, ref.tenant_id, MODEL, "7d", now) == before
+        assert len(latest(database, ref.tenant_id, MODEL, 100)) == 7
 
 
 class TestJobs:
-    def test_those_that_ended_long_ago_go_and_open_ones_stay(self, database: Database, scope: Scope):
+    def test_those_that_ended_long_ago_go_and_open_ones_stay(self, database: Database, ref: CollectionRef):
         old, recent = JOBS_KEPT + MINUTE, JOBS_KEPT - MINUTE
-        gone = {queue(database, scope, status, old) for status in (JobStatus.DONE, JobStatus.FAILED)}
-        kept = {queue(database, scope, status, old) for status in (JobStatus.QUEUED, JobStatus.RUNNING)}
-        kept |= {queue(database, scope, status, recent) for status in JobStatus}
+        gone = {queue(database, ref, status, old) for status in (JobStatus.DONE, JobStatus.FAILED)}
+        kept = {queue(database, ref, status, old) for status in (JobStatus.QUEUED, JobStatus.RUNNING)}
+        kept |= {queue(database, ref, status, recent) for status in JobStatus}
         assert jobs(database) == gone | kept
 
         assert prune(database, 90) == Pruned(questions=0, jobs=2, keys=0)
@@ -118,23 +120,23 @@ class TestJobs:
 
 class TestKeys:
     def test_a_key_goes_a_year_after_it_ended_and_stays_refused(
-        self, database: Database, scope: Scope, caplog: pytest.LogCaptureFixture
+        self, database: Database, ref: CollectionRef, caplog: pytest.LogCaptureFixture
     ):
-        old, recent, living = (issue_key(database, scope.tenant_id, name, ["read"]) for name in ("old", "recent", "now"))  # fmt: skip
+        old, recent, living = (issue_key(database, ref.tenant_id, name, ["read"]) for name in ("old", "recent", "now"))  # fmt: skip
         ended(database, old.view.id, utc_now() - YEAR - MINUTE)
         ended(database, recent.view.id, utc_now() - YEAR + MINUTE)
         with caplog.at_level(logging.INFO, "ragkv"):
             assert prune(database, 90) == Pruned(questions=0, jobs=0, keys=1)
 
         assert f"{old.view.id}, 'old'" in caplog.text
-        assert [key.id for key in list_keys(database, scope.tenant_id)] == [recent.view.id, living.view.id]
+        assert [key.id for key in list_keys(database, ref.tenant_id)] == [recent.view.id, living.view.id]
         for refused in (lambda: authenticate(database, old.key), lambda: recognise(database, old.view.id)):
             with pytest.raises(Unauthorised):
                 refused()
         authenticate(database, living.key)
 
-    def test_one_that_expired_too(self, database: Database, scope: Scope):
-        expired, _ = (issue_key(database, scope.tenant_id, name, ["read"], days=1) for name in "ab")
+    def test_one_that_expired_too(self, database: Database, ref: CollectionRef):
+        expired, _ = (issue_key(database, ref.tenant_id, name, ["read"], days=1) for name in "ab")
         with database.writing() as session:
             old = utc_now() - YEAR - MINUTE
             session.execute(update(ApiKeyRow).where(ApiKeyRow.id == expired.view.id).values(expires_at=old))
@@ -142,24 +144,24 @@ class TestKeys:
         assert prune(database, 90).keys == 1
 
     def test_without_any_living_key_the_service_stays_closed(
-        self, database: Database, scope: Scope, settings: Settings
+        self, database: Database, ref: CollectionRef, settings: Settings
     ):
-        keys = [issue_key(database, scope.tenant_id, str(i), ["read"]).view.id for i in range(3)]
+        keys = [issue_key(database, ref.tenant_id, str(i), ["read"]).view.id for i in range(3)]
         for key in keys:
             ended(database, key, utc_now() - 2 * YEAR)
         assert prune(database, 90).keys == 2
         assert not prune(database, 90)
 
         limit = RateLimit(connect(settings), 0, fails_open=True)
-        gate = Gate(database, limit, scope.tenant_id, open_without_keys=True)
+        gate = Gate(database, limit, ref.tenant_id, open_without_keys=True)
         assert not gate.is_open()
         with pytest.raises(Unauthorised):
             gate.admit(None)
 
-    def test_one_stays_while_it_explains_where_another_came_from(self, database: Database, scope: Scope):
-        maker = issue_key(database, scope.tenant_id, "maker", KEY_SCOPES).view.id
-        made = issue_key(database, scope.tenant_id, "made", ["read"], created_by=maker).view.id
-        issue_key(database, scope.tenant_id, "newest", ["read"])
+    def test_one_stays_while_it_explains_where_another_came_from(self, database: Database, ref: CollectionRef):
+        maker = issue_key(database, ref.tenant_id, "maker", KEY_SCOPES).view.id
+        made = issue_key(database, ref.tenant_id, "made", ["read"], created_by=maker).view.id
+        issue_key(database, ref.tenant_id, "newest", ["read"])
         ended(database, maker, utc_now() - 2 * YEAR, revoked_by=maker)
         assert not prune(database, 90)
 
@@ -174,7 +176,7 @@ def test_a_worker_whose_clock_is_a_year_ahead_removes_nothing_early(
 ):
     """The database's clock counts."""
     database = Database(migrated_postgres_url)
-    ask(database, ensure_scope(database), timedelta(0))
+    ask(database, ensure_collection(database), timedelta(0))
 
     class Ahead(datetime):
         @classmethod
@@ -188,7 +190,7 @@ def test_a_worker_whose_clock_is_a_year_ahead_removes_nothing_early(
 
 
 def test_a_sweep_prunes(parts: Parts, redis_server: EmbeddedRedis):
-    ask(parts.database, parts.scope, timedelta(days=91), timedelta(days=89))
+    ask(parts.database, parts.default_collection, timedelta(days=91), timedelta(days=89))
     Sweeper(parts).sweep()
 
     assert asked(parts.database) == 1

@@ -16,12 +16,12 @@ from api.v1.deletion import delete_collection
 from ragkv.catalog.collection import BATCH_CHUNKS, BATCH_QUESTIONS, delete_in_batches, make_collection
 from ragkv.db.base import Base
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, QuestionRow
-from ragkv.db.tenants import find_scope, scope_of
+from ragkv.db.tenants import collection_ref, find_collection_ref
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.parts import Parts
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.vectors import Point, Vectors
-from ragkv.scope import Scope
+from ragkv.tenancy import CollectionRef
 from ragkv.upkeep import leftovers
 from ragkv.upkeep.cleaning import clean
 from ragkv.upkeep.eviction import collect_garbage
@@ -43,10 +43,10 @@ def parts(parts_on_either: Parts) -> Parts:
 
 
 @pytest.fixture
-def large(parts: Parts) -> Scope:
+def large(parts: Parts) -> CollectionRef:
     """A collection beside the default one, which shares a file and a chunk's KV with it."""
-    home = find_scope(parts.database)
-    made = scope_of(parts.database, home.tenant_id, make_collection("large", parts.database, home.tenant_id).id)
+    home = find_collection_ref(parts.database)
+    made = collection_ref(parts.database, home.tenant_id, make_collection("large", parts.database, home.tenant_id).id)
     add_documents(parts.database, made, DOCUMENTS, CHUNKS, "d")
     add_documents(parts.database, home, 1, 2, "kept")
     with parts.database.writing() as session:
@@ -60,8 +60,8 @@ def large(parts: Parts) -> Scope:
     return made
 
 
-def delete(parts: Parts, scope: Scope) -> None:
-    asyncio.run(delete_collection(scope.collection_id, parts, scope.tenant_id))
+def delete(parts: Parts, ref: CollectionRef) -> None:
+    asyncio.run(delete_collection(ref.collection_id, parts, ref.tenant_id))
 
 
 def counts(parts: Parts) -> dict[str, int]:
@@ -77,7 +77,7 @@ ALL_BUT_KEPT = {
 }  # fmt: skip
 
 
-def test_nothing_of_a_large_collection_stays_and_nothing_else_goes(parts: Parts, large: Scope):
+def test_nothing_of_a_large_collection_stays_and_nothing_else_goes(parts: Parts, large: CollectionRef):
     delete(parts, large)
 
     assert counts(parts) == ALL_BUT_KEPT
@@ -85,13 +85,13 @@ def test_nothing_of_a_large_collection_stays_and_nothing_else_goes(parts: Parts,
         delete(parts, large)
 
 
-def test_the_default_collection_stays_whole(parts: Parts, large: Scope):
+def test_the_default_collection_stays_whole(parts: Parts, large: CollectionRef):
     with pytest.raises(Conflict):
-        delete(parts, find_scope(parts.database))
+        delete(parts, find_collection_ref(parts.database))
     assert counts(parts)["documents"] == DOCUMENTS + 1
 
 
-def test_a_step_removes_a_bounded_number_of_whole_documents(parts: Parts, large: Scope):
+def test_a_step_removes_a_bounded_number_of_whole_documents(parts: Parts, large: CollectionRef):
     steps = delete_in_batches(large.collection_id, parts, large.tenant_id)
     chunks = [counts(parts)["chunks"], *(counts(parts)["chunks"] for _ in steps)]
 
@@ -102,8 +102,8 @@ def test_a_step_removes_a_bounded_number_of_whole_documents(parts: Parts, large:
 
 
 def test_a_document_larger_than_a_batch_goes_by_itself(parts: Parts):
-    home = find_scope(parts.database)
-    made = scope_of(parts.database, home.tenant_id, make_collection("one", parts.database, home.tenant_id).id)
+    home = find_collection_ref(parts.database)
+    made = collection_ref(parts.database, home.tenant_id, make_collection("one", parts.database, home.tenant_id).id)
     add_documents(parts.database, made, 2, BATCH_CHUNKS + 1, "huge")
     steps = delete_in_batches(made.collection_id, parts, made.tenant_id)
 
@@ -112,7 +112,7 @@ def test_a_document_larger_than_a_batch_goes_by_itself(parts: Parts):
 
 @pytest.mark.parametrize("moment", ["begin", "commit"])
 def test_a_process_that_is_killed_anywhere_leaves_whole_documents_and_what_the_sweep_finds(
-    parts: Parts, large: Scope, moment: str
+    parts: Parts, large: CollectionRef, moment: str
 ):
     """Before a transaction begins, and before one is committed: first at the first one, then at the second, and so on."""
     killed = 0
@@ -131,7 +131,7 @@ def test_a_process_that_is_killed_anywhere_leaves_whole_documents_and_what_the_s
     assert counts(parts) == ALL_BUT_KEPT
 
 
-def test_an_index_that_goes_away_leaves_the_rest_to_another_try(parts: Parts, large: Scope):
+def test_an_index_that_goes_away_leaves_the_rest_to_another_try(parts: Parts, large: CollectionRef):
     server = QdrantServer()
     server.start()
     index = parts.server_index = QdrantIndex.connect(server.url)
@@ -157,7 +157,7 @@ def test_an_index_that_goes_away_leaves_the_rest_to_another_try(parts: Parts, la
     server.stop()
 
 
-def test_others_write_meanwhile(parts: Parts, large: Scope):
+def test_others_write_meanwhile(parts: Parts, large: CollectionRef):
     """Nobody waits longer than for a batch or two."""
     waited: list[float] = []
     deleting = threading.Thread(target=delete, args=(parts, large))
@@ -165,7 +165,7 @@ def test_others_write_meanwhile(parts: Parts, large: Scope):
     while deleting.is_alive():
         began = time.monotonic()
         with parts.database.writing() as session:
-            session.add(question(find_scope(parts.database), 100.0))
+            session.add(question(find_collection_ref(parts.database), 100.0))
         waited.append(time.monotonic() - began)
         time.sleep(0.005)
     deleting.join()
@@ -174,7 +174,7 @@ def test_others_write_meanwhile(parts: Parts, large: Scope):
     assert max(waited) < 2
 
 
-def dies_at(parts: Parts, large: Scope, moment: str, number: int) -> bool:
+def dies_at(parts: Parts, large: CollectionRef, moment: str, number: int) -> bool:
     """Whether a deletion had a transaction of this number to be killed at."""
     with killed_at(parts, moment, number) as died:
         try:

@@ -28,7 +28,7 @@ def client(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[Client]:
 @pytest.fixture
 def key(parts: Parts) -> str:
     """An admin's."""
-    return issue_key(parts.database, parts.scope.tenant_id, "browser", ["admin"]).key
+    return issue_key(parts.database, parts.default_collection.tenant_id, "browser", ["admin"]).key
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ class TestLogin:
         assert "set-cookie" not in response.headers
 
     def test_a_key_without_the_scope_admin_is_refused(self, client: Client, parts: Parts, key: str):
-        narrow = issue_key(parts.database, parts.scope.tenant_id, "x", ["write"]).key
+        narrow = issue_key(parts.database, parts.default_collection.tenant_id, "x", ["write"]).key
 
         assert log_in(client, narrow).status_code == 403
         for page in PAGES:

@@ -15,7 +15,7 @@ from ragkv.chunk import Chunk
 from ragkv.db.database import Database
 from ragkv.db.ingestion import Lease
 from ragkv.db.sources import DatabaseSource
-from ragkv.db.tenants import find_scope
+from ragkv.db.tenants import find_collection_ref
 from ragkv.parts import Parts
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitleLinks
@@ -36,7 +36,7 @@ class Follower:
     """An API process with a connection of its own."""
 
     def __init__(self, parts: Parts) -> None:
-        scope = find_scope(parts.database)
+        scope = find_collection_ref(parts.database)
         self.place = scope.tenant_id, scope.collection_id
         self.recipe = parts.recipe
         self.database = Database(parts.settings.database)
@@ -60,7 +60,7 @@ def follower(parts: Parts) -> Iterator[Follower]:
 
 def upload(parts: Parts, dice: random.Random) -> str:
     body = io.BytesIO(dice.randbytes(16))
-    return store_document("a.txt", body, parts, find_scope(parts.database)).document_id
+    return store_document("a.txt", body, parts, find_collection_ref(parts.database)).document_id
 
 
 def read(parts: Parts, document_id: str, titles: list[str]) -> None:
@@ -159,7 +159,7 @@ def test_changes_of_a_process_that_marks_none_are_seen_too(parts: Parts, followe
 
 
 def test_documents_that_pass_for_others_models_appear(parts: Parts, follower: Follower):
-    add_documents(parts.database, find_scope(parts.database), 3, 2, "d")
+    add_documents(parts.database, find_collection_ref(parts.database), 3, 2, "d")
     assert follower.source.indexed_documents(*follower.place) == {}
     parts.__dict__["first_recipe"] = RECIPE
     refresh_outdated(parts)

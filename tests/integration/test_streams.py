@@ -51,11 +51,11 @@ def bearer(key: str) -> dict[str, str]:
 
 def queued(parts: Parts, number: int) -> None:
     """Documents that wait to be read."""
-    scope = parts.scope
+    ref = parts.default_collection
     with parts.database.writing() as session:
         session.add_all(
             DocumentRow(
-                tenant_id=scope.tenant_id, collection_id=scope.collection_id, sha256=str(i), name=f"{i}", num_bytes=1
+                tenant_id=ref.tenant_id, collection_id=ref.collection_id, sha256=str(i), name=f"{i}", num_bytes=1
             )
             for i in range(number)
         )
@@ -124,7 +124,7 @@ def test_a_look_reads_what_changed_and_not_what_waits(parts: Parts):
     queued(parts, 50)
     with parts.database.writing() as session:
         session.execute(update(DocumentRow).values(updated_at=utc_now() - timedelta(hours=1)))
-    watch = CollectionWatch(parts.database, parts.scope.collection_id)
+    watch = CollectionWatch(parts.database, parts.default_collection.collection_id)
 
     assert len(watch.look()) == 50
     assert watch._read(whole=False) == {}

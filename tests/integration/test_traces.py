@@ -65,12 +65,12 @@ class TestQuestions:
 
         assert attributes["gen_ai.operation.name"] == "text_completion"
         assert attributes["gen_ai.request.max_tokens"] == 2
-        assert attributes["gen_ai.usage.input_tokens"] == attributes["ragkv.tokenizer.computed"] > 50
+        assert attributes["gen_ai.usage.input_tokens"] == attributes["ragkv.tokens.computed"] > 50
         assert attributes["gen_ai.usage.output_tokens"] == 2
         assert attributes["gen_ai.response.finish_reasons"] == ["length"]
         assert attributes["gen_ai.response.time_to_first_chunk"] > 0
-        assert {name for name in attributes if name.startswith("ragkv.tokenizer")} == {
-            f"ragkv.tokenizer.{origin}" for origin in ("cached", "stitched", "recomputed", "computed")
+        assert {name for name in attributes if name.startswith("ragkv.tokens")} == {
+            f"ragkv.tokens.{origin}" for origin in ("cached", "stitched", "recomputed", "computed")
         }
 
     def test_no_span_carries_text_of_questions_answers_or_documents(

@@ -16,7 +16,7 @@ from ragkv.db.database import Database
 from ragkv.db.ingestion import Lease
 from ragkv.db.migrate import migrate
 from ragkv.db.tables import DocumentRow
-from ragkv.db.tenants import ensure_scope
+from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.ids import new_id
 from ragkv.observe import logs
@@ -39,12 +39,12 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 def add(database: Database, tenant: str, number: int = 1, status: Status = Status.ACCEPTED) -> list[str]:
-    scope = ensure_scope(database, tenant)
+    ref = ensure_collection(database, tenant)
     ids = [new_id() for _ in range(number)]
     with database.writing() as session:
         for one in ids:
             session.add(
-                DocumentRow(id=one, tenant_id=scope.tenant_id, collection_id=scope.collection_id, sha256=one, name=one, num_bytes=1, status=status)
+                DocumentRow(id=one, tenant_id=ref.tenant_id, collection_id=ref.collection_id, sha256=one, name=one, num_bytes=1, status=status)
             )  # fmt: skip
             session.flush()
     return ids
@@ -107,7 +107,7 @@ def text(name: str, paragraphs: int = 1) -> io.BytesIO:
 
 
 def status(parts: Parts, tenant: str, document_id: str) -> Status:
-    return document_view(document_id, parts.database, ensure_scope(parts.database, tenant).tenant_id).status
+    return document_view(document_id, parts.database, ensure_collection(parts.database, tenant).tenant_id).status
 
 
 class TestWorker:
@@ -115,8 +115,10 @@ class TestWorker:
         self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis
     ):
         """One turn makes a document searchable, one keeps its KV; through the queue, by the worker's task."""
-        pile = [accept_document(f"{n}.md", text(f"Pile {n}"), parts, parts.scope).document_id for n in range(6)]
-        mine = accept_document("mine.md", text("Mine"), parts, ensure_scope(parts.database, "other")).document_id
+        pile = [
+            accept_document(f"{n}.md", text(f"Pile {n}"), parts, parts.default_collection).document_id for n in range(6)
+        ]
+        mine = accept_document("mine.md", text("Mine"), parts, ensure_collection(parts.database, "other")).document_id
 
         work(parts, ingest, messages=2)
         assert status(parts, "other", mine) is Status.SEARCHABLE
@@ -134,8 +136,8 @@ class TestWorker:
         """What was computed stays, and no attempt is counted."""
         monkeypatch.setattr(turn, "TURN_TOKENS", 1)
         parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200)
-        large = store_document("large.md", text("Large", 40), parts, parts.scope).document_id
-        small = store_document("small.md", text("Small"), parts, ensure_scope(parts.database, "other")).document_id
+        large = store_document("large.md", text("Large", 40), parts, parts.default_collection).document_id
+        small = store_document("small.md", text("Small"), parts, ensure_collection(parts.database, "other")).document_id
 
         outcomes = []
         while lease := take_next(ingest):
@@ -147,7 +149,7 @@ class TestWorker:
             assert session.get_one(DocumentRow, large).attempts <= 1
 
     def test_alone_a_document_is_read_in_one_turn(self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis):
-        accepted = accept_document("mine.md", text("Mine"), parts, parts.scope).document_id
+        accepted = accept_document("mine.md", text("Mine"), parts, parts.default_collection).document_id
 
         work(parts, ingest, messages=1)
 
@@ -160,9 +162,11 @@ class TestMessages:
         self, parts: Parts, redis_server: EmbeddedRedis
     ):
         for n in range(3):
-            accept_document(f"{n}.md", text(str(n)), parts, parts.scope)
+            accept_document(f"{n}.md", text(str(n)), parts, parts.default_collection)
         assert requeue_stuck(parts) == ()
-        store_document("dropped.md", text("dropped"), parts, parts.scope)  # as if its message had been lost
+        store_document(
+            "dropped.md", text("dropped"), parts, parts.default_collection
+        )  # as if its message had been lost
 
         assert len(requeue_stuck(parts)) == 1
         assert parts.queue.depth() == 4
@@ -179,9 +183,9 @@ class TestMessages:
         self, parts: Parts, ingest: IngestParts
     ):
         with logs.bound(request_id="first"):
-            store_document("a.md", text("a"), parts, parts.scope)
+            store_document("a.md", text("a"), parts, parts.default_collection)
         with logs.bound(request_id="second"):
-            store_document("b.md", text("b"), parts, parts.scope)
+            store_document("b.md", text("b"), parts, parts.default_collection)
 
         causes = [Lease.take_next(parts.database, "worker").cause() for _ in range(2)]
         assert [cause[REQUEST_ID] for cause in causes] == ["first", "second"]

@@ -5,7 +5,7 @@ from ragkv.db.database import Database
 from ragkv.db.documents import start_over
 from ragkv.db.ingestion import Lease
 from ragkv.db.tables import DocumentRow
-from ragkv.db.tenants import ensure_scope
+from ragkv.db.tenants import ensure_collection
 
 
 def fail(database: Database, document_id: str) -> None:
@@ -15,13 +15,13 @@ def fail(database: Database, document_id: str) -> None:
 
 
 def test_a_document_that_fails_again_between_two_looks_is_told_again(database: Database):
-    scope = ensure_scope(database)
+    ref = ensure_collection(database)
     with database.writing() as session:
         document = DocumentRow(
-            tenant_id=scope.tenant_id, collection_id=scope.collection_id, sha256="a", name="a", num_bytes=1
+            tenant_id=ref.tenant_id, collection_id=ref.collection_id, sha256="a", name="a", num_bytes=1
         )
         session.add(document)
-    watch = CollectionWatch(database, scope.collection_id)
+    watch = CollectionWatch(database, ref.collection_id)
     fail(database, document.id)
     assert [news.status for news in watch.look()] == ["failed"]
     assert watch.look() == []

@@ -28,7 +28,7 @@ from ragkv.catalog.documents import (
 from ragkv.clock import utc_now
 from ragkv.db.ingestion import LEASE, Lease
 from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow
-from ragkv.db.tenants import ensure_scope
+from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound, Rejected, TooLarge
 from ragkv.parts import Parts
@@ -43,11 +43,11 @@ LONG = b"# Engines\n\n" + b"".join(
 
 
 def stored(parts: Parts, body: bytes = ADA, name: str = "ada.md") -> str:
-    return store_document(name, io.BytesIO(body), parts, parts.scope).document_id
+    return store_document(name, io.BytesIO(body), parts, parts.default_collection).document_id
 
 
 def view(parts: Parts, document_id: str) -> DocumentView:
-    return document_view(document_id, parts.database, parts.scope.tenant_id)
+    return document_view(document_id, parts.database, parts.default_collection.tenant_id)
 
 
 def changed_in_place(parts: Parts, ingest: IngestParts, folder: str, name: str, home: Path) -> Parts:
@@ -65,13 +65,13 @@ def changed_in_place(parts: Parts, ingest: IngestParts, folder: str, name: str, 
 
 def kv_files(parts: Parts) -> set[str]:
     """The chunks' KV; the prefix's own is not counted."""
-    return set(parts.kv_store.keys()) - {parts.keys_of(parts.scope.tenant_id).prefix()}
+    return set(parts.kv_store.keys()) - {parts.keys_of(parts.default_collection.tenant_id).prefix()}
 
 
 class TestAccepting:
     def test_the_same_bytes_are_the_same_document(self, parts: Parts):
-        first = store_document("a.md", io.BytesIO(ADA), parts, parts.scope)
-        second = store_document("b.md", io.BytesIO(ADA), parts, parts.scope)
+        first = store_document("a.md", io.BytesIO(ADA), parts, parts.default_collection)
+        second = store_document("b.md", io.BytesIO(ADA), parts, parts.default_collection)
 
         assert (first.created, second.created) == (True, False)
         assert first.document_id == second.document_id
@@ -96,7 +96,7 @@ class TestAccepting:
 
     def test_a_queue_that_is_away_loses_nothing(self, parts: Parts):
         """The document is accepted; the sweep queues it once Redis is back."""
-        accepted = accept_document("a.md", io.BytesIO(ADA), parts, parts.scope)
+        accepted = accept_document("a.md", io.BytesIO(ADA), parts, parts.default_collection)
         assert view(parts, accepted.document_id).status is Status.ACCEPTED
 
         server = EmbeddedRedis(parts.settings)
@@ -122,7 +122,9 @@ class TestIngesting:
         assert [stage for stage, *_ in stages] == sorted(
             (s for s, *_ in stages), key=["parse", "embed", "prefill"].index
         )
-        found = parts.retriever.search(parts.scope.tenant_id, parts.scope.collection_id, "hall of engine 41", 3, 1)
+        found = parts.retriever.search(
+            parts.default_collection.tenant_id, parts.default_collection.collection_id, "hall of engine 41", 3, 1
+        )
         assert any("Engine number 41 " in passage.chunk.text for passage in found)
 
     def test_a_second_time_nothing_is_done(self, parts: Parts, ingest: IngestParts):
@@ -147,7 +149,7 @@ class TestIngesting:
     def test_the_third_failure_is_the_last(self, parts: Parts, ingest: IngestParts):
         """Whatever is wrong with the document itself, or with the program, is shown as the reason."""
         document_id = stored(parts)
-        parts.files.delete(parts.scope.tenant_id, _sha256(parts, document_id))
+        parts.files.delete(parts.default_collection.tenant_id, _sha256(parts, document_id))
 
         for _ in range(MAX_ATTEMPTS - 1):
             with pytest.raises(NotFound):
@@ -212,7 +214,10 @@ class TestIngesting:
 
         other = Parts(msgspec.structs.replace(settings, chunk_tokens=128))
         lend_models(other, ingest)
-        assert other.source.indexed_documents(parts.scope.tenant_id, parts.scope.collection_id) == {}
+        assert (
+            other.source.indexed_documents(parts.default_collection.tenant_id, parts.default_collection.collection_id)
+            == {}
+        )
         assert refresh_outdated(other) == 1
         assert ingest_document(document_id, _over(other, ingest)) is Outcome.READY
         assert view(other, document_id).chunks < before
@@ -259,7 +264,9 @@ class TestIngesting:
 
         assert refresh_outdated(parts) == 1
         assert view(parts, document_id).status is Status.SEARCHABLE
-        assert list(parts.source.indexed_documents(parts.scope.tenant_id, parts.scope.collection_id)) == [document_id]
+        assert list(
+            parts.source.indexed_documents(parts.default_collection.tenant_id, parts.default_collection.collection_id)
+        ) == [document_id]
 
     def test_other_instructions_have_only_the_kv_made_again(
         self, parts: Parts, ingest: IngestParts, settings: Settings
@@ -281,7 +288,7 @@ class TestDeleting:
     def test_nothing_of_a_document_stays(self, parts: Parts, ingest: IngestParts):
         document_id = stored(parts)
         ingest_document(document_id, ingest)
-        delete_document(document_id, parts, parts.scope.tenant_id)
+        delete_document(document_id, parts, parts.default_collection.tenant_id)
 
         assert kv_files(parts) == set()
         assert not [path for path in parts.settings.files_dir.rglob("*") if path.is_file()]
@@ -289,16 +296,16 @@ class TestDeleting:
             for table in (DocumentRow, ChunkRow, KVEntryRow):
                 assert session.scalar(select(func.count()).select_from(table)) == 0
         with pytest.raises(NotFound):
-            delete_document(document_id, parts, parts.scope.tenant_id)
+            delete_document(document_id, parts, parts.default_collection.tenant_id)
 
     def test_kv_that_another_document_uses_stays(self, parts: Parts, ingest: IngestParts):
         one, two = stored(parts), stored(parts, ADA + b"\n\n")
         ingest_document(one, ingest)
         ingest_document(two, ingest)
-        delete_document(one, parts, parts.scope.tenant_id)
+        delete_document(one, parts, parts.default_collection.tenant_id)
         assert kv_files(parts)
 
-        delete_document(two, parts, parts.scope.tenant_id)
+        delete_document(two, parts, parts.default_collection.tenant_id)
         assert not kv_files(parts)
 
     @pytest.mark.parametrize("stage", ["parse", "embed", "prefill"])
@@ -309,14 +316,14 @@ class TestDeleting:
 
         def delete(at: str, done: int, total: int) -> None:
             if at == stage and done == total:
-                delete_document(document_id, parts, parts.scope.tenant_id)
+                delete_document(document_id, parts, parts.default_collection.tenant_id)
 
         assert ingest_document(document_id, ingest, delete) is Outcome.SKIPPED
         assert kv_files(parts) == set()
 
     def test_a_strangers_document_is_not_found(self, parts: Parts):
         document_id = stored(parts)
-        stranger = ensure_scope(parts.database, "stranger").tenant_id
+        stranger = ensure_collection(parts.database, "stranger").tenant_id
 
         with pytest.raises(NotFound):
             document_view(document_id, parts.database, stranger)
@@ -342,7 +349,7 @@ class TestWorkerProcess:
         self, parts: Parts, worker: WorkerProcess
     ):
         """One is accepted through the queue, one only in the database, as if the message had been lost."""
-        queued = accept_document("a.md", io.BytesIO(ADA), parts, parts.scope).document_id
+        queued = accept_document("a.md", io.BytesIO(ADA), parts, parts.default_collection).document_id
         dropped = stored(parts, LONG, "engines.md")
         first = worker.pid
         assert first is not None

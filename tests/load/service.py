@@ -17,7 +17,7 @@ from ingest.pipeline import ingest_document
 from ragkv.access.keys import issue_key_by_name
 from ragkv.catalog.documents import store_document
 from ragkv.db.tables import DocumentRow
-from ragkv.db.tenants import ensure_scope
+from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.observe import logs
 from ragkv.parts import Parts
@@ -75,15 +75,15 @@ def _hostile(ingest: IngestParts) -> list[str]:
 def _tenant(ingest: IngestParts, name: str, documents: int, queued: int) -> str:
     """A key of a new tenant with a few documents that are ready, and some that wait to be read."""
     parts = ingest.parts
-    scope = ensure_scope(parts.database, name)
+    ref = ensure_collection(parts.database, name)
     for number in range(documents):
         body = io.BytesIO(ADA + f"The {number}th note says so again.".encode())
-        stored = store_document(f"ada {number}.md", body, ingest.parts, scope, {"year": 2000 + number, "lang": "en"})
+        stored = store_document(f"ada {number}.md", body, ingest.parts, ref, {"year": 2000 + number, "lang": "en"})
         ingest_document(stored.document_id, ingest)
     with parts.database.writing() as session:
         session.add_all(
             DocumentRow(
-                tenant_id=scope.tenant_id, collection_id=scope.collection_id, sha256=str(i), name=f"{i}.md", num_bytes=1
+                tenant_id=ref.tenant_id, collection_id=ref.collection_id, sha256=str(i), name=f"{i}.md", num_bytes=1
             )
             for i in range(queued)
         )

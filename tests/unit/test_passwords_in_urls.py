@@ -55,7 +55,7 @@ WAYS: dict[str, Callable[[Parts], object]] = {
     "upload": lambda parts: parts.queue.enqueue_ingest("document"),
     "database": lambda parts: parts.database.ping(),
     "migrations": lambda parts: migrate(parts.settings.database),
-    "scope": lambda parts: parts.scope,
+    "default collection": lambda parts: parts.default_collection,
     "settings page": lambda parts: shown_settings(parts.settings),
     "condition": lambda parts: [look(parts) for look in (condition.database, condition.redis, condition.queue)],
 }

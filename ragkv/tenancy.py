@@ -1,4 +1,4 @@
-"""Whose documents, and whose KV, a request is about."""
+"""Whose documents, and whose KV: a tenant, its collection, the owner of KV files."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ DEFAULT_COLLECTION = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class CollectionRef:
     """One tenant's collection. `secret` is the tenant's: it keys the names of all its KV."""
 
     tenant_id: str
@@ -15,11 +15,11 @@ class Scope:
     secret: bytes
 
     def __repr__(self) -> str:
-        return f"Scope(tenant_id={self.tenant_id!r}, collection_id={self.collection_id!r})"
+        return f"CollectionRef(tenant_id={self.tenant_id!r}, collection_id={self.collection_id!r})"
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class KVOwner:
     """Whose KV: all of a tenant's, or that of one of its collections or documents."""
 
     tenant_id: str

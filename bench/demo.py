@@ -14,7 +14,7 @@ from rich.table import Table
 
 from bench.jsonl import read_lines
 from ingest.command import ingest
-from ragkv.answer.ask import Ask, Done
+from ragkv.answer.question import Answer, Question
 from ragkv.cli.ask import place
 from ragkv.cli.running import running_engine
 from ragkv.errors import Rejected
@@ -22,7 +22,7 @@ from ragkv.parts import Parts
 from ragkv.settings import Mode, Policy, Settings
 
 
-class Question(msgspec.Struct, frozen=True):
+class DemoQuestion(msgspec.Struct, frozen=True):
     """A line of questions.jsonl. The answers are the data set's, shown beside the model's."""
 
     question: str
@@ -33,22 +33,22 @@ class Question(msgspec.Struct, frozen=True):
 class Compared:
     """One question's answers from the same passages: in full, as the service does, and with nothing recomputed."""
 
-    asked: Question
-    full: Done
-    stitched: Done
-    bare: Done
+    asked: DemoQuestion
+    full: Answer
+    stitched: Answer
+    bare: Answer
 
-    def speedup(self, done: Done) -> float:
+    def speedup(self, answer: Answer) -> float:
         """How many times sooner its first token came than full prefill's."""
-        return self.full.timings.engine_ttft_ms / done.timings.engine_ttft_ms
+        return self.full.timings.engine_ttft_ms / answer.timings.engine_ttft_ms
 
     def check(self) -> None:
         """Raises Rejected if an answer did not come back or its figures cannot be."""
-        for done in (self.full, self.stitched):
-            usage = done.usage
+        for answer in (self.full, self.stitched):
+            usage = answer.usage
             counted = usage.cached + usage.stitched + usage.recomputed + usage.computed
-            if not done.answer or counted != usage.prompt or done.timings.engine_ttft_ms <= 0:
-                raise Rejected(f"no real answer to {self.asked.question!r}: {done}")
+            if not answer.text or counted != usage.prompt or answer.timings.engine_ttft_ms <= 0:
+                raise Rejected(f"no real answer to {self.asked.question!r}: {answer}")
         if not self.stitched.usage.stitched + self.stitched.usage.cached:
             raise Rejected(f"nothing was stitched for {self.asked.question!r}")
 
@@ -58,7 +58,7 @@ class Compared:
 @click.pass_context
 def demo(context: click.Context, folder: Path) -> None:
     """Read FOLDER/documents, ask FOLDER/questions.jsonl, and compare stitched with full prefill."""
-    questions = [question for _, question in read_lines(folder / "questions.jsonl", Question)]
+    questions = [question for _, question in read_lines(folder / "questions.jsonl", DemoQuestion)]
     context.invoke(ingest, paths=(folder / "documents",))
     parts = Parts(Settings.from_env(os.environ))
     try:
@@ -68,7 +68,7 @@ def demo(context: click.Context, folder: Path) -> None:
     Console().print(_table(compared))
 
 
-async def _compare(parts: Parts, questions: list[Question]) -> list[Compared]:
+async def _compare(parts: Parts, questions: list[DemoQuestion]) -> list[Compared]:
     console = Console()
     async with running_engine(parts, Console(stderr=True)):
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -88,10 +88,10 @@ async def _compare(parts: Parts, questions: list[Question]) -> list[Compared]:
 
 async def _answer(
     parts: Parts, question: str, mode: Mode, policy: Policy | None = None, max_tokens: int | None = None
-) -> Done:
+) -> Answer:
     ref = parts.default_collection
-    asked = Ask(ref.tenant_id, ref.collection_id, question, mode, policy, max_tokens=max_tokens)
-    return [event async for event in parts.answerer.stream(asked) if isinstance(event, Done)][-1]
+    asked = Question(ref.tenant_id, ref.collection_id, question, mode, policy, max_tokens=max_tokens)
+    return [event async for event in parts.answerer.stream(asked) if isinstance(event, Answer)][-1]
 
 
 def _show(compared: Compared, console: Console) -> None:
@@ -101,8 +101,8 @@ def _show(compared: Compared, console: Console) -> None:
         console.print(text, style=style, highlight=False, markup=False)
 
     line(f"\n{compared.asked.question}", "bold")
-    line(f"  stitched : {_line(compared.stitched.answer)}")
-    line(f"  full     : {_line(compared.full.answer)}")
+    line(f"  stitched : {_line(compared.stitched.text)}")
+    line(f"  full     : {_line(compared.full.text)}")
     line(f"  expected : {' / '.join(compared.asked.answers)}", "dim")
     for cited in dict.fromkeys(map(place, compared.stitched.citations)):
         line(f"  cites {cited}", "dim")
@@ -133,8 +133,8 @@ def _table(compared: list[Compared]) -> Table:
 
 def _figures(compared: Compared) -> list[float]:
     usage = compared.stitched.usage
-    times = [done.timings.engine_ttft_ms for done in (compared.stitched, compared.bare, compared.full)]
-    speedups = [compared.speedup(done) for done in (compared.stitched, compared.bare)]
+    times = [answer.timings.engine_ttft_ms for answer in (compared.stitched, compared.bare, compared.full)]
+    speedups = [compared.speedup(answer) for answer in (compared.stitched, compared.bare)]
     return [usage.stitched + usage.cached, usage.recomputed, *times, *speedups]
 
 

@@ -67,7 +67,7 @@ class _Question(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RetrievalQuestion:
     """A question and the ids of all passages that its answer needs."""
 
     text: str
@@ -161,19 +161,19 @@ class Corpus:
         return [Point(c.id, c.document_id, c.title, v) for c, v in zip(chunks, vectors, strict=True)]
 
 
-def read_questions(path: Path, corpus: Corpus, limit: int | None = None) -> list[Question]:
+def read_questions(path: Path, corpus: Corpus, limit: int | None = None) -> list[RetrievalQuestion]:
     """The first `limit` questions, or all. Raises Rejected, naming file and line, for what cannot be measured.
 
     That is a line that is no question, and a gold passage that the corpus does not hold: it could never be found.
     """
-    questions: list[Question] = []
+    questions: list[RetrievalQuestion] = []
     for number, line in read_lines(path, _Question):
         if len(questions) == limit:
             break
         gold = dict.fromkeys(map(str, line.gold_ids))
         if unknown := [i for i in gold if i not in corpus]:
             raise Rejected(f"{path}, line {number}: no passage with id {', '.join(unknown)} in the corpus")
-        questions.append(Question(line.question, frozenset(gold)))
+        questions.append(RetrievalQuestion(line.question, frozenset(gold)))
     if not questions:
         raise Rejected(f"{path}: no questions in it")
     return questions
@@ -181,7 +181,7 @@ def read_questions(path: Path, corpus: Corpus, limit: int | None = None) -> list
 
 def evaluate(
     corpus: Corpus,
-    questions: Sequence[Question],
+    questions: Sequence[RetrievalQuestion],
     encoder: Encoder,
     progress: Progress,
     reranker: Reranker | None = None,
@@ -231,7 +231,7 @@ def _find_hybrid(retriever: Retriever, hops: int, question: str) -> list[str]:
 
 
 def _ask_all(
-    methods: Mapping[str, Find], questions: Sequence[Question], progress: Progress
+    methods: Mapping[str, Find], questions: Sequence[RetrievalQuestion], progress: Progress
 ) -> dict[str, list[Outcome]]:
     outcomes: dict[str, list[Outcome]] = {method: [] for method in methods}
     for number, question in enumerate(questions, start=1):
@@ -241,7 +241,7 @@ def _ask_all(
     return outcomes
 
 
-def _ask(find: Find, question: Question) -> Outcome:
+def _ask(find: Find, question: RetrievalQuestion) -> Outcome:
     began = time.perf_counter()
     found = find(question.text)
     return Outcome(found, question.gold, time.perf_counter() - began)

@@ -37,9 +37,9 @@ from ragkv.threads import Threads
 if TYPE_CHECKING:
     import redis
 
-    from ragkv.answer.ask import Ask, Done
     from ragkv.answer.planner import Planner
     from ragkv.answer.prompt import PromptBuilder
+    from ragkv.answer.question import Answer, Question
     from ragkv.answer_cache.cache import AnswerCache
     from ragkv.answer_cache.caching import CachingAnswerer
     from ragkv.answer_cache.ring import AnswerRing
@@ -330,10 +330,10 @@ class Parts:
         answerer = Answerer(*answering, self.keys_of, self._record, self.retrieval)
         return CachingAnswerer(answerer, self.answer_cache)
 
-    def _record(self, ask: "Ask", done: "Done") -> None:
-        record_question(self.database, ask, done, public_name(self.settings))
-        if ask.mode == "stitched":
-            self.kv_use.note(passage.chunk.id for passage in done.passages)
+    def _record(self, question: "Question", answer: "Answer") -> None:
+        record_question(self.database, question, answer, public_name(self.settings))
+        if question.mode == "stitched":
+            self.kv_use.note(passage.chunk.id for passage in answer.passages)
 
     @cached_property
     def kv_use(self) -> KVUse:

@@ -31,12 +31,12 @@ from api.openai.fields import (
     Zero,
     refuse_switched_on,
 )
-from api.openai.questions import Role, Said, ask_about, chosen_collection, conversation_of
+from api.openai.questions import Role, Said, chosen_collection, conversation_of, question_about
 from api.openai.sources import sources_of
 from api.openai.streaming import StreamingOperation, streamed, whole
 from api.v1.ask import BODY_BYTES
 from ragkv.access.caller import Caller
-from ragkv.answer.ask import Ask
+from ragkv.answer.question import Question
 from ragkv.parts import Parts
 
 
@@ -161,20 +161,20 @@ def chat_router() -> Router:
 
 
 async def _answer(body: ChatBody, request: Request[Any, Any, Any], caller: Caller, parts: Parts) -> Response[Any]:
-    ask = await asyncio.to_thread(_ask_of, body, caller, parts)
-    events, heading = parts.answerer.stream(ask), Heading.now(body.model, ask.collection_id)
+    question = await asyncio.to_thread(_question_of, body, caller, parts)
+    events, heading = parts.answerer.stream(question), Heading.now(body.model, question.collection_id)
     find_sources = partial(sources_of, parts=parts, tenant_id=caller.tenant_id)
     if body.stream:
         return await streamed(events, request, ChatTeller(heading, with_usage=body.wants_usage), find_sources)
-    done = await unless_disconnected(request, whole(events))
-    return Response(completion_of(heading, done, await asyncio.to_thread(find_sources, done)))
+    answer = await unless_disconnected(request, whole(events))
+    return Response(completion_of(heading, answer, await asyncio.to_thread(find_sources, answer)))
 
 
-def _ask_of(body: ChatBody, caller: Caller, parts: Parts) -> Ask:
+def _question_of(body: ChatBody, caller: Caller, parts: Parts) -> Question:
     _check(body)
     conversation = conversation_of([Said(message.role, message.text) for message in body.messages], "messages")
     ref = chosen_collection(body.model, body.vector_store_ids, caller, parts)
-    return ask_about(conversation, ref, body.answer_tokens)
+    return question_about(conversation, ref, body.answer_tokens)
 
 
 def _check(body: ChatBody) -> None:

@@ -12,7 +12,7 @@ from api.openai.errors import ErrorBody
 from api.openai.errors import facts_of as facts_of_error
 from api.openai.sources import AnswerFacts, FileCitation, citations_of, facts_of
 from api.openai.streaming import Messages, Sources
-from ragkv.answer.ask import Done, Usage
+from ragkv.answer.question import Answer, Usage
 from ragkv.ids import new_id
 
 FinishReason = Literal["stop", "length"]
@@ -116,21 +116,21 @@ class Heading:
         return cls(f"chatcmpl-{new_id()}", int(time.time()), model, collection_id)
 
 
-def completion_of(heading: Heading, done: Done, sources: Sources) -> ChatCompletion:
-    message = AnswerMessage(content=done.answer, citations=citations_of(done, sources))
+def completion_of(heading: Heading, answer: Answer, sources: Sources) -> ChatCompletion:
+    message = AnswerMessage(content=answer.text, citations=citations_of(answer, sources))
     return ChatCompletion(
         id=heading.id,
         created=heading.created,
         model=heading.model,
-        choices=[Choice(message=message, finish_reason=finish_reason_of(done))],
-        usage=CompletionUsage.of(done.usage),
-        ragkv=facts_of(done, heading.collection_id),
+        choices=[Choice(message=message, finish_reason=finish_reason_of(answer))],
+        usage=CompletionUsage.of(answer.usage),
+        ragkv=facts_of(answer, heading.collection_id),
     )
 
 
-def finish_reason_of(done: Done) -> FinishReason:
+def finish_reason_of(answer: Answer) -> FinishReason:
     """OpenAI knows "length" for an answer that was cut off; whatever else ends one is "stop"."""
-    return "length" if done.finish_reason == "length" else "stop"
+    return "length" if answer.finish_reason == "length" else "stop"
 
 
 class ChatTeller:
@@ -146,11 +146,11 @@ class ChatTeller:
     def tell(self, text: str) -> Messages:
         yield _event(self._chunk(ChunkDelta(content=text)))
 
-    def end(self, done: Done, sources: Sources) -> Messages:
-        last = self._chunk(ChunkDelta(citations=citations_of(done, sources)), finish_reason_of(done))
-        yield _event(msgspec.structs.replace(last, ragkv=facts_of(done, self._heading.collection_id)))
+    def end(self, answer: Answer, sources: Sources) -> Messages:
+        last = self._chunk(ChunkDelta(citations=citations_of(answer, sources)), finish_reason_of(answer))
+        yield _event(msgspec.structs.replace(last, ragkv=facts_of(answer, self._heading.collection_id)))
         if self._with_usage:
-            usage = CompletionUsage.of(done.usage)
+            usage = CompletionUsage.of(answer.usage)
             yield _event(msgspec.structs.replace(last, choices=[], usage=usage))
         yield LAST
 

@@ -7,8 +7,8 @@ from typing import Literal
 from api.openai.errors import BadParam
 from api.openai.models import collection_in
 from ragkv.access.caller import Caller
-from ragkv.answer.ask import Ask, Turn
-from ragkv.answer.limits import check_instructions, check_question
+from ragkv.answer.limits import check_instructions, check_question_text
+from ragkv.answer.question import Question, Turn
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
@@ -58,22 +58,22 @@ def conversation_of(messages: Sequence[Said], param: str, instructions: str = ""
     if not turns[-1].text.strip():
         raise BadParam(param, "the question is empty: ask something")
     made = Conversation(turns[-1].text, tuple(turns[:-1]), "\n".join(filter(str.strip, told)))
-    check_question(made.question)
+    check_question_text(made.question)
     check_instructions(made.instructions)
     return made
 
 
-def ask_about(
+def question_about(
     conversation: Conversation,
     ref: CollectionRef,
     max_tokens: int | None,
     top_k: int | None = None,
     document_ids: frozenset[str] | None = None,
-) -> Ask:
-    return Ask(
+) -> Question:
+    return Question(
         tenant_id=ref.tenant_id,
         collection_id=ref.collection_id,
-        question=conversation.question,
+        text=conversation.question,
         history=conversation.history,
         instructions=conversation.instructions,
         max_tokens=max_tokens,

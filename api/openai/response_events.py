@@ -19,7 +19,7 @@ from api.openai.response_views import (
     response_of,
 )
 from api.openai.streaming import Messages, Sources
-from ragkv.answer.ask import Done
+from ragkv.answer.question import Answer
 
 SEARCH, MESSAGE = 0, 1
 """Places in the output."""
@@ -52,8 +52,8 @@ class ResponseTeller:
         self._text += text
         yield self._of_text("response.output_text.delta", delta=text, logprobs=[])
 
-    def end(self, done: Done, sources: Sources) -> Messages:
-        response = response_of(self._asked, done, sources)
+    def end(self, answer: Answer, sources: Sources) -> Messages:
+        response = response_of(self._asked, answer, sources)
         search, message = response.output
         assert isinstance(message, OutputMessage)
         yield from self._end_of_text(message.content[0])

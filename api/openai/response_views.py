@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from api.openai.fields import TextFormat
 from api.openai.sources import AnswerFacts, attributes_of, citations_of, facts_of
-from ragkv.answer.ask import Done, Usage
+from ragkv.answer.question import Answer, Usage
 from ragkv.catalog.attachments import Entry
 from ragkv.ids import new_id
 
@@ -158,37 +158,37 @@ class Asked:
         return cls(begun, question, collection_id, with_results, f"fs_{new_id()}", f"msg_{new_id()}")
 
 
-def response_of(asked: Asked, done: Done, sources: dict[str, Entry]) -> ResponseObject:
-    cut_off = done.finish_reason == "length"
+def response_of(asked: Asked, answer: Answer, sources: dict[str, Entry]) -> ResponseObject:
+    cut_off = answer.finish_reason == "length"
     return msgspec.structs.replace(
         asked.begun,
         status="incomplete" if cut_off else "completed",
-        output=[search_of(asked, done, sources), message_of(asked, done, sources)],
-        usage=ResponseUsage.of(done.usage),
+        output=[search_of(asked, answer, sources), message_of(asked, answer, sources)],
+        usage=ResponseUsage.of(answer.usage),
         incomplete_details=Incomplete() if cut_off else None,
-        ragkv=facts_of(done, asked.collection_id),
+        ragkv=facts_of(answer, asked.collection_id),
     )
 
 
-def search_of(asked: Asked, done: Done, sources: dict[str, Entry]) -> FileSearchCall:
+def search_of(asked: Asked, answer: Answer, sources: dict[str, Entry]) -> FileSearchCall:
     """The search, its passages best first."""
     results = None
     if asked.with_results:
-        best_first = sorted(done.passages, key=lambda passage: passage.score, reverse=True)
+        best_first = sorted(answer.passages, key=lambda passage: passage.score, reverse=True)
         known = ((passage, sources.get(passage.chunk.document_id)) for passage in best_first)
         results = [_result(passage.chunk.text, passage.score, entry) for passage, entry in known if entry is not None]
     return FileSearchCall(id=asked.search_id, queries=[asked.question], status="completed", results=results)
 
 
-def message_of(asked: Asked, done: Done, sources: dict[str, Entry]) -> OutputMessage:
-    text = OutputText(text=done.answer, annotations=annotations_of(done, sources))
-    status: Literal["completed", "incomplete"] = "incomplete" if done.finish_reason == "length" else "completed"
+def message_of(asked: Asked, answer: Answer, sources: dict[str, Entry]) -> OutputMessage:
+    text = OutputText(text=answer.text, annotations=annotations_of(answer, sources))
+    status: Literal["completed", "incomplete"] = "incomplete" if answer.finish_reason == "length" else "completed"
     return OutputMessage(id=asked.message_id, status=status, content=[text])
 
 
-def annotations_of(done: Done, sources: dict[str, Entry]) -> list[Annotation]:
+def annotations_of(answer: Answer, sources: dict[str, Entry]) -> list[Annotation]:
     """One a file and place, in the order of the text."""
-    cited = {(one.answer_end, one.file_id): one.filename for one in citations_of(done, sources)}
+    cited = {(one.answer_end, one.file_id): one.filename for one in citations_of(answer, sources)}
     return [Annotation(file_id=file_id, filename=name, index=index) for (index, file_id), name in sorted(cited.items())]
 
 

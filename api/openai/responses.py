@@ -30,7 +30,7 @@ from api.openai.fields import (
     refuse_switched_on,
 )
 from api.openai.filters import FilterBody, filter_of
-from api.openai.questions import Conversation, Role, Said, ask_about, chosen_collection, conversation_of
+from api.openai.questions import Conversation, Role, Said, chosen_collection, conversation_of, question_about
 from api.openai.response_events import ResponseTeller
 from api.openai.response_views import Asked, ResponseObject, TextConfig, response_of
 from api.openai.sources import sources_of
@@ -38,7 +38,7 @@ from api.openai.store_search import Ranking
 from api.openai.streaming import StreamingOperation, streamed, whole
 from api.v1.ask import BODY_BYTES
 from ragkv.access.caller import Caller
-from ragkv.answer.ask import Ask
+from ragkv.answer.question import Question
 from ragkv.catalog.attribute_filter import documents_that_match
 from ragkv.parts import Parts
 
@@ -176,30 +176,30 @@ def responses_router() -> Router:
 
 
 async def _answer(body: ResponseBody, request: Request[Any, Any, Any], caller: Caller, parts: Parts) -> Response[Any]:
-    ask = await asyncio.to_thread(_ask_of, body, caller, parts)
-    events, asked = parts.answerer.stream(ask), _asked(body, ask)
+    question = await asyncio.to_thread(_question_of, body, caller, parts)
+    events, asked = parts.answerer.stream(question), _asked(body, question)
     find_sources = partial(sources_of, parts=parts, tenant_id=caller.tenant_id)
     if body.stream:
         return await streamed(events, request, ResponseTeller(asked), find_sources)
-    done = await unless_disconnected(request, whole(events))
-    return Response(response_of(asked, done, await asyncio.to_thread(find_sources, done)))
+    answer = await unless_disconnected(request, whole(events))
+    return Response(response_of(asked, answer, await asyncio.to_thread(find_sources, answer)))
 
 
-def _ask_of(body: ResponseBody, caller: Caller, parts: Parts) -> Ask:
+def _question_of(body: ResponseBody, caller: Caller, parts: Parts) -> Question:
     refuse_switched_on(body, ("background", "store"))
     conversation, tool = body.to_conversation(), body.tool
     ref = chosen_collection(body.model, None if tool is None else tool.vector_store_ids, caller, parts)
     if tool is None:
-        return ask_about(conversation, ref, body.max_output_tokens)
+        return question_about(conversation, ref, body.max_output_tokens)
     wanted = None if tool.filters is None else filter_of(tool.filters, "tools[0].filters")
     chosen = None if wanted is None else documents_that_match(parts.database, ref, wanted)
-    return ask_about(conversation, ref, body.max_output_tokens, tool.max_num_results, chosen)
+    return question_about(conversation, ref, body.max_output_tokens, tool.max_num_results, chosen)
 
 
-def _asked(body: ResponseBody, ask: Ask) -> Asked:
+def _asked(body: ResponseBody, question: Question) -> Asked:
     return Asked.now(
-        ask.question,
-        ask.collection_id,
+        question.text,
+        question.collection_id,
         with_results=bool(body.include),
         model=body.model,
         instructions=body.instructions,

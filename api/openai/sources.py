@@ -4,7 +4,7 @@ import msgspec
 
 from api.v1.ask import AnswerView, UsageView
 from api.v1.passages import PassageView
-from ragkv.answer.ask import CachedAnswer, Citation, Done, Timings
+from ragkv.answer.question import Answer, CachedAnswer, Citation, Timings
 from ragkv.catalog.attachments import Entry, entries_by_document
 from ragkv.catalog.metadata import Metadata
 from ragkv.parts import Parts
@@ -36,18 +36,18 @@ class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
     cached_answer: CachedAnswer | None
 
 
-def sources_of(done: Done, parts: Parts, tenant_id: str) -> dict[str, Entry]:
+def sources_of(answer: Answer, parts: Parts, tenant_id: str) -> dict[str, Entry]:
     """By document id: the files of the answer's passages. One that was deleted meanwhile is left out."""
-    document_ids = {passage.chunk.document_id for passage in done.passages}
+    document_ids = {passage.chunk.document_id for passage in answer.passages}
     return entries_by_document(parts.database, tenant_id, sorted(document_ids))
 
 
-def citations_of(done: Done, sources: dict[str, Entry]) -> list[FileCitation]:
-    return [_citation(one, sources[one.document_id]) for one in done.citations if one.document_id in sources]
+def citations_of(answer: Answer, sources: dict[str, Entry]) -> list[FileCitation]:
+    return [_citation(one, sources[one.document_id]) for one in answer.citations if one.document_id in sources]
 
 
-def facts_of(done: Done, collection_id: str) -> AnswerFacts:
-    view = AnswerView.of(done)
+def facts_of(answer: Answer, collection_id: str) -> AnswerFacts:
+    view = AnswerView.of(answer)
     return AnswerFacts(
         vector_store_id=collection_id,
         passages=view.passages,

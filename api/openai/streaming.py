@@ -13,12 +13,12 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from api.http.disconnect import unless_disconnected
 from api.v1.ask import EVENT_STREAM, Events
-from ragkv.answer.ask import Delta, Done
+from ragkv.answer.question import Answer, Delta
 from ragkv.catalog.attachments import Entry
 
 Messages = Iterable[ServerSentEventMessage]
 Sources = dict[str, Entry]
-FindSources = Callable[[Done], Sources]
+FindSources = Callable[[Answer], Sources]
 """`sources_of`, for the caller's tenant. It blocks."""
 
 
@@ -27,7 +27,7 @@ class Teller(Protocol):
 
     def begin(self) -> Messages: ...
     def tell(self, text: str) -> Messages: ...
-    def end(self, done: Done, sources: Sources) -> Messages:
+    def end(self, answer: Answer, sources: Sources) -> Messages:
         """The answer is whole."""
         ...
 
@@ -45,11 +45,11 @@ class StreamingOperation(Operation):
         answer.content = {**(answer.content or {}), EVENT_STREAM: OpenAPIMediaType(schema=text)}
 
 
-async def whole(events: Events) -> Done:
+async def whole(events: Events) -> Answer:
     """The end of an answer."""
     async with aclosing(events) as closing:  # type: ignore[type-var]
         async for said in closing:
-            if isinstance(said, Done):
+            if isinstance(said, Answer):
                 return said
     raise AssertionError("a stream ends with Done")
 
@@ -63,12 +63,12 @@ async def streamed(
     return ServerSentEvent(_told(first, trimmed_events, teller, find_sources))
 
 
-async def trimmed(events: Events) -> AsyncGenerator[Delta | Done, None]:
+async def trimmed(events: Events) -> AsyncGenerator[Delta | Answer, None]:
     """The same events, their deltas together exactly the answer: no white space before it, none after it."""
     begun, held = False, ""
     async with aclosing(events) as closing:  # type: ignore[type-var]
         async for said in closing:
-            if isinstance(said, Done):
+            if isinstance(said, Answer):
                 yield said
                 return
             text = held + said.text if begun else said.text.lstrip()
@@ -80,7 +80,7 @@ async def trimmed(events: Events) -> AsyncGenerator[Delta | Done, None]:
 
 
 async def _told(
-    first: Delta | Done, events: AsyncGenerator[Delta | Done, None], teller: Teller, find_sources: FindSources
+    first: Delta | Answer, events: AsyncGenerator[Delta | Answer, None], teller: Teller, find_sources: FindSources
 ) -> AsyncIterator[ServerSentEventMessage]:
     async with aclosing(events):
         try:
@@ -94,7 +94,7 @@ async def _told(
                 yield message
 
 
-async def _of(said: Delta | Done, teller: Teller, find_sources: FindSources) -> Messages:
+async def _of(said: Delta | Answer, teller: Teller, find_sources: FindSources) -> Messages:
     if isinstance(said, Delta):
         return teller.tell(said.text)
     return teller.end(said, await asyncio.to_thread(find_sources, said))

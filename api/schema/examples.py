@@ -17,7 +17,7 @@ from api.v1.passages import PassageView
 from api.v1.search import SearchBody, SearchTimings, SearchView
 from api.v1.statistics import Statistics
 from ragkv.access.keys import IssuedKey, KeyView
-from ragkv.answer.ask import Citation, PassageKV, PromptSpan, Timings
+from ragkv.answer.question import Citation, PassageKV, PromptSpan, Timings
 from ragkv.catalog.changes import Queued
 from ragkv.catalog.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
 from ragkv.catalog.documents import DocumentView

@@ -33,7 +33,7 @@ from api.openai.store_views import (
 from api.openai.streaming import Teller
 from api.openai.vector_stores import NewVectorStore, VectorStoreChange
 from api.schema.examples import CHUNK_ID, COLLECTION, COLLECTION_ID, DOCUMENT, DOCUMENT_ID, DONE, MOMENT, QUESTION, TEXT
-from ragkv.answer.ask import Done, Usage
+from ragkv.answer.question import Answer, Usage
 from ragkv.catalog.attachments import Entry
 from ragkv.catalog.file_batches import Batch
 from ragkv.catalog.stores import Store
@@ -54,8 +54,8 @@ NUM_BYTES = DOCUMENT.bytes
 
 ENTRY = Entry(FILE_ID, msgspec.structs.replace(DOCUMENT, metadata=ATTRIBUTES), MOMENT)
 SOURCES = {DOCUMENT_ID: ENTRY}
-ANSWERED = Done(
-    answer=DONE.answer,
+ANSWERED = Answer(
+    text=DONE.answer,
     finish_reason=DONE.finish_reason,
     citations=DONE.citations,
     passages=(Passage(Chunk(CHUNK_ID, DOCUMENT_ID, 0, "Ada Lovelace", TEXT, 0, len(TEXT), None, ()), 1.93, 1),),

@@ -11,7 +11,7 @@ from api.http.sse import event
 from api.schema.examples import DONE, PROGRESS, VERIFIED
 from api.schema.openai_examples import chat_events, response_events
 from api.v1.ask import AnswerView
-from ragkv.answer.ask import Delta
+from ragkv.answer.question import Delta
 from ragkv.catalog.watch import DocumentProgress
 from ragkv.upkeep.verify import Verified
 

@@ -18,10 +18,10 @@ from api.access.rooms import asking
 from api.http.disconnect import unless_disconnected
 from api.http.errors import json_problems, problem_of
 from api.http.sse import event
-from api.v1.passages import Filters, PassageView, Question, chosen_documents
+from api.v1.passages import Filters, PassageView, QuestionText, chosen_documents
 from ragkv.access.caller import Caller
-from ragkv.answer.ask import Ask, CachedAnswer, Citation, Delta, Done, PromptSpan, Timings, Turn, Usage
-from ragkv.answer.limits import check_question
+from ragkv.answer.limits import check_question_text
+from ragkv.answer.question import Answer, CachedAnswer, Citation, Delta, PromptSpan, Question, Timings, Turn, Usage
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.settings import Mode, Policy
@@ -31,11 +31,11 @@ EVENT_STREAM = "text/event-stream"
 BODY_BYTES = 1024 * 1024
 
 OPTIONS = (
-    "question", "mode", "policy", "recompute_ratio", "block_size", "top_k", "hops", "max_tokens", "answer_cache",
+    "mode", "policy", "recompute_ratio", "block_size", "top_k", "hops", "max_tokens", "answer_cache",
 )  # fmt: skip
-"""What an `Ask` takes from the body as it is."""
+"""What a `Question` takes from the body as it is."""
 
-Events = AsyncIterator[Delta | Done]
+Events = AsyncIterator[Delta | Answer]
 
 
 class TurnBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,7 +48,7 @@ class TurnBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question. Omitted options take the values of the service's settings."""
 
-    question: Question
+    question: QuestionText
     collection: str = DEFAULT_COLLECTION
     filter: Filters | None = None
     document_ids: Annotated[list[str], Meta(max_length=1000)] | None = None
@@ -63,10 +63,11 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     answer_cache: bool = True
 
-    def to_ask(self, ref: CollectionRef, document_ids: frozenset[str] | None) -> Ask:
-        return Ask(
+    def to_question(self, ref: CollectionRef, document_ids: frozenset[str] | None) -> Question:
+        return Question(
             tenant_id=ref.tenant_id,
             collection_id=ref.collection_id,
+            text=self.question,
             document_ids=document_ids,
             history=tuple(Turn(turn.role, turn.content) for turn in self.history),
             **{name: getattr(self, name) for name in OPTIONS},
@@ -118,18 +119,18 @@ class AnswerView(msgspec.Struct, frozen=True):
     cached_answer: CachedAnswer | None = None
 
     @classmethod
-    def of(cls, done: Done) -> "AnswerView":
-        kv = done.kv or [None] * len(done.passages)
-        passages = [PassageView.of(*pair) for pair in zip(done.passages, kv, strict=True)]
+    def of(cls, answer: Answer) -> "AnswerView":
+        kv = answer.kv or [None] * len(answer.passages)
+        passages = [PassageView.of(*pair) for pair in zip(answer.passages, kv, strict=True)]
         return cls(
-            done.answer,
-            done.finish_reason,
-            done.citations,
+            answer.text,
+            answer.finish_reason,
+            answer.citations,
             passages,
-            done.timings,
-            UsageView.of(done.usage),
-            done.prompt_spans,
-            done.cached_answer,
+            answer.timings,
+            UsageView.of(answer.usage),
+            answer.prompt_spans,
+            answer.cached_answer,
         )
 
 
@@ -155,25 +156,25 @@ async def ask(
     """Answer a question from the documents of a collection, with citations.
 
     Set `stream` or send `Accept: text/event-stream` for a stream of server-sent events: `delta` events with text, then one
-    `done` event with the whole answer, or one `error` event.
+    `answer` event with the whole answer, or one `error` event.
     """
-    check_question(data.question)
-    events = parts.answerer.stream(await asyncio.to_thread(_ask_of, data, caller, parts))
+    check_question_text(data.question)
+    events = parts.answerer.stream(await asyncio.to_thread(_question_of, data, caller, parts))
     if data.stream or EVENT_STREAM in request.headers.get("accept", ""):
         return await _streamed(events, request)
-    done = await unless_disconnected(request, _last(events))
-    return Response(AnswerView.of(done), media_type=MediaType.JSON)
+    answer = await unless_disconnected(request, _last(events))
+    return Response(AnswerView.of(answer), media_type=MediaType.JSON)
 
 
-def _ask_of(body: AskBody, caller: Caller, parts: Parts) -> Ask:
+def _question_of(body: AskBody, caller: Caller, parts: Parts) -> Question:
     ref = collection_ref(parts.database, caller.tenant_id, body.collection)
-    return body.to_ask(ref, chosen_documents(parts, ref, body.filter, body.document_ids))
+    return body.to_question(ref, chosen_documents(parts, ref, body.filter, body.document_ids))
 
 
-async def _last(events: Events) -> Done:
+async def _last(events: Events) -> Answer:
     async with aclosing(events) as closing:  # type: ignore[type-var]
         async for said in closing:
-            if isinstance(said, Done):
+            if isinstance(said, Answer):
                 return said
     raise AssertionError("a stream ends with Done")
 
@@ -184,7 +185,7 @@ async def _streamed(events: Events, request: Request[Any, Any, Any]) -> ServerSe
     return ServerSentEvent(_messages(first, events))
 
 
-async def _messages(first: Delta | Done, events: Events) -> AsyncIterator[ServerSentEventMessage]:
+async def _messages(first: Delta | Answer, events: Events) -> AsyncIterator[ServerSentEventMessage]:
     async with aclosing(events) as closing:  # type: ignore[type-var]
         yield _message(first)
         try:
@@ -194,5 +195,5 @@ async def _messages(first: Delta | Done, events: Events) -> AsyncIterator[Server
             yield event("error", problem_of(error))
 
 
-def _message(said: Delta | Done) -> ServerSentEventMessage:
+def _message(said: Delta | Answer) -> ServerSentEventMessage:
     return event("delta", said) if isinstance(said, Delta) else event("done", AnswerView.of(said))

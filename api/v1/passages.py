@@ -6,8 +6,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ragkv.answer.ask import PassageKV
 from ragkv.answer.limits import QUESTION_CHARACTERS
+from ragkv.answer.question import PassageKV
 from ragkv.catalog.listing import Wanted, matching_ids
 from ragkv.catalog.metadata import Scalar
 from ragkv.chunk import Passage
@@ -15,7 +15,7 @@ from ragkv.errors import NotFound
 from ragkv.parts import Parts
 from ragkv.tenancy import CollectionRef
 
-Question = Annotated[
+QuestionText = Annotated[
     str, Meta(examples=["Who wrote the first program?"], extra_json_schema={"maxLength": QUESTION_CHARACTERS})
 ]
 """A longer one is refused by `ragkv.answer.limits`, which says what to do."""

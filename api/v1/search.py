@@ -11,9 +11,9 @@ from msgspec import Meta
 
 from api.access.auth import reading
 from api.http.errors import json_problems
-from api.v1.passages import Filters, PassageView, Question, chosen_documents
+from api.v1.passages import Filters, PassageView, QuestionText, chosen_documents
 from ragkv.access.caller import Caller
-from ragkv.answer.limits import check_question
+from ragkv.answer.limits import check_question_text
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
@@ -24,7 +24,7 @@ BODY_BYTES = 256 * 1024
 class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A search. Omitted options take the values of the service's settings."""
 
-    question: Question
+    question: QuestionText
     collection: str = DEFAULT_COLLECTION
     filter: Filters | None = None
     document_ids: Annotated[list[str], Meta(max_length=1000)] | None = None
@@ -62,7 +62,7 @@ async def search(
     data: JSONBody[SearchBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> SearchView:
     """Search a collection for the passages that an answer would be generated from, without generating one."""
-    check_question(data.question)
+    check_question_text(data.question)
     return await parts.retrieval.run(_search, data, caller, parts)
 
 

@@ -35,7 +35,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class KnownQuestion:
     """A question with its context in the file's order. `line` counts from 1 and names it: ids may repeat."""
 
     line: int
@@ -45,7 +45,7 @@ class Question:
     passages: tuple[Source, ...]
 
 
-def read_questions(path: Path) -> list[Question]:
+def read_questions(path: Path) -> list[KnownQuestion]:
     """Every question of the file. Raises Rejected, naming file and line, for what is none."""
     questions = [_question(number, line) for number, line in read_lines(path, _Line, hint=_HINT)]
     if not questions:
@@ -53,14 +53,14 @@ def read_questions(path: Path) -> list[Question]:
     return questions
 
 
-def _question(number: int, line: _Line) -> Question:
+def _question(number: int, line: _Line) -> KnownQuestion:
     unique: dict[str, Source] = {}
     for passage in line.passages:
         unique.setdefault(passage.text, passage)
-    return Question(number, str(line.id), line.question, tuple(line.answers), tuple(unique.values()))
+    return KnownQuestion(number, str(line.id), line.question, tuple(line.answers), tuple(unique.values()))
 
 
-def padded(question: Question, questions: Sequence[Question], num_passages: int, seed: int) -> Question:
+def padded(question: KnownQuestion, questions: Sequence[KnownQuestion], num_passages: int, seed: int) -> KnownQuestion:
     """The question with passages of the others, drawn with the seed, up to `num_passages` in all.
 
     Its own passages keep their order; the drawn ones stand anywhere between them. The draw depends on the file, the seed

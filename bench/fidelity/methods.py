@@ -10,10 +10,10 @@ from functools import partial
 
 import torch
 
-from bench.fidelity.data import Question
-from ragkv.answer.ask import Ask
+from bench.fidelity.data import KnownQuestion
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
+from ragkv.answer.question import Question
 from ragkv.answer.recipe import Recipe, recipe_of
 from ragkv.answer.service import in_prompt_order
 from ragkv.chunk import Chunk, Passage
@@ -42,7 +42,7 @@ class Case:
     them. `answer_ids` are the tokens of the first accepted answer.
     """
 
-    question: Question
+    question: KnownQuestion
     in_file_order: tuple[Passage, ...]
     best_first: tuple[Passage, ...]
     answer_ids: tuple[int, ...]
@@ -170,7 +170,7 @@ def retrieval_order(kit: Kit, case: Case, ratio: float) -> Prepared:
 
 def default(kit: Kit, case: Case) -> Prepared:
     """What the service does when nothing is asked: its order, its policy, its ratio."""
-    recipe = recipe_of(Ask("", "", case.question.text), kit.settings)
+    recipe = recipe_of(Question("", "", case.question.text), kit.settings)
     return kit.planned(kit.in_prompt_order(case), recipe, case)
 
 

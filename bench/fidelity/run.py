@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from bench.fidelity.data import Question
+from bench.fidelity.data import KnownQuestion
 from bench.fidelity.measure import Measure, Progress
 from bench.fidelity.methods import ANSWER_TOKENS, Case, Kit, Method
 from bench.fidelity.ranking import Ranker
@@ -27,12 +27,12 @@ Prefill = Callable[[Sequence[Chunk]], None]
 class Asked:
     """A question with its passages and its first answer as tokens."""
 
-    question: Question
+    question: KnownQuestion
     chunks: tuple[Chunk, ...]
     answer_ids: tuple[int, ...]
 
     @classmethod
-    def of(cls, question: Question, tokenizer: Tokenizer, prompts: PromptBuilder) -> "Asked":
+    def of(cls, question: KnownQuestion, tokenizer: Tokenizer, prompts: PromptBuilder) -> "Asked":
         """Each passage is one chunk, its prompt text that of a small document with the passage's title."""
         texts = [prompt_text(passage.title, passage.text) for passage in question.passages]
         chunks = [

@@ -51,15 +51,15 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     place: str
 
 
-Answer = Read | Refused | OutOfMemory | Failed
+Reply = Read | Refused | OutOfMemory | Failed
 
 encode = msgspec.msgpack.encode
 
 
-def decode_answer(message: bytes) -> Answer | None:
+def decode_answer(message: bytes) -> Reply | None:
     """None for anything but one complete answer."""
     try:
-        answer: Answer = msgspec.msgpack.decode(message, type=Answer)
+        answer: Reply = msgspec.msgpack.decode(message, type=Reply)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return answer

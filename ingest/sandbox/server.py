@@ -18,7 +18,7 @@ import msgspec
 
 from ingest.parse import parse
 from ingest.sandbox.confine import confine, die_with_parent
-from ingest.sandbox.messages import Answer, Ended, Failed, OutOfMemory, Read, Refused, Request, encode
+from ingest.sandbox.messages import Ended, Failed, OutOfMemory, Read, Refused, Reply, Request, encode
 from ragkv.errors import Rejected
 
 READY = b"."
@@ -85,7 +85,7 @@ def _answer(name: str) -> bytes:
         return encode(OutOfMemory())
 
 
-def _parsed(name: str) -> Answer:
+def _parsed(name: str) -> Reply:
     try:
         with open(0, "rb", closefd=False) as body:
             return Read(parse(name, body.read()))

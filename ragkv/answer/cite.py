@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from ragkv.answer.ask import Citation
+from ragkv.answer.question import Citation
 from ragkv.answer.sentences import Place, sentences
 from ragkv.chunk import Passage
 from ragkv.retrieve.links import Name, names

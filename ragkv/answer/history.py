@@ -5,7 +5,7 @@ The earlier turns never stand before the passages: those are stitched behind the
 
 from collections.abc import Sequence
 
-from ragkv.answer.ask import Ask, Turn
+from ragkv.answer.question import Question, Turn
 
 PROMPT_CHARACTERS = 4000
 """How much of the latest turns a prompt repeats."""
@@ -17,22 +17,25 @@ _INSTRUCTIONS = "Instructions"
 _SPEAKERS = {"user": "Question", "assistant": "Answer"}
 
 
-def searched_for(ask: Ask) -> str:
+def searched_for(question: Question) -> str:
     """The question with what it may refer back to: the last question, and the beginning of the last answer."""
-    earlier = (_last(ask.history, "user")[:EARLIER_CHARACTERS], _last(ask.history, "assistant")[:ANSWER_CHARACTERS])
-    return " ".join(text for text in (ask.question, *earlier) if text)
+    earlier = (
+        _last(question.history, "user")[:EARLIER_CHARACTERS],
+        _last(question.history, "assistant")[:ANSWER_CHARACTERS],
+    )
+    return " ".join(text for text in (question.text, *earlier) if text)
 
 
-def said_in_prompt(ask: Ask) -> str:
+def said_in_prompt(question: Question) -> str:
     """What stands after "Question: ": the turns that fit PROMPT_CHARACTERS, from a question on, then the question.
 
     Instructions of the request stand before them all: behind the passages, where they leave the KV of those as it is.
     """
-    turns = [*_recent(ask.history), Turn("user", ask.question)]
+    turns = [*_recent(question.history), Turn("user", question.text)]
     first = next(i for i, turn in enumerate(turns) if turn.role == "user")
     lines = (f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in turns[first:])
-    if ask.instructions.strip():
-        return "\n".join((f"{_INSTRUCTIONS}: {ask.instructions.strip()}", *lines))
+    if question.instructions.strip():
+        return "\n".join((f"{_INSTRUCTIONS}: {question.instructions.strip()}", *lines))
     return "\n".join(lines).removeprefix(f"{_SPEAKERS['user']}: ")
 
 

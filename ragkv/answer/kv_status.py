@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from ragkv.answer.ask import PassageKV
 from ragkv.answer.prompt import Prompt
+from ragkv.answer.question import PassageKV
 from ragkv.engine.protocol import Report
 from ragkv.span import Span, total_tokens
 from ragkv.stitch.plan import StitchPlan

@@ -1,6 +1,6 @@
 """Limits of a question, checked before anything else is done with it."""
 
-from ragkv.answer.ask import Ask
+from ragkv.answer.question import Question
 from ragkv.errors import Rejected, TooLarge
 from ragkv.settings import BLOCK_SIZES
 
@@ -9,17 +9,17 @@ INSTRUCTIONS_CHARACTERS = 32_000
 """Of one request, beside its question."""
 
 
-def check_ask(ask: Ask) -> None:
+def check_question(question: Question) -> None:
     """Raises TooLarge, or Rejected for an empty question and for options out of range."""
-    check_question(ask.question)
-    check_instructions(ask.instructions)
-    if ask.recompute_ratio is not None and not 0 <= ask.recompute_ratio <= 1:
+    check_question_text(question.text)
+    check_instructions(question.instructions)
+    if question.recompute_ratio is not None and not 0 <= question.recompute_ratio <= 1:
         raise Rejected("recompute_ratio must lie in [0, 1]")
-    if ask.block_size is not None and ask.block_size not in BLOCK_SIZES:
+    if question.block_size is not None and question.block_size not in BLOCK_SIZES:
         raise Rejected(f"block_size must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
 
 
-def check_question(question: str) -> None:
+def check_question_text(question: str) -> None:
     """Raises TooLarge for a question above the limit, Rejected for an empty one."""
     if len(question) > QUESTION_CHARACTERS:
         raise TooLarge(

@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing
 
-from ragkv.answer.ask import Ask, Delta, Done
+from ragkv.answer.question import Answer, Delta, Question
 from ragkv.engine.protocol import Generate, Piece, Report
 from ragkv.errors import Corrupt, RagKVError, Unavailable
 from ragkv.observe import metrics, traces
@@ -13,22 +13,24 @@ FAILURES = (Unavailable, Corrupt)
 """Not the asker's fault."""
 
 
-async def counted(ask: Ask, events: AsyncGenerator[Delta | Done, None]) -> AsyncGenerator[Delta | Done, None]:
+async def counted(
+    question: Question, events: AsyncGenerator[Delta | Answer, None]
+) -> AsyncGenerator[Delta | Answer, None]:
     """The same events. When they end, for whatever reason, that is counted."""
     outcome: metrics.Outcome = "cancelled"
     try:
         async with aclosing(events):
             async for said in events:
-                if isinstance(said, Done):
+                if isinstance(said, Answer):
                     outcome = "answered"
-                    _count(ask, said)
+                    _count(question, said)
                 yield said
     except Exception as error:
         refused = isinstance(error, RagKVError) and not isinstance(error, FAILURES)
         outcome = "refused" if refused else "failed"
         raise
     finally:
-        metrics.asked(ask.mode, outcome)
+        metrics.asked(question.mode, outcome)
 
 
 async def traced(request: Generate, model: str, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece, None]:
@@ -50,28 +52,28 @@ async def traced(request: Generate, model: str, pieces: AsyncGenerator[Piece, No
         span.end()
 
 
-def retrieval(ask: Ask, top_k: int, hops: int) -> AbstractContextManager[traces.Span]:
+def retrieval(question: Question, top_k: int, hops: int) -> AbstractContextManager[traces.Span]:
     """The span of a search, likewise."""
     attributes: traces.Attributes = {
         "gen_ai.operation.name": "retrieval",
-        "gen_ai.data_source.id": ask.collection_id,
+        "gen_ai.data_source.id": question.collection_id,
         "ragkv.top_k": top_k,
         "ragkv.hops": hops,
     }
     return traces.span("retrieval", attributes)
 
 
-def _count(ask: Ask, done: Done) -> None:
-    took, usage = done.timings, done.usage
+def _count(question: Question, answer: Answer) -> None:
+    took, usage = answer.timings, answer.usage
     metrics.answered_in(
-        ask.mode,
+        question.mode,
         ttft=took.ttft_ms,
         engine_ttft=took.engine_ttft_ms,
         retrieve=took.retrieve_ms,
         plan=took.plan_ms,
         total=took.total_ms,
     )
-    if ask.mode == "stitched":
+    if question.mode == "stitched":
         metrics.stitched_in(kv_load=took.kv_load_ms, recompute=took.recompute_ms)
     metrics.used(
         completion=usage.completion,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ragkv.answer.ask import Origin, PartKind, PromptSpan
 from ragkv.answer.prompt import Prompt
+from ragkv.answer.question import Origin, PartKind, PromptSpan
 from ragkv.engine.protocol import Report
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import StitchPlan

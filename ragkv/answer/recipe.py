@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ragkv.answer.ask import Ask
+from ragkv.answer.question import Question
 from ragkv.settings import Policy, Settings
 from ragkv.stitch.select import block_size_of, budget_of
 
@@ -24,10 +24,10 @@ class Recipe:
         return budget if self.max_tokens is None else min(budget, self.max_tokens)
 
 
-def recipe_of(ask: Ask, settings: Settings) -> Recipe:
+def recipe_of(question: Question, settings: Settings) -> Recipe:
     """The question's own wishes over the settings. A ratio that is asked for holds, however long the context."""
-    policy = ask.policy or settings.recompute_policy
-    block_size = ask.block_size or settings.block_size or block_size_of(policy)
-    if ask.recompute_ratio is not None:
-        return Recipe(policy, ask.recompute_ratio, block_size)
+    policy = question.policy or settings.recompute_policy
+    block_size = question.block_size or settings.block_size or block_size_of(policy)
+    if question.recompute_ratio is not None:
+        return Recipe(policy, question.recompute_ratio, block_size)
     return Recipe(policy, settings.recompute_ratio, block_size, settings.recompute_max_tokens)

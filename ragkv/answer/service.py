@@ -1,4 +1,4 @@
-"""Ask -> retrieve -> prompt -> plan -> generate -> cite: the second straight line."""
+"""The answer to a question: retrieve, build the prompt, plan, generate, cite."""
 
 import asyncio
 import logging
@@ -11,15 +11,15 @@ from pathlib import Path
 
 import torch
 
-from ragkv.answer.ask import Ask, Delta, Done, Timings, Usage
 from ragkv.answer.cite import cite
 from ragkv.answer.history import said_in_prompt, searched_for
 from ragkv.answer.kv_status import kv_of_passages
-from ragkv.answer.limits import check_ask
+from ragkv.answer.limits import check_question
 from ragkv.answer.observed import counted, retrieval, traced
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.prompt_spans import prompt_spans
+from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recipe import recipe_of
 from ragkv.chunk import Passage
@@ -66,7 +66,7 @@ class Answerer:
         engine: Engine,
         planner: Planner,
         keys_of: Callable[[str], KeyMaker],
-        journal: Callable[[Ask, Done], None],
+        journal: Callable[[Question, Answer], None],
         retrieval: Threads,
     ) -> None:
         self._settings = settings
@@ -80,22 +80,22 @@ class Answerer:
         self._threads = Threads("answer", THREADS)
         self._question_vectors = QuestionVectors(engine, prompts, self._threads)
 
-    def stream(self, ask: Ask, searched: Vectors | None = None) -> AsyncGenerator[Delta | Done, None]:
-        """Text as it comes, then one Done. Closing the iterator early stops the generation.
+    def stream(self, question: Question, searched: Vectors | None = None) -> AsyncGenerator[Delta | Answer, None]:
+        """Text as it comes, then one Answer. Closing the iterator early stops the generation.
 
         searched: the vectors of what is searched for, where they are known already.
 
         Raises NotFound for a collection with nothing to search, TooLarge for a question beyond the model's window,
         Unavailable when the engine or the index is away.
         """
-        return counted(ask, self._answer(ask, searched))
+        return counted(question, self._answer(question, searched))
 
-    async def _answer(self, ask: Ask, searched: Vectors | None) -> AsyncGenerator[Delta | Done, None]:
+    async def _answer(self, question: Question, searched: Vectors | None) -> AsyncGenerator[Delta | Answer, None]:
         began = time.perf_counter()
-        prepared = await self.prepare(ask, searched)
+        prepared = await self.prepare(question, searched)
         handed_over = time.perf_counter()
         text, tokens, first, last = "", 0, None, None
-        async with aclosing(self._generate(self._request(ask, prepared))) as pieces:
+        async with aclosing(self._generate(self._request(question, prepared))) as pieces:
             async for piece in pieces:
                 first = first or time.perf_counter()
                 text, tokens, last = text + piece.text, tokens + len(piece.token_ids), piece
@@ -103,48 +103,48 @@ class Answerer:
                     yield Delta(piece.text)
         assert first and last and last.finish_reason, "an engine's answer ends with a reason"
         report = last.report or Report()
-        done = Done(
-            answer=text.strip(),
+        answer = Answer(
+            text=text.strip(),
             finish_reason=last.finish_reason,
-            citations=await self._threads.run(cite, text.strip(), ask.question, prepared.passages),
+            citations=await self._threads.run(cite, text.strip(), question.text, prepared.passages),
             passages=prepared.passages,
             timings=_timings(prepared, report, began, handed_over, first),
             usage=_usage(prepared, report, tokens),
             kv=kv_of_passages(prepared.prompt, prepared.plan, report),
             prompt_spans=prompt_spans(prepared.prompt, prepared.plan, report),
         )
-        await self._keep_record(ask, done)
-        yield done
+        await self._keep_record(question, answer)
+        yield answer
 
     def _generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
         return traced(request, Path(self._settings.model).name, self._engine.generate(request))
 
-    async def _keep_record(self, ask: Ask, done: Done) -> None:
+    async def _keep_record(self, question: Question, answer: Answer) -> None:
         """Whoever asked gets the answer, whether or not it can be recorded."""
         try:
-            await self._threads.run(self._journal, ask, done)
+            await self._threads.run(self._journal, question, answer)
         except RagKVError as error:
             log.warning("an answer was not recorded: %s", error)
 
-    async def check(self, ask: Ask) -> None:
+    async def check(self, question: Question) -> None:
         """Raise what `stream` would for a question that cannot be answered whatever the engine says."""
-        check_ask(ask)
-        await self._threads.run(self._room, ask)
-        await self._retrieve(ask)
+        check_question(question)
+        await self._threads.run(self._room, question)
+        await self._retrieve(question)
 
-    async def prepare(self, ask: Ask, searched: Vectors | None = None) -> Prepared:
+    async def prepare(self, question: Question, searched: Vectors | None = None) -> Prepared:
         """Everything before the engine's turn. The question's vectors are computed while retrieval runs."""
-        check_ask(ask)
+        check_question(question)
         began = time.perf_counter()
-        keys = await self._threads.run(self._keys_of, ask.tenant_id)
-        said, room = await self._threads.run(self._room, ask)
-        found, vectors = await asyncio.gather(self._retrieve(ask, searched), self._vectors(ask, said, keys))
+        keys = await self._threads.run(self._keys_of, question.tenant_id)
+        said, room = await self._threads.run(self._room, question)
+        found, vectors = await asyncio.gather(self._retrieve(question, searched), self._vectors(question, said, keys))
         passages = in_prompt_order(_some_fitting(found, room), self._settings.passage_order)
         retrieved = time.perf_counter()
         chunks = [passage.chunk for passage in passages]
-        prompt = await self._threads.run(self._prompts.build, chunks, said, self._answer_tokens(ask))
+        prompt = await self._threads.run(self._prompts.build, chunks, said, self._answer_tokens(question))
         with traces.span("plan"):
-            plan = await self._threads.run(self._plan, ask, prompt, passages, keys, vectors)
+            plan = await self._threads.run(self._plan, question, prompt, passages, keys, vectors)
         return Prepared(
             prompt=prompt,
             passages=passages,
@@ -154,42 +154,51 @@ class Answerer:
             plan_ms=(time.perf_counter() - retrieved) * 1e3,
         )
 
-    def _room(self, ask: Ask) -> tuple[str, int]:
+    def _room(self, question: Question) -> tuple[str, int]:
         """What the prompt says after the passages, and the tokens that this leaves for them. Raises TooLarge."""
-        said = said_in_prompt(ask)
-        return said, self._prompts.room_for_chunks(said, self._answer_tokens(ask))
+        said = said_in_prompt(question)
+        return said, self._prompts.room_for_chunks(said, self._answer_tokens(question))
 
-    async def _retrieve(self, ask: Ask, searched: Vectors | None = None) -> list[Passage]:
+    async def _retrieve(self, question: Question, searched: Vectors | None = None) -> list[Passage]:
         place, limits = (
-            (ask.tenant_id, ask.collection_id),
-            (ask.top_k or self._settings.top_k, ask.hops or self._settings.hops),
+            (question.tenant_id, question.collection_id),
+            (question.top_k or self._settings.top_k, question.hops or self._settings.hops),
         )
-        search = partial(self._retriever.search, *place, searched_for(ask), *limits, ask.document_ids, searched)
-        with retrieval(ask, *limits) as span:
+        search = partial(
+            self._retriever.search, *place, searched_for(question), *limits, question.document_ids, searched
+        )
+        with retrieval(question, *limits) as span:
             passages = await self._retrieval.run(search)
             span.set_attribute("ragkv.passages", len(passages))
         if not passages:
-            raise NotFound(NOTHING if ask.document_ids is None else NOTHING_CHOSEN)
+            raise NotFound(NOTHING if question.document_ids is None else NOTHING_CHOSEN)
         return passages
 
-    async def _vectors(self, ask: Ask, said: str, keys: KeyMaker) -> torch.Tensor | None:
-        if ask.mode == "full" or recipe_of(ask, self._settings).policy not in NEEDS_QUESTION:
+    async def _vectors(self, question: Question, said: str, keys: KeyMaker) -> torch.Tensor | None:
+        if question.mode == "full" or recipe_of(question, self._settings).policy not in NEEDS_QUESTION:
             return None
         with traces.span("question vectors"):
             return await self._question_vectors.of(said, keys)
 
     def _plan(
-        self, ask: Ask, prompt: Prompt, passages: Sequence[Passage], keys: KeyMaker, vectors: torch.Tensor | None
+        self,
+        question: Question,
+        prompt: Prompt,
+        passages: Sequence[Passage],
+        keys: KeyMaker,
+        vectors: torch.Tensor | None,
     ) -> StitchPlan | None:
-        if ask.mode == "full":
+        if question.mode == "full":
             return None
-        return self._planner.plan(prompt, passages, keys, recipe_of(ask, self._settings), vectors)
+        return self._planner.plan(prompt, passages, keys, recipe_of(question, self._settings), vectors)
 
-    def _request(self, ask: Ask, prepared: Prepared) -> Generate:
-        return Generate(prepared.prompt.token_ids, prepared.salt, prepared.plan, max_tokens=self._answer_tokens(ask))
+    def _request(self, question: Question, prepared: Prepared) -> Generate:
+        return Generate(
+            prepared.prompt.token_ids, prepared.salt, prepared.plan, max_tokens=self._answer_tokens(question)
+        )
 
-    def _answer_tokens(self, ask: Ask) -> int:
-        return ask.max_tokens or self._settings.max_answer_tokens
+    def _answer_tokens(self, question: Question) -> int:
+        return question.max_tokens or self._settings.max_answer_tokens
 
 
 def fitting(passages: Sequence[Passage], room: int) -> list[Passage]:

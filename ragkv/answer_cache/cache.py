@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ragkv.answer.ask import Ask, CachedAnswer, Citation, Done, Timings, Usage
+from ragkv.answer.question import Answer, CachedAnswer, Citation, Question, Timings, Usage
 from ragkv.answer_cache.particulars import same_particulars
 from ragkv.answer_cache.ring import ID_BYTES, MAX_BODY_BYTES, AnswerRing, RingName, new_record_id, record_type
 from ragkv.answer_cache.time_bound import is_time_bound
@@ -34,7 +34,7 @@ CANDIDATES = 8
 """Kept questions, the nearest first, whose words are compared with the question's."""
 WHOLE = frozenset({"stop", "length"})
 """How an answer ends that is worth keeping."""
-_NOT_ASKED_FOR = frozenset({"tenant_id", "collection_id", "question", "history", "answer_cache"})
+_NOT_ASKED_FOR = frozenset({"tenant_id", "collection_id", "text", "history", "answer_cache"})
 _NOTHING_RAN = Usage(prompt=0, cached=0, stitched=0, recomputed=0, computed=0, completion=0, failed_chunks=0)
 
 
@@ -84,11 +84,11 @@ class Found:
     similarity: float
     passages: tuple[Passage, ...]
 
-    def done(self, took_ms: float) -> Done:
+    def as_answer(self, took_ms: float) -> Answer:
         """As the last event of a stream. No token ran through the model."""
         age_s = max(time.time() - self.body.at, 0.0)
-        return Done(
-            answer=self.body.answer,
+        return Answer(
+            text=self.body.answer,
             finish_reason=self.body.finish_reason,
             citations=self.body.citations,
             passages=self.passages,
@@ -129,46 +129,46 @@ class AnswerCache:
         self._lock = threading.Lock()
         self.unavailable = 0
 
-    def look(self, ask: Ask) -> Look | None:
+    def look(self, question: Question) -> Look | None:
         """None where the question is none for the cache."""
-        rule = self._rule_of(ask.tenant_id, ask.collection_id)
-        if rule is None or not ask.answer_cache or ask.history or not _is_comparable(ask.question):
+        rule = self._rule_of(question.tenant_id, question.collection_id)
+        if rule is None or not question.answer_cache or question.history or not _is_comparable(question.text):
             return None
-        if is_time_bound(ask.question):
-            self._count(ask, "skipped")
+        if is_time_bound(question.text):
+            self._count(question, "skipped")
             return None
-        name = RingName(ask.tenant_id, ask.collection_id, self._recipe, rule.generation)
-        look = Look(self._embed(ask.question), name, rule)
+        name = RingName(question.tenant_id, question.collection_id, self._recipe, rule.generation)
+        look = Look(self._embed(question.text), name, rule)
         try:
-            look = dataclasses.replace(look, found=self._find(ask, look))
+            look = dataclasses.replace(look, found=self._find(question, look))
         except Unavailable as error:
             self._note_absence(error)
             look = dataclasses.replace(look, may_keep=False)
         metrics.answer_cache(hit=look.found is not None)
-        self._count(ask, "hits" if look.found else "misses")
+        self._count(question, "hits" if look.found else "misses")
         return look
 
-    def keep(self, ask: Ask, look: Look, done: Done) -> None:
+    def keep(self, question: Question, look: Look, answer: Answer) -> None:
         """Keep an answer for later, unless the collection has changed since the look."""
-        if not (look.may_keep and done.answer and done.finish_reason in WHOLE):
+        if not (look.may_keep and answer.text and answer.finish_reason in WHOLE):
             return
-        body = _body_of(ask.question, done)
+        body = _body_of(question.text, answer)
         packed = msgspec.msgpack.encode(body)
         if len(packed) > MAX_BODY_BYTES:
             return
         try:
-            self._ring.put(look.name, self._record(ask, look, body), packed, look.rule.ttl_s)
+            self._ring.put(look.name, self._record(question, look, body), packed, look.rule.ttl_s)
         except Unavailable as error:
             self._note_absence(error)
 
-    def _find(self, ask: Ask, look: Look) -> Found | None:
+    def _find(self, question: Question, look: Look) -> Found | None:
         records = self._ring.records(look.name, len(look.vectors.dense))
-        near = _nearest(records, self._asked(ask), look)
+        near = _nearest(records, self._asked(question), look)
         bodies = self._ring.bodies(look.name, [slot for slot, _ in near]) if near else []
         for (slot, similarity), packed in zip(near, bodies, strict=True):
             body = None if packed is None else msgspec.msgpack.decode(packed, type=_Body)
-            if body and body.id == bytes(records["id"][slot]) and same_particulars(ask.question, body.question):
-                return self._with_passages(ask.tenant_id, body, similarity)
+            if body and body.id == bytes(records["id"][slot]) and same_particulars(question.text, body.question):
+                return self._with_passages(question.tenant_id, body, similarity)
         return None
 
     def _with_passages(self, tenant_id: str, body: _Body, similarity: float) -> Found | None:
@@ -179,26 +179,26 @@ class AnswerCache:
         passages = tuple(Passage(chunks[p.chunk_id], p.score, p.hop) for p in body.passages)
         return Found(body, similarity, passages)
 
-    def _record(self, ask: Ask, look: Look, body: _Body) -> bytes:
+    def _record(self, question: Question, look: Look, body: _Body) -> bytes:
         dense = look.vectors.dense
         record = np.zeros(1, record_type(len(dense)))
-        record["id"], record["asked"] = np.void(body.id), np.void(self._asked(ask))
+        record["id"], record["asked"] = np.void(body.id), np.void(self._asked(question))
         record["at"], record["vector"] = body.at, dense
         return record.tobytes()
 
-    def _asked(self, ask: Ask) -> bytes:
+    def _asked(self, question: Question) -> bytes:
         """What the question asks for beside its words, and what answers it: whatever differs here is another answer."""
         wishes = {
-            field.name: getattr(ask, field.name)
-            for field in dataclasses.fields(ask)
+            field.name: getattr(question, field.name)
+            for field in dataclasses.fields(question)
             if field.name not in _NOT_ASKED_FOR
         }
         stated = msgspec.json.encode([self._basis, wishes], order="deterministic")
         return hashlib.sha256(stated).digest()[:ID_BYTES]
 
-    def _count(self, ask: Ask, outcome: str) -> None:
+    def _count(self, question: Question, outcome: str) -> None:
         try:
-            self._ring.count(ask.tenant_id, ask.collection_id, outcome)
+            self._ring.count(question.tenant_id, question.collection_id, outcome)
         except Unavailable as error:
             self._note_absence(error)
 
@@ -223,13 +223,13 @@ def _nearest(records: NDArray[np.void], asked: bytes, look: Look) -> list[tuple[
     return [(int(slots[i]), float(cosines[i])) for i in order]
 
 
-def _body_of(question: str, done: Done) -> _Body:
+def _body_of(question: str, answer: Answer) -> _Body:
     return _Body(
         id=new_record_id(),
         at=time.time(),
         question=question,
-        answer=done.answer,
-        finish_reason=done.finish_reason,
-        citations=done.citations,
-        passages=tuple(_PassageOf(p.chunk.id, p.score, p.hop) for p in done.passages),
+        answer=answer.text,
+        finish_reason=answer.finish_reason,
+        citations=answer.citations,
+        passages=tuple(_PassageOf(p.chunk.id, p.score, p.hop) for p in answer.passages),
     )

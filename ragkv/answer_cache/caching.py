@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from ragkv.answer.ask import Ask, Delta, Done
+from ragkv.answer.question import Answer, Delta, Question
 from ragkv.answer.service import Answerer
 from ragkv.answer_cache.cache import AnswerCache
 from ragkv.threads import Threads
@@ -20,19 +20,19 @@ class CachingAnswerer:
         self._cache = cache
         self._threads = Threads("answer-cache", THREADS)
 
-    async def check(self, ask: Ask) -> None:
-        await self._answerer.check(ask)
+    async def check(self, question: Question) -> None:
+        await self._answerer.check(question)
 
-    async def stream(self, ask: Ask) -> AsyncGenerator[Delta | Done, None]:
+    async def stream(self, question: Question) -> AsyncGenerator[Delta | Answer, None]:
         """Like `Answerer.stream`. A kept answer comes as one Delta; it is recorded nowhere but in the cache's counts."""
         began = time.perf_counter()
-        look = await self._threads.run(self._cache.look, ask)
+        look = await self._threads.run(self._cache.look, question)
         if look is not None and look.found is not None:
             yield Delta(look.found.body.answer)
-            yield look.found.done((time.perf_counter() - began) * 1e3)
+            yield look.found.as_answer((time.perf_counter() - began) * 1e3)
             return
-        async with aclosing(self._answerer.stream(ask, look.vectors if look else None)) as events:
+        async with aclosing(self._answerer.stream(question, look.vectors if look else None)) as events:
             async for event in events:
-                if look is not None and isinstance(event, Done):
-                    await self._threads.run(self._cache.keep, ask, look, event)
+                if look is not None and isinstance(event, Answer):
+                    await self._threads.run(self._cache.keep, question, look, event)
                 yield event

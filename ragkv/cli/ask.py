@@ -8,7 +8,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from ragkv.answer.ask import Ask, Citation, Done
+from ragkv.answer.question import Answer, Citation, Question
 from ragkv.cli.running import running_engine
 from ragkv.parts import Parts
 from ragkv.settings import Mode, Policy, Settings
@@ -49,27 +49,27 @@ async def _ask(
     console = Console(stderr=True)
     parts.prepare()
     ref = parts.default_collection
-    asked = Ask(ref.tenant_id, ref.collection_id, question, mode, policy, recompute_ratio)
+    asked = Question(ref.tenant_id, ref.collection_id, question, mode, policy, recompute_ratio)
     await parts.answerer.check(asked)  # a question that cannot be answered must not wait for the engine
     async with running_engine(parts, console):
         async for event in parts.answerer.stream(asked):
-            if isinstance(event, Done):
+            if isinstance(event, Answer):
                 _finish(event, stream, as_json, console)
             elif stream:
                 click.echo(event.text, nl=False)
 
 
-def _finish(done: Done, stream: bool, as_json: bool, console: Console) -> None:
+def _finish(answer: Answer, stream: bool, as_json: bool, console: Console) -> None:
     if as_json:
-        click.echo(msgspec.json.encode(as_builtins(done)).decode())
+        click.echo(msgspec.json.encode(as_builtins(answer)).decode())
         return
-    click.echo("" if stream else done.answer)
-    for citation in done.citations:
+    click.echo("" if stream else answer.text)
+    for citation in answer.citations:
         console.print(f"  {place(citation)}: {_shortened(citation.quote)}", highlight=False, markup=False)
-    console.print(summary(done), highlight=False)
+    console.print(summary(answer), highlight=False)
 
 
-def as_builtins(done: Done) -> dict[str, object]:
+def as_builtins(answer: Answer) -> dict[str, object]:
     """The answer in JSON's types. Passages go without their token ids."""
     passages = [
         {
@@ -83,14 +83,15 @@ def as_builtins(done: Done) -> dict[str, object]:
             "hop": passage.hop,
             "text": passage.chunk.text,
         }
-        for passage in done.passages
+        for passage in answer.passages
     ]
-    return {**msgspec.to_builtins(done), "passages": passages}
+    fields = msgspec.to_builtins(answer)
+    return {"answer": fields.pop("text"), **fields, "passages": passages}
 
 
-def summary(done: Done) -> str:
+def summary(answer: Answer) -> str:
     """What the cache did for this answer, in a line."""
-    usage, timings, kept = done.usage, done.timings, done.cached_answer
+    usage, timings, kept = answer.usage, answer.timings, answer.cached_answer
     if kept is not None:
         return f"kept from {kept.question!r}, {kept.age_s:.0f} s ago; after {timings.ttft_ms:.0f} ms"
     cached = f"{usage.cached} cached, " if usage.cached else ""

@@ -1,23 +1,23 @@
 """The record of answered questions."""
 
-from ragkv.answer.ask import Ask, Done
 from ragkv.answer.kv_status import tokens_from_disk
+from ragkv.answer.question import Answer, Question
 from ragkv.db.database import Database
 from ragkv.db.tables import QuestionRow
 from ragkv.names import storable
 
 
-def question_row(ask: Ask, done: Done, model: str) -> QuestionRow:
+def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:
     """What a question took with the model of that name. The answer's text is not kept."""
-    timings, usage = done.timings, done.usage
+    timings, usage = answer.timings, answer.usage
     return QuestionRow(
-        tenant_id=ask.tenant_id,
-        collection_id=ask.collection_id,
-        text=storable(ask.question),
-        mode=ask.mode,
-        policy=ask.policy,
-        recompute_ratio=ask.recompute_ratio,
-        finish_reason=done.finish_reason,
+        tenant_id=question.tenant_id,
+        collection_id=question.collection_id,
+        text=storable(question.text),
+        mode=question.mode,
+        policy=question.policy,
+        recompute_ratio=question.recompute_ratio,
+        finish_reason=answer.finish_reason,
         retrieve_ms=timings.retrieve_ms,
         plan_ms=timings.plan_ms,
         ttft_ms=timings.ttft_ms,
@@ -32,11 +32,11 @@ def question_row(ask: Ask, done: Done, model: str) -> QuestionRow:
         computed_tokens=usage.computed,
         completion_tokens=usage.completion,
         failed_chunks=usage.failed_chunks,
-        disk_tokens=min(tokens_from_disk(done.kv), usage.stitched),
+        disk_tokens=min(tokens_from_disk(answer.kv), usage.stitched),
         model=model,
     )
 
 
-def record_question(database: Database, ask: Ask, done: Done, model: str) -> None:
+def record_question(database: Database, question: Question, answer: Answer, model: str) -> None:
     with database.writing() as session:
-        session.add(question_row(ask, done, model))
+        session.add(question_row(question, answer, model))

@@ -206,7 +206,7 @@ class JobRow(Base):
 
 
 class QuestionRow(Base):
-    """A question that was answered, with what it took: milliseconds and tokens, as in `ragkv.answer.ask`."""
+    """A question that was answered, with what it took: milliseconds and tokens, as in `ragkv.answer.question`."""
 
     __tablename__ = "questions"
     __table_args__ = (Index(None, "tenant_id", "created_at"),)

@@ -1,13 +1,13 @@
 """A question within its conversation."""
 
-from ragkv.answer.ask import Ask, Turn
 from ragkv.answer.history import ANSWER_CHARACTERS, PROMPT_CHARACTERS, said_in_prompt, searched_for
+from ragkv.answer.question import Question, Turn
 
 TURNS = (Turn("user", "Who wrote the first program?"), Turn("assistant", "Ada Lovelace."))
 
 
-def ask(question: str = "When was she born?", history: tuple[Turn, ...] = (), instructions: str = "") -> Ask:
-    return Ask("t", "c", question, history=history, instructions=instructions)
+def ask(question: str = "When was she born?", history: tuple[Turn, ...] = (), instructions: str = "") -> Question:
+    return Question("t", "c", question, history=history, instructions=instructions)
 
 
 def test_a_question_alone_is_searched_for_and_said_as_it_is():

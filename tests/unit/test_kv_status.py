@@ -1,8 +1,8 @@
 """Where each passage's KV came from."""
 
-from ragkv.answer.ask import PassageKV
 from ragkv.answer.kv_status import kv_of_passages, tokens_from_disk
 from ragkv.answer.prompt import Prompt
+from ragkv.answer.question import PassageKV
 from ragkv.engine.protocol import Report
 from ragkv.span import Span
 from ragkv.stitch.plan import LateSelection, Placed, StitchPlan

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from api.openai.streaming import trimmed
-from ragkv.answer.ask import Delta, Done
+from ragkv.answer.question import Answer, Delta
 
 
-async def said(*texts: str) -> AsyncIterator[Delta | Done]:
+async def said(*texts: str) -> AsyncIterator[Delta | Answer]:
     for text in texts:
         yield Delta(text)
 

@@ -1,4 +1,4 @@
-"""A question as it comes in and the events of its answer."""
+"""A question and the events of its answer: values that every part of the service shares."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,7 +19,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Question:
     """A question to one collection. What is None follows the settings.
 
     `history`: the conversation so far, oldest turn first. `document_ids`: passages come from these documents alone.
@@ -29,7 +29,7 @@ class Ask:
 
     tenant_id: str
     collection_id: str
-    question: str
+    text: str
     mode: Mode = "stitched"
     policy: Policy | None = None
     recompute_ratio: float | None = None
@@ -125,11 +125,11 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Answer:
     """The whole answer, last event of every stream. `kv` says of each passage where its KV came from, `prompt_spans`
     of each token of the prompt; both are empty for an answer that was kept from an earlier question."""
 
-    answer: str
+    text: str
     finish_reason: str
     citations: tuple[Citation, ...]
     passages: tuple[Passage, ...]

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterable
 
+from ragkv.batched import batched
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.kv_entries import used
@@ -13,7 +14,6 @@ from ragkv.errors import Unavailable
 log = logging.getLogger(__name__)
 
 WRITE_EVERY_S = 30.0
-_BATCH = 500
 
 
 class KVUse:
@@ -39,9 +39,9 @@ class KVUse:
         with self._lock:
             chunk_ids, self._chunk_ids = list(self._chunk_ids), set()
             self._written = time.monotonic()
-        for start in range(0, len(chunk_ids), _BATCH):
+        for some in batched(chunk_ids):
             with self._database.writing() as session:
-                session.execute(used(chunk_ids[start : start + _BATCH], utc_now()))
+                session.execute(used(some, utc_now()))
 
     def close(self) -> None:
         try:

@@ -1,6 +1,5 @@
 """Collections: named sets of a tenant's documents."""
 
-import time
 from collections.abc import Generator, Sequence
 from datetime import datetime
 from itertools import accumulate
@@ -12,6 +11,7 @@ from msgspec import Meta
 from ragkv.catalog.forgetting import forget_answers, forget_in_memory
 from ragkv.catalog.originals import uploads_lock
 from ragkv.catalog.removal import remove_documents
+from ragkv.db.batches import timed
 from ragkv.db.collections import collection_facts, collection_named, document_ids_in, sizes_in
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.retention import forget_questions_about
@@ -149,18 +149,20 @@ def delete_in_batches(collection: str, parts: Parts, tenant_id: str) -> Generato
     collection_id = collection_ref(parts.database, tenant_id, collection).collection_id
     with parts.database.reading() as session:
         _refuse_default(_find(session, collection_id))
-    while True:
-        began = time.monotonic()
-        batch = _next_batch(collection_id, parts.database)
-        if batch:
-            _delete_documents(collection_id, batch, parts, tenant_id)
-        elif not _forget_questions(collection_id, parts.database) and _delete_if_empty(
-            collection_id, parts.database, tenant_id
-        ):
-            break
-        yield time.monotonic() - began
+    for _, took_s in timed(lambda: _delete_some(collection_id, parts, tenant_id)):
+        yield took_s
     forget_answers(collection_id, parts, tenant_id)
     forget_in_memory(collection_id, parts, tenant_id)
+
+
+def _delete_some(collection_id: str, parts: Parts, tenant_id: str) -> int:
+    """Remove a batch of documents, or else of questions, or else the collection itself. 0 once it is gone."""
+    if batch := _next_batch(collection_id, parts.database):
+        _delete_documents(collection_id, batch, parts, tenant_id)
+        return len(batch)
+    if questions := _forget_questions(collection_id, parts.database):
+        return questions
+    return 0 if _delete_if_empty(collection_id, parts.database, tenant_id) else 1
 
 
 def _next_batch(collection_id: str, database: Database) -> list[str]:

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from ragkv.answer_cache.ring import GONE
+from ragkv.batched import batched
 from ragkv.db.collections import generations_of
-from ragkv.db.sources import BATCH
 from ragkv.errors import Unavailable
 from ragkv.parts import Parts
 
@@ -73,6 +73,5 @@ def forget_in_memory(collection_id: str, parts: Parts, tenant_id: str) -> None:
 def _generations(held: Sequence[Held], parts: Parts) -> Mapping[str, int]:
     """By collection. Those that are gone are not in it."""
     ids = [collection_id for _, collection_id in held]
-    statements = [generations_of(ids[start : start + BATCH]) for start in range(0, len(ids), BATCH)]
     with parts.database.reading() as session:
-        return {one: generation for statement in statements for one, generation in session.execute(statement)}
+        return {one: generation for some in batched(ids) for one, generation in session.execute(generations_of(some))}

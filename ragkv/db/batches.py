@@ -1,21 +1,27 @@
 """Long work in short transactions, with time between them for those of others."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 LONGEST_PAUSE_S = 1.0
 
 
-def in_batches(batch: Callable[[], int]) -> int:
-    """Repeat a batch, one transaction or two, until one has nothing to do. Returns the sum of what they did.
+def timed(batch: Callable[[], int]) -> Iterator[tuple[int, float]]:
+    """Repeat a batch, one transaction or two, until one has nothing to do. Yields what each did and the seconds it took.
 
-    After each one as much time as it took is left to others: whoever waits for SQLite's lock looks only now and then
-    whether it is free.
+    As much time should be left to others in between: a process that waits for SQLite's lock tries only now and then.
     """
-    total = 0
     while True:
         began = time.perf_counter()
         if (done := batch()) == 0:
-            return total
+            return
+        yield done, time.perf_counter() - began
+
+
+def in_batches(batch: Callable[[], int]) -> int:
+    """Repeat a batch until one has nothing to do, with pauses for others. Returns the sum of what they did."""
+    total = 0
+    for done, took_s in timed(batch):
         total += done
-        time.sleep(min(time.perf_counter() - began, LONGEST_PAUSE_S))
+        time.sleep(min(took_s, LONGEST_PAUSE_S))
+    return total

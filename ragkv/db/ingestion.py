@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from ragkv.batched import batched
 from ragkv.chunk import Chunk
 from ragkv.clock import utc_now
 from ragkv.db.chunks import chunk_row, chunks_of, forget_chunks_of, kv_names, name_kv, to_chunk
@@ -99,9 +100,7 @@ class Lease:
         with self.database.reading() as session:
             if session.get(DocumentRow, self.document_id) is not None:
                 return set()
-            used = {
-                key for start in range(0, len(keys), 500) for key in session.scalars(keys_in_use(keys[start:][:500]))
-            }
+            used = {key for some in batched(keys) for key in session.scalars(keys_in_use(some))}
             return set(keys) - used
 
     def renew(self) -> None:
@@ -213,8 +212,7 @@ def forget_unused(database: Database, keys: Sequence[str]) -> list[str]:
     """Forget those of `keys` that no chunk uses any longer. Returns them: their files can go."""
     unused: list[str] = []
     with database.writing() as session:
-        for start in range(0, len(keys), 500):
-            some = keys[start : start + 500]
+        for some in batched(keys):
             used = set(session.scalars(keys_in_use(some)))
             unused += (gone := [key for key in some if key not in used])
             session.execute(forget_entries(gone))
@@ -257,5 +255,5 @@ def _keep(session: Session, tenant_id: str, kept: Sequence[KeptKV]) -> None:
         {"key": kv.key, "tenant_id": tenant_id, "num_tokens": kv.num_tokens, "num_bytes": kv.num_bytes}
         for kv in entries
     ]
-    for start in range(0, len(rows), 500):
-        session.execute(keep_entries(session.get_bind().dialect.name, rows[start : start + 500]))
+    for some in batched(rows):
+        session.execute(keep_entries(session.get_bind().dialect.name, some))

@@ -20,7 +20,7 @@ _SUMS = (
 )
 
 
-def keep_entries(dialect: str, rows: list[dict[str, Any]]) -> Insert:
+def keep_entries(dialect: str, rows: Sequence[dict[str, Any]]) -> Insert:
     """Insert rows of `kv_entries`; those that are there already stay as they are."""
     if dialect == "postgresql":
         return postgresql.insert(KVEntryRow).values(rows).on_conflict_do_nothing()

@@ -1,8 +1,9 @@
 """What retrieval reads from the database: which documents are indexed, their points, and chunks by id."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from ragkv.batched import batched
 from ragkv.chunk import Chunk
 from ragkv.db.chunks import chunks_by_id, points_of, titles_of, titles_of_documents, to_chunk, to_point
 from ragkv.db.collections import changes_of
@@ -11,8 +12,6 @@ from ragkv.db.documents import versions_of_indexed, versions_since
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Point
 
-BATCH = 500
-"""Ids in one statement."""
 REMEMBERED_COLLECTIONS = 64
 
 
@@ -46,12 +45,12 @@ class DatabaseSource:
     def points(self, document_ids: Sequence[str]) -> list[Point]:
         """The points of these documents."""
         with self._database.reading() as session:
-            return [to_point(row) for ids in batches(document_ids) for row in session.scalars(points_of(ids))]
+            return [to_point(row) for ids in batched(document_ids) for row in session.scalars(points_of(ids))]
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         """The tenant's chunks of these ids, in the order asked for; what is gone is left out."""
         with self._database.reading() as session:
-            statements = [chunks_by_id(tenant_id, ids, self._recipe) for ids in batches(chunk_ids)]
+            statements = [chunks_by_id(tenant_id, ids, self._recipe) for ids in batched(chunk_ids)]
             found = {row.id: to_chunk(row) for statement in statements for row in session.scalars(statement)}
         return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
 
@@ -63,7 +62,7 @@ class DatabaseSource:
         if document_ids is None:
             statements = [titles_of(*place)]
         else:
-            statements = [titles_of_documents(*place, ids) for ids in batches(document_ids)]
+            statements = [titles_of_documents(*place, ids) for ids in batched(document_ids)]
         with self._database.reading() as session:
             return [TitledChunk(*row) for statement in statements for row in session.execute(statement)]
 
@@ -113,8 +112,3 @@ def _updated(versions: Mapping[str, int], written: Iterable[tuple[str, int, bool
         else:
             updated.pop(document_id, None)
     return updated
-
-
-def batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The ids, so many at a time as one statement may have."""
-    return (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ragkv.batched import batched
 from ragkv.clock import utc_now
 from ragkv.db.ingestion import forget_unused
 from ragkv.db.kv_entries import (
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BATCH = 500
-"""Keys in one statement and one transaction."""
 ENTRY_GRACE = timedelta(hours=1)
 FILE_GRACE = timedelta(days=1)
 """A file gets its entry when its whole document is read: until then it must not be taken for one that nobody needs."""
@@ -56,8 +55,7 @@ def evict(owner: KVOwner, parts: Parts) -> Freed:
 def evict_entries(entries: Iterable[tuple[str, int]], parts: Parts) -> Freed:
     """Remove KV by (key, bytes)."""
     freed = NOTHING
-    listed = list(entries)
-    for some in (listed[start : start + BATCH] for start in range(0, len(listed), BATCH)):
+    for some in batched(list(entries)):
         keys = [key for key, _ in some]
         with parts.database.writing() as session:
             forget(session, keys)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from ragkv.batched import batched
 from ragkv.db.consistency import ready_documents_using, ready_without_kv
 from ragkv.db.documents import precompute_again
 from ragkv.db.jobs import REBUILD
 from ragkv.db.kv_entries import keys_with_entries
-from ragkv.db.sources import batches
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.parts import Parts
@@ -20,7 +20,7 @@ def entries_without_file(parts: Parts, grace: Grace) -> Iterable[str]:
     """Keys whose entry is still there after their file was looked for."""
     keys = [key for key, _ in missing_kv(parts)]
     with parts.database.reading() as session:
-        return [key for some in batches(keys) for key in session.scalars(keys_with_entries(some))]
+        return [key for some in batched(keys) for key in session.scalars(keys_with_entries(some))]
 
 
 def damaged_files(parts: Parts, grace: Grace) -> Iterator[str]:
@@ -47,7 +47,7 @@ def _is_damaged(key: str, parts: Parts) -> bool:
 def _make_again(keys: Sequence[str], parts: Parts, grace: Grace) -> None:
     """Forget the KV, remove its files, and give the documents that were ready with it back to the workers."""
     with parts.database.reading() as session:
-        users = {user for some in batches(keys) for user in session.scalars(ready_documents_using(some))}
+        users = {user for some in batched(keys) for user in session.scalars(ready_documents_using(some))}
     _remove(keys, parts, grace)
     _rebuild(sorted(users), parts, grace)
 

@@ -10,8 +10,9 @@ All raise Unavailable when the part they look at is away, and OSError for a fold
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
+from ragkv.batched import batched
 from ragkv.db.documents import ids_among
 from ragkv.db.kv_entries import all_entries, keys_in_use, keys_with_entries, orphans
 from ragkv.db.stored_files import named_files, named_files_among
@@ -21,11 +22,6 @@ from ragkv.parts import Parts
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
-
-T = TypeVar("T")
-
-BATCH = 500
-"""Names in one statement."""
 
 
 class StoredFile(NamedTuple):
@@ -44,7 +40,7 @@ def unnamed_files(parts: Parts, before: datetime) -> list[StoredFile]:
     """Uploaded files that no document and no file of their tenant names."""
     found = [StoredFile(*file) for file in parts.files.stored(before)]
     with parts.database.reading() as session:
-        statements = (named_files_among([file.sha256 for file in some]) for some in _batches(found))
+        statements = (named_files_among([file.sha256 for file in some]) for some in batched(found))
         named = {StoredFile(*row) for statement in statements for row in session.execute(statement)}
     return [file for file in found if file not in named]
 
@@ -63,7 +59,7 @@ def unnamed_kv(parts: Parts, before: datetime) -> list[str]:
     prefixes = {parts.keys_of(tenant_id).prefix() for tenant_id in tenants}
     keys = [key for key in parts.kv_store.older_than(before) if key not in prefixes]
     with parts.database.reading() as session:
-        named = {key for some in _batches(keys) for key in _keys_named(session, some)}
+        named = {key for some in batched(keys) for key in _keys_named(session, some)}
     return [key for key in keys if key not in named]
 
 
@@ -94,14 +90,10 @@ def stray_points(parts: Parts) -> list[str]:
         return []
     found = sorted({held.document_id for held in parts.server_index.held()})
     with parts.database.reading() as session:
-        known = {known for some in _batches(found) for known in session.scalars(ids_among(some))}
+        known = {known for some in batched(found) for known in session.scalars(ids_among(some))}
     return [document_id for document_id in found if document_id not in known]
 
 
 def _keys_named(session: "Session", keys: Sequence[str]) -> Iterator[str | None]:
     yield from session.scalars(keys_with_entries(keys))
     yield from session.scalars(keys_in_use(keys))
-
-
-def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (items[start : start + BATCH] for start in range(0, len(items), BATCH))

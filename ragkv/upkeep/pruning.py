@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ragkv.batched import BATCH
 from ragkv.db.batches import in_batches
 from ragkv.db.clock import now_of
 from ragkv.db.database import Database
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BATCH = 500
-"""Rows in one transaction."""
 JOBS_KEPT = timedelta(days=30)
 """Longer than any window of the statistics, which count failed jobs."""
 KEYS_KEPT = timedelta(days=365)

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ragkv.batched import BATCH
 from ragkv.db.database import advisory_lock
 from ragkv.db.kv_entries import kv_bytes_by_tenant, kv_totals, least_recently_used, pinned_bytes
 from ragkv.db.tenants import count_tenants
 from ragkv.disk import default_kv_limit
 from ragkv.errors import Conflict
 from ragkv.parts import Parts
-from ragkv.upkeep.eviction import BATCH, NOTHING, Freed, forget
+from ragkv.upkeep.eviction import NOTHING, Freed, forget
 from ragkv.upkeep.shares import Excess, excesses, fair_share
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ragkv.batched import batched
 from ragkv.clock import utc_now
 from ragkv.db.consistency import (
     close_jobs,
@@ -15,7 +16,6 @@ from ragkv.db.consistency import (
 )
 from ragkv.db.documents import start_over
 from ragkv.db.ingestion import LEASE
-from ragkv.db.sources import batches
 from ragkv.parts import Parts
 from ragkv.upkeep.check import Check, Grace
 
@@ -49,7 +49,7 @@ def _found(statement: "Select[str]", parts: Parts) -> Sequence[str]:
 
 def _release(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
     with parts.database.writing() as session:
-        for some in batches(document_ids):
+        for some in batched(document_ids):
             session.execute(release(some, grace.rows_before, utc_now() + CLOCK_STEP))
 
 
@@ -61,14 +61,14 @@ def _read_again(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None
 
 def _close(job_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
     with parts.database.writing() as session:
-        for some in batches(job_ids):
+        for some in batched(job_ids):
             for statement in close_jobs(some):
                 session.execute(statement)
 
 
 def _queue(job_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
     with parts.database.writing() as session:
-        for some in batches(job_ids):
+        for some in batched(job_ids):
             session.execute(queue_jobs(some, grace.rows_before))
 
 

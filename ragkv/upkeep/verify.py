@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from ragkv.batched import batched
 from ragkv.db.kv_entries import documents_using, entries_of
 from ragkv.kv.store import Lookup
 from ragkv.parts import Parts
@@ -80,7 +81,6 @@ def _health(key: str, parts: Parts) -> Health:
 def _forget(lost: list[tuple[str, int]], parts: Parts) -> list[str]:
     with parts.database.reading() as session:
         keys = [key for key, _ in lost]
-        batches = (keys[start : start + 500] for start in range(0, len(keys), 500))
-        documents = {document_id for some in batches for document_id in session.scalars(documents_using(some))}
+        documents = {document_id for some in batched(keys) for document_id in session.scalars(documents_using(some))}
     evict_entries(lost, parts)
     return sorted(documents)

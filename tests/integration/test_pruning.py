@@ -11,6 +11,7 @@ from ragkv.access.caller import KEY_SCOPES
 from ragkv.access.gate import Gate
 from ragkv.access.keys import authenticate, issue_key, list_keys, recognise, revoke_key
 from ragkv.access.rate import RateLimit
+from ragkv.batched import BATCH
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.jobs import INGEST
@@ -25,7 +26,7 @@ from ragkv.statistics.latest import latest
 from ragkv.statistics.summary import summary
 from ragkv.status import JobStatus
 from ragkv.tenancy import CollectionRef
-from ragkv.upkeep.pruning import BATCH, JOBS_KEPT, Pruned, prune
+from ragkv.upkeep.pruning import JOBS_KEPT, Pruned, prune
 from tests.integration.test_statistics import MODEL, question
 from workers.sweep import Sweeper
 

@@ -87,7 +87,9 @@ async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftRepor
     parts.prepare()
     with parts.database.reading() as session:
         ready = session.scalars(
-            ready_chunks(parts.default_collection.tenant_id, parts.default_collection.collection_id, parts.recipe)
+            ready_chunks(
+                parts.default_collection.tenant_id, parts.default_collection.collection_id, parts.index_fingerprint
+            )
         )
         chunks = [to_chunk(row) for row in ready]
     measuring = Bench(

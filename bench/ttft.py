@@ -16,7 +16,7 @@ import msgspec
 
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
-from ragkv.answer.recipe import Recipe
+from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate
 from ragkv.errors import Rejected
@@ -117,8 +117,8 @@ class Bench:
         """A salt of its own keeps a run from finding what an earlier one left; the floor is there to find it."""
         plan = None
         if ratio is not None:
-            recipe = Recipe(self.policy, ratio, self.block_size)
-            plan = self.planner.plan(prompt, passages, self.keys, recipe, None)
+            recompute = Recompute(self.policy, ratio, self.block_size)
+            plan = self.planner.plan(prompt, passages, self.keys, recompute, None)
             if plan.num_missing:
                 raise Rejected(f"{plan.num_missing} of the chunks have no KV: run `ragkv ingest` again, then measure")
         salt = floor_salt if method == "floor" else uuid.uuid4().hex

@@ -41,7 +41,7 @@ def keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporte
                 reporter.stage("prefill"), kept, has_room,
             )  # fmt: skip
         _count(done, ingest)
-        lease.finish(named.kept(done.entries), parts.kv_recipe, is_whole=done.is_whole)
+        lease.finish(named.kept(done.entries), parts.kv_fingerprint, is_whole=done.is_whole)
     except Conflict:
         parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks]))
         raise

@@ -170,8 +170,10 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     with ingest.stage("embed"):
         vectors = _embed(chunks, parts, reporter)
     if parts.server_index is None:
-        return lease.store_chunks(chunks, vectors, Status.SEARCHABLE, recipe=parts.recipe, attempts=1)
-    superseded = lease.store_chunks(chunks, vectors, Status.INDEXING, recipe=parts.recipe)
+        return lease.store_chunks(
+            chunks, vectors, Status.SEARCHABLE, index_fingerprint=parts.index_fingerprint, attempts=1
+        )
+    superseded = lease.store_chunks(chunks, vectors, Status.INDEXING, index_fingerprint=parts.index_fingerprint)
     with ingest.stage("index"):
         _index(lease, document, chunks, vectors, parts)
     return superseded

@@ -101,20 +101,20 @@ class Parts:
         return ensure_collection(self.database)
 
     @cached_property
-    def recipe(self) -> str:
-        """A name for what chunks and their vectors depend on."""
+    def index_fingerprint(self) -> str:
+        """Names the tokenizer, encoder and chunk size that chunks and their vectors are made with."""
         tokenizer = self.fingerprints.tokenizer(self.model_folder)
         return _digest(tokenizer, self.fingerprints.encoder(self.encoder_folder), self.settings.chunk_tokens)
 
     @cached_property
-    def first_recipe(self) -> str:
-        """`recipe` as version 0.1.0 made it, of names alone."""
+    def first_index_fingerprint(self) -> str:
+        """`index_fingerprint` as version 0.1.0 made it, of names alone."""
         settings = self.settings
         return _digest(settings.model, settings.encoder, settings.chunk_tokens)
 
     @cached_property
-    def kv_recipe(self) -> str:
-        """A name for what KV depends on, chunks aside: the tokenizer's files decide what the prefix says."""
+    def kv_fingerprint(self) -> str:
+        """Names the model, tokenizer, dtype and instructions that KV is made with: the tokenizer decides what the prefix says."""
         from ragkv.kv.layout import LAYOUT_VERSION
 
         tokenizer = self.fingerprints.tokenizer(self.model_folder)
@@ -261,7 +261,7 @@ class Parts:
 
     @cached_property
     def source(self) -> DatabaseSource:
-        return DatabaseSource(self.database, self.recipe)
+        return DatabaseSource(self.database, self.index_fingerprint)
 
     @cached_property
     def server_index(self) -> "QdrantIndex | None":
@@ -352,8 +352,10 @@ class Parts:
         from ragkv.retrieve.embed import embed_question
 
         rule_of, embed = partial(cache_rule, self.database), partial(embed_question, self.question_encoder)
-        basis = _digest(self.model_fingerprint, self.kv_recipe, *(getattr(self.settings, name) for name in ANSWERING))
-        return AnswerCache(self.answer_ring, rule_of, self.source, embed, self.recipe, basis)
+        basis = _digest(
+            self.model_fingerprint, self.kv_fingerprint, *(getattr(self.settings, name) for name in ANSWERING)
+        )
+        return AnswerCache(self.answer_ring, rule_of, self.source, embed, self.index_fingerprint, basis)
 
 
 def _digest(*values: object) -> str:

@@ -14,7 +14,7 @@ from bench.fidelity.data import KnownQuestion
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question import Question
-from ragkv.answer.recipe import Recipe, recipe_of
+from ragkv.answer.recompute import Recompute, recompute_of
 from ragkv.answer.service import in_prompt_order
 from ragkv.chunk import Chunk, Passage
 from ragkv.errors import Rejected
@@ -78,13 +78,13 @@ class Kit:
         """The passages as the service orders them."""
         return in_prompt_order(case.best_first, self.settings.passage_order)
 
-    def planned(self, passages: Sequence[Passage], recipe: Recipe, case: Case) -> Prepared:
+    def planned(self, passages: Sequence[Passage], recompute: Recompute, case: Case) -> Prepared:
         prompt = self.prompt(passages, case)
-        return Prepared(prompt, self.planner.plan(prompt, passages, self.keys, recipe, case.vectors))
+        return Prepared(prompt, self.planner.plan(prompt, passages, self.keys, recompute, case.vectors))
 
-    def recipe(self, policy: str, ratio: float) -> Recipe:
+    def recompute(self, policy: str, ratio: float) -> Recompute:
         block_size = self.settings.block_size or block_size_of(policy)
-        return Recipe(policy, ratio, block_size)  # type: ignore[arg-type]
+        return Recompute(policy, ratio, block_size)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +141,12 @@ def naive(kit: Kit, case: Case) -> Prepared:
 
 def prefix(kit: Kit, case: Case) -> Prepared:
     """Chunks prefilled behind the shared prefix and rotated, nothing recomputed."""
-    return kit.planned(case.in_file_order, kit.recipe("none", 0.0), case)
+    return kit.planned(case.in_file_order, kit.recompute("none", 0.0), case)
 
 
 def by_policy(kit: Kit, case: Case, policy: str, ratio: float) -> Prepared:
     """As `prefix`, with a share of the context recomputed by a policy."""
-    return kit.planned(case.in_file_order, kit.recipe(policy, ratio), case)
+    return kit.planned(case.in_file_order, kit.recompute(policy, ratio), case)
 
 
 def sparse(kit: Kit, case: Case, ratio: float) -> Prepared:
@@ -155,23 +155,23 @@ def sparse(kit: Kit, case: Case, ratio: float) -> Prepared:
     A share of what is kept is recomputed by the default policy. Its reference is full prefill of the *whole* context.
     """
     kept = better_half(case.in_file_order, [_attention(kit, case, p.chunk) for p in case.in_file_order])
-    return kit.planned(kept, kit.recipe(kit.settings.recompute_policy, ratio), case)
+    return kit.planned(kept, kit.recompute(kit.settings.recompute_policy, ratio), case)
 
 
 def default_order(kit: Kit, case: Case, ratio: float) -> Prepared:
     """The service's order and policy, at another ratio than its own."""
-    return kit.planned(kit.in_prompt_order(case), kit.recipe(kit.settings.recompute_policy, ratio), case)
+    return kit.planned(kit.in_prompt_order(case), kit.recompute(kit.settings.recompute_policy, ratio), case)
 
 
 def retrieval_order(kit: Kit, case: Case, ratio: float) -> Prepared:
     """The service's policy, the passages as retrieval ranks them: the best one, behind the prefix, is exact for nothing."""
-    return kit.planned(case.best_first, kit.recipe(kit.settings.recompute_policy, ratio), case)
+    return kit.planned(case.best_first, kit.recompute(kit.settings.recompute_policy, ratio), case)
 
 
 def default(kit: Kit, case: Case) -> Prepared:
     """What the service does when nothing is asked: its order, its policy, its ratio."""
-    recipe = recipe_of(Question("", "", case.question.text), kit.settings)
-    return kit.planned(kit.in_prompt_order(case), recipe, case)
+    recompute = recompute_of(Question("", "", case.question.text), kit.settings)
+    return kit.planned(kit.in_prompt_order(case), recompute, case)
 
 
 def better_half(passages: Sequence[Passage], logits: Sequence[torch.Tensor]) -> tuple[Passage, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from ragkv.answer.prompt import Prompt
-from ragkv.answer.recipe import Recipe
+from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Passage
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore, Lookup
@@ -22,7 +22,12 @@ class Planner:
         self._store = store
 
     def plan(
-        self, prompt: Prompt, passages: Sequence[Passage], keys: KeyMaker, recipe: Recipe, question: torch.Tensor | None
+        self,
+        prompt: Prompt,
+        passages: Sequence[Passage],
+        keys: KeyMaker,
+        recompute: Recompute,
+        question: torch.Tensor | None,
     ) -> StitchPlan:
         """The plan of a prompt whose chunks are these passages, in this order.
 
@@ -33,30 +38,30 @@ class Planner:
         placed += [Placed(keys.chunk(p.chunk.token_ids), s) for p, s in zip(passages, prompt.chunks, strict=True)]
         missing = frozenset(piece.key for piece in placed if self._is_missing(piece.key))
         context = total_tokens(prompt.chunks)
-        budget = recipe.budget(context)
+        budget = recompute.budget(context)
         if budget >= context:
             return plan_stitch(placed, missing, prompt.chunks)
-        if recipe.policy in LATE_POLICIES:
-            late = LateSelection(recipe.policy, budget / context, recipe.block_size, _topic(prompt))
+        if recompute.policy in LATE_POLICIES:
+            late = LateSelection(recompute.policy, budget / context, recompute.block_size, _topic(prompt))
             return plan_stitch(placed, missing, (), late if budget else None)
-        evidence = self._evidence(placed[1:], passages, recipe, question)
+        evidence = self._evidence(placed[1:], passages, recompute, question)
         if placed[1:] and placed[1].key not in missing:
             evidence = evidence.without_first()
-        return plan_stitch(placed, missing, SELECTORS[recipe.policy](evidence, budget) if budget else ())
+        return plan_stitch(placed, missing, SELECTORS[recompute.policy](evidence, budget) if budget else ())
 
     def _is_missing(self, key: str | None) -> bool:
         return key is None or self._store.lookup(key) is Lookup.MISS
 
     def _evidence(
-        self, placed: Sequence[Placed], passages: Sequence[Passage], recipe: Recipe, question: torch.Tensor | None
+        self, placed: Sequence[Placed], passages: Sequence[Passage], recompute: Recompute, question: torch.Tensor | None
     ) -> Evidence:
-        wanted = recipe.policy in NEEDS_QUESTION
+        wanted = recompute.policy in NEEDS_QUESTION
         chunks = []
         for piece, passage in zip(placed, passages, strict=True):
             kept = self._store.qcache(piece.key) if wanted and piece.key else None
             views = (kept.local, kept.mean_keys) if kept else (None, None)
             chunks.append(ChunkEvidence(piece.span, passage.score, *views))
-        return Evidence(tuple(chunks), question, recipe.block_size)
+        return Evidence(tuple(chunks), question, recompute.block_size)
 
 
 def _topic(prompt: Prompt) -> str:

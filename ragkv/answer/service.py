@@ -21,7 +21,7 @@ from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.prompt_spans import prompt_spans
 from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
 from ragkv.answer.question_vectors import QuestionVectors
-from ragkv.answer.recipe import recipe_of
+from ragkv.answer.recompute import recompute_of
 from ragkv.chunk import Passage
 from ragkv.engine.protocol import Engine, Generate, Piece, Report
 from ragkv.errors import NotFound, RagKVError, TooLarge
@@ -149,7 +149,7 @@ class Answerer:
             prompt=prompt,
             passages=passages,
             plan=plan,
-            salt=keys.salt(plan.recipe if plan else EXACT),
+            salt=keys.salt(plan.cache_variant if plan else EXACT),
             retrieve_ms=(retrieved - began) * 1e3,
             plan_ms=(time.perf_counter() - retrieved) * 1e3,
         )
@@ -175,7 +175,7 @@ class Answerer:
         return passages
 
     async def _vectors(self, question: Question, said: str, keys: KeyMaker) -> torch.Tensor | None:
-        if question.mode == "full" or recipe_of(question, self._settings).policy not in NEEDS_QUESTION:
+        if question.mode == "full" or recompute_of(question, self._settings).policy not in NEEDS_QUESTION:
             return None
         with traces.span("question vectors"):
             return await self._question_vectors.of(said, keys)
@@ -190,7 +190,7 @@ class Answerer:
     ) -> StitchPlan | None:
         if question.mode == "full":
             return None
-        return self._planner.plan(prompt, passages, keys, recipe_of(question, self._settings), vectors)
+        return self._planner.plan(prompt, passages, keys, recompute_of(question, self._settings), vectors)
 
     def _request(self, question: Question, prepared: Prepared) -> Generate:
         return Generate(

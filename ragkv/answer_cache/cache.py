@@ -108,7 +108,7 @@ class AnswerCache:
     """Looks for answers and keeps them. Every call blocks; none raises because of Redis.
 
     rule_of: a collection's rule, by tenant and collection; None where answers are not kept.
-    recipe: a name for the encoder. basis: a name for whatever else of the service answers depend on.
+    index_fingerprint: names the encoder. basis: names whatever else of the service answers depend on.
     """
 
     def __init__(
@@ -117,14 +117,14 @@ class AnswerCache:
         rule_of: Callable[[str, str], CacheRule | None],
         chunks: ChunkSource,
         embed: Callable[[str], Vectors],
-        recipe: str,
+        index_fingerprint: str,
         basis: str,
     ) -> None:
         self._ring = ring
         self._rule_of = rule_of
         self._chunks = chunks
         self._embed = embed
-        self._recipe = recipe
+        self._index_fingerprint = index_fingerprint
         self._basis = basis
         self._lock = threading.Lock()
         self.unavailable = 0
@@ -137,7 +137,7 @@ class AnswerCache:
         if is_time_bound(question.text):
             self._count(question, "skipped")
             return None
-        name = RingName(question.tenant_id, question.collection_id, self._recipe, rule.generation)
+        name = RingName(question.tenant_id, question.collection_id, self._index_fingerprint, rule.generation)
         look = Look(self._embed(question.text), name, rule)
         try:
             look = dataclasses.replace(look, found=self._find(question, look))

@@ -38,12 +38,12 @@ class RingName:
 
     tenant_id: str
     collection_id: str
-    recipe: str
+    index_fingerprint: str
     generation: int
 
     @property
     def base(self) -> str:
-        return f"{_of(self.tenant_id, self.collection_id)}{self.recipe}"
+        return f"{_of(self.tenant_id, self.collection_id)}{self.index_fingerprint}"
 
     def keys(self) -> list[str]:
         return [f"{self.base}:{part}" for part in _PARTS]

@@ -186,7 +186,7 @@ def _attach(session: "Session", wanted: Attach, parts: Parts, ref: CollectionRef
         return document_id
     if metadata is not None:
         label(session, document, metadata)
-    revive(session, document, parts.recipe)
+    revive(session, document, parts.index_fingerprint)
     session.flush()
     if session.scalars(attachment(document.id, file.id)).one_or_none() is None:
         session.add(AttachmentRow(document_id=document.id, file_id=file.id, created_at=utc_now()))

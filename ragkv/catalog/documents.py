@@ -17,7 +17,7 @@ from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed, collections_adopted
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.documents import (
-    adopt_recipe,
+    adopt_fingerprint,
     bytes_of_tenant,
     document_by_hash,
     document_by_id,
@@ -110,7 +110,7 @@ def store_document(
                 check_quota(session, received.num_bytes, ref.tenant_id, parts.settings)
             else:
                 found_id = found.id
-                revive(session, found, parts.recipe)
+                revive(session, found, parts.index_fingerprint)
                 _relabel(session, found, labels)
             parts.files.keep(received, ref.tenant_id)
         return Accepted(found_id, created=found is None)
@@ -168,10 +168,14 @@ def refresh_outdated(parts: Parts) -> int:
     Chunks that version 0.1.0 made with models of the same names are taken to be made with the same models.
     """
     with parts.database.writing() as session:
-        session.execute(collections_adopted(parts.first_recipe))
-        session.execute(adopt_recipe(parts.first_recipe, parts.recipe))
-        chunks = session.connection().execute(start_outdated_over(parts.recipe)).rowcount
-        kv = session.connection().execute(precompute_outdated_again(parts.recipe, parts.kv_recipe)).rowcount
+        session.execute(collections_adopted(parts.first_index_fingerprint))
+        session.execute(adopt_fingerprint(parts.first_index_fingerprint, parts.index_fingerprint))
+        chunks = session.connection().execute(start_outdated_over(parts.index_fingerprint)).rowcount
+        kv = (
+            session.connection()
+            .execute(precompute_outdated_again(parts.index_fingerprint, parts.kv_fingerprint))
+            .rowcount
+        )
         return chunks + kv
 
 
@@ -235,9 +239,9 @@ def insert_document(session: "Session", name: str, stored: Stored, ref: Collecti
     return document.id
 
 
-def revive(session: "Session", document: DocumentRow, recipe: str) -> None:
+def revive(session: "Session", document: DocumentRow, index_fingerprint: str) -> None:
     """A document that failed, or that other models read, gets another chance when it is uploaded again."""
-    outdated = document.num_chunks > 0 and document.recipe != recipe
+    outdated = document.num_chunks > 0 and document.index_fingerprint != index_fingerprint
     if document.status is Status.FAILED or outdated:
         session.execute(start_over(document.id))
         session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))

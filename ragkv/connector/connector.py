@@ -1,7 +1,7 @@
 """The KV connector: vLLM's scheduler and worker each hold one, in its two roles.
 
 The scheduler's half promises the whole stitched region of a prompt, the worker's half keeps the promise before the
-step runs. Approximate KV never meets exact KV: the service salts prompts by recipe (StitchPlan.recipe).
+step runs. Approximate KV never meets exact KV: the service salts prompts by variant (StitchPlan.cache_variant).
 """
 
 import logging

@@ -14,7 +14,7 @@ from ragkv.stitch.plan import StitchPlan
 class Load:
     """A promise to keep in this step: positions [start, end) of one request must hold KV when the step begins.
 
-    What lies before `start` is in vLLM's cache already, made by the same recipe. `token_ids` are the prompt's.
+    What lies before `start` is in vLLM's cache already, made in the same way (StitchPlan.cache_variant). `token_ids` are the prompt's.
     """
 
     request_id: str

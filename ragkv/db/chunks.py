@@ -70,10 +70,10 @@ def ordinal_at(document_id: str, char: int) -> Select[int | None]:
     return select(func.min(ChunkRow.ordinal)).where(ChunkRow.document_id == document_id, ChunkRow.end > char)
 
 
-def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str], recipe: str) -> Select[ChunkRow]:
+def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str], index_fingerprint: str) -> Select[ChunkRow]:
     """A tenant's chunks that fit the present models, without their vectors. Ids of others find nothing."""
     whose = ChunkRow.tenant_id.concat("")  # no index of this: SQLite would read all chunks of the tenant for these few
-    mine = (one_of(ChunkRow.id, chunk_ids), whose == tenant_id, DocumentRow.recipe == recipe)
+    mine = (one_of(ChunkRow.id, chunk_ids), whose == tenant_id, DocumentRow.index_fingerprint == index_fingerprint)
     return _chunks().join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
 
 
@@ -87,28 +87,28 @@ def points_of(document_ids: Sequence[str]) -> Select[ChunkRow]:
     )
 
 
-def titles_of(tenant_id: str, collection_id: str, recipe: str) -> Select[str, int, str, str]:
+def titles_of(tenant_id: str, collection_id: str, index_fingerprint: str) -> Select[str, int, str, str]:
     """(document, ordinal, id, title) of a collection's chunks that fit the present models."""
     mine = (
         DocumentRow.tenant_id == tenant_id,
         DocumentRow.collection_id == collection_id,
-        DocumentRow.recipe == recipe,
+        DocumentRow.index_fingerprint == index_fingerprint,
     )
     titled = select(ChunkRow.document_id, ChunkRow.ordinal, ChunkRow.id, ChunkRow.title)
     return titled.join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
 
 
 def titles_of_documents(
-    tenant_id: str, collection_id: str, recipe: str, document_ids: Sequence[str]
+    tenant_id: str, collection_id: str, index_fingerprint: str, document_ids: Sequence[str]
 ) -> Select[str, int, str, str]:
     """Likewise of these documents."""
-    return titles_of(tenant_id, collection_id, recipe).where(one_of(ChunkRow.document_id, document_ids))
+    return titles_of(tenant_id, collection_id, index_fingerprint).where(one_of(ChunkRow.document_id, document_ids))
 
 
-def ready_chunks(tenant_id: str, collection_id: str, recipe: str) -> Select[ChunkRow]:
+def ready_chunks(tenant_id: str, collection_id: str, index_fingerprint: str) -> Select[ChunkRow]:
     """A collection's chunks that have KV and fit the present models, in document order, without their vectors."""
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
-    ready = (DocumentRow.status == Status.READY, DocumentRow.recipe == recipe)
+    ready = (DocumentRow.status == Status.READY, DocumentRow.index_fingerprint == index_fingerprint)
     of_ready = _chunks().join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine, *ready)
     return of_ready.order_by(DocumentRow.name, ChunkRow.ordinal)
 

@@ -87,9 +87,9 @@ def collection_lost_documents(collection_id: str) -> Update:
     return update(CollectionRow).where(CollectionRow.id == collection_id).values(generation=_MARKED["generation"])
 
 
-def collections_adopted(recipe: str) -> Update:
-    """Likewise of all collections that have documents made with a recipe."""
-    concerned = select(DocumentRow.collection_id).where(DocumentRow.recipe == recipe)
+def collections_adopted(index_fingerprint: str) -> Update:
+    """Likewise of all collections that have documents with this fingerprint."""
+    concerned = select(DocumentRow.collection_id).where(DocumentRow.index_fingerprint == index_fingerprint)
     return update(CollectionRow).where(CollectionRow.id.in_(concerned)).values(generation=_MARKED["generation"])
 
 

@@ -16,11 +16,11 @@ FINISHED = (Status.READY, Status.FAILED)
 OPEN = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
-def searchable_documents(recipe: str) -> Select[str, str, str, int]:
+def searchable_documents(index_fingerprint: str) -> Select[str, str, str, int]:
     """(tenant, collection, document, chunks) of documents that searches find with the present models."""
     searchable = (DocumentRow.status.in_((Status.SEARCHABLE, Status.READY)), DocumentRow.num_chunks > 0)
     columns = (DocumentRow.tenant_id, DocumentRow.collection_id, DocumentRow.id, DocumentRow.num_chunks)
-    return select(*columns).where(*searchable, DocumentRow.recipe == recipe)
+    return select(*columns).where(*searchable, DocumentRow.index_fingerprint == index_fingerprint)
 
 
 def documents_there(document_ids: Sequence[str]) -> Select[str, str, str]:

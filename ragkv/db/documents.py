@@ -170,17 +170,19 @@ def bytes_of_tenant(tenant_id: str) -> Select[int]:
     return select(func.coalesce(func.sum(stored.c.num_bytes), 0))
 
 
-def versions_of_indexed(tenant_id: str, collection_id: str, recipe: str) -> Select[str, int]:
+def versions_of_indexed(tenant_id: str, collection_id: str, index_fingerprint: str) -> Select[str, int]:
     """(id, version) of every document whose chunks are there and fit the present models."""
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
-    return select(DocumentRow.id, DocumentRow.version).where(*mine, _is_indexed(recipe))
+    return select(DocumentRow.id, DocumentRow.version).where(*mine, _is_indexed(index_fingerprint))
 
 
-def versions_since(tenant_id: str, collection_id: str, recipe: str, generation: int) -> Select[str, int, bool]:
+def versions_since(
+    tenant_id: str, collection_id: str, index_fingerprint: str, generation: int
+) -> Select[str, int, bool]:
     """(id, version, whether its chunks are there and fit) of the documents whose chunks were written after a generation."""
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
     later = DocumentRow.changed_in > generation
-    return select(DocumentRow.id, DocumentRow.version, _is_indexed(recipe)).where(*mine, later)
+    return select(DocumentRow.id, DocumentRow.version, _is_indexed(index_fingerprint)).where(*mine, later)
 
 
 def stuck_documents(now: datetime) -> Select[str]:
@@ -207,20 +209,28 @@ def start_over(document_id: str) -> Update:
     return update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.ACCEPTED, **_FRESH)
 
 
-def adopt_recipe(old: str, new: str) -> Update:
-    """The chunks of one recipe pass for those of another, which is the same by a new name."""
-    return update(DocumentRow).where(DocumentRow.recipe == old).values(recipe=new)
+def adopt_fingerprint(old: str, new: str) -> Update:
+    """Documents of one fingerprint take another, which names the same models and settings."""
+    return update(DocumentRow).where(DocumentRow.index_fingerprint == old).values(index_fingerprint=new)
 
 
-def start_outdated_over(recipe: str) -> Update:
+def start_outdated_over(index_fingerprint: str) -> Update:
     """Likewise every document whose chunks were made with other models or settings."""
-    outdated = (DocumentRow.num_chunks > 0, DocumentRow.recipe != recipe, DocumentRow.status != Status.ACCEPTED)
+    outdated = (
+        DocumentRow.num_chunks > 0,
+        DocumentRow.index_fingerprint != index_fingerprint,
+        DocumentRow.status != Status.ACCEPTED,
+    )
     return update(DocumentRow).where(*outdated).values(status=Status.ACCEPTED, **_FRESH)
 
 
-def precompute_outdated_again(recipe: str, kv_recipe: str) -> Update:
+def precompute_outdated_again(index_fingerprint: str, kv_fingerprint: str) -> Update:
     """Documents whose chunks fit and whose KV does not are searchable, no longer ready."""
-    outdated = (DocumentRow.status == Status.READY, DocumentRow.recipe == recipe, DocumentRow.kv_recipe != kv_recipe)
+    outdated = (
+        DocumentRow.status == Status.READY,
+        DocumentRow.index_fingerprint == index_fingerprint,
+        DocumentRow.kv_fingerprint != kv_fingerprint,
+    )
     return update(DocumentRow).where(*outdated).values(status=Status.SEARCHABLE, **_FRESH)
 
 
@@ -245,8 +255,8 @@ def count_by_status() -> Select[Status, int, int, int]:
     return select(DocumentRow.status, *sums).group_by(DocumentRow.status)
 
 
-def _is_indexed(recipe: str) -> ColumnElement[bool]:
-    return and_(DocumentRow.num_chunks > 0, DocumentRow.recipe == recipe)
+def _is_indexed(index_fingerprint: str) -> ColumnElement[bool]:
+    return and_(DocumentRow.num_chunks > 0, DocumentRow.index_fingerprint == index_fingerprint)
 
 
 def _free(now: datetime) -> ColumnElement[bool]:

@@ -145,11 +145,11 @@ class Lease:
         with self.database.reading() as session:
             return [to_chunk(row) for row in session.scalars(chunks_of(self.document_id))]
 
-    def finish(self, kept: Sequence[KeptKV], kv_recipe: str, *, is_whole: bool = True) -> None:
+    def finish(self, kept: Sequence[KeptKV], kv_fingerprint: str, *, is_whole: bool = True) -> None:
         """All KV is kept: the document is ready. Where it is not the whole, for want of room, as if the rest was evicted."""
         ended = {"status": Status.READY if is_whole else Status.SEARCHABLE, "kv_evicted": not is_whole, "stage": ""}
         with self.database.writing() as session:
-            self._change(session, kv_recipe=kv_recipe, error=None, outages=0, **ended, **_RELEASED)
+            self._change(session, kv_fingerprint=kv_fingerprint, error=None, outages=0, **ended, **_RELEASED)
             tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
             _keep(session, tenant_id, kept)
             session.execute(open_jobs(self.document_id, status=JobStatus.DONE, error=None))

@@ -18,12 +18,12 @@ REMEMBERED_COLLECTIONS = 64
 class DatabaseSource:
     """Points and chunks as the database holds them at the moment of the call.
 
-    `recipe` names the models in use: what was made with others is not there until it is ingested again.
+    `index_fingerprint` names the models in use: what was made with others is not there until it is ingested again.
     """
 
-    def __init__(self, database: Database, recipe: str) -> None:
+    def __init__(self, database: Database, index_fingerprint: str) -> None:
         self._database = database
-        self._recipe = recipe
+        self._index_fingerprint = index_fingerprint
         self._lock = threading.Lock()
         self._remembered: dict[tuple[str, str], _Versions] = {}
 
@@ -50,7 +50,7 @@ class DatabaseSource:
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         """The tenant's chunks of these ids, in the order asked for; what is gone is left out."""
         with self._database.reading() as session:
-            statements = [chunks_by_id(tenant_id, ids, self._recipe) for ids in batched(chunk_ids)]
+            statements = [chunks_by_id(tenant_id, ids, self._index_fingerprint) for ids in batched(chunk_ids)]
             found = {row.id: to_chunk(row) for statement in statements for row in session.scalars(statement)}
         return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
 
@@ -58,7 +58,7 @@ class DatabaseSource:
         self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
     ) -> list[TitledChunk]:
         """The titles of the collection's chunks, or of those of some documents."""
-        place = tenant_id, collection_id, self._recipe
+        place = tenant_id, collection_id, self._index_fingerprint
         if document_ids is None:
             statements = [titles_of(*place)]
         else:
@@ -67,7 +67,7 @@ class DatabaseSource:
             return [TitledChunk(*row) for statement in statements for row in session.execute(statement)]
 
     def _catch_up(self, versions: "_Versions", tenant_id: str, collection_id: str) -> None:
-        place = tenant_id, collection_id, self._recipe
+        place = tenant_id, collection_id, self._index_fingerprint
         with self._database.reading() as session:
             changes = session.execute(changes_of(tenant_id, collection_id)).one_or_none()
             generation, marked = changes or (0, 0)

@@ -84,8 +84,8 @@ class DocumentRow(Base):
 
     `labels` are its metadata, an object of the owner's. `num_bytes` of content, `progress_*` in tokens of the present `stage`. `version` counts how often its chunks were
     written: an index that mirrors the database compares it; `changed_in`: the collection's generation that began with
-    that. `recipe` names the models and settings its chunks were
-    made with, `kv_recipe` those of their KV. A worker may write to it only while it holds the lease. `kv_evicted`: some
+    that. `index_fingerprint` names the models and settings its chunks were
+    made with, `kv_fingerprint` those of their KV. A worker may write to it only while it holds the lease. `kv_evicted`: some
     of its KV was removed, or never kept, so that it is searchable and not ready; nobody makes it unasked. After a failure it is
     not tried again before `retry_at`; `outages` counts failures in a row that were not its own fault.
     """
@@ -125,8 +125,8 @@ class DocumentRow(Base):
     lease_until: Mapped[datetime | None]
     version: Mapped[int] = mapped_column(default=0)
     changed_in: Mapped[int] = mapped_column(BigInteger, default=0, server_default=sql_text("0"))
-    recipe: Mapped[str] = mapped_column(String(64), default="")
-    kv_recipe: Mapped[str] = mapped_column(String(64), default="")
+    index_fingerprint: Mapped[str] = mapped_column("recipe", String(64), default="")
+    kv_fingerprint: Mapped[str] = mapped_column("kv_recipe", String(64), default="")
     kv_pinned: Mapped[bool] = mapped_column(default=False, server_default=false())
     kv_evicted: Mapped[bool] = mapped_column(default=False, server_default=false())
     created_at: Mapped[datetime] = mapped_column(default=utc_now)

@@ -21,7 +21,7 @@ class EngineLost(Unavailable):
 class Generate:
     """One prompt to continue.
 
-    `salt` keeps KV of different tenants and recipes apart in the engine's prefix cache: it is derived by the service
+    `salt` keeps KV of different tenants and cache variants apart in the engine's prefix cache: it is derived by the service
     and never taken from a client. Without a `plan` the prompt is computed in full. With `capture`, the queries of
     those positions come back in the report (un-rotated mean per layer and head). `logprobs`: how many of the likeliest
     tokens come back with each step; WHOLE_VOCABULARY for all of them, without text and where the engine allows it.

@@ -31,9 +31,9 @@ class KeyMaker:
         """The KV key of the prefix itself."""
         return self._digest(b"prefix", _pack(self.prefix_ids))
 
-    def salt(self, recipe: str) -> str:
-        """A cache salt for prompts whose KV was made by `recipe`: same salt and ids, same KV."""
-        return self._digest(b"salt", recipe.encode())
+    def salt(self, cache_variant: str) -> str:
+        """A cache salt for prompts whose KV is of one `cache_variant`: same salt and ids, same KV."""
+        return self._digest(b"salt", cache_variant.encode())
 
     def _digest(self, *parts: bytes) -> str:
         mac = hmac.new(self.secret, digestmod=hashlib.sha256)

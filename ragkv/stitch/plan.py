@@ -63,7 +63,7 @@ class StitchPlan:
         return planned + (self.late.work(region.num_tokens) if self.late else 0)
 
     @property
-    def recipe(self) -> str:
+    def cache_variant(self) -> str:
         """Names how the KV under this plan comes about, for the cache salt.
 
         KV at a position depends on the ids before it, which vLLM's block hashes cover, and on what is recomputed before
@@ -74,7 +74,7 @@ class StitchPlan:
         return "stitched:" + hashlib.sha256(f"{spans}|{late}".encode()).hexdigest()
 
 
-EXACT = "exact"  # the recipe of a prompt computed in full
+EXACT = "exact"  # the cache variant of a prompt computed in full
 
 
 def plan_stitch(

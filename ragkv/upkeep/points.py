@@ -12,7 +12,9 @@ def missing_points(parts: Parts) -> list[Held]:
     if parts.server_index is None:
         return []
     with parts.database.reading() as session:
-        wanted = {Held(*place): chunks for *place, chunks in session.execute(searchable_documents(parts.recipe))}
+        wanted = {
+            Held(*place): chunks for *place, chunks in session.execute(searchable_documents(parts.index_fingerprint))
+        }
     held = parts.server_index.held()
     return [place for place, chunks in wanted.items() if held.get(place, 0) != chunks]
 
@@ -34,7 +36,7 @@ def renew_points(parts: Parts) -> int | None:
     if parts.server_index is None:
         return None
     with parts.database.reading() as session:
-        wanted = {Held(*place) for *place, _ in session.execute(searchable_documents(parts.recipe))}
+        wanted = {Held(*place) for *place, _ in session.execute(searchable_documents(parts.index_fingerprint))}
     for place in parts.server_index.held():
         if place not in wanted:
             parts.server_index.delete_document(place.tenant_id, place.document_id)

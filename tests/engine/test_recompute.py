@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ragkv.answer.recipe import Recipe
+from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Generate
 from ragkv.span import Span, merge, total_tokens
@@ -105,8 +105,8 @@ def test_every_policy_recomputes_its_share(served: World, chunks: list[Chunk], p
     """The ratio asked for is the share of the context that runs through the model again."""
     prompt, ratio = served.model.prompt(chunks), 0.25
     question = query_vectors(served) if policy in NEEDS_QUESTION else None
-    recipe = Recipe(policy, ratio, block_size_of(policy))
-    plan = served.model.planner.plan(prompt, passages(chunks), served.model.keys, recipe, question)
+    recompute = Recompute(policy, ratio, block_size_of(policy))
+    plan = served.model.planner.plan(prompt, passages(chunks), served.model.keys, recompute, question)
     report = served.ask(prompt, plan).report
     context = sum(chunk.num_tokens for chunk in chunks)
     assert report.recomputed == pytest.approx(0 if policy == "none" else ratio * context, abs=16)
@@ -141,9 +141,9 @@ def test_prompts_of_one_step_do_not_touch_each_other(served: World) -> None:
     assert [a.report.recomputed for a in together] == [a.report.recomputed for a in alone]
 
 
-def test_the_same_recipe_is_found_in_the_engines_own_cache(served: World) -> None:
+def test_the_same_cache_variant_is_found_in_the_engines_own_cache(served: World) -> None:
     """Same salt, same ids: a device-tier hit, and only what lies beyond it is stitched."""
-    model, salt = served.model, "one tenant, one recipe"
+    model, salt = served.model, "one tenant, one variant"
     short, longer = model.chunks[0:4], model.chunks[0:8]
     served.ask(model.prompt(short), model.plan(short), salt=salt)
     hit = served.ask(model.prompt(longer), model.plan(longer), salt=salt, max_tokens=8)

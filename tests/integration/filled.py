@@ -9,7 +9,7 @@ from ragkv.db.tables import DocumentRow, KVEntryRow
 from ragkv.parts import Parts
 from ragkv.tenancy import CollectionRef
 
-RECIPE = "recipe"
+INDEX_FINGERPRINT = "fingerprint"
 _NUMBERS = {
     "postgresql": "SELECT i FROM generate_series(0, :last) AS numbers(i)",
     "sqlite": "WITH RECURSIVE numbers(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < :last) "
@@ -29,7 +29,12 @@ def add_documents(
     with database.writing() as session:
         connection = session.connection()
         kind = connection.dialect.name
-        names = {"tenant": ref.tenant_id, "collection": ref.collection_id, "prefix": prefix, "recipe": RECIPE}
+        names = {
+            "tenant": ref.tenant_id,
+            "collection": ref.collection_id,
+            "prefix": prefix,
+            "fingerprint": INDEX_FINGERPRINT,
+        }
         columns = (
             "id, tenant_id, collection_id, sha256, name, title, media_type, num_bytes, metadata, status, stage, "
             "progress_done, progress_total, num_chunks, num_tokens, attempts, version, recipe, kv_recipe, created_at, updated_at"
@@ -38,7 +43,7 @@ def add_documents(
         _fill(
             connection,
             f"INSERT INTO documents ({columns}) SELECT CAST(:prefix AS TEXT) || i, :tenant, :collection, {_HEX[kind]}, 'n', '', '', 9, "
-            f"'{{}}', 'ready', '', 0, 0, :chunks, 9, 0, 1, :recipe, '', {moment}, {moment} FROM ({_NUMBERS[kind]}) AS n",
+            f"'{{}}', 'ready', '', 0, 0, :chunks, 9, 0, 1, :fingerprint, '', {moment}, {moment} FROM ({_NUMBERS[kind]}) AS n",
             names | {"last": documents - 1, "chunks": chunks, "first": first},
         )
         chunk_columns = (

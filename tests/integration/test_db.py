@@ -29,7 +29,7 @@ from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Vectors
 from ragkv.status import JobStatus, Status
 
-RECIPE = "recipe"
+INDEX_FINGERPRINT = "fingerprint"
 
 
 @pytest.fixture
@@ -76,7 +76,9 @@ def take(database: Database, document_id: str, owner: str = "me") -> Lease:
 def store(database: Database, document_id: str, num_chunks: int = 2) -> Lease:
     lease = take(database, document_id)
     chunks = [chunk(document_id, i) for i in range(num_chunks)]
-    lease.store_chunks(chunks, [vectors(i) for i in range(num_chunks)], Status.SEARCHABLE, recipe=RECIPE)
+    lease.store_chunks(
+        chunks, [vectors(i) for i in range(num_chunks)], Status.SEARCHABLE, index_fingerprint=INDEX_FINGERPRINT
+    )
     return lease
 
 
@@ -200,7 +202,7 @@ class TestLease:
             take(database, document_id).give_back("it cannot be read" if document_id == failing else None)
             take(database, document_id)
         take(database, going_on).enter(Status.PARSING)
-        take(database, finished).finish([], "kv recipe")
+        take(database, finished).finish([], "kv fingerprint")
         take(database, failed).fail("the worker died 3 times")
         lease = take(database, one)
         assert lease.others_lost_workers() == len([going_on, finished])
@@ -252,7 +254,7 @@ class TestLease:
         lease.finish([KeptKV(f"{document_id}:{i}", "k" * 64, 3, 100) for i in range(2)], "kv")
 
         row = document(database, document_id)
-        assert (row.status, row.num_chunks, row.num_tokens, row.kv_recipe) == (Status.READY, 2, 6, "kv")
+        assert (row.status, row.num_chunks, row.num_tokens, row.kv_fingerprint) == (Status.READY, 2, 6, "kv")
         with database.reading() as session:
             assert [e.num_bytes for e in session.scalars(select(KVEntryRow))] == [100]
             assert [j.status for j in session.scalars(select(JobRow))] == [JobStatus.DONE]
@@ -262,7 +264,9 @@ class TestLease:
         document_id = add_document(database)
         lease = store(database, document_id, num_chunks=3)
         assert len(lease.chunks()) == 3
-        lease.store_chunks([chunk(document_id, 0)], [vectors(0)], Status.SEARCHABLE, recipe=RECIPE)
+        lease.store_chunks(
+            [chunk(document_id, 0)], [vectors(0)], Status.SEARCHABLE, index_fingerprint=INDEX_FINGERPRINT
+        )
 
         assert [c.ordinal for c in lease.chunks()] == [0]
         assert document(database, document_id).version == 2
@@ -272,7 +276,7 @@ class TestSource:
     def test_chunks_and_points_come_back_as_they_were(self, database: Database):
         document_id = add_document(database)
         store(database, document_id)
-        ref, source = find_collection_ref(database), DatabaseSource(database, RECIPE)
+        ref, source = find_collection_ref(database), DatabaseSource(database, INDEX_FINGERPRINT)
 
         assert source.indexed_documents(ref.tenant_id, ref.collection_id) == {document_id: 1}
         assert source.chunks(ref.tenant_id, [f"{document_id}:1", "gone", f"{document_id}:0"]) == [
@@ -295,7 +299,7 @@ class TestSource:
     def test_other_tenants_see_nothing(self, database: Database):
         document_id = add_document(database)
         store(database, document_id)
-        ref, source = find_collection_ref(database), DatabaseSource(database, RECIPE)
+        ref, source = find_collection_ref(database), DatabaseSource(database, INDEX_FINGERPRINT)
 
         assert source.chunks("stranger", [f"{document_id}:0"]) == []
         assert source.indexed_documents("stranger", ref.collection_id) == {}
@@ -313,7 +317,7 @@ class TestSource:
     def test_more_ids_than_a_statement_takes(self, database: Database):
         document_id = add_document(database)
         store(database, document_id, num_chunks=1200)
-        source = DatabaseSource(database, RECIPE)
+        source = DatabaseSource(database, INDEX_FINGERPRINT)
 
         ids = [f"{document_id}:{i}" for i in range(1200)]
         assert [c.id for c in source.chunks(find_collection_ref(database).tenant_id, ids)] == ids

@@ -24,7 +24,7 @@ from ragkv.parts import Parts
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.settings import Settings
 from ragkv.tenancy import CollectionRef
-from tests.integration.filled import RECIPE, add_documents, add_files
+from tests.integration.filled import INDEX_FINGERPRINT, add_documents, add_files
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_finding_the_kv_of_one_document_does_not_take_longer_among_more_document
 
 def test_reading_some_chunks_does_not_take_longer_among_more_chunks(database: Database):
     ref = find_collection_ref(database)
-    source = DatabaseSource(database, RECIPE)
+    source = DatabaseSource(database, INDEX_FINGERPRINT)
     add_documents(database, ref, 50, 10, "few")
     ids = [f"fewc{i}" for i in range(32)]
 
@@ -93,7 +93,7 @@ class TestIndexedDocuments:
     def test_a_collection_that_did_not_change_costs_one_row(self, database: Database):
         ref = find_collection_ref(database)
         add_documents(database, ref, 50, 1, "d")
-        source = DatabaseSource(database, RECIPE)
+        source = DatabaseSource(database, INDEX_FINGERPRINT)
         first = source.indexed_documents(ref.tenant_id, ref.collection_id)
         statements: list[str] = []
         event.listen(database.engine, "before_cursor_execute", lambda *said: statements.append(said[2]))
@@ -104,7 +104,7 @@ class TestIndexedDocuments:
 
     def test_a_change_by_another_process_is_seen(self, database: Database, migrated_url: str):
         ref = find_collection_ref(database)
-        source = DatabaseSource(database, RECIPE)
+        source = DatabaseSource(database, INDEX_FINGERPRINT)
         assert source.indexed_documents(ref.tenant_id, ref.collection_id) == {}
         other = Database(migrated_url)
         add_documents(other, ref, 2, 1, "d")
@@ -115,7 +115,7 @@ class TestIndexedDocuments:
     def test_a_collection_of_anothers_is_empty(self, database: Database):
         ref = find_collection_ref(database)
         add_documents(database, ref, 2, 1, "d")
-        source = DatabaseSource(database, RECIPE)
+        source = DatabaseSource(database, INDEX_FINGERPRINT)
 
         assert len(source.indexed_documents(ref.tenant_id, ref.collection_id)) == 2
         assert source.indexed_documents("stranger", ref.collection_id) == {}
@@ -132,7 +132,7 @@ def test_figures_at_100_000_documents(
     ref = find_collection_ref(database)
     add_documents(database, ref, 100_000, 2, "d", width=1536)
     add_documents(database, ref, 1, 300, "a" * 31, width=1536)
-    source = DatabaseSource(database, RECIPE)
+    source = DatabaseSource(database, INDEX_FINGERPRINT)
     place = ref.tenant_id, ref.collection_id
     some = [f"dc{i}" for i in range(0, 3200, 100)]
     wanted = Wanted(ref.tenant_id, ref.collection_id, metadata={f"key {i}": i for i in range(64)})

@@ -21,7 +21,7 @@ from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitleLinks
 from ragkv.retrieve.vectors import Vectors
 from ragkv.status import Status
-from tests.integration.filled import RECIPE, add_documents
+from tests.integration.filled import INDEX_FINGERPRINT, add_documents
 
 TITLES = ["Ada Lovelace", "Bell", "Ada Lovelace: Youth"]
 VECTORS = Vectors(np.ones(2, np.float32), np.array([1], np.uint32), np.array([1], np.float32))
@@ -38,14 +38,14 @@ class Follower:
     def __init__(self, parts: Parts) -> None:
         scope = find_collection_ref(parts.database)
         self.place = scope.tenant_id, scope.collection_id
-        self.recipe = parts.recipe
+        self.index_fingerprint = parts.index_fingerprint
         self.database = Database(parts.settings.database)
-        self.source = DatabaseSource(self.database, parts.recipe)
+        self.source = DatabaseSource(self.database, parts.index_fingerprint)
         self.links = LinkCache(self.source)
 
     def check(self) -> None:
         """It knows what one that comes now would read."""
-        anew = DatabaseSource(self.database, self.recipe)
+        anew = DatabaseSource(self.database, self.index_fingerprint)
         documents = self.source.indexed_documents(*self.place)
         assert documents == anew.indexed_documents(*self.place)
         assert vars(self.links.of(*self.place, documents)) == vars(TitleLinks(anew.titles(*self.place)))
@@ -68,9 +68,9 @@ def read(parts: Parts, document_id: str, titles: list[str]) -> None:
     lease = Lease.take(parts.database, document_id, "worker")
     assert lease is not None
     chunks = [Chunk(f"{document_id}:{lease.document().sha256[:8]}:{i}", document_id, i, title, "text", 0, 4, None, (1,)) for i, title in enumerate(titles)]  # fmt: skip
-    lease.store_chunks(chunks, [VECTORS] * len(chunks), Status.SEARCHABLE, recipe=parts.recipe)
+    lease.store_chunks(chunks, [VECTORS] * len(chunks), Status.SEARCHABLE, index_fingerprint=parts.index_fingerprint)
     lease.enter(Status.SEARCHABLE)
-    lease.finish([], "kv recipe")
+    lease.finish([], "kv fingerprint")
 
 
 @contextmanager
@@ -161,7 +161,7 @@ def test_changes_of_a_process_that_marks_none_are_seen_too(parts: Parts, followe
 def test_documents_that_pass_for_others_models_appear(parts: Parts, follower: Follower):
     add_documents(parts.database, find_collection_ref(parts.database), 3, 2, "d")
     assert follower.source.indexed_documents(*follower.place) == {}
-    parts.__dict__["first_recipe"] = RECIPE
+    parts.__dict__["first_index_fingerprint"] = INDEX_FINGERPRINT
     refresh_outdated(parts)
 
     assert len(follower.source.indexed_documents(*follower.place)) == 3

@@ -232,7 +232,10 @@ class TestIngesting:
 
         for folder in ("model_folder", "encoder_folder"):
             other = changed_in_place(parts, ingest, folder, "tokenizer_config.json", tmp_path)
-            assert (other.recipe != parts.recipe, other.model_fingerprint) == (True, parts.model_fingerprint)
+            assert (other.index_fingerprint != parts.index_fingerprint, other.model_fingerprint) == (
+                True,
+                parts.model_fingerprint,
+            )
             assert refresh_outdated(other) == 1
             assert view(parts, document_id).status is Status.ACCEPTED
             ingest_document(document_id, ingest)
@@ -247,7 +250,10 @@ class TestIngesting:
         before = set(parts.kv_store.keys())
 
         other = changed_in_place(parts, ingest, "model_folder", "config.json", tmp_path)
-        assert (other.recipe, other.kv_recipe != parts.kv_recipe) == (parts.recipe, True)
+        assert (other.index_fingerprint, other.kv_fingerprint != parts.kv_fingerprint) == (
+            parts.index_fingerprint,
+            True,
+        )
         assert refresh_outdated(other) == 1
         assert view(parts, document_id).status is Status.SEARCHABLE
         ingest_document(document_id, _over(other, ingest))
@@ -260,7 +266,9 @@ class TestIngesting:
         document_id = stored(parts)
         ingest_document(document_id, ingest)
         with parts.database.writing() as session:
-            session.execute(update(DocumentRow).values(recipe=parts.first_recipe, kv_recipe="of 0.1.0"))
+            session.execute(
+                update(DocumentRow).values(index_fingerprint=parts.first_index_fingerprint, kv_fingerprint="of 0.1.0")
+            )
 
         assert refresh_outdated(parts) == 1
         assert view(parts, document_id).status is Status.SEARCHABLE

@@ -35,8 +35,8 @@ def test_recompute_stays_inside_what_is_placed():
         StitchPlan(PLACED, (Span(40, 60),))
 
 
-def test_plans_that_recompute_differently_never_share_a_recipe():
-    """The recipe becomes the cache salt: approximate KV of one kind never meets another's."""
+def test_plans_that_recompute_differently_never_share_a_cache_variant():
+    """The variant becomes the cache salt: approximate KV of one kind never meets another's."""
     plans = [
         StitchPlan(PLACED),
         StitchPlan(PLACED, (Span(10, 12),)),
@@ -44,11 +44,11 @@ def test_plans_that_recompute_differently_never_share_a_recipe():
         StitchPlan(PLACED, (), LateSelection("deviation", 0.1, 16)),
         StitchPlan(PLACED, (), LateSelection("deviation", 0.2, 16)),
     ]
-    assert len({plan.recipe for plan in plans}) == len(plans)
+    assert len({plan.cache_variant for plan in plans}) == len(plans)
 
 
-def test_the_same_plan_has_the_same_recipe():
-    assert StitchPlan(PLACED, (Span(1, 2),)).recipe == StitchPlan(PLACED, (Span(1, 2),)).recipe
+def test_the_same_plan_has_the_same_cache_variant():
+    assert StitchPlan(PLACED, (Span(1, 2),)).cache_variant == StitchPlan(PLACED, (Span(1, 2),)).cache_variant
 
 
 def test_a_late_selection_counts_as_what_it_runs():

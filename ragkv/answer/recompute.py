@@ -1,4 +1,4 @@
-"""What a question recomputes when it says nothing, or only half."""
+"""Recompute settings of one question: its own, or those of the service."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from ragkv.stitch.select import block_size_of, budget_of
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class Recompute:
     """A policy with everything settled: a share of the chunks' tokens, and at most `max_tokens` of them."""
 
     policy: Policy
@@ -24,10 +24,10 @@ class Recipe:
         return budget if self.max_tokens is None else min(budget, self.max_tokens)
 
 
-def recipe_of(question: Question, settings: Settings) -> Recipe:
+def recompute_of(question: Question, settings: Settings) -> Recompute:
     """The question's own wishes over the settings. A ratio that is asked for holds, however long the context."""
     policy = question.policy or settings.recompute_policy
     block_size = question.block_size or settings.block_size or block_size_of(policy)
     if question.recompute_ratio is not None:
-        return Recipe(policy, question.recompute_ratio, block_size)
-    return Recipe(policy, settings.recompute_ratio, block_size, settings.recompute_max_tokens)
+        return Recompute(policy, question.recompute_ratio, block_size)
+    return Recompute(policy, settings.recompute_ratio, block_size, settings.recompute_max_tokens)

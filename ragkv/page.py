@@ -1,7 +1,26 @@
-"""One page of a long list: what is asked for and what is returned."""
+"""Pages of long lists: what is asked for, what is returned, and cursors from one page to the next.
 
+A page begins at the id of an item (`PageRequest`) or at a cursor, which is opaque to clients and made and read here.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from datetime import datetime
+from typing import Annotated, Generic, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from ragkv.errors import Rejected
+
+MAX_PAGE = 200
+
+Moment = Annotated[datetime, Meta(tz=True)]
+Id = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+Ordinal = Annotated[int, Meta(ge=0, lt=2**31)]
+Name = Annotated[str, Meta(max_length=200)]
 
 T = TypeVar("T")
 
@@ -27,3 +46,23 @@ class Page(Generic[T]):
 
     items: list[T]
     more: bool
+
+    def next(self, position_of: Callable[[T], object]) -> str | None:
+        """The cursor of the next page, made of the position of the last item; None after the last page."""
+        return to_cursor(position_of(self.items[-1])) if self.more else None
+
+
+def to_cursor(position: object) -> str:
+    """The cursor of the page that begins behind a position."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
+
+
+def from_cursor(cursor: str | None, kind: type[T]) -> T | None:
+    """The position a cursor was made from; None without a cursor. Raises Rejected for any other text."""
+    if cursor is None:
+        return None
+    try:
+        padded = cursor.encode() + b"=" * (-len(cursor) % 4)
+        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=kind)
+    except (binascii.Error, ValueError, msgspec.MsgspecError):
+        raise Rejected("invalid cursor: use `next` of the previous page, or omit it for the first page") from None

@@ -13,7 +13,7 @@ from api.v1.probes import Probes
 from api.v1.statistics import statistics_of
 from ragkv.catalog.collection import list_collections
 from ragkv.models import public_name
-from ragkv.paging import MAX_PAGE
+from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.statistics.latest import latest
 from ragkv.statistics.views import FirstToken, FullCost, Percentiles, Window

@@ -9,7 +9,7 @@ from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
 from ragkv.catalog.collection import list_collections
-from ragkv.paging import MAX_PAGE
+from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.settings import Policy
 from ragkv.tenancy import DEFAULT_COLLECTION

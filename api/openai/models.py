@@ -15,7 +15,7 @@ from ragkv.access.caller import Caller
 from ragkv.catalog.collection import CollectionView, collection_view, list_collections
 from ragkv.errors import NotFound
 from ragkv.models import public_name
-from ragkv.paging import MAX_PAGE
+from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 
 AT = "@"

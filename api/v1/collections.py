@@ -25,7 +25,7 @@ from ragkv.catalog.collection import (
     make_collection,
 )
 from ragkv.db.tenants import collection_ref
-from ragkv.paging import MAX_PAGE
+from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE, description="Maximum number of items on a page.")]

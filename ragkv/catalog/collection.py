@@ -12,15 +12,16 @@ from ragkv.catalog.forgetting import forget_answers, forget_in_memory
 from ragkv.catalog.originals import uploads_lock
 from ragkv.catalog.removal import remove_documents
 from ragkv.db.batches import timed
-from ragkv.db.collections import collection_facts, collection_named, document_ids_in, sizes_in
+from ragkv.db.collections import BY_NAME, collection_facts, collection_named, document_ids_in, sizes_in
 from ragkv.db.database import Database, advisory_lock
+from ragkv.db.pages import rows_behind
 from ragkv.db.retention import forget_questions_about
 from ragkv.db.tables import CollectionRow
 from ragkv.db.tenants import collection_ref
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id
 from ragkv.names import clean_name, storable
-from ragkv.paging import Name, from_cursor, to_cursor
+from ragkv.page import Name, from_cursor
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
 
@@ -112,13 +113,12 @@ def collection_with_counts(collection: str, parts: Parts, tenant_id: str) -> Col
 
 def list_collections(database: Database, tenant_id: str, limit: int, cursor: str | None) -> CollectionPage:
     """Raises Rejected for a cursor that is not ours."""
-    found = collection_facts(tenant_id).order_by(CollectionRow.name).limit(limit + 1)
-    if cursor is not None:
-        found = found.where(CollectionRow.name > storable(from_cursor(cursor, Name)))
+    after = from_cursor(cursor, Name)
+    position = None if after is None else (storable(after),)
     with database.reading() as session:
-        items = [_view(*facts) for facts in session.execute(found)]
-    more = len(items) > limit
-    return CollectionPage(items[:limit], to_cursor(items[limit - 1].name) if more else None)
+        collections = rows_behind(session, collection_facts(tenant_id), BY_NAME, limit, position)
+        items = [_view(*facts) for facts in collections.items]
+    return CollectionPage(items, collections.next(lambda facts: facts[0].name))
 
 
 def amend_collection(

@@ -5,9 +5,10 @@ from datetime import datetime
 import msgspec
 
 from ragkv.db.database import Database
-from ragkv.db.jobs import count_jobs, jobs_of_tenant, newest_jobs
+from ragkv.db.jobs import JOB_KEYS, count_jobs, jobs_of_tenant
+from ragkv.db.pages import rows_behind
 from ragkv.db.tables import DocumentRow, JobRow
-from ragkv.paging import Id, Moment, from_cursor, to_cursor
+from ragkv.page import Id, Moment, from_cursor
 from ragkv.status import JobStatus, Status
 
 
@@ -39,12 +40,11 @@ class JobPage(msgspec.Struct, frozen=True):
 
 def list_jobs(database: Database, tenant_id: str, status: JobStatus | None, limit: int, cursor: str | None) -> JobPage:
     """A tenant's jobs. Raises Rejected for a cursor that is not ours."""
-    after = None if cursor is None else from_cursor(cursor, tuple[Moment, Id])
+    after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
-        rows = session.execute(newest_jobs(jobs_of_tenant(tenant_id, status), limit + 1, after)).all()
-        items = [_view(*row) for row in rows[:limit]]
-    more = len(rows) > limit
-    return JobPage(items, to_cursor((items[-1].created_at, items[-1].id)) if more else None)
+        jobs = rows_behind(session, jobs_of_tenant(tenant_id, status), JOB_KEYS, limit, after, descending=True)
+        items = [_view(*row) for row in jobs.items]
+    return JobPage(items, jobs.next(lambda row: (row[0].created_at, row[0].id)))
 
 
 def jobs_by_status(database: Database, tenant_id: str) -> dict[JobStatus, int]:

@@ -7,14 +7,15 @@ import msgspec
 
 from ragkv.catalog.documents import DocumentView, find_document, view_of
 from ragkv.catalog.metadata import Filter, conditions
-from ragkv.db.chunks import ordinal_at, page_of_chunks, to_chunk
+from ragkv.db.chunks import CHUNK_KEYS, chunks_of, ordinal_at, to_chunk
 from ragkv.db.database import Database
-from ragkv.db.documents import among, documents_where, ids_of, newest_first
+from ragkv.db.documents import DOCUMENT_KEYS, among, documents_where, ids_of, listed
+from ragkv.db.pages import rows_behind
 from ragkv.db.tables import ChunkRow, DocumentRow
 from ragkv.ids import is_id
 from ragkv.kv.file import KVShape
 from ragkv.kv.store import KVStore, Lookup
-from ragkv.paging import Id, Moment, Ordinal, from_cursor, to_cursor
+from ragkv.page import Id, Moment, Ordinal, from_cursor, to_cursor
 from ragkv.status import Status
 
 if TYPE_CHECKING:
@@ -71,12 +72,11 @@ class ChunkPage(msgspec.Struct, frozen=True):
 
 def list_documents(database: Database, wanted: Wanted, limit: int, cursor: str | None) -> DocumentPage:
     """Raises Rejected for a cursor that is not ours."""
-    after = None if cursor is None else from_cursor(cursor, tuple[Moment, Id])
+    after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
-        rows = session.execute(newest_first(_found(wanted), limit + 1, after)).all()
-    items = [view_of(row) for row in rows[:limit]]
-    more = len(rows) > limit
-    return DocumentPage(items, to_cursor((items[-1].created_at, items[-1].id)) if more else None)
+        documents = rows_behind(session, listed(_found(wanted)), DOCUMENT_KEYS, limit, after, descending=True)
+    items = [view_of(row) for row in documents.items]
+    return DocumentPage(items, documents.next(lambda row: (row.created_at, row.id)))
 
 
 def matching_ids(database: Database, wanted: Wanted) -> frozenset[str]:
@@ -89,12 +89,13 @@ def list_chunks(
     database: Database, store: KVStore, tenant_id: str, document_id: str, limit: int, cursor: str | None
 ) -> ChunkPage:
     """Raises NotFound for the document, Rejected for a cursor that is not ours."""
-    after = -1 if cursor is None else from_cursor(cursor, Ordinal)
+    after = from_cursor(cursor, Ordinal)
+    position = None if after is None else (after,)
     with database.reading() as session:
         is_coming = not find_document(session, document_id, tenant_id).kv_evicted
-        rows = session.scalars(page_of_chunks(document_id, after, limit + 1)).all()
-    items = [_chunk_view(row, _chunk_kv(row.kv_key, store, is_coming=is_coming)) for row in rows[:limit]]
-    return ChunkPage(items, to_cursor(items[-1].ordinal) if len(rows) > limit else None)
+        chunks = rows_behind(session, chunks_of(document_id), CHUNK_KEYS, limit, position)
+    items = [_chunk_view(row, _chunk_kv(row.kv_key, store, is_coming=is_coming)) for (row,) in chunks.items]
+    return ChunkPage(items, chunks.next(lambda row: row[0].ordinal))
 
 
 def chunks_from(database: Database, tenant_id: str, document_id: str, char: int) -> str | None:

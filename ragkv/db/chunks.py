@@ -14,6 +14,7 @@ from ragkv.status import Status
 
 _IDS = np.dtype("<u4")
 _FLOATS = np.dtype("<f4")
+CHUNK_KEYS = (ChunkRow.ordinal.expression,)
 _WITHOUT_VECTORS = (defer(ChunkRow.dense), defer(ChunkRow.sparse_indices), defer(ChunkRow.sparse_values))
 _VECTORS_ONLY = load_only(
     ChunkRow.id, ChunkRow.document_id, ChunkRow.title, ChunkRow.dense, ChunkRow.sparse_indices, ChunkRow.sparse_values
@@ -56,13 +57,8 @@ def to_point(row: ChunkRow) -> Point:
 
 
 def chunks_of(document_id: str) -> Select[ChunkRow]:
-    """A document's chunks in order, without their vectors."""
-    return _chunks().where(ChunkRow.document_id == document_id).order_by(ChunkRow.ordinal)
-
-
-def page_of_chunks(document_id: str, after: int, limit: int) -> Select[ChunkRow]:
-    """A document's next chunks after an ordinal, without their vectors."""
-    return chunks_of(document_id).where(ChunkRow.ordinal > after).limit(limit)
+    """A document's chunks in any order, without their vectors."""
+    return _chunks().where(ChunkRow.document_id == document_id)
 
 
 def ordinal_at(document_id: str, char: int) -> Select[int | None]:

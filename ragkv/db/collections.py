@@ -10,6 +10,8 @@ from ragkv.db.database import Database
 from ragkv.db.lists import one_of
 from ragkv.db.tables import CollectionRow, DocumentRow
 
+BY_NAME = (CollectionRow.name.expression,)
+
 
 def collection_facts(tenant_id: str) -> Select[CollectionRow, int, int, int, int]:
     """(collection, documents, chunks, tokens, bytes) of a tenant's collections."""

@@ -15,13 +15,13 @@ from sqlalchemy import (
     func,
     or_,
     select,
-    tuple_,
     union,
     update,
 )
 
 from ragkv.db.file_tables import FileRow
 from ragkv.db.lists import one_of
+from ragkv.db.pages import Keys
 from ragkv.db.tables import DocumentLabelRow, DocumentRow
 from ragkv.names import storable
 from ragkv.status import Status
@@ -32,6 +32,7 @@ _FRESH: dict[str, Any] = {
     "kv_evicted": False,
 }  # fmt: skip
 
+DOCUMENT_KEYS: Keys = (DocumentRow.created_at.expression, DocumentRow.id.expression)
 _LISTED = (
     DocumentRow.id,
     DocumentRow.collection_id,
@@ -92,14 +93,9 @@ def documents_where(
     return found
 
 
-def newest_first(
-    found: Select[DocumentRow], limit: int, after: tuple[datetime, str] | None
-) -> Select[*tuple[Any, ...]]:
-    """One page of documents, as columns; `after`: (created_at, id) of the last one on the page before."""
-    if after is not None:
-        found = found.where(tuple_(DocumentRow.created_at, DocumentRow.id) < tuple_(*after))
-    page = found.order_by(DocumentRow.created_at.desc(), DocumentRow.id.desc()).limit(limit)
-    return page.with_only_columns(*_LISTED)
+def listed(found: Select[DocumentRow]) -> Select[*tuple[Any, ...]]:
+    """The columns of documents that lists show."""
+    return found.with_only_columns(*_LISTED)
 
 
 def among(found: Select[DocumentRow], document_ids: Sequence[str]) -> Select[DocumentRow]:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from ragkv.batched import batched
 from ragkv.chunk import Chunk
 from ragkv.clock import utc_now
-from ragkv.db.chunks import chunk_row, chunks_of, forget_chunks_of, kv_names, name_kv, to_chunk
+from ragkv.db.chunks import CHUNK_KEYS, chunk_row, chunks_of, forget_chunks_of, kv_names, name_kv, to_chunk
 from ragkv.db.clock import now_of
 from ragkv.db.collections import collection_of_document_changed, mark_chunks_written
 from ragkv.db.database import Database
@@ -143,7 +143,7 @@ class Lease:
 
     def chunks(self) -> list[Chunk]:
         with self.database.reading() as session:
-            return [to_chunk(row) for row in session.scalars(chunks_of(self.document_id))]
+            return [to_chunk(row) for row in session.scalars(chunks_of(self.document_id).order_by(*CHUNK_KEYS))]
 
     def finish(self, kept: Sequence[KeptKV], kv_fingerprint: str, *, is_whole: bool = True) -> None:
         """All KV is kept: the document is ready. Where it is not the whole, for want of room, as if the rest was evicted."""

@@ -3,11 +3,13 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, Update, func, select, tuple_, update
+from sqlalchemy import Select, Update, func, select, update
 
+from ragkv.db.pages import Keys
 from ragkv.db.tables import CollectionRow, DocumentRow, JobRow
 from ragkv.status import JobStatus
 
+JOB_KEYS: Keys = (JobRow.created_at.expression, JobRow.id.expression)
 INGEST = "ingest"
 REBUILD = "rebuild"
 """KV made again that was evicted."""
@@ -45,15 +47,6 @@ def jobs_of_tenant(tenant_id: str, status: JobStatus | None = None) -> Select[Jo
         .where(JobRow.tenant_id == tenant_id)
     )
     return found if status is None else found.where(JobRow.status == status)
-
-
-def newest_jobs(
-    found: Select[JobRow, DocumentRow, str], limit: int, after: tuple[datetime, str] | None
-) -> Select[JobRow, DocumentRow, str]:
-    """One page of jobs; `after`: (created_at, id) of the last one on the page before."""
-    if after is not None:
-        found = found.where(tuple_(JobRow.created_at, JobRow.id) < tuple_(*after))
-    return found.order_by(JobRow.created_at.desc(), JobRow.id.desc()).limit(limit)
 
 
 def count_jobs(tenant_id: str) -> Select[JobStatus, int]:

@@ -24,7 +24,7 @@ from ragkv.db.tables import DocumentRow, JobRow, KVEntryRow
 from ragkv.db.tenants import ensure_collection, find_collection_ref, tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
 from ragkv.ids import new_id
-from ragkv.paging import to_cursor
+from ragkv.page import to_cursor
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Vectors
 from ragkv.status import JobStatus, Status

@@ -1,8 +1,5 @@
 """The page of one document: its facts, its metadata, and its chunks with what is kept of their KV."""
 
-import asyncio
-from typing import Any
-
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
@@ -17,8 +14,8 @@ from ragkv.parts import Parts
 CHUNKS_A_PAGE = 20
 
 
-@get("/documents/{document_id:str}")
-async def document_page(
+@get("/documents/{document_id:str}", sync_to_thread=True)
+def document_page(
     document_id: FromPath[str],
     request: AdminRequest,
     parts: NamedDependency[Parts],
@@ -26,20 +23,18 @@ async def document_page(
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
     """`at`=START-END marks these characters of the text and begins with the chunk they begin in."""
-    return page(request, "document.html", **await asyncio.to_thread(_document, document_id, at, cursor, request, parts))
-
-
-def _document(document_id: str, at: str, cursor: str | None, request: AdminRequest, parts: Parts) -> dict[str, Any]:
     database, tenant_id = parts.database, request.user.tenant_id
     view, place = document_view(document_id, database, tenant_id), Place.of(at)
     if place is not None and cursor is None:
         cursor = chunks_from(database, tenant_id, document_id, place.start)
     chunks = list_chunks(database, parts.kv_store, tenant_id, document_id, CHUNKS_A_PAGE, cursor)
-    return {
-        "document": view,
-        "collection": collection_view(view.collection_id, database, tenant_id),
-        "chunks": [mark(chunk, place) for chunk in chunks.items],
-        "place": place,
-        "previous": chunks_before(chunks, CHUNKS_A_PAGE),
-        "next": chunks.next,
-    }
+    return page(
+        request,
+        "document.html",
+        document=view,
+        collection=collection_view(view.collection_id, database, tenant_id),
+        chunks=[mark(chunk, place) for chunk in chunks.items],
+        place=place,
+        previous=chunks_before(chunks, CHUNKS_A_PAGE),
+        next=chunks.next,
+    )

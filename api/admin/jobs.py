@@ -1,7 +1,5 @@
 """The jobs page: what is queued, what runs, what failed and why."""
 
-import asyncio
-
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
@@ -14,8 +12,8 @@ from ragkv.status import JobStatus
 JOBS_A_PAGE = 25
 
 
-@get("/jobs")
-async def jobs_page(
+@get("/jobs", sync_to_thread=True)
+def jobs_page(
     request: AdminRequest,
     parts: NamedDependency[Parts],
     status: FromQuery[str] = "",
@@ -24,6 +22,6 @@ async def jobs_page(
     """The tenant's jobs, newest first, all or those of one status. A failed one is retried through its document."""
     chosen = JobStatus(status) if status in list(JobStatus) else None
     tenant_id = request.user.tenant_id
-    jobs = await asyncio.to_thread(list_jobs, parts.database, tenant_id, chosen, JOBS_A_PAGE, cursor)
-    counts = await asyncio.to_thread(jobs_by_status, parts.database, tenant_id)
+    jobs = list_jobs(parts.database, tenant_id, chosen, JOBS_A_PAGE, cursor)
+    counts = jobs_by_status(parts.database, tenant_id)
     return page(request, "jobs.html", jobs=jobs, counts=counts, status=chosen, cursor=cursor)

@@ -1,7 +1,5 @@
 """The keys page: who may use the service."""
 
-import asyncio
-
 from litestar import Response, get
 from litestar.di import NamedDependency
 
@@ -12,9 +10,9 @@ from ragkv.clock import utc_now
 from ragkv.parts import Parts
 
 
-@get("/keys")
-async def keys_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[str]:
+@get("/keys", sync_to_thread=True)
+def keys_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[str]:
     """The tenant's keys; those that are good come first, newest first. Making and revoking is /v1/keys."""
-    keys = await asyncio.to_thread(list_keys, parts.database, request.user.tenant_id)
+    keys = list_keys(parts.database, request.user.tenant_id)
     keys.sort(key=lambda key: (key.revoked_at is None, key.created_at), reverse=True)
     return page(request, "keys.html", keys=keys, now=utc_now(), scopes=KEY_SCOPES, max_days=MAX_DAYS)

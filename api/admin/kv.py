@@ -1,6 +1,5 @@
 """The KV store's page: how much KV there is and where, and what can be done about it."""
 
-import asyncio
 from dataclasses import dataclass
 
 from litestar import Response, get
@@ -9,7 +8,7 @@ from litestar.params import FromQuery
 
 from api.admin.format import size
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.listing import DocumentPage, Wanted, list_documents
+from ragkv.catalog.listing import Wanted, list_documents
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.upkeep.admin import KVAmount, KVOverview, kv_of_documents, overview
@@ -29,8 +28,8 @@ class Bar:
     width: float
 
 
-@get("/kv")
-async def kv_page(
+@get("/kv", sync_to_thread=True)
+def kv_page(
     request: AdminRequest,
     parts: NamedDependency[Parts],
     collection: FromQuery[str] = "",
@@ -38,8 +37,10 @@ async def kv_page(
 ) -> Response[str]:
     """Bytes by tier and collection, and the documents, of all collections or of one, with what each has."""
     tenant_id = request.user.tenant_id
-    seen = await asyncio.to_thread(overview, parts, tenant_id)
-    documents, kept = await asyncio.to_thread(_documents, parts, tenant_id, collection, cursor)
+    seen = overview(parts, tenant_id)
+    collection_id = collection_ref(parts.database, tenant_id, collection).collection_id if collection else None
+    documents = list_documents(parts.database, Wanted(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor)
+    kept = kv_of_documents([document.id for document in documents.items], parts)
     return page(
         request,
         "kv.html",
@@ -65,11 +66,3 @@ def tier_bars(seen: KVOverview) -> list[Bar]:
     )
     longest = max((value for *_, value in rows if value), default=1)
     return [Bar(kind, name, what, value, (value or 0) / longest * 100) for kind, name, what, value in rows]
-
-
-def _documents(
-    parts: Parts, tenant_id: str, collection: str, cursor: str | None
-) -> tuple[DocumentPage, dict[str, KVAmount]]:
-    collection_id = collection_ref(parts.database, tenant_id, collection).collection_id if collection else None
-    found = list_documents(parts.database, Wanted(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor)
-    return found, kv_of_documents([document.id for document in found.items], parts)

@@ -1,6 +1,5 @@
 """Coming in with an API key, and leaving."""
 
-import asyncio
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -34,22 +33,22 @@ class LoginForm:
     next: str = HOME
 
 
-@get(LOGIN, opt={PUBLIC: True}, include_in_schema=False)
-async def login_page(request: Request[Any, Any, Any], parts: NamedDependency[Parts]) -> Response[Any]:
+@get(LOGIN, opt={PUBLIC: True}, include_in_schema=False, sync_to_thread=True)
+def login_page(request: Request[Any, Any, Any], parts: NamedDependency[Parts]) -> Response[Any]:
     """The form. While the service is open there is nothing to log in to."""
-    if await asyncio.to_thread(parts.gate.is_open):
+    if parts.gate.is_open():
         return Redirect(HOME)
     return page(request, "login.html", next=_inside(request.query_params.get("next", HOME)), error="")
 
 
-@post(LOGIN, opt={PUBLIC: True}, guards=[own_pages_only], include_in_schema=False)
-async def login(
+@post(LOGIN, opt={PUBLIC: True}, guards=[own_pages_only], include_in_schema=False, sync_to_thread=True)
+def login(
     data: URLEncodedBody[LoginForm], request: Request[Any, Any, Any], parts: NamedDependency[Parts]
 ) -> Response[Any]:
     """A session for a key with the scope admin."""
     address = request.client.host if request.client else "nowhere"
     try:
-        token = await asyncio.to_thread(_begin, data.key.strip(), address, parts)
+        token = _begin(data.key.strip(), address, parts)
     except (Unauthorised, Forbidden, Throttled) as error:
         return page(request, "login.html", STATUS[type(error)], next=_inside(data.next), error=str(error))
     response = Redirect(_inside(data.next), status_code=HTTP_303_SEE_OTHER)
@@ -57,11 +56,11 @@ async def login(
     return response
 
 
-@post("/logout", include_in_schema=False, status_code=HTTPStatus.NO_CONTENT)
-async def logout(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[None]:
+@post("/logout", include_in_schema=False, status_code=HTTPStatus.NO_CONTENT, sync_to_thread=True)
+def logout(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[None]:
     """End the session here and in the browser."""
     if token := session_token(request):
-        await asyncio.to_thread(parts.sessions.end, token)
+        parts.sessions.end(token)
     return Response(None, status_code=HTTPStatus.NO_CONTENT, cookies=[ended_cookie()])
 
 

@@ -1,6 +1,5 @@
 """The playground: ask, and see where every token of the prompt came from. The asking itself is /v1/ask."""
 
-import asyncio
 from typing import get_args
 
 from litestar import Response, get
@@ -28,15 +27,15 @@ POLICIES: dict[Policy, str] = {
 assert set(POLICIES) == set(get_args(Policy))
 
 
-@get("/playground")
-async def playground_page(
+@get("/playground", sync_to_thread=True)
+def playground_page(
     request: AdminRequest,
     parts: NamedDependency[Parts],
     collection: FromQuery[str] = DEFAULT_COLLECTION,
     question: FromQuery[str] = "",
 ) -> Response[str]:
     """The form. `collection`, by id or name, and `question` fill it."""
-    shown = await asyncio.to_thread(list_collections, parts.database, request.user.tenant_id, MAX_PAGE, None)
+    shown = list_collections(parts.database, request.user.tenant_id, MAX_PAGE, None)
     chosen = next((item.id for item in shown.items if collection in (item.id, item.name)), None)
     return page(
         request,

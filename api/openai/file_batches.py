@@ -1,6 +1,5 @@
 """/v1/vector_stores/ID/file_batches: many files attached together."""
 
-import asyncio
 from http import HTTPStatus
 from typing import Annotated
 
@@ -15,13 +14,12 @@ from api.openai.errors import BadParam, errors
 from api.openai.fields import Attributes, AutoChunking, Id
 from api.openai.paging import PAGED
 from api.openai.store_files import NewStoreFile, StatusFilter
-from api.openai.store_views import FileBatch, FileStatus, StoreFilePage, statuses_of
-from ragkv.access.caller import Caller
+from api.openai.store_views import FileBatch, StoreFilePage, statuses_of
 from ragkv.catalog.attachments import Attach
 from ragkv.catalog.file_batches import attach_batch, batch_of, cancel_batch, list_batch
-from ragkv.db.tenants import collection_ref
 from ragkv.page import PageRequest
 from ragkv.parts import Parts
+from ragkv.tenancy import CollectionRef
 
 MAX_FILES = 500
 NOT_FOUND = "No such vector store, or no such batch of files in it."
@@ -53,26 +51,31 @@ class NewFileBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     guards=[writing],
     summary="Attach several files",
     responses=errors(NOT_FOUND="No such vector store, or no such file. No file is attached."),
+    sync_to_thread=True,
 )
-async def create(
-    vector_store_id: FromPath[str],
+def create(
+    store: NamedDependency[CollectionRef],
     data: JSONBody[NewFileBatch],
-    caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> FileBatch:
     """Attach several files to a vector store and queue them for ingestion: either all of them or none."""
-    return await asyncio.to_thread(_create, vector_store_id, data, caller, parts)
+    return FileBatch.of(attach_batch(data.to_attach(), parts, store))
 
 
-@get("/{batch_id:str}", guards=[reading], summary="Get a file batch", responses=errors(NOT_FOUND=NOT_FOUND))
-async def show(
-    vector_store_id: FromPath[str],
+@get(
+    "/{batch_id:str}",
+    guards=[reading],
+    summary="Get a file batch",
+    responses=errors(NOT_FOUND=NOT_FOUND),
+    sync_to_thread=True,
+)
+def show(
+    store: NamedDependency[CollectionRef],
     batch_id: FromPath[str],
-    caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> FileBatch:
     """Get a file batch with the progress of its files."""
-    return await asyncio.to_thread(_show, vector_store_id, batch_id, caller, parts)
+    return FileBatch.of(batch_of(batch_id, parts.database, store))
 
 
 @post(
@@ -81,15 +84,15 @@ async def show(
     guards=[writing],
     summary="Cancel a file batch",
     responses=errors(NOT_FOUND=NOT_FOUND),
+    sync_to_thread=True,
 )
-async def cancel(
-    vector_store_id: FromPath[str],
+def cancel(
+    store: NamedDependency[CollectionRef],
     batch_id: FromPath[str],
-    caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> FileBatch:
     """Cancel a file batch: detach those of its files that are not ingested yet. The files themselves are kept."""
-    return await asyncio.to_thread(_cancel, vector_store_id, batch_id, caller, parts)
+    return FileBatch.of(cancel_batch(batch_id, parts, store))
 
 
 @get(
@@ -98,41 +101,18 @@ async def cancel(
     summary="List a file batch's files",
     responses=errors(NOT_FOUND=NOT_FOUND),
     dependencies=PAGED,
+    sync_to_thread=True,
 )
-async def files(
-    vector_store_id: FromPath[str],
+def files(
+    store: NamedDependency[CollectionRef],
     batch_id: FromPath[str],
-    caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
     page: NamedDependency[PageRequest],
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a batch that are still attached to the vector store."""
-    return await asyncio.to_thread(_files, (vector_store_id, batch_id), page, filter, caller, parts)
+    return StoreFilePage.of(list_batch(batch_id, parts.database, store, page, statuses_of(filter)))
 
 
 def file_batches_router() -> Router:
     return Router("/{vector_store_id:str}/file_batches", route_handlers=[create, show, cancel, files])
-
-
-def _create(vector_store_id: str, body: NewFileBatch, caller: Caller, parts: Parts) -> FileBatch:
-    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
-    return FileBatch.of(attach_batch(body.to_attach(), parts, ref))
-
-
-def _show(vector_store_id: str, batch_id: str, caller: Caller, parts: Parts) -> FileBatch:
-    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
-    return FileBatch.of(batch_of(batch_id, parts.database, ref))
-
-
-def _cancel(vector_store_id: str, batch_id: str, caller: Caller, parts: Parts) -> FileBatch:
-    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
-    return FileBatch.of(cancel_batch(batch_id, parts, ref))
-
-
-def _files(
-    place: tuple[str, str], page: PageRequest, status: FileStatus | None, caller: Caller, parts: Parts
-) -> StoreFilePage:
-    vector_store_id, batch_id = place
-    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
-    return StoreFilePage.of(list_batch(batch_id, parts.database, ref, page, statuses_of(status)))

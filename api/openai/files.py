@@ -1,6 +1,5 @@
 """/v1/files: files that are uploaded first and attached to vector stores later."""
 
-import asyncio
 from http import HTTPStatus
 from typing import Annotated, Literal
 
@@ -92,18 +91,22 @@ class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
         REQUEST_ENTITY_TOO_LARGE="The file is too large, or the tenant has no room for more bytes.",
         INSUFFICIENT_STORAGE="The disk is almost full.",
     ),
+    sync_to_thread=True,
 )
-async def create(
-    data: MultipartBody[FileForm], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> FileObject:
+def create(data: MultipartBody[FileForm], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileObject:
     """Upload a file, to be attached to vector stores. Uploading the same bytes again creates another file."""
     file = data.file
-    kept = await asyncio.to_thread(keep_file, file.filename, data.purpose, file.file, parts, caller.tenant_id)
-    return FileObject.of(kept)
+    return FileObject.of(keep_file(file.filename, data.purpose, file.file, parts, caller.tenant_id))
 
 
-@get("/", guards=[reading], summary="List files", responses=errors(NOT_FOUND="No such file in `after`."))
-async def index(
+@get(
+    "/",
+    guards=[reading],
+    summary="List files",
+    responses=errors(NOT_FOUND="No such file in `after`."),
+    sync_to_thread=True,
+)
+def index(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
     limit: Annotated[
@@ -115,19 +118,27 @@ async def index(
 ) -> FilePage:
     """List the tenant's files."""
     page = PageRequest(limit, newest_first=order == "desc", after=after)
-    return FilePage.of(await asyncio.to_thread(list_files, parts.database, caller.tenant_id, page, purpose))
+    return FilePage.of(list_files(parts.database, caller.tenant_id, page, purpose))
 
 
-@get("/{file_id:str}", guards=[reading], summary="Get a file", responses=errors(NOT_FOUND=NOT_FOUND))
-async def show(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileObject:
+@get(
+    "/{file_id:str}", guards=[reading], summary="Get a file", responses=errors(NOT_FOUND=NOT_FOUND), sync_to_thread=True
+)
+def show(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileObject:
     """Get a file by its id."""
-    return FileObject.of(await asyncio.to_thread(file_view, file_id, parts.database, caller.tenant_id))
+    return FileObject.of(file_view(file_id, parts.database, caller.tenant_id))
 
 
-@get("/{file_id:str}/content", guards=[reading], summary="Download a file", responses=errors(NOT_FOUND=NOT_FOUND))
-async def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
+@get(
+    "/{file_id:str}/content",
+    guards=[reading],
+    summary="Download a file",
+    responses=errors(NOT_FOUND=NOT_FOUND),
+    sync_to_thread=True,
+)
+def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
     """Download a file, byte for byte. It is sent as an attachment, so browsers do not display it."""
-    path, name = await asyncio.to_thread(kept_file, file_id, parts, caller.tenant_id)
+    path, name = kept_file(file_id, parts, caller.tenant_id)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
     return File(path, filename=name, media_type="application/octet-stream", headers=headers)
 
@@ -138,10 +149,11 @@ async def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts
     guards=[writing],
     summary="Delete a file",
     responses=errors(NOT_FOUND=NOT_FOUND),
+    sync_to_thread=True,
 )
-async def remove(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileDeleted:
+def remove(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileDeleted:
     """Delete a file and detach it from all vector stores."""
-    await asyncio.to_thread(delete_file, file_id, parts, caller.tenant_id)
+    delete_file(file_id, parts, caller.tenant_id)
     return FileDeleted(id=file_id)
 
 

@@ -1,6 +1,5 @@
 """/v1/models: the served model, alone and with each of the tenant's collections."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Literal
 
@@ -37,16 +36,28 @@ class ModelPage(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
 
 
-@get("/", guards=[reading], summary="List models", responses=errors())
-async def index(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ModelPage:
+@get("/", guards=[reading], summary="List models", responses=errors(), sync_to_thread=True)
+def index(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ModelPage:
     """List the served model, and MODEL@COLLECTION for each collection."""
-    return await asyncio.to_thread(_list, caller, parts)
+    return ModelPage(data=[_served(parts), *(_with(view, parts) for view in _collections(caller, parts))])
 
 
-@get("/{model:path}", guards=[reading], summary="Get a model", responses=errors(NOT_FOUND="No such model."))
-async def show(model: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ModelView:
+@get(
+    "/{model:path}",
+    guards=[reading],
+    summary="Get a model",
+    responses=errors(NOT_FOUND="No such model."),
+    sync_to_thread=True,
+)
+def show(model: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ModelView:
     """Get a model by its id."""
-    return await asyncio.to_thread(_show, model.lstrip("/"), caller, parts)
+    collection = collection_in(model.lstrip("/"), parts)
+    if collection is None:
+        return _served(parts)
+    try:
+        return _with(collection_view(collection, parts.database, caller.tenant_id), parts)
+    except NotFound as error:
+        raise NoSuchModel(str(error)) from None
 
 
 def models_router() -> Router:
@@ -61,20 +72,6 @@ def collection_in(model: str, parts: Parts) -> str | None:
     if not model.startswith(served + AT):
         raise NoSuchModel(f"no such model: {model[:200]!r}; use {served!r} or '{served}{AT}COLLECTION'")
     return model.removeprefix(served + AT)
-
-
-def _list(caller: Caller, parts: Parts) -> ModelPage:
-    return ModelPage(data=[_served(parts), *(_with(view, parts) for view in _collections(caller, parts))])
-
-
-def _show(model: str, caller: Caller, parts: Parts) -> ModelView:
-    collection = collection_in(model, parts)
-    if collection is None:
-        return _served(parts)
-    try:
-        return _with(collection_view(collection, parts.database, caller.tenant_id), parts)
-    except NotFound as error:
-        raise NoSuchModel(str(error)) from None
 
 
 def _collections(caller: Caller, parts: Parts) -> Iterator[CollectionView]:

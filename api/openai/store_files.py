@@ -1,6 +1,5 @@
 """/v1/vector_stores/ID/files: files in a collection."""
 
-import asyncio
 from http import HTTPStatus
 from typing import Annotated, Literal
 
@@ -14,11 +13,10 @@ from api.openai.errors import errors
 from api.openai.fields import Attributes, AutoChunking, Id
 from api.openai.paging import PAGED
 from api.openai.store_views import FileStatus, StoreFile, StoreFileDeleted, StoreFilePage, statuses_of
-from ragkv.access.caller import Caller
 from ragkv.catalog.attachments import Attach, attach_files, describe, detach_file, entry_of, list_entries, texts_of
-from ragkv.db.tenants import collection_ref
 from ragkv.page import PageRequest
 from ragkv.parts import Parts
+from ragkv.tenancy import CollectionRef
 
 NOT_FOUND = "No such vector store, or no such file in it."
 
@@ -64,15 +62,16 @@ class ContentPage(msgspec.Struct, frozen=True, kw_only=True):
     guards=[writing],
     summary="Attach a file",
     responses=errors(NOT_FOUND="No such vector store, or no such file."),
+    sync_to_thread=True,
 )
-async def create(
-    vector_store_id: FromPath[str],
+def create(
+    store: NamedDependency[CollectionRef],
     data: JSONBody[NewStoreFile],
-    caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> StoreFile:
     """Attach a file to a vector store and queue it for ingestion. Files with the same bytes share one document."""
-    return await asyncio.to_thread(_attach, vector_store_id, data, caller, parts)
+    attach_files([data.to_attach()], parts, store)
+    return StoreFile.of(entry_of(data.file_id, parts.database, store))
 
 
 @get(
@@ -81,27 +80,32 @@ async def create(
     summary="List a vector store's files",
     responses=errors(NOT_FOUND=NOT_FOUND),
     dependencies=PAGED,
+    sync_to_thread=True,
 )
-async def index(
-    vector_store_id: FromPath[str],
-    caller: NamedDependency[Caller],
+def index(
+    store: NamedDependency[CollectionRef],
     parts: NamedDependency[Parts],
     page: NamedDependency[PageRequest],
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a vector store, including documents that were uploaded to the collection directly."""
-    return await asyncio.to_thread(_list, vector_store_id, page, filter, caller, parts)
+    return StoreFilePage.of(list_entries(parts.database, store, page, statuses_of(filter)))
 
 
-@get("/{file_id:str}", guards=[reading], summary="Get a vector store's file", responses=errors(NOT_FOUND=NOT_FOUND))
-async def show(
-    vector_store_id: FromPath[str],
+@get(
+    "/{file_id:str}",
+    guards=[reading],
+    summary="Get a vector store's file",
+    responses=errors(NOT_FOUND=NOT_FOUND),
+    sync_to_thread=True,
+)
+def show(
+    store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
-    caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> StoreFile:
     """Get a file of a vector store with the status of its ingestion."""
-    return await asyncio.to_thread(_show, vector_store_id, file_id, caller, parts)
+    return StoreFile.of(entry_of(file_id, parts.database, store))
 
 
 @post(
@@ -110,16 +114,16 @@ async def show(
     guards=[writing],
     summary="Update a file's attributes",
     responses=errors(NOT_FOUND=NOT_FOUND),
+    sync_to_thread=True,
 )
-async def change(
-    vector_store_id: FromPath[str],
+def change(
+    store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
     data: JSONBody[AttributesChange],
-    caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> StoreFile:
     """Replace all attributes of a vector store's file."""
-    return await asyncio.to_thread(_change, vector_store_id, file_id, data, caller, parts)
+    return StoreFile.of(describe(file_id, dict(data.attributes or {}), parts, store))
 
 
 @delete(
@@ -128,61 +132,34 @@ async def change(
     guards=[writing],
     summary="Detach a file",
     responses=errors(NOT_FOUND=NOT_FOUND),
+    sync_to_thread=True,
 )
-async def remove(
-    vector_store_id: FromPath[str],
+def remove(
+    store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
-    caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> StoreFileDeleted:
     """Detach a file from a vector store and delete its chunks, vectors and KV there. The file itself is kept."""
-    await asyncio.to_thread(_detach, vector_store_id, file_id, caller, parts)
+    detach_file(file_id, parts, store)
     return StoreFileDeleted(id=file_id)
 
 
-@get("/{file_id:str}/content", guards=[reading], summary="Get a file's text", responses=errors(NOT_FOUND=NOT_FOUND))
-async def content(
-    vector_store_id: FromPath[str],
+@get(
+    "/{file_id:str}/content",
+    guards=[reading],
+    summary="Get a file's text",
+    responses=errors(NOT_FOUND=NOT_FOUND),
+    sync_to_thread=True,
+)
+def content(
+    store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
-    caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> ContentPage:
     """Get the text of a file as the chunks that are searched. The list is empty until the file has been parsed."""
-    return await asyncio.to_thread(_content, vector_store_id, file_id, caller, parts)
+    return ContentPage(data=[TextOfFile(text) for text in texts_of(file_id, parts.database, store)])
 
 
 def store_files_router() -> Router:
     handlers = [create, index, show, change, remove, content]
     return Router("/{vector_store_id:str}/files", route_handlers=handlers)
-
-
-def _attach(vector_store_id: str, body: NewStoreFile, caller: Caller, parts: Parts) -> StoreFile:
-    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
-    attach_files([body.to_attach()], parts, ref)
-    return StoreFile.of(entry_of(body.file_id, parts.database, ref))
-
-
-def _list(
-    vector_store_id: str, page: PageRequest, status: FileStatus | None, caller: Caller, parts: Parts
-) -> StoreFilePage:
-    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
-    return StoreFilePage.of(list_entries(parts.database, ref, page, statuses_of(status)))
-
-
-def _show(vector_store_id: str, file_id: str, caller: Caller, parts: Parts) -> StoreFile:
-    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
-    return StoreFile.of(entry_of(file_id, parts.database, ref))
-
-
-def _change(vector_store_id: str, file_id: str, body: AttributesChange, caller: Caller, parts: Parts) -> StoreFile:
-    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
-    return StoreFile.of(describe(file_id, dict(body.attributes or {}), parts, ref))
-
-
-def _detach(vector_store_id: str, file_id: str, caller: Caller, parts: Parts) -> None:
-    detach_file(file_id, parts, collection_ref(parts.database, caller.tenant_id, vector_store_id))
-
-
-def _content(vector_store_id: str, file_id: str, caller: Caller, parts: Parts) -> ContentPage:
-    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
-    return ContentPage(data=[TextOfFile(text) for text in texts_of(file_id, parts.database, ref)])

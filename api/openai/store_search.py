@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from litestar import post
 from litestar.di import NamedDependency
-from litestar.params import FromPath, JSONBody
+from litestar.params import JSONBody
 from msgspec import Meta
 
 from api.access.auth import reading
@@ -13,12 +13,10 @@ from api.openai.errors import BadParam, errors
 from api.openai.fields import MaxResults, Off, Zero, refuse_switched_on
 from api.openai.filters import FilterBody, filter_of
 from api.openai.sources import attributes_of
-from ragkv.access.caller import Caller
 from ragkv.answer.limits import QUESTION_CHARACTERS
 from ragkv.catalog.attachments import Entry, entries_by_document
 from ragkv.catalog.attribute_filter import documents_that_match
 from ragkv.chunk import Passage
-from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.tenancy import CollectionRef
 
@@ -81,35 +79,33 @@ class SearchPage(msgspec.Struct, frozen=True, kw_only=True):
     responses=errors(NOT_FOUND="No such vector store."),
 )
 async def search(
-    vector_store_id: FromPath[str],
+    store: NamedDependency[CollectionRef],
     data: JSONBody[StoreSearchBody],
-    caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> SearchPage:
     """Search a vector store for the passages that an answer would be generated from, without generating one."""
-    return await parts.retrieval.run(_search, vector_store_id, data, caller, parts)
+    return await parts.retrieval.run(_search, store, data, parts)
 
 
-def _search(vector_store_id: str, body: StoreSearchBody, caller: Caller, parts: Parts) -> SearchPage:
+def _search(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> SearchPage:
     refuse_switched_on(body, ("rewrite_query",))
     if not all(map(str.strip, body.queries)):
         raise BadParam("query", "the query is empty: ask something")
-    ref = collection_ref(parts.database, caller.tenant_id, vector_store_id)
-    passages = _passages(body, ref, parts)
+    passages = _passages(store, body, parts)
     documents = sorted({passage.chunk.document_id for passage in passages})
-    entries = entries_by_document(parts.database, ref.tenant_id, documents)
+    entries = entries_by_document(parts.database, store.tenant_id, documents)
     found = [_result(one, entries[one.chunk.document_id]) for one in passages if one.chunk.document_id in entries]
     return SearchPage(search_query=body.queries, data=found)
 
 
-def _passages(body: StoreSearchBody, ref: CollectionRef, parts: Parts) -> list[Passage]:
+def _passages(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> list[Passage]:
     """The best of all queries, each by the query that it answers best."""
     limit, hops = body.max_num_results or 10, parts.settings.hops
     wanted = None if body.filters is None else filter_of(body.filters, "filters")
-    chosen = None if wanted is None else documents_that_match(parts.database, ref, wanted)
+    chosen = None if wanted is None else documents_that_match(parts.database, store, wanted)
     best: dict[str, Passage] = {}
     for query in body.queries:
-        found = parts.retriever.search(ref.tenant_id, ref.collection_id, query, limit, hops, document_ids=chosen)
+        found = parts.retriever.search(store.tenant_id, store.collection_id, query, limit, hops, document_ids=chosen)
         for passage in found:
             known = best.get(passage.chunk.id)
             if known is None or known.score < passage.score:

@@ -1,12 +1,11 @@
 """/v1/vector_stores: collections, under the name that OpenAI's clients have for them."""
 
-import asyncio
 from http import HTTPStatus
 from typing import Annotated
 
 import msgspec
 from litestar import Router, delete, get, post
-from litestar.di import NamedDependency
+from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
@@ -28,6 +27,7 @@ from ragkv.db.tenants import collection_ref
 from ragkv.ids import new_id
 from ragkv.page import PageRequest
 from ragkv.parts import Parts
+from ragkv.tenancy import CollectionRef
 
 NOT_FOUND = "No such vector store."
 TAKEN = "Another vector store has this name."
@@ -62,30 +62,49 @@ class VectorStoreChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     guards=[writing],
     summary="Create a vector store",
     responses=errors(NOT_FOUND="No such file.", CONFLICT=TAKEN),
+    sync_to_thread=True,
 )
-async def create(
+def create(
     data: JSONBody[NewVectorStore], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> VectorStore:
     """Create a vector store, which is a collection, and attach files to it."""
-    return await asyncio.to_thread(_create, data, caller, parts)
+    for file_id in data.file_ids:
+        file_view(file_id, parts.database, caller.tenant_id)
+    name = data.name or f"vector store {new_id()[:8]}"
+    made = make_collection(name, parts.database, caller.tenant_id)
+    if data.file_ids:
+        ref = collection_ref(parts.database, caller.tenant_id, made.id)
+        attach_files([Attach(file_id) for file_id in data.file_ids], parts, ref)
+    return VectorStore.of(store_of(made.id, parts.database, caller.tenant_id))
 
 
-@get("/", guards=[reading], summary="List vector stores", responses=errors(NOT_FOUND=NOT_FOUND), dependencies=PAGED)
-async def index(
+@get(
+    "/",
+    guards=[reading],
+    summary="List vector stores",
+    responses=errors(NOT_FOUND=NOT_FOUND),
+    dependencies=PAGED,
+    sync_to_thread=True,
+)
+def index(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
     page: NamedDependency[PageRequest],
 ) -> VectorStorePage:
     """List the tenant's vector stores with the progress of their files."""
-    return VectorStorePage.of(await asyncio.to_thread(list_stores, parts.database, caller.tenant_id, page))
+    return VectorStorePage.of(list_stores(parts.database, caller.tenant_id, page))
 
 
-@get("/{vector_store_id:str}", guards=[reading], summary="Get a vector store", responses=errors(NOT_FOUND=NOT_FOUND))
-async def show(
-    vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> VectorStore:
+@get(
+    "/{vector_store_id:str}",
+    guards=[reading],
+    summary="Get a vector store",
+    responses=errors(NOT_FOUND=NOT_FOUND),
+    sync_to_thread=True,
+)
+def show(vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> VectorStore:
     """Get a vector store by id or name."""
-    return VectorStore.of(await asyncio.to_thread(store_of, vector_store_id, parts.database, caller.tenant_id))
+    return VectorStore.of(store_of(vector_store_id, parts.database, caller.tenant_id))
 
 
 @post(
@@ -94,15 +113,17 @@ async def show(
     guards=[writing],
     summary="Update a vector store",
     responses=errors(NOT_FOUND=NOT_FOUND, CONFLICT=f"{TAKEN} Or: {DEFAULT_STAYS}"),
+    sync_to_thread=True,
 )
-async def change(
+def change(
     vector_store_id: FromPath[str],
     data: JSONBody[VectorStoreChange],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> VectorStore:
     """Rename a vector store. Its id does not change."""
-    return await asyncio.to_thread(_change, vector_store_id, data.name, caller, parts)
+    view = amend_collection(vector_store_id, parts.database, caller.tenant_id, data.name)
+    return VectorStore.of(store_of(view.id, parts.database, caller.tenant_id))
 
 
 @delete(
@@ -120,25 +141,17 @@ async def remove(
     return VectorStoreDeleted(id=vector_store_id)
 
 
+def store_in_path(
+    vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> CollectionRef:
+    """The dependency `store`: the collection that the path names. Raises NotFound."""
+    return collection_ref(parts.database, caller.tenant_id, vector_store_id)
+
+
 def vector_stores_router() -> Router:
     return Router(
         "/v1/vector_stores",
         route_handlers=[create, index, show, change, remove, search, store_files_router(), file_batches_router()],
+        dependencies={"store": Provide(store_in_path, sync_to_thread=True)},
         tags=["openai: vector stores"],
     )
-
-
-def _create(body: NewVectorStore, caller: Caller, parts: Parts) -> VectorStore:
-    for file_id in body.file_ids:
-        file_view(file_id, parts.database, caller.tenant_id)
-    name = body.name or f"vector store {new_id()[:8]}"
-    made = make_collection(name, parts.database, caller.tenant_id)
-    if body.file_ids:
-        ref = collection_ref(parts.database, caller.tenant_id, made.id)
-        attach_files([Attach(file_id) for file_id in body.file_ids], parts, ref)
-    return VectorStore.of(store_of(made.id, parts.database, caller.tenant_id))
-
-
-def _change(vector_store_id: str, name: str | None, caller: Caller, parts: Parts) -> VectorStore:
-    view = amend_collection(vector_store_id, parts.database, caller.tenant_id, name)
-    return VectorStore.of(store_of(view.id, parts.database, caller.tenant_id))

@@ -1,6 +1,5 @@
 """/v1/collections: named sets of documents. A collection is named by its id or its name everywhere."""
 
-import asyncio
 from http import HTTPStatus
 from typing import Annotated
 
@@ -53,12 +52,13 @@ class CollectionPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     responses=json_problems(
         CONFLICT="Another collection has this name.", UNPROCESSABLE_ENTITY="Invalid collection name."
     ),
+    sync_to_thread=True,
 )
-async def create(
+def create(
     data: JSONBody[CollectionBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> CollectionView:
     """Create an empty collection. Names are unique within a tenant: a name in use is refused with 409."""
-    return await asyncio.to_thread(make_collection, data.name, parts.database, caller.tenant_id)
+    return make_collection(data.name, parts.database, caller.tenant_id)
 
 
 @get(
@@ -66,15 +66,16 @@ async def create(
     guards=[reading],
     summary="List collections",
     responses=problems(UNPROCESSABLE_ENTITY="Invalid cursor."),
+    sync_to_thread=True,
 )
-async def index(
+def index(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> CollectionPage:
     """List the tenant's collections, ordered by name, each with the number of its documents, chunks and tokens."""
-    return await asyncio.to_thread(list_collections, parts.database, caller.tenant_id, limit, cursor)
+    return list_collections(parts.database, caller.tenant_id, limit, cursor)
 
 
 @get(
@@ -82,12 +83,11 @@ async def index(
     guards=[reading],
     summary="Get a collection",
     responses=problems(NOT_FOUND="No such collection."),
+    sync_to_thread=True,
 )
-async def show(
-    collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> CollectionView:
+def show(collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> CollectionView:
     """Get a collection by id or name, including the hits and misses of its answer cache."""
-    return await asyncio.to_thread(collection_with_counts, collection, parts, caller.tenant_id)
+    return collection_with_counts(collection, parts, caller.tenant_id)
 
 
 @patch(
@@ -99,8 +99,9 @@ async def show(
         CONFLICT="Another collection has this name, or the collection is the default one, which cannot be renamed.",
         UNPROCESSABLE_ENTITY="Invalid collection name.",
     ),
+    sync_to_thread=True,
 )
-async def amend(
+def amend(
     collection: FromPath[str],
     data: JSONBody[CollectionPatch],
     caller: NamedDependency[Caller],
@@ -112,8 +113,7 @@ async def amend(
     the cache until the collection changes. Questions within a conversation, and those that refer to the present day, are
     never answered from the cache.
     """
-    change = (data.name, data.answer_cache)
-    return await asyncio.to_thread(amend_collection, collection, parts.database, caller.tenant_id, *change)
+    return amend_collection(collection, parts.database, caller.tenant_id, data.name, data.answer_cache)
 
 
 @delete(
@@ -133,13 +133,12 @@ async def remove(collection: FromPath[str], caller: NamedDependency[Caller], par
     status_code=HTTPStatus.ACCEPTED,
     summary="Retry all failed documents",
     responses=problems(NOT_FOUND="No such collection."),
+    sync_to_thread=True,
 )
-async def retry_all(
-    collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> Queued:
+def retry_all(collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> Queued:
     """Queue every failed document of a collection again, with a full set of attempts."""
-    ref = await asyncio.to_thread(collection_ref, parts.database, caller.tenant_id, collection)
-    return await asyncio.to_thread(retry_failed, ref, parts)
+    ref = collection_ref(parts.database, caller.tenant_id, collection)
+    return retry_failed(ref, parts)
 
 
 def collections_router() -> Router:

@@ -34,7 +34,7 @@ from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
-from ragkv.tenancy import DEFAULT_COLLECTION
+from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
 
 FORM_BYTES = 64 * 1024
 """Room for what surrounds the file in a multipart body."""
@@ -102,8 +102,9 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             description="The collection already has a document with the same bytes.",
         )
     },
+    sync_to_thread=True,
 )
-async def upload(
+def upload(
     data: MultipartBody[Upload], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Response[DocumentView]:
     """Upload a file and queue it for ingestion. Returns 202, or 200 if the collection has the same bytes already.
@@ -111,8 +112,8 @@ async def upload(
     In the second case the existing document is returned. Metadata in the request replaces its metadata; without any, its
     metadata is unchanged.
     """
-    form = await asyncio.to_thread(_read_form, data.collection, data.metadata, caller, parts)
-    status, view = await asyncio.to_thread(_accept, data.file, form, parts)
+    ref = collection_ref(parts.database, caller.tenant_id, data.collection)
+    status, view = _accept(ref, data.file, read_metadata(data.metadata), parts)
     return Response(view, status_code=status, headers={"Location": f"/v1/documents/{view.id}"})
 
 
@@ -131,8 +132,9 @@ async def upload_many(
     data: MultipartBody[Uploads], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> list[Uploaded]:
     """Upload several files in one request. Each is accepted or refused on its own; see `status` of each result."""
-    form = await asyncio.to_thread(_read_form, data.collection, data.metadata, caller, parts)
-    return [await asyncio.to_thread(_try, file, form, parts) for file in data.files]
+    ref = await asyncio.to_thread(collection_ref, parts.database, caller.tenant_id, data.collection)
+    metadata = await asyncio.to_thread(read_metadata, data.metadata)
+    return [await asyncio.to_thread(_try, ref, file, metadata, parts) for file in data.files]
 
 
 @get(
@@ -140,8 +142,9 @@ async def upload_many(
     guards=[reading],
     summary="List documents",
     responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid cursor or metadata filter."),
+    sync_to_thread=True,
 )
-async def index(
+def index(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
     collection: FromQuery[str | None] = None,
@@ -152,17 +155,24 @@ async def index(
     cursor: FromQuery[str | None] = None,
 ) -> DocumentPage:
     """List the tenant's documents, newest first, with optional filters."""
-    return await asyncio.to_thread(_list, caller, parts, (collection, status, name, metadata), limit, cursor)
+    collection_id = (
+        None if collection is None else collection_ref(parts.database, caller.tenant_id, collection).collection_id
+    )
+    having = None if metadata is None else read_filter(metadata)
+    wanted = Wanted(caller.tenant_id, collection_id, status, name, metadata=having)
+    return list_documents(parts.database, wanted, limit, cursor)
 
 
 @get(
-    "/{document_id:str}", guards=[reading], summary="Get a document", responses=problems(NOT_FOUND="No such document.")
+    "/{document_id:str}",
+    guards=[reading],
+    summary="Get a document",
+    responses=problems(NOT_FOUND="No such document."),
+    sync_to_thread=True,
 )
-async def show(
-    document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> DocumentView:
+def show(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> DocumentView:
     """Get a document with its metadata and the progress of its ingestion."""
-    return await asyncio.to_thread(document_view, document_id, parts.database, caller.tenant_id)
+    return document_view(document_id, parts.database, caller.tenant_id)
 
 
 @patch(
@@ -170,15 +180,16 @@ async def show(
     guards=[writing],
     summary="Update a document",
     responses=json_problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="The metadata is too large."),
+    sync_to_thread=True,
 )
-async def amend(
+def amend(
     document_id: FromPath[str],
     data: JSONBody[Amendment],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> DocumentView:
     """Rename a document or merge changes into its metadata. The document is not ingested again."""
-    return await asyncio.to_thread(amend_document, document_id, parts, caller.tenant_id, data.name, data.metadata)
+    return amend_document(document_id, parts, caller.tenant_id, data.name, data.metadata)
 
 
 @put(
@@ -193,8 +204,9 @@ async def amend(
         UNPROCESSABLE_ENTITY="The file is empty.",
         INSUFFICIENT_STORAGE="The disk is almost full.",
     ),
+    sync_to_thread=True,
 )
-async def replace(
+def replace(
     document_id: FromPath[str],
     data: MultipartBody[Replacement],
     caller: NamedDependency[Caller],
@@ -205,7 +217,7 @@ async def replace(
     Questions are answered from the old file until the new one is searchable.
     """
     file = data.file
-    return await asyncio.to_thread(replace_document, document_id, file.filename, file.file, parts, caller.tenant_id)
+    return replace_document(document_id, file.filename, file.file, parts, caller.tenant_id)
 
 
 @delete(
@@ -213,10 +225,11 @@ async def replace(
     guards=[writing],
     summary="Delete a document",
     responses=problems(NOT_FOUND="No such document."),
+    sync_to_thread=True,
 )
-async def remove(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
+def remove(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
     """Delete a document with its chunks, vectors and KV, in any state."""
-    await asyncio.to_thread(delete_document, document_id, parts, caller.tenant_id)
+    delete_document(document_id, parts, caller.tenant_id)
 
 
 @post(
@@ -225,12 +238,11 @@ async def remove(document_id: FromPath[str], caller: NamedDependency[Caller], pa
     status_code=HTTPStatus.ACCEPTED,
     summary="Retry a failed document",
     responses=problems(NOT_FOUND="No such document.", CONFLICT="The document has not failed."),
+    sync_to_thread=True,
 )
-async def retry(
-    document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> DocumentView:
+def retry(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> DocumentView:
     """Queue a failed document again, with a full set of attempts."""
-    return await asyncio.to_thread(retry_document, document_id, parts, caller.tenant_id)
+    return retry_document(document_id, parts, caller.tenant_id)
 
 
 @get(
@@ -238,10 +250,11 @@ async def retry(
     guards=[reading],
     summary="Download a document's file",
     responses=problems(NOT_FOUND="No such document, or its file is missing."),
+    sync_to_thread=True,
 )
-async def download(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
+def download(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
     """Download the original file, byte for byte. It is sent as an attachment, so browsers do not display it."""
-    path, name = await asyncio.to_thread(stored_file, document_id, parts, caller.tenant_id)
+    path, name = stored_file(document_id, parts, caller.tenant_id)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
     return File(path, filename=name, media_type="application/octet-stream", headers=headers)
 
@@ -251,8 +264,9 @@ async def download(document_id: FromPath[str], caller: NamedDependency[Caller], 
     guards=[reading],
     summary="List a document's chunks",
     responses=problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="Invalid cursor."),
+    sync_to_thread=True,
 )
-async def chunks(
+def chunks(
     document_id: FromPath[str],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
@@ -260,8 +274,7 @@ async def chunks(
     cursor: FromQuery[str | None] = None,
 ) -> ChunkPage:
     """List the chunks of a document in order, each with its text, position and the state of its KV."""
-    page = (parts.database, parts.kv_store, caller.tenant_id, document_id, limit, cursor)
-    return await asyncio.to_thread(list_chunks, *page)
+    return list_chunks(parts.database, parts.kv_store, caller.tenant_id, document_id, limit, cursor)
 
 
 def documents_router(settings: Settings) -> Router:
@@ -271,45 +284,16 @@ def documents_router(settings: Settings) -> Router:
     return Router("/v1/documents", route_handlers=handlers, tags=["documents"], request_max_body_size=limit)
 
 
-@dataclass(frozen=True)
-class _Form:
-    """What a form says beside its files."""
-
-    caller: Caller
-    collection: str
-    metadata: Metadata
-
-
-def _read_form(collection: str, metadata: str, caller: Caller, parts: Parts) -> _Form:
-    collection_ref(parts.database, caller.tenant_id, collection)
-    return _Form(caller, collection, read_metadata(metadata))
-
-
-def _accept(file: UploadFile, form: _Form, parts: Parts) -> tuple[HTTPStatus, DocumentView]:
-    ref = collection_ref(parts.database, form.caller.tenant_id, form.collection)
-    accepted = accept_document(file.filename, file.file, parts, ref, form.metadata)
+def _accept(ref: CollectionRef, file: UploadFile, metadata: Metadata, parts: Parts) -> tuple[HTTPStatus, DocumentView]:
+    accepted = accept_document(file.filename, file.file, parts, ref, metadata)
     view = document_view(accepted.document_id, parts.database, ref.tenant_id)
     return HTTPStatus.ACCEPTED if accepted.created else HTTPStatus.OK, view
 
 
-def _try(file: UploadFile, form: _Form, parts: Parts) -> Uploaded:
+def _try(ref: CollectionRef, file: UploadFile, metadata: Metadata, parts: Parts) -> Uploaded:
     try:
-        status, view = _accept(file, form, parts)
+        status, view = _accept(ref, file, metadata, parts)
     except RagKVError as error:
         problem = problem_of(error)
         return Uploaded(file.filename, problem.status, problem=problem)
     return Uploaded(file.filename, status, document=view)
-
-
-def _list(
-    caller: Caller,
-    parts: Parts,
-    wanted: tuple[str | None, Status | None, str | None, str | None],
-    limit: int,
-    cursor: str | None,
-) -> DocumentPage:
-    collection, status, name, metadata = wanted
-    ref = None if collection is None else collection_ref(parts.database, caller.tenant_id, collection)
-    having = None if metadata is None else read_filter(metadata)
-    chosen = Wanted(caller.tenant_id, ref.collection_id if ref else None, status, name, metadata=having)
-    return list_documents(parts.database, chosen, limit, cursor)

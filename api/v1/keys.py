@@ -1,6 +1,5 @@
 """/v1/keys: a tenant's API keys, for callers with the scope admin."""
 
-import asyncio
 from typing import Annotated, Any
 
 import msgspec
@@ -25,30 +24,36 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     days: Annotated[int, Meta(ge=1, le=MAX_DAYS, examples=[90])] | None = None
 
 
-@post("/", summary="Create an API key", responses=json_problems(UNPROCESSABLE_ENTITY="Invalid name or scopes."))
-async def create(
+@post(
+    "/",
+    summary="Create an API key",
+    responses=json_problems(UNPROCESSABLE_ENTITY="Invalid name or scopes."),
+    sync_to_thread=True,
+)
+def create(
     data: JSONBody[NewKey],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> IssuedKey:
     """Create an API key. The key itself is returned only once, in this response."""
-    wanted = (data.name, data.scopes, data.days)
-    issued = await asyncio.to_thread(issue_key, parts.database, caller.tenant_id, *wanted, caller.key_id)
+    issued = issue_key(parts.database, caller.tenant_id, data.name, data.scopes, data.days, caller.key_id)
     note_made(request, issued.view.id)
     return issued
 
 
-@get("/", summary="List API keys", responses=problems())
-async def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list[KeyView]:
+@get("/", summary="List API keys", responses=problems(), sync_to_thread=True)
+def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list[KeyView]:
     """List the tenant's API keys, including revoked ones. Secrets are not returned."""
-    return await asyncio.to_thread(list_keys, parts.database, caller.tenant_id)
+    return list_keys(parts.database, caller.tenant_id)
 
 
-@delete("/{key_id:str}", summary="Revoke an API key", responses=problems(NOT_FOUND="No such API key."))
-async def revoke(key_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
+@delete(
+    "/{key_id:str}", summary="Revoke an API key", responses=problems(NOT_FOUND="No such API key."), sync_to_thread=True
+)
+def revoke(key_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
     """Revoke an API key with immediate effect. It remains in the list of keys."""
-    await asyncio.to_thread(revoke_key, parts.database, key_id, caller.tenant_id, caller.key_id)
+    revoke_key(parts.database, key_id, caller.tenant_id, caller.key_id)
 
 
 def keys_router() -> Router:

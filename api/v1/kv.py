@@ -1,13 +1,12 @@
 """/v1/kv, and /kv under a document or a collection: what is kept of KV, and evict, pin, rebuild, verify."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from http import HTTPStatus
 
 import msgspec
 from litestar import Router, delete, get, patch, post
-from litestar.di import NamedDependency
+from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
@@ -17,15 +16,14 @@ from api.http.errors import json_problems, problem_of, problems
 from api.http.sse import event
 from ragkv.access.caller import Caller
 from ragkv.catalog.changes import Queued
-from ragkv.catalog.documents import DocumentView
+from ragkv.catalog.documents import DocumentView, document_view
+from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import (
     HeldKV,
     KVOverview,
     held_kv,
-    holder_of_collection,
-    holder_of_document,
     overview,
     pin,
     rebuild_document,
@@ -34,9 +32,6 @@ from ragkv.upkeep.admin import (
 from ragkv.upkeep.eviction import Freed, evict
 from ragkv.upkeep.verify import Verified, verify
 
-DOCUMENT = "/documents/{document_id:str}/kv"
-COLLECTION = "/collections/{collection:str}/kv"
-
 
 class PinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pins or unpins KV."""
@@ -44,10 +39,10 @@ class PinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     pinned: bool
 
 
-@get("/kv", guards=[reading], summary="Get KV usage", responses=problems())
-async def show_all(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> KVOverview:
+@get("/kv", guards=[reading], summary="Get KV usage", responses=problems(), sync_to_thread=True)
+def show_all(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> KVOverview:
     """Get the size of the tenant's stored KV by tier and by collection."""
-    return await asyncio.to_thread(overview, parts, caller.tenant_id)
+    return overview(parts, caller.tenant_id)
 
 
 @post("/kv/verify", guards=[administering], status_code=HTTPStatus.OK, summary="Verify all KV", responses=problems())
@@ -60,158 +55,170 @@ async def verify_all(caller: NamedDependency[Caller], parts: NamedDependency[Par
     return ServerSentEvent(verification(KVOwner(caller.tenant_id), parts))
 
 
-@get(DOCUMENT, guards=[reading], summary="Get a document's KV", responses=problems(NOT_FOUND="No such document."))
-async def show_document(
-    document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> HeldKV:
+@get(
+    "/",
+    guards=[reading],
+    summary="Get a document's KV",
+    responses=problems(NOT_FOUND="No such document."),
+    sync_to_thread=True,
+)
+def show_document(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> HeldKV:
     """Get the size and state of a document's stored KV."""
-    return await asyncio.to_thread(lambda: held_kv(holder_of_document(document_id, parts, caller.tenant_id), parts))
+    return held_kv(owner, parts)
 
 
 @patch(
-    DOCUMENT,
+    "/",
     guards=[writing],
     summary="Pin or unpin a document's KV",
     responses=json_problems(
         NOT_FOUND="No such document.", CONFLICT="The tenant's limit for pinned KV would be exceeded."
     ),
+    sync_to_thread=True,
 )
-async def pin_document(
-    document_id: FromPath[str],
-    data: JSONBody[PinBody],
-    caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
-) -> HeldKV:
+def pin_document(owner: NamedDependency[KVOwner], data: JSONBody[PinBody], parts: NamedDependency[Parts]) -> HeldKV:
     """Pin or unpin the KV of a document. Pinned KV is evicted only on request, never to free space."""
-    owner = await asyncio.to_thread(holder_of_document, document_id, parts, caller.tenant_id)
-    return await asyncio.to_thread(pin, owner, parts, pinned=data.pinned)
+    return pin(owner, parts, pinned=data.pinned)
 
 
 @delete(
-    DOCUMENT,
+    "/",
     guards=[writing],
     status_code=HTTPStatus.OK,
     summary="Evict a document's KV",
     responses=problems(NOT_FOUND="No such document."),
+    sync_to_thread=True,
 )
-async def evict_document(
-    document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> Freed:
+def evict_document(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> Freed:
     """Evict the KV of a document, pinned or not, except for KV that other documents share.
 
     The document remains searchable; its KV is recomputed when a question needs it.
     """
-    return await asyncio.to_thread(lambda: evict(holder_of_document(document_id, parts, caller.tenant_id), parts))
+    return evict(owner, parts)
 
 
 @post(
-    f"{DOCUMENT}/rebuild",
+    "/rebuild",
     guards=[writing],
     status_code=HTTPStatus.ACCEPTED,
     summary="Rebuild a document's KV",
     responses=problems(NOT_FOUND="No such document.", CONFLICT="The document has failed: retry it instead."),
+    sync_to_thread=True,
 )
-async def rebuild_one(
+def rebuild_one(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> DocumentView:
     """Queue a document so that its missing KV is computed and stored. Has no effect while the document is being ingested."""
-    return await asyncio.to_thread(rebuild_document, document_id, parts, caller.tenant_id)
+    return rebuild_document(document_id, parts, caller.tenant_id)
 
 
 @post(
-    f"{DOCUMENT}/verify",
+    "/verify",
     guards=[writing],
     status_code=HTTPStatus.OK,
     summary="Verify a document's KV",
     responses=problems(NOT_FOUND="No such document."),
 )
-async def verify_document(
-    document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> ServerSentEvent:
+async def verify_document(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> ServerSentEvent:
     """Verify the checksums of a document's KV files. Events and effects are those of `/v1/kv/verify`."""
-    owner = await asyncio.to_thread(holder_of_document, document_id, parts, caller.tenant_id)
     return ServerSentEvent(verification(owner, parts))
 
 
-@get(COLLECTION, guards=[reading], summary="Get a collection's KV", responses=problems(NOT_FOUND="No such collection."))
-async def show_collection(
-    collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> HeldKV:
+@get(
+    "/",
+    guards=[reading],
+    summary="Get a collection's KV",
+    responses=problems(NOT_FOUND="No such collection."),
+    sync_to_thread=True,
+)
+def show_collection(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> HeldKV:
     """Get the size and state of the stored KV of a collection's documents."""
-    return await asyncio.to_thread(lambda: held_kv(holder_of_collection(collection, parts, caller.tenant_id), parts))
+    return held_kv(owner, parts)
 
 
 @patch(
-    COLLECTION,
+    "/",
     guards=[administering],
     summary="Pin or unpin a collection's KV",
     responses=json_problems(
         NOT_FOUND="No such collection.", CONFLICT="The tenant's limit for pinned KV would be exceeded."
     ),
+    sync_to_thread=True,
 )
-async def pin_collection(
-    collection: FromPath[str],
-    data: JSONBody[PinBody],
-    caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
-) -> HeldKV:
+def pin_collection(owner: NamedDependency[KVOwner], data: JSONBody[PinBody], parts: NamedDependency[Parts]) -> HeldKV:
     """Pin or unpin the KV of all documents of a collection. Pinned KV is evicted only on request, never to free space."""
-    owner = await asyncio.to_thread(holder_of_collection, collection, parts, caller.tenant_id)
-    return await asyncio.to_thread(pin, owner, parts, pinned=data.pinned)
+    return pin(owner, parts, pinned=data.pinned)
 
 
 @delete(
-    COLLECTION,
+    "/",
     guards=[administering],
     status_code=HTTPStatus.OK,
     summary="Evict a collection's KV",
     responses=problems(NOT_FOUND="No such collection."),
+    sync_to_thread=True,
 )
-async def evict_collection(
-    collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> Freed:
+def evict_collection(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> Freed:
     """Evict the KV of a collection, pinned or not, except for KV that other collections share.
 
     Its documents remain searchable; their KV is recomputed when a question needs it.
     """
-    return await asyncio.to_thread(lambda: evict(holder_of_collection(collection, parts, caller.tenant_id), parts))
+    return evict(owner, parts)
 
 
 @post(
-    f"{COLLECTION}/rebuild",
+    "/rebuild",
     guards=[administering],
     status_code=HTTPStatus.ACCEPTED,
     summary="Rebuild a collection's KV",
     responses=problems(NOT_FOUND="No such collection."),
+    sync_to_thread=True,
 )
-async def rebuild_all(
-    collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> Queued:
+def rebuild_all(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> Queued:
     """Queue every document of a collection whose KV was evicted, so that it is computed and stored again."""
-    owner = await asyncio.to_thread(holder_of_collection, collection, parts, caller.tenant_id)
-    return await asyncio.to_thread(rebuild_evicted, owner, parts)
+    return rebuild_evicted(owner, parts)
 
 
 @post(
-    f"{COLLECTION}/verify",
+    "/verify",
     guards=[administering],
     status_code=HTTPStatus.OK,
     summary="Verify a collection's KV",
     responses=problems(NOT_FOUND="No such collection."),
 )
-async def verify_collection(
-    collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> ServerSentEvent:
+async def verify_collection(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> ServerSentEvent:
     """Verify the checksums of a collection's KV files. Events and effects are those of `/v1/kv/verify`."""
-    owner = await asyncio.to_thread(holder_of_collection, collection, parts, caller.tenant_id)
     return ServerSentEvent(verification(owner, parts))
 
 
+def owning_document(
+    document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> KVOwner:
+    """The dependency `owner` under a document's path. Raises NotFound."""
+    return KVOwner(caller.tenant_id, document_id=document_view(document_id, parts.database, caller.tenant_id).id)
+
+
+def owning_collection(
+    collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> KVOwner:
+    """The dependency `owner` under a collection's path. Raises NotFound."""
+    return KVOwner(
+        caller.tenant_id, collection_id=collection_ref(parts.database, caller.tenant_id, collection).collection_id
+    )
+
+
 def kv_router() -> Router:
-    whole = [show_all, verify_all]
-    of_documents = [show_document, pin_document, evict_document, rebuild_one, verify_document]
-    of_collections = [show_collection, pin_collection, evict_collection, rebuild_all, verify_collection]
-    return Router("/v1", route_handlers=[*whole, *of_documents, *of_collections], tags=["kv"])
+    of_documents = Router(
+        "/documents/{document_id:str}/kv",
+        route_handlers=[show_document, pin_document, evict_document, rebuild_one, verify_document],
+        dependencies={"owner": Provide(owning_document, sync_to_thread=True)},
+    )
+    of_collections = Router(
+        "/collections/{collection:str}/kv",
+        route_handlers=[show_collection, pin_collection, evict_collection, rebuild_all, verify_collection],
+        dependencies={"owner": Provide(owning_collection, sync_to_thread=True)},
+    )
+    return Router("/v1", route_handlers=[show_all, verify_all, of_documents, of_collections], tags=["kv"])
 
 
 async def verification(owner: KVOwner, parts: Parts) -> AsyncIterator[ServerSentEventMessage]:

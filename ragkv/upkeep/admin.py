@@ -20,7 +20,6 @@ from ragkv.db.kv_entries import (
     kv_of,
 )
 from ragkv.db.tables import CollectionRow, DocumentRow, JobRow
-from ragkv.db.tenants import collection_ref
 from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
 from ragkv.observe.metrics import engine_cache_use
@@ -107,16 +106,6 @@ class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
     stored_chunks: int
     evicted_documents: int
     last_used_at: datetime | None
-
-
-def holder_of_document(document_id: str, parts: Parts, tenant_id: str) -> KVOwner:
-    """Raises NotFound."""
-    return KVOwner(tenant_id, document_id=document_view(document_id, parts.database, tenant_id).id)
-
-
-def holder_of_collection(collection: str, parts: Parts, tenant_id: str) -> KVOwner:
-    """A collection by id or name. Raises NotFound."""
-    return KVOwner(tenant_id, collection_id=collection_ref(parts.database, tenant_id, collection).collection_id)
 
 
 def overview(parts: Parts, tenant_id: str) -> KVOverview:

@@ -156,7 +156,7 @@ async def ask(
     """Answer a question from the documents of a collection, with citations.
 
     Set `stream` or send `Accept: text/event-stream` for a stream of server-sent events: `delta` events with text, then one
-    `answer` event with the whole answer, or one `error` event.
+    `done` event with the whole answer, or one `error` event.
     """
     check_question_text(data.question)
     events = parts.answerer.stream(await asyncio.to_thread(_question_of, data, caller, parts))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ingest.prefill import Prefiller
 from ragkv.chunk import Chunk
 from ragkv.kv.key import KeyMaker
-from ragkv.kv.store import KVStore, Lookup
+from ragkv.kv.store import KVStore
 
 Progress = Callable[[int, int], None]
 
@@ -48,11 +48,11 @@ def precompute(
     of its tokens, the rest is left out.
     """
     named = {keys.chunk(chunk.token_ids): chunk for chunk in chunks}
-    todo = {key: chunk for key, chunk in named.items() if store.lookup(key) is Lookup.MISS}
+    todo = {key: chunk for key, chunk in named.items() if key not in store}
     total = sum(chunk.num_tokens for chunk in named.values())
     done = reused = total - sum(chunk.num_tokens for chunk in todo.values())
     progress(done, total)
-    if not todo and store.lookup(keys.prefix()) is Lookup.MISS:
+    if not todo and keys.prefix() not in store:
         _compute([], keys, prefiller(), store)
     for batch in _batches(todo, len(keys.prefix_ids), batch_tokens):
         if not has_room(sum(chunk.num_tokens for _, chunk in batch)):
@@ -70,7 +70,7 @@ def precompute(
 
 def _compute(batch: Sequence[tuple[str, Chunk]], keys: KeyMaker, prefiller: Prefiller, store: KVStore) -> None:
     prefix_kv, *chunk_kvs = prefiller.prefill(keys.prefix_ids, [chunk.token_ids for _, chunk in batch])
-    if store.lookup(keys.prefix()) is Lookup.MISS:
+    if keys.prefix() not in store:
         store.put(keys.prefix(), prefix_kv)
     for (key, _), kv in zip(batch, chunk_kvs, strict=True):
         store.put(key, kv)

@@ -9,7 +9,7 @@ from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Passage
 from ragkv.kv.key import KeyMaker
-from ragkv.kv.store import KVStore, Lookup
+from ragkv.kv.store import KVStore
 from ragkv.span import total_tokens
 from ragkv.stitch.plan import LateSelection, Placed, StitchPlan, plan_stitch
 from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, ChunkEvidence, Evidence
@@ -50,7 +50,7 @@ class Planner:
         return plan_stitch(placed, missing, SELECTORS[recompute.policy](evidence, budget) if budget else ())
 
     def _is_missing(self, key: str | None) -> bool:
-        return key is None or self._store.lookup(key) is Lookup.MISS
+        return key is None or key not in self._store
 
     def _evidence(
         self, placed: Sequence[Placed], passages: Sequence[Passage], recompute: Recompute, question: torch.Tensor | None

@@ -14,7 +14,7 @@ from ragkv.db.pages import rows_behind
 from ragkv.db.tables import ChunkRow, DocumentRow
 from ragkv.ids import is_id
 from ragkv.kv.file import KVShape
-from ragkv.kv.store import KVStore, Lookup
+from ragkv.kv.store import KVStore
 from ragkv.page import Id, Moment, Ordinal, from_cursor, to_cursor
 from ragkv.status import Status
 
@@ -140,6 +140,6 @@ def _chunk_kv(key: str | None, store: KVStore, *, is_coming: bool) -> ChunkKV:
     """`is_coming`: what is not there yet will be made unasked."""
     if key is None and is_coming:
         return ChunkKV("pending", 0)
-    if key is None or store.lookup(key) is Lookup.MISS:
+    if key is None or key not in store:
         return ChunkKV("missing", 0)
     return ChunkKV("stored", store.bytes_of(key), store.shape(key))

@@ -1,6 +1,5 @@
 """The folder of KV files, shared by the workers that write them and the engine that reads them."""
 
-import enum
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -21,15 +20,8 @@ T = TypeVar("T")
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
-class Lookup(enum.Enum):
-    """What a look at the store found."""
-
-    HIT = "hit"
-    MISS = "miss"
-
-
 class KVStore:
-    """KV files by key. Any process may read, write or delete at any time: files appear and vanish whole."""
+    """KV files by key. Any process may read, write or delete at any time: writes and deletes are atomic."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -40,8 +32,9 @@ class KVStore:
             raise Corrupt(f"not a KV key: {key[:80]!r}")
         return self.folder / key[:2] / f"{key}.safetensors"
 
-    def lookup(self, key: str) -> Lookup:
-        return Lookup.HIT if self.path(key).is_file() else Lookup.MISS
+    def __contains__(self, key: str) -> bool:
+        """Whether there is a file of `key`, whatever its content."""
+        return self.path(key).is_file()
 
     def in_memory(self, key: str) -> bool:
         """Whether the KV of `key` lies in host memory, so that `get` reads no disk."""

@@ -17,7 +17,6 @@ from ragkv.db.documents import ids_among
 from ragkv.db.kv_entries import all_entries, keys_in_use, keys_with_entries, orphans
 from ragkv.db.stored_files import named_files, named_files_among
 from ragkv.db.tenants import tenant_ids
-from ragkv.kv.store import Lookup
 from ragkv.parts import Parts
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def missing_kv(parts: Parts) -> list[tuple[str, int]]:
     """(key, bytes) of KV entries whose file is not there: their chunks are recomputed with each question."""
     with parts.database.reading() as session:
         entries = [(key, int(size)) for key, size in session.execute(all_entries())]
-    return [entry for entry in entries if parts.kv_store.lookup(entry[0]) is Lookup.MISS]
+    return [entry for entry in entries if entry[0] not in parts.kv_store]
 
 
 def unused_kv(parts: Parts, before: datetime) -> Sequence[str]:

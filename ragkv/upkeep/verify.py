@@ -9,7 +9,6 @@ import msgspec
 
 from ragkv.batched import batched
 from ragkv.db.kv_entries import documents_using, entries_of
-from ragkv.kv.store import Lookup
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.eviction import evict_entries
@@ -71,11 +70,11 @@ def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
 
 def _health(key: str, parts: Parts) -> Health:
     """Reading a damaged file removes it."""
-    if parts.kv_store.lookup(key) is Lookup.MISS:
+    if key not in parts.kv_store:
         return "missing"
     if parts.kv_store.get(key, parts.layout) is not None:
         return "sound"
-    return "damaged" if parts.kv_store.lookup(key) is Lookup.MISS else "unusable"
+    return "damaged" if key not in parts.kv_store else "unusable"
 
 
 def _forget(lost: list[tuple[str, int]], parts: Parts) -> list[str]:

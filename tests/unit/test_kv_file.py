@@ -13,7 +13,7 @@ from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.file import ChunkKV, read_kv, write_kv
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout
-from ragkv.kv.store import KVStore, Lookup
+from ragkv.kv.store import KVStore
 
 LAYOUT = Layout(layers=6, q_heads=4, kv_heads=2, head_dim=8, dtype=torch.bfloat16)
 KEY = "ab" * 32
@@ -73,7 +73,7 @@ def test_kv_of_another_layout_is_not_used_and_not_removed(tmp_path):
     with pytest.raises(Unsupported, match="float32"):
         read_kv(store.path(KEY), LAYOUT)
     assert store.get(KEY, LAYOUT) is None
-    assert store.lookup(KEY) is Lookup.HIT
+    assert KEY in store
 
 
 def test_a_file_that_cannot_be_opened_now_is_not_removed(tmp_path):
@@ -113,7 +113,7 @@ def test_a_file_under_another_key_is_a_miss_and_removed(tmp_path, read):
     store.path(OTHER).write_bytes(store.path(KEY).read_bytes())
     arguments = (LAYOUT,) if read == "get" else ()
     assert getattr(store, read)(OTHER, *arguments) is None
-    assert store.lookup(OTHER) is Lookup.MISS
+    assert OTHER not in store
     assert getattr(store, read)(KEY, *arguments) is not None
 
 
@@ -134,7 +134,7 @@ def test_a_corrupt_file_is_removed_so_that_it_is_made_again(tmp_path):
     store.put(KEY, some_kv())
     store.path(KEY).write_bytes(b"nonsense")
     assert store.get(KEY, LAYOUT) is None
-    assert store.lookup(KEY) is Lookup.MISS
+    assert KEY not in store
 
 
 @pytest.mark.parametrize("key", ["../../etc/passwd", "", "ab" * 31, "AB" * 32, KEY + "/x", KEY + "\n"])

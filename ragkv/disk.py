@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from ragkv.errors import OutOfSpace, Unavailable
@@ -54,6 +55,14 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def written_before(path: Path, moment: datetime) -> bool:
+    """Whether a file was last written before the moment. False for one that is gone."""
+    try:
+        return path.stat().st_mtime < moment.timestamp()
+    except FileNotFoundError:
+        return False
 
 
 def default_reserve(total: int) -> int:

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
-from ragkv.disk import check_room, sync, writable
+from ragkv.disk import check_room, sync, writable, written_before
 from ragkv.errors import NotFound, Rejected, TooLarge
 
 log = logging.getLogger(__name__)
 
+GONE = "the uploaded file is no longer there: upload it again"
 _BLOCK = 1 << 20
 _UPLOAD = "upload-"
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -35,6 +36,13 @@ class Stored(Protocol):
     def sha256(self) -> str: ...
     @property
     def num_bytes(self) -> int: ...
+
+
+class StoredFile(NamedTuple):
+    """A tenant's uploaded file, by the hash of its bytes."""
+
+    tenant_id: str
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +65,19 @@ class FileStore:
     def path(self, tenant_id: str, sha256: str) -> Path:
         return self.folder / tenant_id / sha256[:2] / sha256
 
+    def find(self, tenant_id: str, sha256: str) -> Path:
+        """The path of a file. Raises NotFound if it is gone."""
+        path = self.path(tenant_id, sha256)
+        if not path.is_file():
+            raise NotFound(GONE)
+        return path
+
     def open(self, tenant_id: str, sha256: str) -> BinaryIO:
         """The file, to be closed by the caller. Raises NotFound if it is gone."""
         try:
             return self.path(tenant_id, sha256).open("rb")
         except FileNotFoundError:
-            raise NotFound("the uploaded file is no longer there: upload it again") from None
+            raise NotFound(GONE) from None
 
     @contextmanager
     def receive(self, body: Readable, max_bytes: int) -> Iterator[Received]:
@@ -91,14 +106,14 @@ class FileStore:
             received.path.rename(path)
             sync(path.parent)
 
-    def stored(self, before: datetime) -> Iterator[tuple[str, str]]:
-        """(tenant, hash) of the files that were written before the moment."""
+    def stored(self, before: datetime) -> Iterator[StoredFile]:
+        """The files that were written before the moment."""
         paths = (path for path in self.folder.glob("*/??/*") if _HASH.fullmatch(path.name))
-        return ((path.parts[-3], path.name) for path in paths if _written_before(path, before))
+        return (StoredFile(path.parts[-3], path.name) for path in paths if written_before(path, before))
 
     def unfinished(self, before: datetime) -> Iterator[Path]:
         """Uploads that nothing was written to since the moment: a process that was killed left them."""
-        return (path for path in self.folder.glob(f"{_UPLOAD}*") if _written_before(path, before))
+        return (path for path in self.folder.glob(f"{_UPLOAD}*") if written_before(path, before))
 
     def delete(self, tenant_id: str, sha256: str) -> None:
         self.path(tenant_id, sha256).unlink(missing_ok=True)
@@ -125,11 +140,3 @@ def _copy(body: Readable, file: BinaryIO, path: Path, max_bytes: int) -> Receive
     file.flush()
     os.fsync(file.fileno())
     return Received(path, digest.hexdigest(), num_bytes)
-
-
-def _written_before(path: Path, moment: datetime) -> bool:
-    """False for a file that is gone."""
-    try:
-        return path.stat().st_mtime < moment.timestamp()
-    except FileNotFoundError:
-        return False

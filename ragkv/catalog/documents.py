@@ -134,10 +134,7 @@ def stored_file(document_id: str, parts: Parts, tenant_id: str) -> tuple[Path, s
     """Where a document's bytes lie, and its name. Raises NotFound, also if the bytes are gone."""
     with parts.database.reading() as session:
         document = find_document(session, document_id, tenant_id)
-        path = parts.files.path(tenant_id, document.sha256)
-    if not path.is_file():
-        raise NotFound("the uploaded file is no longer there: upload it again")
-    return path, document.name
+    return parts.files.find(tenant_id, document.sha256), document.name
 
 
 def delete_document(document_id: str, parts: Parts, tenant_id: str) -> None:

@@ -77,10 +77,7 @@ def kept_file(file_id: str, parts: Parts, tenant_id: str) -> tuple[Path, str]:
     """Where a file's bytes lie, and its name. Raises NotFound, also if the bytes are gone."""
     with parts.database.reading() as session:
         row = find_file(session, file_id, tenant_id)
-        path = parts.files.path(tenant_id, row.sha256)
-    if not path.is_file():
-        raise NotFound("the uploaded file is no longer there: upload it again")
-    return path, row.name
+    return parts.files.find(tenant_id, row.sha256), row.name
 
 
 def find_file(session: "Session", file_id: str, tenant_id: str) -> FileRow:

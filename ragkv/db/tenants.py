@@ -15,8 +15,8 @@ from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, CollectionRef
 SECRET_BYTES = 32
 
 
-def collection_named(tenant: str, collection: str) -> Select[TenantRow, CollectionRow]:
-    """A tenant's collection, both by name."""
+def collection_by_names(tenant: str, collection: str) -> Select[TenantRow, CollectionRow]:
+    """(tenant, collection), both by name."""
     return (
         select(TenantRow, CollectionRow)
         .join(CollectionRow, CollectionRow.tenant_id == TenantRow.id)
@@ -49,7 +49,7 @@ def find_collection_ref(
 ) -> CollectionRef:
     """Raises NotFound for a tenant without such a collection."""
     with database.reading() as session:
-        found = session.execute(collection_named(tenant, collection)).one_or_none()
+        found = session.execute(collection_by_names(tenant, collection)).one_or_none()
         if found is None:
             raise NotFound(f"tenant {tenant!r} has no collection {collection!r}")
         owner, members = found

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
+from ragkv.disk import written_before
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.file import ChunkKV, KVShape, QCache, read_kv, read_qcache, read_shape, write_kv
 from ragkv.kv.layout import Layout
@@ -90,12 +91,12 @@ class KVStore:
 
     def older_than(self, moment: datetime) -> Iterator[str]:
         """Keys whose files were written before the moment."""
-        return (key for key in self.keys() if _written_before(self.path(key), moment))
+        return (key for key in self.keys() if written_before(self.path(key), moment))
 
     def partial(self, before: datetime) -> Iterator[Path]:
         """Files that were still being written when their writer was killed, before the moment: ours and safetensors' own."""
         others = (path for path in self.folder.glob("??/*") if not _KEY.fullmatch(path.stem) and path.is_file())
-        return (path for path in others if _written_before(path, before))
+        return (path for path in others if written_before(path, before))
 
     def bytes_of(self, key: str) -> int:
         """Size of the KV file, 0 if there is none."""
@@ -103,11 +104,3 @@ class KVStore:
             return self.path(key).stat().st_size
         except FileNotFoundError:
             return 0
-
-
-def _written_before(path: Path, moment: datetime) -> bool:
-    """False for a file that is gone."""
-    try:
-        return path.stat().st_mtime < moment.timestamp()
-    except FileNotFoundError:
-        return False

@@ -16,14 +16,13 @@ from ragkv.db.dump import TableDump, dump, revision_of, snapshot, table_file
 from ragkv.db.stored_files import named_files
 from ragkv.disk import sync
 from ragkv.errors import Conflict, Rejected
-from ragkv.files import FileStore
+from ragkv.files import FileStore, StoredFile
 from ragkv.parts import Parts
 from ragkv.upkeep.backup_format import (
     FILE_LIST,
     FILES,
     TABLES,
     Manifest,
-    StoredFile,
     hash_of,
     write_manifest,
 )
@@ -86,7 +85,7 @@ def _finish(folder: Path, files: set[StoredFile], lost: set[StoredFile], connect
 
 
 def _named(connection: "Connection") -> set[StoredFile]:
-    return {StoredFile(tenant_id, sha256) for tenant_id, sha256 in connection.execute(named_files())}
+    return {StoredFile(*row) for row in connection.execute(named_files())}
 
 
 def _take(file: StoredFile, source: FileStore, target: FileStore) -> bool:
@@ -94,12 +93,12 @@ def _take(file: StoredFile, source: FileStore, target: FileStore) -> bool:
 
     Bytes that are not what their name says count as none.
     """
-    path = target.path(file.tenant_id, file.sha256)
+    path = target.path(*file)
     if path.exists():  # taken for an earlier snapshot
         return True
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        _link_or_copy(source.path(file.tenant_id, file.sha256), path)
+        _link_or_copy(source.path(*file), path)
     except FileNotFoundError:
         return False
     if hash_of(path) == file.sha256:
@@ -122,7 +121,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 def _forget_others(folder: Path, files: set[StoredFile]) -> None:
     """Remove what was copied for an earlier snapshot and is not named by this one."""
-    kept = {FileStore(folder).path(file.tenant_id, file.sha256) for file in files}
+    kept = {FileStore(folder).path(*file) for file in files}
     for path in _all_files(folder):
         if path not in kept:
             path.unlink()

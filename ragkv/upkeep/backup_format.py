@@ -16,20 +16,13 @@ import msgspec
 from ragkv.db.dump import TableDump, table_file
 from ragkv.disk import sync
 from ragkv.errors import Rejected
-from ragkv.files import FileStore
+from ragkv.files import FileStore, StoredFile
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 TABLES, FILES, FILE_LIST = "tables", "files", "files.jsonl"
 SECRETS = "This folder holds every document, the digests of API keys and the secrets of tenants: keep it as the service itself."
 _BLOCK = 1 << 20
-
-
-class StoredFile(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """A tenant's uploaded file, by the hash of its bytes."""
-
-    tenant_id: str
-    sha256: str
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +79,7 @@ def check(folder: Path, manifest: Manifest) -> None:
     _check_hash(folder / FILE_LIST, manifest.file_list)
     stored = FileStore(folder / FILES)
     for file in listed_files(folder):
-        _check_hash(stored.path(file.tenant_id, file.sha256), file.sha256)
+        _check_hash(stored.path(*file), file.sha256)
 
 
 def listed_files(folder: Path) -> Iterator[StoredFile]:

@@ -7,8 +7,9 @@ import msgspec
 
 from ragkv.catalog.originals import discard_unnamed
 from ragkv.clock import utc_now
+from ragkv.files import StoredFile
 from ragkv.parts import Parts
-from ragkv.upkeep.leftovers import StoredFile, abandoned_uploads, stray_points, unnamed_files
+from ragkv.upkeep.leftovers import abandoned_uploads, stray_points, unnamed_files
 
 UPLOAD_GRACE = timedelta(hours=1)
 """An upload that was not written to for so long has no process any more."""

@@ -6,11 +6,11 @@ from ragkv.catalog.originals import discard_unnamed, uploads_lock
 from ragkv.db.consistency import fail_document, lost_documents, lost_uploads
 from ragkv.db.database import advisory_lock
 from ragkv.db.file_tables import FileRow
+from ragkv.files import GONE, StoredFile
 from ragkv.parts import Parts
 from ragkv.upkeep.check import Check, Grace
-from ragkv.upkeep.leftovers import StoredFile, abandoned_uploads, missing_files, unnamed_files
+from ragkv.upkeep.leftovers import abandoned_uploads, missing_files, unnamed_files
 
-REASON = "the uploaded file is no longer there: upload it again"
 _SEPARATOR = "/"
 
 
@@ -29,7 +29,7 @@ def _fail(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
     """They answer from what was read of them; the same bytes uploaded again bring them back."""
     with parts.database.writing() as session:
         for document_id in document_ids:
-            for statement in fail_document(document_id, REASON):
+            for statement in fail_document(document_id, GONE):
                 session.execute(statement)
 
 

@@ -10,24 +10,18 @@ All raise Unavailable when the part they look at is away, and OSError for a fold
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ragkv.batched import batched
 from ragkv.db.documents import ids_among
 from ragkv.db.kv_entries import all_entries, keys_in_use, keys_with_entries, orphans
 from ragkv.db.stored_files import named_files, named_files_among
 from ragkv.db.tenants import tenant_ids
+from ragkv.files import StoredFile
 from ragkv.parts import Parts
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
-
-
-class StoredFile(NamedTuple):
-    """Uploaded bytes by tenant and content hash; `parts.files.path(*file)` is where they lie."""
-
-    tenant_id: str
-    sha256: str
 
 
 def abandoned_uploads(parts: Parts, before: datetime) -> list[Path]:
@@ -37,7 +31,7 @@ def abandoned_uploads(parts: Parts, before: datetime) -> list[Path]:
 
 def unnamed_files(parts: Parts, before: datetime) -> list[StoredFile]:
     """Uploaded files that no document and no file of their tenant names."""
-    found = [StoredFile(*file) for file in parts.files.stored(before)]
+    found = list(parts.files.stored(before))
     with parts.database.reading() as session:
         statements = (named_files_among([file.sha256 for file in some]) for some in batched(found))
         named = {StoredFile(*row) for statement in statements for row in session.execute(statement)}

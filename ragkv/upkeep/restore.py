@@ -119,5 +119,5 @@ def _copy_files(folder: Path, target: FileStore) -> None:
     """Copies, not links: the backup stays as it is. Whatever is there under the same name has the same bytes."""
     source = FileStore(folder / FILES)
     for file in listed_files(folder):
-        with source.path(file.tenant_id, file.sha256).open("rb") as body, target.receive(body, sys.maxsize) as received:
+        with source.path(*file).open("rb") as body, target.receive(body, sys.maxsize) as received:
             target.keep(received, file.tenant_id)

@@ -1,7 +1,8 @@
-"""Bytes of a text file to characters: by its mark, as UTF-8, or by a cautious guess."""
+"""Decode the bytes of a text file: by its byte order mark, as UTF-8, or by a cautious guess."""
 
 import codecs
 
+from ingest.parse.guess import guess_encoding, has_wide_words
 from ragkv.errors import Rejected
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
@@ -19,7 +20,7 @@ _SAMPLE_BYTES = 64 * 1024
 
 
 def decode(body: bytes, declared: str | None = None) -> str:
-    """The characters of a text file. A byte order mark goes before the `declared` encoding, UTF-8 before a guess.
+    """The characters of a text file. A byte order mark goes before UTF-8, that before the `declared` encoding, then a guess.
 
     Raises Rejected when the encoding cannot be told: a wrong guess would fill the index with garbage in silence.
     """
@@ -28,7 +29,7 @@ def decode(body: bytes, declared: str | None = None) -> str:
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError:
-        return _decode_declared(body, declared) or _damaged_utf8(body) or _western(body)
+        return _decode_declared(body, declared) or _damaged_utf8(body) or _guessed(body)
 
 
 def sure_encoding(body: bytes) -> str | None:
@@ -68,12 +69,34 @@ def _damaged_utf8(body: bytes) -> str | None:
     return text if broken * 10 <= wide or (broken == 1 and wide) else None
 
 
+def _guessed(body: bytes) -> str:
+    """Windows-1252 where nearly all is ASCII and the rest stands alone, as accents do; elsewhere by the text's script.
+
+    Few bytes beyond ASCII, in words that are no script's, are read as Windows-1252: dashes in a row, or a list of letters.
+    """
+    is_western = _num_wide(body) * 5 <= len(body)
+    if is_western and not has_wide_words(body):
+        return _western(body)
+    if encoding := guess_encoding(body):
+        return _decode_guessed(body, encoding)
+    if is_western:
+        return _western(body)
+    raise Rejected(f"its text encoding cannot be told: {_SAVE_AS_UTF8}")
+
+
+def _decode_guessed(body: bytes, encoding: str) -> str:
+    try:
+        return body.decode(encoding)
+    except UnicodeDecodeError:
+        raise Rejected(f"it begins as {encoding} text and goes on otherwise: {_SAVE_AS_UTF8}") from None
+
+
 def _western(body: bytes) -> str:
-    """Windows-1252, only where nearly all of the text is ASCII, as in Western European languages."""
-    wide = len(body) - len(body.translate(None, bytes(range(0x80, 0x100))))
-    if wide * 5 > len(body):
-        raise Rejected(f"its text encoding cannot be told: {_SAVE_AS_UTF8}")
     try:
         return body.decode("cp1252")
     except UnicodeDecodeError:
         raise Rejected(f"it is neither UTF-8 nor Windows-1252 text: {_SAVE_AS_UTF8}") from None
+
+
+def _num_wide(body: bytes) -> int:
+    return len(body) - len(body.translate(None, bytes(range(0x80, 0x100))))

@@ -1,0 +1,186 @@
+"""Text that is neither UTF-8 nor marked: which encodings are recognised, and what is refused rather than guessed."""
+
+import random
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+
+import pytest
+
+from ingest.parse import parse
+from ingest.parse.guess import guess_encoding, has_wide_words
+from ingest.sandbox.messages import Limits
+from ingest.sandbox.parser import Parser
+from ragkv.errors import Rejected
+from ragkv.settings import Settings
+
+RUSSIAN = """Волга берёт начало на Валдайской возвышенности и впадает в Каспийское море. Весной река разливается, и \
+луга по её берегам на несколько недель уходят под воду. В середине прошлого века на ней построили водохранилища."""
+UKRAINIAN = """Карпати лежать на заході країни, і найвища їхня вершина зветься Говерла. Узимку в горах багато снігу, \
+а влітку пастухи виганяють отари на полонини. Дерев'яні церкви цього краю занесено до списку світової спадщини."""
+BULGARIAN = """Град Пловдив е разположен по двата бряга на река Марица и е населен от древни времена без прекъсване. \
+В стария град са запазени римски театър и много къщи от времето на Възраждането, които всяка година привличат гости."""
+GREEK = """Άνθρωποι κατοικούσαν στο νησί ήδη πριν από χιλιάδες χρόνια. Το λιμάνι βρίσκεται στη νότια πλευρά, όπου η θάλασσα \
+είναι ήρεμη, και τα παλιά σπίτια ανεβαίνουν την πλαγιά μέχρι το κάστρο. Το καλοκαίρι φτάνουν πολλά πλοία κάθε μέρα."""
+HEBREW = """העיר חיפה שוכנת על הר הכרמל ולחוף הים התיכון, ובה הנמל הגדול ביותר בצפון הארץ. הגנים התלויים יורדים \
+במדרון בתשע עשרה מדרגות, ומהם רואים את המפרץ כולו. בחורף יורדים כאן גשמים רבים, ובקיץ האוויר חם ולח מאוד."""
+ARABIC = """تقع مدينة الإسكندرية على ساحل البحر المتوسط، وكانت في العصور القديمة مركزا للعلم والتجارة. وفيها بنيت \
+المنارة التي عدت من عجائب الدنيا، والمكتبة التي جمعت كتب العالم القديم. ويزورها اليوم كثير من الناس في فصل الصيف."""
+THAI = """แม่น้ำเจ้าพระยาไหลผ่านกลางกรุงเทพมหานครแล้วลงสู่อ่าวไทย ในอดีตผู้คนเดินทางและค้าขายกันทางเรือเป็นหลัก \
+ปัจจุบันยังมีเรือโดยสารแล่นตลอดวัน และสองฝั่งแม่น้ำมีวัดเก่าแก่กับตลาดที่นักท่องเที่ยวนิยมไปเยี่ยมชม"""
+JAPANESE = """富士山は日本でいちばん高い山で、標高は三千七百七十六メートルである。山頂には大きな火口があり、冬には雪におおわれる。\
+夏になると多くの人が登山に訪れ、山小屋に泊まって朝日を待つ。ふもとには五つの湖があり、水面に山の姿が映る。"""
+SIMPLIFIED = """长江是亚洲最长的河流，发源于青藏高原，向东流经十一个省市，最后在上海注入东海。沿江的城市自古以来就是商业中心，\
+船只把粮食、茶叶和丝绸运往各地。上世纪末，人们在三峡修建了世界上最大的水电站，许多村庄因此搬迁到了别处。"""
+TRADITIONAL = """臺灣位於亞洲東部，四面環海，中央山脈由北向南貫穿全島。西部是平原，大部分的人口和城市都在這裡；東部的海岸則十分陡峭。\
+每年夏天有幾個颱風經過，帶來大量的雨水。山區種植的茶葉和平原出產的水果都很有名，夜市裡的小吃更受遊客歡迎。"""
+KOREAN = """한강은 태백산맥에서 시작하여 서울을 가로질러 서해로 흘러간다. 강을 따라 공원과 자전거 길이 이어져 있어 주말마다 많은 \
+사람들이 찾아온다. 옛날에는 나루터에서 배를 타고 강을 건넜지만 지금은 서른 개가 넘는 다리가 양쪽을 잇고 있다."""
+
+READABLE = [
+    (RUSSIAN, ("cp1251", "koi8-r", "cp866", "iso8859-5")),
+    (UKRAINIAN, ("cp1251", "koi8-u")),
+    (BULGARIAN, ("cp1251", "cp866")),
+    (GREEK, ("cp1253", "iso8859-7")),
+    (HEBREW, ("cp1255", "iso8859-8")),
+    (ARABIC, ("cp1256", "iso8859-6")),
+    (THAI, ("cp874",)),
+    (JAPANESE, ("shift-jis", "cp932", "euc-jp")),
+    (SIMPLIFIED, ("gb2312", "gbk", "gb18030")),
+    (TRADITIONAL, ("big5", "cp950", "gbk")),
+    (KOREAN, ("euc-kr", "cp949")),
+]
+CASES = [(text, encoding) for text, encodings in READABLE for encoding in encodings]
+WESTERN = {
+    "French": "L'été, les élèves quittent déjà l'école à midi, où la fête « Noël en août » réjouit garçons et maîtres.",
+    "German": "Für größere Gäste gibt es schöne Stühle; über die Straße führt eine Brücke, natürlich mit Geländer.",
+    "Spanish": "¿Cuándo volverá el niño? Mañana, según dijo la señora, y su tío también vendrá después del café.",
+    "Portuguese": "A informação não está disponível: são três as opções, e a decisão é de vocês até amanhã à noite.",
+    "Icelandic": "Það er kalt á Íslandi á veturna, en sólin skín þó öðru hverju og fjöllin eru hvít og ægifögur.",
+    "Finnish": "Äiti lähti töihin jo ennen kuin yö päättyi, eikä isäkään jäänyt enää pitkäksi aikaa kotiin.",
+    "Danish": "Børnene på øen går i skole ved åen, og når året er gået, får de æbler og et kæmpestort bæger øl.",
+}
+
+
+@pytest.mark.parametrize(("text", "encoding"), CASES, ids=[encoding for _, encoding in CASES])
+def test_a_text_in_another_script_is_read(text: str, encoding: str):
+    assert parse("a.txt", text.encode(encoding)).text == text
+
+
+@pytest.mark.parametrize(("text", "encoding"), CASES, ids=[encoding for _, encoding in CASES])
+def test_its_script_is_told_among_english_markup_and_code(text: str, encoding: str):
+    page = f"# Notes\n\n{text}\n\n```\n" + "for item in things: print(item)\n" * 100 + "```\n"
+    assert text in parse("a.md", page.encode(encoding)).text
+
+
+@pytest.mark.parametrize("encoding", ["shift-jis", "koi8-r"])
+def test_it_is_read_in_the_confined_process(parser: Parser, encoding: str):
+    text = JAPANESE if encoding == "shift-jis" else RUSSIAN
+    assert read(parser, text.encode(encoding)) == text
+
+
+def test_a_long_text_without_a_space_is_read():
+    """The sample that is measured ends in the middle of a character."""
+    text = SIMPLIFIED.replace("\n", "") * 400
+    assert parse("a.txt", b"a" + text.encode("gbk")).text == "a" + text
+
+
+def test_a_few_words_are_too_few():
+    for text, encoding in CASES:
+        with pytest.raises(Rejected, match="save it as UTF-8"):
+            parse("a.txt", text[:30].encode(encoding))
+
+
+@pytest.mark.parametrize("language", WESTERN)
+@pytest.mark.parametrize("times", [1, 3, 30, 1_000])
+def test_western_text_is_never_taken_for_another_script(language: str, times: int):
+    text = "\n".join([WESTERN[language]] * times)
+    assert parse("a.txt", text.encode("cp1252")).text == text
+
+
+def test_signs_in_a_row_do_not_make_another_script():
+    """The few places where western texts have bytes beyond ASCII side by side."""
+    text = (
+        "—" * 70
+        + "\nA plain line of English." * 60
+        + "\nÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÐÑÒÓÔÕÖØÙÚÛÜÝÞßàáâãäåæçèéêëìíîïðñòóôõöøùúûüýþÿ\n"
+        + "…" * 30
+    )
+    assert parse("a.txt", text.encode("cp1252")).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Барлық адамдар тумысынан азат және қадір-қасиеті мен құқықтары тең болып дүниеге келеді. " * 3, "kz1048"),
+        ("Барлық адамдар тумысынан азат және қадір-қасиеті мен құқықтары тең болып дүниеге келеді. " * 3, "ptcp154"),
+        (RUSSIAN, "mac-cyrillic"),
+        (HEBREW, "cp862"),
+        (GREEK, "cp737"),
+        (KOREAN, "johab"),
+        ("The quick brown fox jumps over the lazy dog, and nothing else happens. " * 5, "cp037"),
+        (SIMPLIFIED, "utf-16-le"),
+        (SIMPLIFIED, "utf-16-be"),
+        (JAPANESE, "utf-16-le"),
+    ],
+)
+def test_other_encodings_are_refused_not_read_as_something_else(text: str, encoding: str):
+    with pytest.raises(Rejected, match=r"save it as UTF-8|upload text"):
+        parse("a.txt", text.encode(encoding))
+
+
+def test_bytes_that_are_no_text_are_refused():
+    dice = random.Random(9)
+    packed = zlib.compress("".join(map(chr, dice.choices(range(32, 126), k=20_000))).encode())
+    for body in (
+        bytes(dice.choices([*range(32, 127), *range(128, 256)], k=5_000)),
+        bytes(dice.choices(range(0xA1, 0xFF), k=5_000)),
+        b" ".join(bytes(dice.choices(range(0xC0, 0x100), k=7)) for _ in range(700)),
+        b"".join(bytes((dice.randint(0xB0, 0xF7), dice.randint(0xA1, 0xFE))) for _ in range(2_500)),
+        b"".join(bytes((dice.randint(0x81, 0xFE), dice.randint(0x40, 0x7E))) for _ in range(2_500)),
+        packed.translate(None, bytes(range(32))),
+    ):
+        with pytest.raises(Rejected):
+            parse("a.txt", body)
+
+
+def test_text_that_goes_on_in_another_encoding_is_refused():
+    body = JAPANESE.encode("shift-jis") + b"\n" + RUSSIAN.encode("koi8-r")
+    with pytest.raises(Rejected, match="save it as UTF-8"):
+        parse("a.txt", body)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        SIMPLIFIED.encode("gbk"),
+        RUSSIAN.encode("koi8-r") + b"\n",
+        b"\xe9",
+        b"a" * 200_000 + b"\xe9" * 50_000,
+        b"a " * 100_000 + b"\xe9" * 60_000,
+        b"\xb0\xa1" * 10_000 + b" " * 20_000,
+    ],
+)
+def test_the_guess_is_bounded_at_any_size(block: bytes):
+    """Only a sample is measured: beyond the decoding itself a large file costs little more than a small one."""
+    body = block * (8 * 1024 * 1024 // len(block))
+    began = time.process_time()
+    has_wide_words(body)
+    guess_encoding(body)
+    assert time.process_time() - began < 2
+
+
+@pytest.fixture(scope="module")
+def parser() -> Iterator[Parser]:
+    settings = Settings()
+    parser = Parser(Limits(settings.parse_seconds, settings.parse_memory_mib))
+    yield parser
+    parser.close()
+
+
+def read(parser: Parser, body: bytes) -> str:
+    with tempfile.TemporaryFile() as file:
+        file.write(body)
+        file.seek(0)
+        return parser.parse("a.txt", file).text

@@ -128,7 +128,7 @@ class Bench:
         began, first = time.perf_counter(), None
         async for _ in self.engine.generate(request):
             first = first or time.perf_counter() - began
-        assert first is not None, "an engine always gives a piece"
+        assert first is not None, "an engine always gives an output"
         return first
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import ClassVar
 
-from ragkv.engine.protocol import EngineLost, Generate, Piece, Report
+from ragkv.engine.protocol import EngineLost, Generate, Output, Report
 from ragkv.errors import Unavailable
 
 # Reads "REQUEST NUMBER_OF_WORDS" and "probe"; says "REQUEST WORD" for each word, one step a word, and "probe".
@@ -80,7 +80,7 @@ class ChildEngine:
         self._say("probe 1")
         await said.get()
 
-    async def generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
+    async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
         self.asked += 1
         if request.salt == POISON:
             self.signal(signal.SIGKILL)
@@ -90,8 +90,8 @@ class ChildEngine:
         while (word := await said.get()) != "end":
             if not word:
                 raise EngineLost("the core is gone")
-            yield Piece(word, (int(word),))
-        yield Piece("", (), finish_reason="length", report=Report())
+            yield Output(word, (int(word),))
+        yield Output("", (), finish_reason="length", report=Report())
 
     def signal(self, number: int) -> None:
         os.kill(self._process.pid, number)

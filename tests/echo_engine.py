@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 import torch
 
-from ragkv.engine.protocol import Generate, Piece, Report
+from ragkv.engine.protocol import Generate, Output, Report
 from ragkv.errors import Unavailable
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import LateSelection, StitchPlan
@@ -18,7 +18,7 @@ class EchoEngine:
     """Keeps the Engine protocol. `running` counts generations in progress, `closed` those ended early.
 
     With `stitches` it does what a plan says, as far as its report goes, and otherwise computes every prompt in full.
-    `token_s`: how long each token takes that is computed or recomputed, before the first piece.
+    `token_s`: how long each token takes that is computed or recomputed, before the first output.
     """
 
     def __init__(self, window: int, piece_s: float = 0.0, words: str = "Ada Lovelace wrote it.") -> None:
@@ -44,8 +44,8 @@ class EchoEngine:
     async def status(self) -> str:
         return "ok" if self.started else "not started"
 
-    async def generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
-        """The fixed words, one piece each, at most `max_tokens` of them."""
+    async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
+        """The fixed words, one output each, at most `max_tokens` of them."""
         if not self.started:
             raise Unavailable("the engine has not started yet: try again in a minute")
         request.check_fits(self.window)
@@ -65,9 +65,9 @@ class EchoEngine:
             self.running -= 1
             self.closed += not finished
 
-    def _piece(self, request: Generate, text: str, index: int, report: Report | None) -> Piece:
+    def _piece(self, request: Generate, text: str, index: int, report: Report | None) -> Output:
         reason = "length" if request.max_tokens < len(self.words) else "stop"
-        return Piece(text, (request.token_ids[index],), finish_reason=reason if report else None, report=report)
+        return Output(text, (request.token_ids[index],), finish_reason=reason if report else None, report=report)
 
     def _report(self, request: Generate) -> Report:
         queries = torch.ones(QUERIES) if request.capture else None
@@ -84,7 +84,7 @@ class EchoEngine:
             kv_load_ms=1.0,
             recompute_ms=redone * self.token_s * 1e3,
             recomputed_spans=spans,
-            host_keys=frozenset(piece.key for piece in plan.placed if piece.key),
+            host_keys=frozenset(output.key for output in plan.placed if output.key),
             queries=queries,
         )
 
@@ -92,5 +92,6 @@ class EchoEngine:
 def _chosen(plan: StitchPlan, late: LateSelection) -> list[Span]:
     """The end of each chunk but the first, as much of it as a late policy may spend."""
     return [
-        Span(piece.span.end - round(late.ratio * piece.span.num_tokens), piece.span.end) for piece in plan.placed[2:]
+        Span(output.span.end - round(late.ratio * output.span.num_tokens), output.span.end)
+        for output in plan.placed[2:]
     ]

@@ -129,10 +129,10 @@ class Measure:
         ids = prepared.prompt.token_ids
         request = Generate(ids, salt, prepared.plan, max_tokens=_TIMED_TOKENS, ignore_eos=True)
         first = report = None
-        async for piece in self.engine.generate(request):
+        async for output in self.engine.generate(request):
             first = first or time.perf_counter() - began
-            report = piece.report
-        assert first is not None and report is not None, "an engine's answer has a first piece and a last"
+            report = output.report
+        assert first is not None and report is not None, "an engine's answer has a first output and a last"
         _check(method, prepared, report)
         return _Begun(prepared, salt, first + case.vectors_s * method.needs_question, report)
 
@@ -146,13 +146,13 @@ class Measure:
     async def _answer(self, begun: _Begun) -> str:
         prompt, plan = begun.prepared.prompt, begun.prepared.plan
         request = Generate(prompt.token_ids, begun.salt, plan, max_tokens=ANSWER_TOKENS, stop=("\n",))
-        return "".join([piece.text async for piece in self.engine.generate(request)]).strip()
+        return "".join([output.text async for output in self.engine.generate(request)]).strip()
 
     async def _distribution(self, begun: _Begun, said: Sequence[int]) -> NDArray[np.float32]:
         """Log probabilities of the token after `said`, [vocabulary]."""
         ids = (*begun.prepared.prompt.token_ids, *said)
         request = Generate(ids, begun.salt, begun.prepared.plan, max_tokens=1, logprobs=WHOLE_VOCABULARY)
-        (step,) = [step async for piece in self.engine.generate(request) for step in piece.logprobs]
+        (step,) = [step async for output in self.engine.generate(request) for step in output.logprobs]
         return _dense(step)
 
 

@@ -22,7 +22,7 @@ from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
 from ragkv.settings import Settings
 from ragkv.span import Span
-from ragkv.stitch.plan import Placed, StitchPlan
+from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, block_logits, block_size_of
 
 ANSWER_TOKENS = 24
@@ -133,9 +133,9 @@ def none(kit: Kit, case: Case) -> Prepared:
 def naive(kit: Kit, case: Case) -> Prepared:
     """Chunks prefilled alone, with nothing before them, and rotated; only the prefix itself is as ever."""
     prompt = kit.prompt(case.in_file_order, case)
-    placed = [Placed(kit.keys.prefix(), prompt.prefix)]
+    placed = [PlacedChunk(kit.keys.prefix(), prompt.prefix)]
     for passage, span in zip(case.in_file_order, prompt.chunks, strict=True):
-        placed.append(Placed(kit.alone.chunk(passage.chunk.token_ids), span))
+        placed.append(PlacedChunk(kit.alone.chunk(passage.chunk.token_ids), span))
     return Prepared(prompt, StitchPlan(tuple(placed)))
 
 

@@ -11,7 +11,7 @@ from ragkv.stitch.plan import StitchPlan
 
 def kv_of_passages(prompt: Prompt, plan: StitchPlan | None, report: Report) -> tuple[PassageKV, ...]:
     """One for each chunk of the prompt, in its order. Without a plan nothing is stitched."""
-    keys = {piece.span: piece.key for piece in plan.placed} if plan else {}
+    keys = {chunk.span: chunk.key for chunk in plan.placed} if plan else {}
     return tuple(_kv_of(span, keys.get(span), plan, report) for span in prompt.chunks)
 
 

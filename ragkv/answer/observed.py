@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing
 
 from ragkv.answer.question import Answer, Delta, Question
-from ragkv.engine.protocol import Generate, Piece, Report
+from ragkv.engine.protocol import Generate, Output, Report
 from ragkv.errors import Corrupt, RagKVError, Unavailable
 from ragkv.observe import metrics, traces
 
@@ -33,18 +33,18 @@ async def counted(
         metrics.asked(question.mode, outcome)
 
 
-async def traced(request: Generate, model: str, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece, None]:
-    """The same pieces. The generation is a span, in the names that OpenTelemetry has for it."""
+async def traced(request: Generate, model: str, outputs: AsyncGenerator[Output, None]) -> AsyncGenerator[Output, None]:
+    """The same outputs. The generation is a span, in the names that OpenTelemetry has for it."""
     span = traces.opened(f"text_completion {model}", _asked_for(request, model))
     began, first_s, tokens = time.perf_counter(), None, 0
     try:
-        async with aclosing(pieces):
-            async for piece in pieces:
+        async with aclosing(outputs):
+            async for output in outputs:
                 first_s = first_s or time.perf_counter() - began
-                tokens += len(piece.token_ids)
-                if piece.finish_reason:
-                    span.set_attributes(_got(request, piece, tokens, first_s))
-                yield piece
+                tokens += len(output.token_ids)
+                if output.finish_reason:
+                    span.set_attributes(_got(request, output, tokens, first_s))
+                yield output
     except Exception as error:
         traces.failed(span, type(error).__qualname__)
         raise
@@ -97,7 +97,7 @@ def _asked_for(request: Generate, model: str) -> traces.Attributes:
     }
 
 
-def _got(request: Generate, last: Piece, tokens: int, first_s: float) -> traces.Attributes:
+def _got(request: Generate, last: Output, tokens: int, first_s: float) -> traces.Attributes:
     report = last.report or Report()
     return {
         "gen_ai.usage.input_tokens": len(request.token_ids),

@@ -11,7 +11,7 @@ from ragkv.chunk import Passage
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
 from ragkv.span import total_tokens
-from ragkv.stitch.plan import LateSelection, Placed, StitchPlan, plan_stitch
+from ragkv.stitch.plan import LateSelection, PlacedChunk, StitchPlan, plan_stitch
 from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, ChunkEvidence, Evidence
 
 
@@ -34,9 +34,9 @@ class Planner:
         question: the question's initial vectors, needed by the policies in NEEDS_QUESTION. The first chunk stands where
         it was prefilled: its KV is exact, and no policy spends tokens on it (EPIC does likewise, arXiv 2410.15332).
         """
-        placed = [Placed(keys.prefix(), prompt.prefix)]
-        placed += [Placed(keys.chunk(p.chunk.token_ids), s) for p, s in zip(passages, prompt.chunks, strict=True)]
-        missing = frozenset(piece.key for piece in placed if self._is_missing(piece.key))
+        placed = [PlacedChunk(keys.prefix(), prompt.prefix)]
+        placed += [PlacedChunk(keys.chunk(p.chunk.token_ids), s) for p, s in zip(passages, prompt.chunks, strict=True)]
+        missing = frozenset(chunk.key for chunk in placed if self._is_missing(chunk.key))
         context = total_tokens(prompt.chunks)
         budget = recompute.budget(context)
         if budget >= context:
@@ -53,14 +53,18 @@ class Planner:
         return key is None or key not in self._store
 
     def _evidence(
-        self, placed: Sequence[Placed], passages: Sequence[Passage], recompute: Recompute, question: torch.Tensor | None
+        self,
+        placed: Sequence[PlacedChunk],
+        passages: Sequence[Passage],
+        recompute: Recompute,
+        question: torch.Tensor | None,
     ) -> Evidence:
         wanted = recompute.policy in NEEDS_QUESTION
         chunks = []
-        for piece, passage in zip(placed, passages, strict=True):
-            kept = self._store.qcache(piece.key) if wanted and piece.key else None
+        for chunk, passage in zip(placed, passages, strict=True):
+            kept = self._store.qcache(chunk.key) if wanted and chunk.key else None
             views = (kept.local, kept.mean_keys) if kept else (None, None)
-            chunks.append(ChunkEvidence(piece.span, passage.score, *views))
+            chunks.append(ChunkEvidence(chunk.span, passage.score, *views))
         return Evidence(tuple(chunks), question, recompute.block_size)
 
 

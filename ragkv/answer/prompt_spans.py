@@ -63,7 +63,7 @@ def _recomputed(region: Span, plan: StitchPlan | None, report: Report) -> tuple[
     if spans is None:
         if plan is None or plan.late is not None:
             return None
-        failed = [piece.span for piece in plan.placed if piece.key in report.failed_keys]
+        failed = [chunk.span for chunk in plan.placed if chunk.key in report.failed_keys]
         spans = (*plan.recompute, *failed)
     inside = merge(span.clipped_to(region) for span in spans)
     return inside if total_tokens(inside) == report.recomputed else None

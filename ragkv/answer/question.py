@@ -119,7 +119,7 @@ class CachedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """The next piece of an answer."""
+    """The next part of an answer."""
 
     text: str
 

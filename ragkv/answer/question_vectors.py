@@ -10,7 +10,7 @@ from ragkv.engine.protocol import Engine, Generate
 from ragkv.errors import Unavailable
 from ragkv.kv.key import KeyMaker
 from ragkv.span import Span
-from ragkv.stitch.plan import Placed, StitchPlan
+from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.threads import Threads
 
 _KEPT = 1024
@@ -38,13 +38,13 @@ class QuestionVectors:
     async def _ask(self, question: str, keys: KeyMaker) -> torch.Tensor:
         ids = (*self._prompts.prefix_ids, *await self._threads.run(self._prompts.question_ids, question))
         prefix, rest = Span(0, len(self._prompts.prefix_ids)), Span(len(self._prompts.prefix_ids), len(ids))
-        plan = StitchPlan((Placed(keys.prefix(), prefix), Placed(None, rest)))
+        plan = StitchPlan((PlacedChunk(keys.prefix(), prefix), PlacedChunk(None, rest)))
         # A salt of its own: tokens found in the prefix cache would not run, and show no queries.
         # Two tokens: the report of a request's first step comes with its second.
         request = Generate(ids, uuid.uuid4().hex, plan, max_tokens=2, ignore_eos=True, capture=rest)
         report = None
-        async for piece in self._engine.generate(request):
-            report = piece.report
+        async for output in self._engine.generate(request):
+            report = output.report
         if report is None or report.queries is None:
             raise Unavailable(
                 "the engine returned no query vectors: use a policy that needs none, such as passages or none"

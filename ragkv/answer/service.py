@@ -23,7 +23,7 @@ from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recompute import recompute_of
 from ragkv.chunk import Passage
-from ragkv.engine.protocol import Engine, Generate, Piece, Report
+from ragkv.engine.protocol import Engine, Generate, Output, Report
 from ragkv.errors import NotFound, RagKVError, TooLarge
 from ragkv.kv.key import KeyMaker
 from ragkv.observe import traces
@@ -95,12 +95,12 @@ class Answerer:
         prepared = await self.prepare(question, searched)
         handed_over = time.perf_counter()
         text, tokens, first, last = "", 0, None, None
-        async with aclosing(self._generate(self._request(question, prepared))) as pieces:
-            async for piece in pieces:
+        async with aclosing(self._generate(self._request(question, prepared))) as outputs:
+            async for output in outputs:
                 first = first or time.perf_counter()
-                text, tokens, last = text + piece.text, tokens + len(piece.token_ids), piece
-                if piece.text:
-                    yield Delta(piece.text)
+                text, tokens, last = text + output.text, tokens + len(output.token_ids), output
+                if output.text:
+                    yield Delta(output.text)
         assert first and last and last.finish_reason, "an engine's answer ends with a reason"
         report = last.report or Report()
         answer = Answer(
@@ -116,7 +116,7 @@ class Answerer:
         await self._keep_record(question, answer)
         yield answer
 
-    def _generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
+    def _generate(self, request: Generate) -> AsyncGenerator[Output, None]:
         return traced(request, Path(self._settings.model).name, self._engine.generate(request))
 
     async def _keep_record(self, question: Question, answer: Answer) -> None:

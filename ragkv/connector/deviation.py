@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from ragkv.connector.internals import ModelInternals, Stopped
-from ragkv.connector.metadata import Load, Piece
+from ragkv.connector.metadata import KVSlice, Load
 from ragkv.kv.layout import Layout
 from ragkv.span import Span
 
@@ -17,17 +17,17 @@ _LAYER = 1  # the first layer whose keys depend on the context
 
 
 def key_deviation(
-    model: ModelInternals, layout: Layout, load: Load, pieces: Sequence[Piece], block_ids: torch.Tensor
+    model: ModelInternals, layout: Layout, load: Load, slices: Sequence[KVSlice], block_ids: torch.Tensor
 ) -> torch.Tensor:
     """Squared distance of each token's fresh key from its stitched one, over all heads. [tokens] float32."""
     fresh = _fresh_keys(model, load, block_ids)
-    return torch.cat([_deviation(model, piece, fresh, load.start) for piece in pieces])
+    return torch.cat([_deviation(model, kv_slice, fresh, load.start) for kv_slice in slices])
 
 
-def stitched_keys(model: ModelInternals, piece: Piece, layer: int) -> torch.Tensor:
-    """A piece's keys of one layer as they were written into the cache, [tokens, kv_heads, head_dim]."""
-    stored = piece.kv.keys[layer, piece.offset : piece.offset + piece.span.num_tokens].clone()
-    positions = torch.arange(piece.span.start, piece.span.end, device=model.device)
+def stitched_keys(model: ModelInternals, kv_slice: KVSlice, layer: int) -> torch.Tensor:
+    """A slice's keys of one layer as they were written into the cache, [tokens, kv_heads, head_dim]."""
+    stored = kv_slice.kv.keys[layer, kv_slice.offset : kv_slice.offset + kv_slice.span.num_tokens].clone()
+    positions = torch.arange(kv_slice.span.start, kv_slice.span.end, device=model.device)
     return model.rotate(positions, stored.to(model.device))
 
 
@@ -51,7 +51,7 @@ def _fresh_keys(model: ModelInternals, load: Load, block_ids: torch.Tensor) -> t
     return torch.cat(keys)
 
 
-def _deviation(model: ModelInternals, piece: Piece, fresh: torch.Tensor, region_start: int) -> torch.Tensor:
-    span, stitched = piece.span, stitched_keys(model, piece, _LAYER)
+def _deviation(model: ModelInternals, kv_slice: KVSlice, fresh: torch.Tensor, region_start: int) -> torch.Tensor:
+    span, stitched = kv_slice.span, stitched_keys(model, kv_slice, _LAYER)
     now = fresh[span.start - region_start : span.end - region_start].view(stitched.shape)
     return (now.float() - stitched.float()).square().sum((1, 2))

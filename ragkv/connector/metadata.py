@@ -32,7 +32,7 @@ class Load:
     @property
     def keys(self) -> list[str]:
         """The KV files that the region would be filled from."""
-        return [piece.key for piece in self.plan.placed if piece.key and self.clip(piece.span).num_tokens]
+        return [chunk.key for chunk in self.plan.placed if chunk.key and self.clip(chunk.span).num_tokens]
 
     def blocks(self, block_size: int) -> set[int]:
         """The cache blocks that hold the region."""
@@ -44,7 +44,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class KVSlice:
     """The part of one chunk's KV that goes to [span): rows [offset, offset + span) of the file."""
 
     span: Span

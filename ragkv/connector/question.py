@@ -12,7 +12,7 @@ import torch
 
 from ragkv.connector.deviation import stitched_keys
 from ragkv.connector.internals import ModelInternals, Stopped
-from ragkv.connector.metadata import Load, Piece
+from ragkv.connector.metadata import KVSlice, Load
 from ragkv.kv.layout import Layout
 from ragkv.span import Span
 
@@ -20,20 +20,20 @@ _QUERIES = 4  # the last of the question's: those that are about to answer
 
 
 def question_attention(
-    model: ModelInternals, layout: Layout, load: Load, pieces: Sequence[Piece], block_ids: torch.Tensor
+    model: ModelInternals, layout: Layout, load: Load, slices: Sequence[KVSlice], block_ids: torch.Tensor
 ) -> torch.Tensor:
-    """What the question attends to among the pieces' tokens: mean over queries, heads and layers. [tokens] float32.
+    """What the question attends to among the slices' tokens: mean over queries, heads and layers. [tokens] float32.
 
     Zeros if the step has no room for any token of the question in the cache: ties go to the latest tokens.
     """
-    scores = torch.zeros(sum(piece.span.num_tokens for piece in pieces), device=model.device)
+    scores = torch.zeros(sum(kv_slice.span.num_tokens for kv_slice in slices), device=model.device)
     question = _question_in_cache(load, model.block_size)
     if not question.num_tokens:
         return scores
 
     def see(layer: int, query: torch.Tensor, _key: torch.Tensor, _value: torch.Tensor) -> None:
         if layer in layout.q_layers:
-            keys = torch.cat([stitched_keys(model, piece, layer) for piece in pieces])
+            keys = torch.cat([stitched_keys(model, kv_slice, layer) for kv_slice in slices])
             scores.add_(_attention(query.view(-1, layout.q_heads, layout.head_dim)[-_QUERIES:], keys))
         if layer >= layout.q_layers.stop - 1:
             raise Stopped

@@ -10,7 +10,7 @@ import torch
 
 from ragkv.connector.capture import QueryCapture
 from ragkv.connector.internals import ModelInternals
-from ragkv.connector.metadata import Load, Piece
+from ragkv.connector.metadata import KVSlice, Load
 from ragkv.connector.select import select_late
 from ragkv.engine.wire import WireReport, pack_queries
 from ragkv.kv.layout import Layout
@@ -22,7 +22,7 @@ from ragkv.span import Span, merge, total_tokens
 class Fetched:
     """KV files read for one load, and the spans of those that could not be."""
 
-    pieces: list[Piece] = field(default_factory=list)
+    slices: list[KVSlice] = field(default_factory=list)
     lost: list[Span] = field(default_factory=list)
     failed_keys: list[str] = field(default_factory=list)
     host_keys: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Stitcher:
         block_ids = torch.tensor(load.block_ids, device=self._model.device)
         with _timed(report, "kv_load_ms"):
             fetched = self._fetch(load)
-            self._write(fetched.pieces, block_ids)
+            self._write(fetched.slices, block_ids)
             self._model.synchronize()
         with _timed(report, "recompute_ms"):
             spans = merge([*map(load.clip, load.plan.recompute), *fetched.lost])
@@ -79,7 +79,7 @@ class Stitcher:
         return report
 
     def _fetch(self, load: Load) -> Fetched:
-        """Map the files of every piece that is not recomputed whole."""
+        """Map the files of every chunk that is not recomputed whole."""
         recomputed = merge(load.plan.recompute)
         fetched = Fetched()
         for placed in load.plan.placed:
@@ -89,39 +89,39 @@ class Stitcher:
             if placed.key is None:
                 fetched.lost.append(span)
             else:
-                self._fetch_piece(placed.key, placed.span, span, fetched)
+                self._fetch_chunk(placed.key, placed.span, span, fetched)
         return fetched
 
-    def _fetch_piece(self, key: str, placed: Span, span: Span, fetched: Fetched) -> None:
+    def _fetch_chunk(self, key: str, placed: Span, span: Span, fetched: Fetched) -> None:
         in_memory = self._store.in_memory(key)  # before it is read
         kv = self._store.get(key, self._layout)
         if kv is None or kv.num_tokens != placed.num_tokens:
             fetched.lost.append(span)
             fetched.failed_keys.append(key)
             return
-        fetched.pieces.append(Piece(span, span.start - placed.start, kv))
+        fetched.slices.append(KVSlice(span, span.start - placed.start, kv))
         if in_memory:
             fetched.host_keys.append(key)
 
-    def _write(self, pieces: Sequence[Piece], block_ids: torch.Tensor) -> None:
-        if not pieces:
+    def _write(self, slices: Sequence[KVSlice], block_ids: torch.Tensor) -> None:
+        if not slices:
             return
-        batch = self._model.batch([piece.span for piece in pieces], block_ids)
+        batch = self._model.batch([kv_slice.span for kv_slice in slices], block_ids)
         shape = (len(batch.positions), self._layout.kv_heads, self._layout.head_dim)
         # One scratch for all layers: fresh pages for every layer would cost more than the copies themselves.
         keys, values = (torch.empty(shape, dtype=self._layout.dtype, device=self._model.device) for _ in "kv")
         for index, layer in enumerate(self._model.layers):
-            self._gather(pieces, index, keys, values)
+            self._gather(slices, index, keys, values)
             rotated = self._model.rotate(batch.positions, keys)
             self._model.write(layer, rotated, values, batch.slots)
 
-    def _gather(self, pieces: Sequence[Piece], layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+    def _gather(self, slices: Sequence[KVSlice], layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         row = 0
-        for piece in pieces:
-            end = row + piece.span.num_tokens
-            rows = slice(piece.offset, piece.offset + piece.span.num_tokens)
-            keys[row:end] = piece.kv.keys[layer, rows]
-            values[row:end] = piece.kv.values[layer, rows]
+        for kv_slice in slices:
+            end = row + kv_slice.span.num_tokens
+            rows = slice(kv_slice.offset, kv_slice.offset + kv_slice.span.num_tokens)
+            keys[row:end] = kv_slice.kv.keys[layer, rows]
+            values[row:end] = kv_slice.kv.values[layer, rows]
             row = end
 
     def _late(self, load: Load, fetched: Fetched, settled: Sequence[Span], block_ids: torch.Tensor) -> tuple[Span, ...]:
@@ -131,7 +131,7 @@ class Stitcher:
         chosen, whose fresh KV it may attend to.
         """
         self._recompute(load, settled, block_ids, WireReport())
-        return select_late(self._model, self._layout, load, fetched.pieces, block_ids)
+        return select_late(self._model, self._layout, load, fetched.slices, block_ids)
 
     def _recompute(self, load: Load, spans: Sequence[Span], block_ids: torch.Tensor, report: WireReport) -> None:
         token_ids = torch.tensor(load.token_ids, device=self._model.device)

@@ -3,28 +3,28 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
-from ragkv.engine.protocol import EngineLost, Piece
+from ragkv.engine.protocol import EngineLost, Output
 
 
 async def asked_again(
-    attempt: Callable[[], AsyncGenerator[Piece, None]], recovered: Callable[[], Awaitable[None]]
-) -> AsyncGenerator[Piece, None]:
-    """The pieces of `attempt`; those of a second one if EngineLost came before the first piece.
+    attempt: Callable[[], AsyncGenerator[Output, None]], recovered: Callable[[], Awaitable[None]]
+) -> AsyncGenerator[Output, None]:
+    """The outputs of `attempt`; those of a second one if EngineLost came before the first output.
 
     recovered: returns when it is worth asking again, or raises Unavailable.
     """
     begun = False
     try:
-        async with aclosing(attempt()) as pieces:
-            async for piece in pieces:
+        async with aclosing(attempt()) as outputs:
+            async for output in outputs:
                 begun = True
-                yield piece
+                yield output
     except EngineLost:
         if begun:
             raise
     else:
         return
     await recovered()
-    async with aclosing(attempt()) as pieces:
-        async for piece in pieces:
-            yield piece
+    async with aclosing(attempt()) as outputs:
+        async for output in outputs:
+            yield output

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from ragkv.engine.family import Family
 from ragkv.engine.launch import engine_arguments, transfer_config
-from ragkv.engine.protocol import WHOLE_VOCABULARY, EngineLost, Generate, Piece
+from ragkv.engine.protocol import WHOLE_VOCABULARY, EngineLost, Generate, Output
 from ragkv.engine.wire import plan_to_wire, report_of
 from ragkv.errors import Unavailable
 from ragkv.kv.layout import Layout
 from ragkv.settings import Settings
 from ragkv.span import Span
-from ragkv.stitch.plan import Placed, StitchPlan
+from ragkv.stitch.plan import PlacedChunk, StitchPlan
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -98,7 +98,7 @@ class LocalEngine:
     async def _warm_up(self) -> None:
         """Run a prompt each way: kernels are chosen and memory is touched before the first question, not by it."""
         ids = (0,) * min(_WARM_UP_TOKENS, self._settings.max_model_len - 2)
-        in_place = StitchPlan((Placed(None, Span(0, len(ids))),))
+        in_place = StitchPlan((PlacedChunk(None, Span(0, len(ids))),))
         for plan in (None, in_place):
             async for _ in self.generate(Generate(ids, f"warm-up {plan}", plan, max_tokens=2, ignore_eos=True)):
                 pass
@@ -135,7 +135,7 @@ class LocalEngine:
         assert self._llm is not None, "start() comes first"
         await self._llm.is_sleeping()
 
-    async def generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
+    async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
         """See Engine.generate."""
         llm = self._llm
         if llm is None:
@@ -165,7 +165,7 @@ def _nothing() -> None:
 
 
 def _end_generations(llm: "AsyncLLM") -> None:
-    """Raise in everything that waits for a piece: vLLM does so for a core that dies, not for one that is shut down."""
+    """Raise in everything that waits for an output: vLLM does so for a core that dies, not for one that is shut down."""
     llm.output_processor.propagate_error(_dead()())
 
 
@@ -200,12 +200,12 @@ def _sampling(request: Generate) -> "SamplingParams":
     )
 
 
-def _piece(output: "RequestOutput") -> Piece:
+def _piece(output: "RequestOutput") -> Output:
     answer = output.outputs[0]
     report = None
     if output.finished:
         report = report_of(output.kv_transfer_params, len(output.prompt_token_ids), output.num_cached_tokens or 0)
-    return Piece(
+    return Output(
         text=answer.text,
         token_ids=tuple(answer.token_ids),
         logprobs=_logprobs(answer.logprobs),

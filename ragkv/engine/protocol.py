@@ -72,8 +72,8 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A step of the answer. The last piece has `finish_reason` and `report`."""
+class Output:
+    """A step of the answer. The last output has `finish_reason` and `report`."""
 
     text: str
     token_ids: tuple[int, ...]
@@ -97,4 +97,4 @@ class Engine(Protocol):
 
     async def status(self) -> str: ...
 
-    def generate(self, request: Generate) -> AsyncGenerator[Piece, None]: ...
+    def generate(self, request: Generate) -> AsyncGenerator[Output, None]: ...

@@ -16,7 +16,7 @@ import httpx
 import msgspec
 
 from ragkv.engine.again import asked_again
-from ragkv.engine.protocol import EngineLost, Generate, Piece, Report
+from ragkv.engine.protocol import EngineLost, Generate, Output, Report
 from ragkv.engine.wire import PARAM, plan_to_wire, report_of
 from ragkv.errors import Rejected, Unavailable
 from ragkv.shown_settings import without_secrets
@@ -62,31 +62,31 @@ class RemoteEngine:
     async def status(self) -> str:
         return "ok" if await self.ready() else "the server at RAGKV_ENGINE_URL does not answer"
 
-    async def generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
-        """See Engine.generate. Asked again once if the server is lost before the first piece."""
+    async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
+        """See Engine.generate. Asked again once if the server is lost before the first output."""
         request.check_fits(self._window)
         recovered = partial(asyncio.sleep, _AGAIN_AFTER_S)
-        async with aclosing(asked_again(lambda: self._attempt(request), recovered)) as pieces:
-            async for piece in pieces:
-                yield piece
+        async with aclosing(asked_again(lambda: self._attempt(request), recovered)) as outputs:
+            async for output in outputs:
+                yield output
 
-    async def _attempt(self, request: Generate) -> AsyncGenerator[Piece, None]:
+    async def _attempt(self, request: Generate) -> AsyncGenerator[Output, None]:
         tag = uuid.uuid4().hex
-        waiting: Piece | None = None
+        waiting: Output | None = None
         usage: dict[str, Any] = {}
         async with self._stream(_body(request, tag)) as lines:
             async for event in lines:
                 usage = event.get("usage") or usage
                 if event["choices"]:
-                    piece = _piece(event["choices"][0])
-                    if piece.finish_reason:
-                        waiting = piece  # the last piece waits for the usage that follows it
+                    output = _piece(event["choices"][0])
+                    if output.finish_reason:
+                        waiting = output  # the last output waits for the usage that follows it
                     else:
-                        yield piece
+                        yield output
         if waiting is None:
             raise EngineLost(_AWAY, _RETRY_AFTER_S)
         report = await self._report(request, tag, usage)
-        yield Piece(waiting.text, waiting.token_ids, waiting.logprobs, waiting.finish_reason, report)
+        yield Output(waiting.text, waiting.token_ids, waiting.logprobs, waiting.finish_reason, report)
 
     @asynccontextmanager
     async def _stream(self, body: dict[str, Any]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
@@ -167,9 +167,9 @@ async def _raise_for_status(response: httpx.Response) -> None:
     raise Unavailable(f"the engine refuses this service ({response.status_code}): its operator has to mend that")
 
 
-def _piece(choice: dict[str, Any]) -> Piece:
+def _piece(choice: dict[str, Any]) -> Output:
     steps = ((choice.get("logprobs") or {}).get("top_logprobs")) or ()
-    return Piece(
+    return Output(
         text=choice["text"],
         token_ids=tuple(choice.get("token_ids") or ()),
         logprobs=tuple({int(name.removeprefix("token_id:")): value for name, value in step.items()} for step in steps),

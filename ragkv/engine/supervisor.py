@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ragkv.engine.again import asked_again
-from ragkv.engine.protocol import Engine, EngineLost, Generate, Piece
+from ragkv.engine.protocol import Engine, EngineLost, Generate, Output
 from ragkv.errors import Unavailable
 from ragkv.observe import metrics
 
@@ -79,8 +79,8 @@ class SupervisedEngine:
         self._failures = 0  # since an engine was stable
         self._next_at = 0.0
         self._failed_starts = 0
-        self._listeners = 0  # requests that wait for their next piece
-        self._heard_at = 0.0  # when a piece came last, or the first of the listeners began to wait
+        self._listeners = 0  # requests that wait for their next output
+        self._heard_at = 0.0  # when an output came last, or the first of the listeners began to wait
 
     async def start(self) -> None:
         """Returns when an engine answers. Raises Unavailable if the first attempt fails; others follow until `stop`."""
@@ -113,29 +113,29 @@ class SupervisedEngine:
             case _:
                 return "not started"
 
-    async def generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
-        """See Engine.generate. Asked again once if the engine is lost before the first piece."""
+    async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
+        """See Engine.generate. Asked again once if the engine is lost before the first output."""
         lost = self._engine
 
-        async with aclosing(asked_again(lambda: self._attempt(request), lambda: self._another_than(lost))) as pieces:
-            async for piece in pieces:
-                yield piece
+        async with aclosing(asked_again(lambda: self._attempt(request), lambda: self._another_than(lost))) as outputs:
+            async for output in outputs:
+                yield output
 
-    async def _attempt(self, request: Generate) -> AsyncGenerator[Piece, None]:
+    async def _attempt(self, request: Generate) -> AsyncGenerator[Output, None]:
         engine = self._engine
         if self._phase is not Phase.READY or engine is None:
             raise await self._away()
-        async with aclosing(engine.generate(request)) as pieces:
-            while (piece := await self._next(pieces)) is not None:
-                yield piece
+        async with aclosing(engine.generate(request)) as outputs:
+            while (output := await self._next(outputs)) is not None:
+                yield output
 
-    async def _next(self, pieces: AsyncGenerator[Piece, None]) -> Piece | None:
-        """The next piece. Waiting for it is listening to the engine; a client that does not read is not."""
+    async def _next(self, outputs: AsyncGenerator[Output, None]) -> Output | None:
+        """The next output. Waiting for it is listening to the engine; a client that does not read is not."""
         if not self._listeners:
             self._heard_at = time.monotonic()
         self._listeners += 1
         try:
-            return await anext(pieces, None)
+            return await anext(outputs, None)
         except EngineLost as error:
             self._suspected.set()
             raise EngineLost("the engine was lost while it answered: ask again in a minute", STARTS_IN_S) from error

@@ -17,7 +17,7 @@ from ragkv.engine.protocol import Generate, Report
 from ragkv.errors import Rejected, Unavailable
 from ragkv.settings import BLOCK_SIZES
 from ragkv.span import Span, merge
-from ragkv.stitch.plan import LateSelection, Placed, StitchPlan
+from ragkv.stitch.plan import LateSelection, PlacedChunk, StitchPlan
 from ragkv.stitch.select import LATE_POLICIES
 
 PARAM = "ragkv"
@@ -58,7 +58,7 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
     if plan is None:
         return None
     wire = WirePlan(
-        placed=[(piece.key, piece.span.start, piece.span.end) for piece in plan.placed],
+        placed=[(chunk.key, chunk.span.start, chunk.span.end) for chunk in plan.placed],
         recompute=[(span.start, span.end) for span in plan.recompute],
         late=_late_to_wire(plan.late),
         capture=(request.capture.start, request.capture.end) if request.capture else None,
@@ -89,7 +89,7 @@ def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int) -> Planned 
     except msgspec.ValidationError as error:
         raise Rejected(f"kv_transfer_params.{PARAM}: {error}") from None
     if max(len(wire.placed), len(wire.recompute)) > prompt_tokens:
-        raise Rejected("the plan has more pieces than its prompt has tokens")
+        raise Rejected("the plan has more chunks than its prompt has tokens")
     capture = _span(*wire.capture) if wire.capture else None
     planned = Planned(_plan(wire), capture, wire.tag)
     if planned.plan.end > prompt_tokens or (capture is not None and capture.end > prompt_tokens):
@@ -105,13 +105,13 @@ def report_asked_for(params: Mapping[str, Any] | None) -> str | None:
 
 
 def _plan(wire: WirePlan) -> StitchPlan:
-    placed = tuple(Placed(key, _span(start, end)) for key, start, end in wire.placed)
-    starts = [0, *(piece.span.end for piece in placed)]
-    if not placed or any(piece.span.start != start for piece, start in zip(placed, starts, strict=False)):
-        raise Rejected("the placed pieces leave gaps")
+    placed = tuple(PlacedChunk(key, _span(start, end)) for key, start, end in wire.placed)
+    starts = [0, *(chunk.span.end for chunk in placed)]
+    if not placed or any(chunk.span.start != start for chunk, start in zip(placed, starts, strict=False)):
+        raise Rejected("the placed chunks leave gaps")
     recompute = merge(_span(start, end) for start, end in wire.recompute)
     if any(span.end > placed[-1].span.end for span in recompute):
-        raise Rejected("what is to be recomputed lies beyond the placed pieces")
+        raise Rejected("what is to be recomputed lies beyond the placed chunks")
     return StitchPlan(placed, recompute, _late(wire.late))
 
 

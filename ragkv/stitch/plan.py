@@ -8,7 +8,7 @@ from ragkv.span import Span, merge, total_tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedChunk:
     """The KV file of one chunk (or of the prefix) and the positions its KV takes. No key: there is no file."""
 
     key: str | None
@@ -37,20 +37,20 @@ class LateSelection:
 class StitchPlan:
     """Prompt layout: [0, p) the prefix, then the chunks in order, up to `end`; what follows is always computed.
 
-    `placed` tiles [0, end) without gaps. Positions in `recompute` run through the model again, in place; a piece whose
-    whole span is recomputed needs no KV file at all. `num_missing` counts pieces recomputed for want of KV.
+    `placed` tiles [0, end) without gaps. Positions in `recompute` run through the model again, in place; a chunk whose
+    whole span is recomputed needs no KV file at all. `num_missing` counts chunks that are recomputed because their KV is missing.
     """
 
-    placed: tuple[Placed, ...]
+    placed: tuple[PlacedChunk, ...]
     recompute: tuple[Span, ...] = ()
     late: LateSelection | None = None
     num_missing: int = 0
 
     def __post_init__(self) -> None:
         position = 0
-        for piece in self.placed:
-            assert piece.span.start == position, f"a gap before {piece.span}"
-            position = piece.span.end
+        for chunk in self.placed:
+            assert chunk.span.start == position, f"a gap before {chunk.span}"
+            position = chunk.span.end
         assert all(span.end <= position for span in self.recompute), "recompute reaches beyond the stitched region"
 
     @property
@@ -70,7 +70,7 @@ class StitchPlan:
         it, which this covers; a late selection looks at every chunk, so all of them are named.
         """
         spans = ",".join(f"{span.start}-{span.end}" for span in self.recompute)
-        late = f"{self.late}{[(piece.key, piece.span) for piece in self.placed]}" if self.late else ""
+        late = f"{self.late}{[(chunk.key, chunk.span) for chunk in self.placed]}" if self.late else ""
         return "stitched:" + hashlib.sha256(f"{spans}|{late}".encode()).hexdigest()
 
 
@@ -78,11 +78,11 @@ EXACT = "exact"  # the cache variant of a prompt computed in full
 
 
 def plan_stitch(
-    placed: Sequence[Placed],
+    placed: Sequence[PlacedChunk],
     missing: frozenset[str | None],
     selected: Sequence[Span],
     late: LateSelection | None = None,
 ) -> StitchPlan:
-    """Place every piece; recompute what was selected and, whole, every piece whose KV is missing."""
-    lost = [piece.span for piece in placed if piece.key is None or piece.key in missing]
+    """Place every chunk; recompute what was selected and, whole, every chunk whose KV is missing."""
+    lost = [chunk.span for chunk in placed if chunk.key is None or chunk.key in missing]
     return StitchPlan(tuple(placed), merge([*selected, *lost]), late, len(lost))

@@ -27,7 +27,7 @@ from api.app import create_app
 from api.command import listen
 from api.http.draining import Ending
 from api.http.server import Server
-from ragkv.engine.protocol import Generate, Piece
+from ragkv.engine.protocol import Generate, Output
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.chaos.clock import follow
@@ -50,7 +50,7 @@ class ReadingEngine(EchoEngine):
         self._parts = parts
         self.stitches = True
 
-    async def generate(self, request: Generate) -> AsyncGenerator[Piece, None]:
+    async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
         self.words = [_answer(self._parts.tokenizer.decode(request.token_ids))]
         async for piece in super().generate(request):
             yield piece

@@ -37,8 +37,8 @@ class Peek:
         load = Load("peek", plan, 0, plan.end, blocks, token_ids)
         fetched, table = stitcher._fetch(load), torch.tensor(blocks)
         with torch.inference_mode():
-            stitcher._write(fetched.pieces, table)
-            spans = select_late(stitcher._model, stitcher._layout, load, fetched.pieces, table)
+            stitcher._write(fetched.slices, table)
+            spans = select_late(stitcher._model, stitcher._layout, load, fetched.slices, table)
         return [(span.start, span.end) for span in spans]
 
     def fail_recomputes(self, times: int) -> None:

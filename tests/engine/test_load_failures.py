@@ -34,7 +34,7 @@ def test_a_load_that_raises_half_way_becomes_full_prefill(exact: World, chunks: 
     report = answered.report
     assert (report.stitched, report.recomputed, report.cached) == (0, plan.end, 0)
     assert report.computed == len(prompt.token_ids) - plan.end
-    assert set(report.failed_keys) == {piece.key for piece in plan.placed}
+    assert set(report.failed_keys) == {output.key for output in plan.placed}
     assert exact.ask(prompt, plan).report.stitched == plan.end, "the next one is stitched"
 
 

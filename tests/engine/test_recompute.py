@@ -8,7 +8,7 @@ from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Generate
 from ragkv.span import Span, merge, total_tokens
-from ragkv.stitch.plan import Placed, StitchPlan
+from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, block_size_of
 from tests.engine.world import Answered, World, passages, request
 from tests.page_cache import kept, let_go
@@ -35,8 +35,8 @@ def test_missing_kv_gives_the_answer_that_recomputing_those_chunks_gives(
     """Whatever the subset: the engine finds out by itself, answers alike, and says what it missed."""
     prompt = served.model.prompt(chunks)
     placed = [
-        Placed(NO_FILE if index - 1 in missing else piece.key, piece.span)
-        for index, piece in enumerate(served.model.placed(chunks, prompt))
+        PlacedChunk(NO_FILE if index - 1 in missing else output.key, output.span)
+        for index, output in enumerate(served.model.placed(chunks, prompt))
     ]
     answered = served.ask(prompt, StitchPlan(tuple(placed)), max_tokens=12, logprobs=5)
     reference = expected(served, chunks, missing)
@@ -48,10 +48,10 @@ def test_missing_kv_gives_the_answer_that_recomputing_those_chunks_gives(
 
 
 def test_a_missing_prefix_is_recomputed(served: World, chunks: list[Chunk]) -> None:
-    """The prefix is a piece like any other."""
+    """The prefix is a chunk like any other."""
     prompt = served.model.prompt(chunks)
     _, *rest = served.model.placed(chunks, prompt)
-    answered = served.ask(prompt, StitchPlan((Placed(NO_FILE, prompt.prefix), *rest)))
+    answered = served.ask(prompt, StitchPlan((PlacedChunk(NO_FILE, prompt.prefix), *rest)))
     assert answered.report.recomputed == prompt.prefix.num_tokens
 
 
@@ -96,7 +96,7 @@ def test_kv_of_another_length_is_not_used(served: World, chunks: list[Chunk]) ->
     """A key that names other tokens' KV is a miss."""
     prompt = served.model.prompt(chunks)
     placed = list(served.model.placed(chunks, prompt))
-    placed[2] = Placed(served.model.keys.prefix(), placed[2].span)
+    placed[2] = PlacedChunk(served.model.keys.prefix(), placed[2].span)
     assert served.ask(prompt, StitchPlan(tuple(placed))).report.failed_keys == (served.model.keys.prefix(),)
 
 
@@ -120,7 +120,7 @@ def query_vectors(world: World) -> "object":
     prompts, keys, layout = world.model.prompts, world.model.keys, world.model.layout
     ids = (*prompts.prefix_ids, *prompts.question_ids("Who directed the film?"))
     prefix, rest = Span(0, len(prompts.prefix_ids)), Span(len(prompts.prefix_ids), len(ids))
-    plan = StitchPlan((Placed(keys.prefix(), prefix), Placed(None, rest)))
+    plan = StitchPlan((PlacedChunk(keys.prefix(), prefix), PlacedChunk(None, rest)))
     asked = Generate(ids, "a salt", plan, max_tokens=2, ignore_eos=True, capture=rest)
     queries = world.loop.run(world.answer(asked)).report.queries
     assert queries is not None

@@ -24,7 +24,7 @@ from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.kv.store import KVStore
 from ragkv.settings import Settings
 from ragkv.span import Span
-from ragkv.stitch.plan import Placed, StitchPlan
+from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.tokenizer import Tokenizer
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents"
@@ -88,10 +88,12 @@ class Model:
     ) -> Prompt:
         return self.prompts.build(chunks, question, answer_tokens=32)
 
-    def placed(self, chunks: Sequence[Chunk], prompt: Prompt) -> tuple[Placed, ...]:
-        pieces = [Placed(self.keys.prefix(), prompt.prefix)]
-        pieces += [Placed(self.keys.chunk(c.token_ids), span) for c, span in zip(chunks, prompt.chunks, strict=True)]
-        return tuple(pieces)
+    def placed(self, chunks: Sequence[Chunk], prompt: Prompt) -> tuple[PlacedChunk, ...]:
+        outputs = [PlacedChunk(self.keys.prefix(), prompt.prefix)]
+        outputs += [
+            PlacedChunk(self.keys.chunk(c.token_ids), span) for c, span in zip(chunks, prompt.chunks, strict=True)
+        ]
+        return tuple(outputs)
 
     def plan(self, chunks: Sequence[Chunk], recompute: Sequence[Span] = ()) -> StitchPlan:
         return StitchPlan(self.placed(chunks, self.prompt(chunks)), tuple(recompute))
@@ -137,12 +139,12 @@ class World:
         return self.loop.run(gather())
 
     async def answer(self, asked: Generate) -> Answered:
-        pieces = [piece async for piece in self.engine.generate(asked)]
-        report = pieces[-1].report
+        outputs = [output async for output in self.engine.generate(asked)]
+        report = outputs[-1].report
         assert report is not None
         return Answered(
-            token_ids=tuple(token for piece in pieces for token in piece.token_ids),
-            logprobs=tuple(step for piece in pieces for step in piece.logprobs),
+            token_ids=tuple(token for output in outputs for token in output.token_ids),
+            logprobs=tuple(step for output in outputs for step in output.logprobs),
             report=report,
         )
 

@@ -5,10 +5,10 @@ from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import PassageKV
 from ragkv.engine.protocol import Report
 from ragkv.span import Span
-from ragkv.stitch.plan import LateSelection, Placed, StitchPlan
+from ragkv.stitch.plan import LateSelection, PlacedChunk, StitchPlan
 
 PROMPT = Prompt(tuple(range(50)), Span(0, 10), (Span(10, 20), Span(20, 30), Span(30, 40)), Span(40, 50))
-PLACED = tuple(Placed(key, span) for key, span in zip("pabc", (PROMPT.prefix, *PROMPT.chunks), strict=True))
+PLACED = tuple(PlacedChunk(key, span) for key, span in zip("pabc", (PROMPT.prefix, *PROMPT.chunks), strict=True))
 
 
 def sources(plan: StitchPlan | None, report: Report) -> list[tuple[str, int | None]]:

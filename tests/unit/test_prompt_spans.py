@@ -5,10 +5,10 @@ from ragkv.answer.prompt_spans import prompt_spans
 from ragkv.answer.question import PromptSpan
 from ragkv.engine.protocol import Report
 from ragkv.span import Span
-from ragkv.stitch.plan import LateSelection, Placed, StitchPlan
+from ragkv.stitch.plan import LateSelection, PlacedChunk, StitchPlan
 
 PROMPT = Prompt(tuple(range(50)), Span(0, 10), (Span(10, 25), Span(25, 40)), Span(40, 50))
-PLACED = tuple(Placed(key, span) for key, span in zip("pab", (PROMPT.prefix, *PROMPT.chunks), strict=True))
+PLACED = tuple(PlacedChunk(key, span) for key, span in zip("pab", (PROMPT.prefix, *PROMPT.chunks), strict=True))
 LATE = StitchPlan(PLACED, late=LateSelection("question", 0.1, 4))
 
 

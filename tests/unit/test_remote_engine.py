@@ -22,11 +22,11 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "_AGAIN_AFTER_S", 0.01)
 
 
-def piece(text: str, reason: str | None = None) -> dict[str, Any]:
+def output(text: str, reason: str | None = None) -> dict[str, Any]:
     return {"choices": [{"text": text, "token_ids": [1], "finish_reason": reason}]}
 
 
-WHOLE = [piece("a"), piece("b", "stop"), USAGE]
+WHOLE = [output("a"), output("b", "stop"), USAGE]
 
 
 def run(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *answers: Any) -> int:
@@ -64,7 +64,7 @@ def run(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *answers:
 
 
 async def ask(engine: RemoteEngine) -> str:
-    return "".join([piece.text async for piece in engine.generate(Generate((1,), "salt", max_tokens=4))])
+    return "".join([output.text async for output in engine.generate(Generate((1,), "salt", max_tokens=4))])
 
 
 async def answers(engine: RemoteEngine) -> None:
@@ -76,7 +76,7 @@ def test_a_server_that_dies_before_the_first_token_is_asked_again(first: Any) ->
     assert run(answers, first, WHOLE) == 2
 
 
-@pytest.mark.parametrize("first", [[piece("a")], [piece("a"), DEAD]], ids=["hangs up", "core is dead"])
+@pytest.mark.parametrize("first", [[output("a")], [output("a"), DEAD]], ids=["hangs up", "core is dead"])
 def test_one_that_dies_later_is_an_error_that_says_when_to_ask_again(first: Any) -> None:
     async def scenario(engine: RemoteEngine) -> None:
         with pytest.raises(EngineLost, match="ask again") as lost:

@@ -3,9 +3,9 @@
 import pytest
 
 from ragkv.span import Span, merge, total_tokens
-from ragkv.stitch.plan import LateSelection, Placed, StitchPlan, plan_stitch
+from ragkv.stitch.plan import LateSelection, PlacedChunk, StitchPlan, plan_stitch
 
-PLACED = (Placed("p", Span(0, 10)), Placed("a", Span(10, 30)), Placed("b", Span(30, 50)))
+PLACED = (PlacedChunk("p", Span(0, 10)), PlacedChunk("a", Span(10, 30)), PlacedChunk("b", Span(30, 50)))
 
 
 def test_merging_joins_what_touches_and_drops_what_is_empty():
@@ -21,13 +21,13 @@ def test_a_missing_chunk_is_recomputed_whole():
 
 
 def test_a_piece_without_a_key_is_recomputed_whole():
-    plan = plan_stitch([Placed("p", Span(0, 10)), Placed(None, Span(10, 12))], frozenset(), [])
+    plan = plan_stitch([PlacedChunk("p", Span(0, 10)), PlacedChunk(None, Span(10, 12))], frozenset(), [])
     assert plan.recompute == (Span(10, 12),)
 
 
 def test_pieces_must_tile_the_prompt():
     with pytest.raises(AssertionError):
-        StitchPlan((Placed("p", Span(0, 10)), Placed("a", Span(11, 30))))
+        StitchPlan((PlacedChunk("p", Span(0, 10)), PlacedChunk("a", Span(11, 30))))
 
 
 def test_recompute_stays_inside_what_is_placed():

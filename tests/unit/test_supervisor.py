@@ -58,7 +58,7 @@ def run(
 
 
 async def ask(engine: SupervisedEngine, salt: str = "salt") -> str:
-    return "".join([piece.text async for piece in engine.generate(Generate((1,), salt, max_tokens=WORDS))])
+    return "".join([output.text async for output in engine.generate(Generate((1,), salt, max_tokens=WORDS))])
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -85,11 +85,11 @@ def test_a_request_that_saw_nothing_of_a_killed_engine_is_answered_whole_by_the_
 def test_an_answer_that_had_begun_ends_with_an_error_that_says_when_to_ask_again() -> None:
     async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
         await engine.start()
-        pieces = engine.generate(Generate((1,), "salt", max_tokens=WORDS))
-        assert (await anext(pieces)).text == "0"
+        outputs = engine.generate(Generate((1,), "salt", max_tokens=WORDS))
+        assert (await anext(outputs)).text == "0"
         cores.made[0].signal(signal.SIGKILL)
         with pytest.raises(EngineLost, match="ask again") as lost:
-            await anext(pieces)
+            await anext(outputs)
         assert "trace" not in str(lost.value)
         assert lost.value.retry_after_s > 5
         await until_ready(engine)
@@ -138,10 +138,10 @@ def test_an_engine_that_says_no_token_while_its_core_responds_is_replaced() -> N
 def test_a_client_that_does_not_read_is_no_sign_of_a_hang() -> None:
     async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
         await engine.start()
-        pieces = engine.generate(Generate((1,), "salt", max_tokens=WORDS))
-        first = await anext(pieces)
+        outputs = engine.generate(Generate((1,), "salt", max_tokens=WORDS))
+        first = await anext(outputs)
         await asyncio.sleep(2 * PACE.silence)
-        assert first.text + "".join([piece.text async for piece in pieces]) == ANSWER
+        assert first.text + "".join([output.text async for output in outputs]) == ANSWER
         assert len(cores.made) == 1
 
     run(scenario)

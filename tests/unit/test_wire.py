@@ -15,10 +15,12 @@ from ragkv.engine.wire import (
 )
 from ragkv.errors import Rejected, Unavailable
 from ragkv.span import Span
-from ragkv.stitch.plan import LateSelection, Placed, StitchPlan
+from ragkv.stitch.plan import LateSelection, PlacedChunk, StitchPlan
 
 PLAN = StitchPlan(
-    (Placed("a", Span(0, 8)), Placed(None, Span(8, 12))), (Span(2, 4),), LateSelection("deviation", 0.1, 16, "about")
+    (PlacedChunk("a", Span(0, 8)), PlacedChunk(None, Span(8, 12))),
+    (Span(2, 4),),
+    LateSelection("deviation", 0.1, 16, "about"),
 )
 
 

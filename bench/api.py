@@ -38,7 +38,7 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
     overhead_p95: float
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True):
+class StitchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request after the other by each of so many clients at once. `errors`: everything but 200, by what it was."""
 
     path: str
@@ -58,7 +58,7 @@ class ApiReport(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     machine: str
     ask: Overhead | None
-    documents: Load | None
+    documents: StitchRequest | None
 
 
 class _Ask(msgspec.Struct, frozen=True):
@@ -93,7 +93,9 @@ async def measure_asks(
     )
 
 
-async def measure_load(client: httpx.AsyncClient, path: str, clients: int, rounds: int, progress: Progress) -> Load:
+async def measure_load(
+    client: httpx.AsyncClient, path: str, clients: int, rounds: int, progress: Progress
+) -> StitchRequest:
     """`clients` at once, each asking for `path` `rounds` times."""
     times: list[float] = []
     errors: Counter[str] = Counter()
@@ -109,7 +111,7 @@ async def measure_load(client: httpx.AsyncClient, path: str, clients: int, round
     began = time.perf_counter()
     await asyncio.gather(*(visit() for _ in range(clients)))
     seconds = time.perf_counter() - began
-    return Load(
+    return StitchRequest(
         path=path,
         clients=clients,
         requests=len(times),

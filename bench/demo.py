@@ -19,7 +19,8 @@ from ragkv.cli.ask import place
 from ragkv.cli.running import running_engine
 from ragkv.errors import Rejected
 from ragkv.parts import Parts
-from ragkv.settings import Mode, Policy, Settings
+from ragkv.policies import PolicyName
+from ragkv.settings import Mode, Settings
 
 
 class DemoQuestion(msgspec.Struct, frozen=True):
@@ -87,7 +88,7 @@ async def _compare(parts: Parts, questions: list[DemoQuestion]) -> list[Compared
 
 
 async def _answer(
-    parts: Parts, question: str, mode: Mode, policy: Policy | None = None, max_tokens: int | None = None
+    parts: Parts, question: str, mode: Mode, policy: PolicyName | None = None, max_tokens: int | None = None
 ) -> Answer:
     ref = parts.default_collection
     asked = Question(ref.tenant_id, ref.collection_id, question, mode, policy, max_tokens=max_tokens)

@@ -21,7 +21,7 @@ from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate
 from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker
-from ragkv.settings import Policy
+from ragkv.policies import PolicyName
 
 SIZES = (1024, 2048, 4096, 6144)
 RATIOS = (0.0, 0.05, 0.10, 0.15)
@@ -69,7 +69,7 @@ class Bench:
     prompts: PromptBuilder
     planner: Planner
     keys: KeyMaker
-    policy: Policy
+    policy: PolicyName
     block_size: int
 
     def check(self, chunks: Sequence[Chunk], sizes: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
 """Chunks run through the language model once, behind the shared prefix; their KV and Q-Cache are taken out.
 
-Nothing here knows an architecture. Transformers models turn queries and keys with a function `apply_rotary_pos_emb` of
-their own module, then call an attention function from a registry: both are wrapped, so that keys and queries are seen
+Nothing here knows an architecture. Transformers models rotate queries and keys with a function `apply_rotary_pos_emb` of
+their own module, then call an attention function from a registry: both are wrapped, so that keys and queries are captured
 before the rotation and values as attention gets them.
 """
 
@@ -34,16 +34,16 @@ QCACHE_VIEW = 16  # tokens at a chunk's start and end whose mean query is its in
 
 
 @dataclass(slots=True)
-class Taken:
-    """What one forward showed, a tensor a layer: [batch, heads, tokens, head_dim], un-rotated.
+class Captured:
+    """Tensors captured from one forward, one a layer: [batch, heads, tokens, head_dim] in the model's dtype, un-rotated.
 
-    `turning` holds queries and keys between their rotation and the attention that follows it.
+    `pre_rope` holds queries and keys between their rotation and the attention that follows it.
     """
 
     queries: list[torch.Tensor] = field(default_factory=list)
     keys: list[torch.Tensor] = field(default_factory=list)
     values: list[torch.Tensor] = field(default_factory=list)
-    turning: tuple[torch.Tensor, torch.Tensor] | None = None
+    pre_rope: tuple[torch.Tensor, torch.Tensor] | None = None
 
 
 class Prefiller:
@@ -53,7 +53,7 @@ class Prefiller:
         self.layout = layout
         self._model = model
         self._rotary_modules = _modules_with_rotation(model)
-        self._taken: Taken | None = None
+        self._captured: Captured | None = None
         name = (
             f"{_ATTENTION}_{next(_NUMBERS)}"  # the registry is the process's: models must not take each other's place
         )
@@ -73,68 +73,68 @@ class Prefiller:
         """KV of the prefix, then of each chunk behind it, from one forward.
 
         Chunks are padded on the right: under causal attention nothing before the padding can see it. Pass chunks of
-        similar length to waste little. Raises Unsupported for a model whose attention cannot be watched.
+        similar length to waste little. Raises Unsupported for a model whose attention cannot be captured.
         """
         skip, longest = len(prefix_ids), max((len(chunk) for chunk in chunks), default=0)
         ids = torch.zeros(max(len(chunks), 1), skip + longest, dtype=torch.long)
         for row, chunk in zip(ids, chunks or [[]], strict=True):
             row[: skip + len(chunk)] = torch.tensor([*prefix_ids, *chunk])
-        taken = self._forward(ids.to(self._model.device))
-        cut = [self._cut(taken, 0, 0, skip)]
-        return cut + [self._cut(taken, row, skip, skip + len(chunk)) for row, chunk in enumerate(chunks)]
+        captured = self._forward(ids.to(self._model.device))
+        cut = [self._cut(captured, 0, 0, skip)]
+        return cut + [self._cut(captured, row, skip, skip + len(chunk)) for row, chunk in enumerate(chunks)]
 
-    def _forward(self, ids: torch.Tensor) -> Taken:
-        with self._watching() as taken:
+    def _forward(self, ids: torch.Tensor) -> Captured:
+        with self._recorded() as captured:
             self._model(ids, use_cache=False)
-        if not len(taken.keys) == len(taken.values) == self.layout.layers:
+        if not len(captured.keys) == len(captured.values) == self.layout.layers:
             raise Unsupported(
-                f"{self._model.config.model_type}: {len(taken.keys)} of {self.layout.layers} layers showed their keys; "
+                f"{self._model.config.model_type}: {len(captured.keys)} of {self.layout.layers} layers showed their keys; "
                 "a model must rotate keys in every layer to be stitched"
             )
-        return taken
+        return captured
 
-    def _cut(self, taken: Taken, row: int, start: int, end: int) -> ChunkKV:
+    def _cut(self, captured: Captured, row: int, start: int, end: int) -> ChunkKV:
         """One sequence's tokens [start, end) out of a batch."""
-        keys = _stack(taken.keys, row, start, end).to(self.layout.dtype)
-        queries = _stack(taken.queries, row, start, end).float()
+        keys = _stack(captured.keys, row, start, end).to(self.layout.dtype)
+        queries = _stack(captured.queries, row, start, end).float()
         chosen = keys[self.layout.q_layers.start : self.layout.q_layers.stop]
         return ChunkKV(
             keys=keys,
-            values=_stack(taken.values, row, start, end).to(self.layout.dtype),
+            values=_stack(captured.values, row, start, end).to(self.layout.dtype),
             initial=queries[:, :QCACHE_VIEW].mean(1),
             local=queries[:, -QCACHE_VIEW:].mean(1),
             mean_keys=torch.stack([block.float().mean(1) for block in torch.split(chosen, QCACHE_BLOCK, dim=1)]),
         )
 
     @contextmanager
-    def _watching(self) -> Iterator[Taken]:
-        """Collect what every layer rotates and attends to while the block runs."""
-        self._taken = taken = Taken()
+    def _recorded(self) -> Iterator[Captured]:
+        """Capture queries, keys and values of every layer while the block runs."""
+        self._captured = captured = Captured()
         originals = {module: getattr(module, _ROTATE) for module in self._rotary_modules}
         for module, original in originals.items():
-            setattr(module, _ROTATE, self._seeing(original))
+            setattr(module, _ROTATE, self._recording(original))
         try:
-            yield taken
+            yield captured
         finally:
-            self._taken = None
+            self._captured = None
             for module, original in originals.items():
                 setattr(module, _ROTATE, original)
 
-    def _take(self, taken: Taken, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-        """Note one layer. A layer that did not rotate is left out, and missed when layers are counted."""
-        if taken.turning is None:
+    def _note_layer(self, captured: Captured, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Capture one layer. A layer that did not rotate is left out, and missed when layers are counted."""
+        if captured.pre_rope is None:
             return
-        queries, keys = taken.turning
-        taken.turning = None
-        if len(taken.keys) in self.layout.q_layers:
-            taken.queries.append(_unturned(queries, query))
-        taken.keys.append(_unturned(keys, key))
-        taken.values.append(value)
+        queries, keys = captured.pre_rope
+        captured.pre_rope = None
+        if len(captured.keys) in self.layout.q_layers:
+            captured.queries.append(_unrotated(queries, query))
+        captured.keys.append(_unrotated(keys, key))
+        captured.values.append(value)
 
-    def _seeing(self, rotate: Callable[..., Any]) -> Callable[..., Any]:
+    def _recording(self, rotate: Callable[..., Any]) -> Callable[..., Any]:
         def seen(queries: torch.Tensor, keys: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if self._taken is not None:
-                self._taken.turning = queries, keys
+            if self._captured is not None:
+                self._captured.pre_rope = queries, keys
             return rotate(queries, keys, *args, **kwargs)
 
         return seen
@@ -148,14 +148,14 @@ class Prefiller:
         *args: Any,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
-        if self._taken is not None:
-            self._take(self._taken, query, key, value)
+        if self._captured is not None:
+            self._note_layer(self._captured, query, key, value)
         attended: tuple[torch.Tensor, None] = sdpa_attention_forward(module, query, key, value, *args, **kwargs)
         return attended
 
 
-def _unturned(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
-    """Un-rotated heads: some models turn only the first dimensions, and show only those to the rotation."""
+def _unrotated(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+    """Un-rotated heads: some models rotate only the first dimensions, and pass only those to the rotation."""
     return torch.cat((part, whole[..., part.shape[-1] :]), dim=-1)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from ragkv.errors import Rejected
+from ragkv.policies import ALIASES, PolicyName
 
 LOOPBACK_NAME = "localhost"
 PREFIX = "RAGKV_"
@@ -20,7 +21,6 @@ MIN_RETENTION_DAYS = 7
 QUESTION_PLACE = "{question}"
 BLOCK_SIZES = range(1, 65)
 
-Policy = Literal["none", "random", "head", "deviation", "initial", "contextual", "passages", "question"]
 Mode = Literal["stitched", "full"]
 PassageOrder = Literal["best_last", "best_first"]
 LogFormat = Literal["auto", "json", "console"]
@@ -94,7 +94,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     passage_order: PassageOrder = "best_last"
     max_answer_tokens: int = 128
 
-    recompute_policy: Policy = "question"
+    recompute_policy: PolicyName = "question"
     recompute_ratio: float = 0.1
     recompute_max_tokens: int = 320
     block_size: int | None = None
@@ -140,9 +140,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
-        """Settings from names and loosely typed values ("8192" for 8192)."""
+        """Settings from names and loosely typed values ("8192" for 8192). A policy may have its alias."""
+        named = {
+            name: ALIASES.get(value, value) if name == "recompute_policy" else value for name, value in given.items()
+        }
         try:
-            settings = msgspec.convert(dict(given), cls, strict=False, dec_hook=_convert)
+            settings = msgspec.convert(named, cls, strict=False, dec_hook=_convert)
         except msgspec.ValidationError as error:
             raise Rejected(f"settings: {error}") from None
         _check_ranges(settings)

@@ -8,7 +8,7 @@ import torch
 from ragkv.engine.protocol import Generate, Output, Report
 from ragkv.errors import Unavailable
 from ragkv.span import Span, merge, total_tokens
-from ragkv.stitch.plan import LateSelection, StitchPlan
+from ragkv.stitch.plan import EngineSelection, StitchPlan
 
 QUERIES = (10, 9, 64)
 """Layers that keep a Q-Cache, query heads and head size, as `capture` reports them for SmolLM2-135M."""
@@ -74,13 +74,13 @@ class EchoEngine:
         plan = request.plan
         if plan is None or not self.stitches:
             return Report(computed=len(request.token_ids), queries=queries)
-        spans = merge([*plan.recompute, *(_chosen(plan, plan.late) if plan.late else ())])
+        spans = merge([*plan.recompute, *(_chosen(plan, plan.selection) if plan.selection else ())])
         redone = total_tokens(spans)
         return Report(
             stitched=plan.end - redone,
             recomputed=redone,
             computed=len(request.token_ids) - plan.end,
-            loads=1,
+            fills=1,
             kv_load_ms=1.0,
             recompute_ms=redone * self.token_s * 1e3,
             recomputed_spans=spans,
@@ -89,9 +89,9 @@ class EchoEngine:
         )
 
 
-def _chosen(plan: StitchPlan, late: LateSelection) -> list[Span]:
-    """The end of each chunk but the first, as much of it as a late policy may spend."""
+def _chosen(plan: StitchPlan, selection: EngineSelection) -> list[Span]:
+    """The end of each chunk but the first, as much of it as a policy in the engine may spend."""
     return [
-        Span(output.span.end - round(late.ratio * output.span.num_tokens), output.span.end)
+        Span(output.span.end - round(selection.ratio * output.span.num_tokens), output.span.end)
         for output in plan.placed[2:]
     ]

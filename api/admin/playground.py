@@ -1,7 +1,5 @@
 """The playground: ask, and see where every token of the prompt came from. The asking itself is /v1/ask."""
 
-from typing import get_args
-
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
@@ -10,21 +8,8 @@ from api.admin.shell import AdminRequest, page
 from ragkv.catalog.collection import list_collections
 from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
-from ragkv.settings import Policy
+from ragkv.policies import POLICIES
 from ragkv.tenancy import DEFAULT_COLLECTION
-
-POLICIES: dict[Policy, str] = {
-    "question": "what the question attends to",
-    "passages": "passages by their score",
-    "contextual": "what depends most on its context",
-    "initial": "what the question looks for",
-    "deviation": "where keys changed most (CacheBlend)",
-    "head": "the beginning of each passage (EPIC)",
-    "random": "anything, to compare with",
-    "none": "nothing",
-}
-"""What each recomputes."""
-assert set(POLICIES) == set(get_args(Policy))
 
 
 @get("/playground", sync_to_thread=True)

@@ -24,14 +24,15 @@ from ragkv.answer.limits import check_question_text
 from ragkv.answer.question import Answer, CachedAnswer, Citation, Delta, PromptSpan, Question, Timings, Turn, Usage
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
-from ragkv.settings import Mode, Policy
+from ragkv.policies import PolicyAlias, PolicyName, policy_name
+from ragkv.settings import Mode
 from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
 
 EVENT_STREAM = "text/event-stream"
 BODY_BYTES = 1024 * 1024
 
 OPTIONS = (
-    "mode", "policy", "recompute_ratio", "block_size", "top_k", "hops", "max_tokens", "answer_cache",
+    "mode", "recompute_ratio", "block_size", "top_k", "hops", "max_tokens", "answer_cache",
 )  # fmt: skip
 """What a `Question` takes from the body as it is."""
 
@@ -55,7 +56,7 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     history: Annotated[list[TurnBody], Meta(max_length=200)] = []
     stream: bool = False
     mode: Mode = "stitched"
-    policy: Policy | None = None
+    policy: PolicyName | PolicyAlias | None = None
     recompute_ratio: Annotated[float, Meta(ge=0, le=1)] | None = None
     block_size: Annotated[int, Meta(ge=1, le=64)] | None = None
     top_k: Annotated[int, Meta(ge=1, le=200)] | None = None
@@ -69,6 +70,7 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             collection_id=ref.collection_id,
             text=self.question,
             document_ids=document_ids,
+            policy=policy_name(self.policy),
             history=tuple(Turn(turn.role, turn.content) for turn in self.history),
             **{name: getattr(self, name) for name in OPTIONS},
         )

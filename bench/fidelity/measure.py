@@ -40,7 +40,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """One method on one question. em and f1 in [0, 1]; nll and kl in nats a token of the known answer.
 
     ttft_s: from the moment the passages are known, planning and the question's vectors included, retrieval not.
-    recomputed_tokens: run through the model in place, as the engine counts them (late policies may take tokens of the
+    recomputed_tokens: run through the model in place, as the engine counts them (policies in the engine may take tokens of the
     prefix, too); under full prefill the whole context.
     """
 

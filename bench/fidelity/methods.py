@@ -20,17 +20,18 @@ from ragkv.chunk import Chunk, Passage
 from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
+from ragkv.policies import POLICIES
 from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
-from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, block_logits, block_size_of
+from ragkv.stitch.select import block_logits, block_size_of
 
 ANSWER_TOKENS = 24
 KEPT_SHARE = 0.5  # of the passages, by `sparse`
 FULL, NONE, RANDOM, DEFAULT = "full", "none", "random", "default"
 DEFAULT_ORDER, RETRIEVAL_ORDER = "default order", "retrieval order"
 FULL_DEFAULT_ORDER, FULL_RETRIEVAL_ORDER = "full, default order", "full, retrieval order"
-POLICIES = tuple(policy for policy in (*SELECTORS, *sorted(LATE_POLICIES)) if policy != "none")
+POLICIES_MEASURED = tuple(name for name in POLICIES if name != "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,14 @@ _WITHOUT_RATIO = (
     Method("naive", naive, needs_alone=True),
     Method("prefix", prefix),
 )
-NAMES = (*(method.name for method in _WITHOUT_RATIO), *POLICIES, _SPARSE, DEFAULT, DEFAULT_ORDER, RETRIEVAL_ORDER)
+NAMES = (
+    *(method.name for method in _WITHOUT_RATIO),
+    *POLICIES_MEASURED,
+    _SPARSE,
+    DEFAULT,
+    DEFAULT_ORDER,
+    RETRIEVAL_ORDER,
+)
 
 
 def methods_of(names: Sequence[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
@@ -212,7 +220,7 @@ def methods_of(names: Sequence[str], ratios: Sequence[float], settings: Settings
         raise Rejected(f"no method {', '.join(unknown)}: choose from {', '.join(NAMES)}")
     wanted = {FULL, NONE, *names}
     methods = [method for method in _WITHOUT_RATIO if method.name in wanted]
-    for policy in POLICIES:
+    for policy in POLICIES_MEASURED:
         if policy in wanted:
             methods += [_policy(policy, ratio) for ratio in ratios]
     if _SPARSE in wanted:
@@ -222,13 +230,15 @@ def methods_of(names: Sequence[str], ratios: Sequence[float], settings: Settings
 
 def _policy(policy: str, ratio: float) -> Method:
     prepare = partial(by_policy, policy=policy, ratio=ratio)
-    return Method(policy, prepare, ratio, needs_question=policy in NEEDS_QUESTION)
+    return Method(policy, prepare, ratio, needs_question=POLICIES[policy].needs_question_vectors)
 
 
 def _reordered(wanted: Collection[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
     """The methods that re-order, as the service does or by rank, and the two full prefills they are held against."""
     ranked = FULL_RETRIEVAL_ORDER
-    named = partial(Method, gain_reference=ranked, needs_question=settings.recompute_policy in NEEDS_QUESTION)
+    named = partial(
+        Method, gain_reference=ranked, needs_question=POLICIES[settings.recompute_policy].needs_question_vectors
+    )
     methods = []
     for name, prepare, reference in (
         (DEFAULT_ORDER, default_order, FULL_DEFAULT_ORDER),

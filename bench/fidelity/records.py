@@ -15,7 +15,15 @@ from bench.fidelity.measure import Outcome
 from ragkv.errors import Rejected
 
 _ROOT = Path(__file__).parents[2]
-MEASURED = ("bench/fidelity", "ragkv/answer", "ragkv/engine", "ragkv/kv", "ragkv/retrieve", "ragkv/stitch")
+MEASURED = (
+    "bench/fidelity",
+    "ragkv/answer",
+    "ragkv/connector",
+    "ragkv/engine",
+    "ragkv/kv",
+    "ragkv/retrieve",
+    "ragkv/stitch",
+)
 """Folders of the code that figures depend on."""
 
 Line = TypeVar("Line")

@@ -38,4 +38,4 @@ def _recomputed(span: Span, plan: StitchPlan, report: Report) -> int | None:
         return planned
     if report.recomputed_spans is not None:
         return total_tokens(part.clipped_to(span) for part in report.recomputed_spans)
-    return None if plan.late else planned
+    return None if plan.selection else planned

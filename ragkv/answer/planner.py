@@ -10,9 +10,10 @@ from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Passage
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
+from ragkv.policies import POLICIES
 from ragkv.span import total_tokens
-from ragkv.stitch.plan import LateSelection, PlacedChunk, StitchPlan, plan_stitch
-from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, ChunkEvidence, Evidence
+from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
+from ragkv.stitch.select import SELECTORS, ChunkEvidence, Evidence
 
 
 class Planner:
@@ -31,7 +32,7 @@ class Planner:
     ) -> StitchPlan:
         """The plan of a prompt whose chunks are these passages, in this order.
 
-        question: the question's initial vectors, needed by the policies in NEEDS_QUESTION. The first chunk stands where
+        question: the question's initial vectors, needed by policies that look at them. The first chunk stands where
         it was prefilled: its KV is exact, and no policy spends tokens on it (EPIC does likewise, arXiv 2410.15332).
         """
         placed = [PlacedChunk(keys.prefix(), prompt.prefix)]
@@ -41,9 +42,9 @@ class Planner:
         budget = recompute.budget(context)
         if budget >= context:
             return plan_stitch(placed, missing, prompt.chunks)
-        if recompute.policy in LATE_POLICIES:
-            late = LateSelection(recompute.policy, budget / context, recompute.block_size, _topic(prompt))
-            return plan_stitch(placed, missing, (), late if budget else None)
+        if POLICIES[recompute.policy].in_engine:
+            selection = EngineSelection(recompute.policy, budget / context, recompute.block_size, _topic(prompt))
+            return plan_stitch(placed, missing, (), selection if budget else None)
         evidence = self._evidence(placed[1:], passages, recompute, question)
         if placed[1:] and placed[1].key not in missing:
             evidence = evidence.without_first()
@@ -59,7 +60,7 @@ class Planner:
         recompute: Recompute,
         question: torch.Tensor | None,
     ) -> Evidence:
-        wanted = recompute.policy in NEEDS_QUESTION
+        wanted = POLICIES[recompute.policy].needs_question_vectors
         chunks = []
         for chunk, passage in zip(placed, passages, strict=True):
             kept = self._store.qcache(chunk.key) if wanted and chunk.key else None
@@ -69,6 +70,6 @@ class Planner:
 
 
 def _topic(prompt: Prompt) -> str:
-    """Names the question as it stands in the prompt: what a late policy may have looked at."""
+    """Names the question as it stands in the prompt: what a policy in the engine may have looked at."""
     asked = prompt.token_ids[prompt.question.start : prompt.question.end]
     return hashlib.sha256(repr(asked).encode()).hexdigest()

@@ -61,7 +61,7 @@ def _recomputed(region: Span, plan: StitchPlan | None, report: Report) -> tuple[
     """What was recomputed of the stitched region: what the engine said or, where it had no choice, what was planned."""
     spans = report.recomputed_spans
     if spans is None:
-        if plan is None or plan.late is not None:
+        if plan is None or plan.selection is not None:
             return None
         failed = [chunk.span for chunk in plan.placed if chunk.key in report.failed_keys]
         spans = (*plan.recompute, *failed)

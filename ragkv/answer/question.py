@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ragkv.chunk import Passage
-from ragkv.settings import Mode, Policy
+from ragkv.policies import PolicyName
+from ragkv.settings import Mode
 
 PartKind = Literal["prefix", "passage", "question"]
 Origin = Literal["cached", "stitched", "recomputed", "computed"]
@@ -31,7 +32,7 @@ class Question:
     collection_id: str
     text: str
     mode: Mode = "stitched"
-    policy: Policy | None = None
+    policy: PolicyName | None = None
     recompute_ratio: float | None = None
     block_size: int | None = None
     top_k: int | None = None

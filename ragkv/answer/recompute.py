@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from ragkv.answer.question import Question
-from ragkv.settings import Policy, Settings
+from ragkv.policies import PolicyName
+from ragkv.settings import Settings
 from ragkv.stitch.select import block_size_of, budget_of
 
 
@@ -11,7 +12,7 @@ from ragkv.stitch.select import block_size_of, budget_of
 class Recompute:
     """A policy with everything settled: a share of the chunks' tokens, and at most `max_tokens` of them."""
 
-    policy: Policy
+    policy: PolicyName
     ratio: float
     block_size: int
     max_tokens: int | None = None

@@ -27,11 +27,11 @@ from ragkv.engine.protocol import Engine, Generate, Output, Report
 from ragkv.errors import NotFound, RagKVError, TooLarge
 from ragkv.kv.key import KeyMaker
 from ragkv.observe import traces
+from ragkv.policies import POLICIES
 from ragkv.retrieve.retriever import Retriever
 from ragkv.retrieve.vectors import Vectors
 from ragkv.settings import PassageOrder, Settings
 from ragkv.stitch.plan import EXACT, StitchPlan
-from ragkv.stitch.select import NEEDS_QUESTION
 from ragkv.threads import Threads
 
 NOTHING = "nothing to search: the collection holds no document that is searchable; upload one first"
@@ -175,7 +175,10 @@ class Answerer:
         return passages
 
     async def _vectors(self, question: Question, said: str, keys: KeyMaker) -> torch.Tensor | None:
-        if question.mode == "full" or recompute_of(question, self._settings).policy not in NEEDS_QUESTION:
+        if (
+            question.mode == "full"
+            or not POLICIES[recompute_of(question, self._settings).policy].needs_question_vectors
+        ):
             return None
         with traces.span("question vectors"):
             return await self._question_vectors.of(said, keys)

@@ -11,7 +11,8 @@ from rich.console import Console
 from ragkv.answer.question import Answer, Citation, Question
 from ragkv.cli.running import running_engine
 from ragkv.parts import Parts
-from ragkv.settings import Mode, Policy, Settings
+from ragkv.policies import ALIASES, POLICIES, PolicyAlias, PolicyName, policy_name
+from ragkv.settings import Mode, Settings
 
 
 @click.command()
@@ -23,16 +24,26 @@ from ragkv.settings import Mode, Policy, Settings
     default="stitched",
     help="stitched: use stored KV. full: compute the whole prompt.",
 )
-@click.option("--policy", type=click.Choice(get_args(Policy)), help="Policy that selects the tokens to recompute.")
+@click.option(
+    "--policy",
+    type=click.Choice([*POLICIES, *ALIASES]),
+    help="Policy that selects the tokens to recompute, by its name or that of its paper.",
+)
 @click.option("--recompute-ratio", type=click.FloatRange(0, 1), help="Share of the context to recompute.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask(
-    question: str, stream: bool, mode: Mode, policy: Policy | None, recompute_ratio: float | None, as_json: bool
+    question: str,
+    stream: bool,
+    mode: Mode,
+    policy: PolicyName | PolicyAlias | None,
+    recompute_ratio: float | None,
+    as_json: bool,
 ) -> None:
     """Answer QUESTION from the ingested documents."""
     parts = Parts(Settings.from_env(os.environ))
     try:
-        asyncio.run(_ask(parts, question, stream and not as_json, mode, policy, recompute_ratio, as_json))
+        options = (mode, policy_name(policy), recompute_ratio)
+        asyncio.run(_ask(parts, question, stream and not as_json, *options, as_json))
     finally:
         parts.close()
 
@@ -42,7 +53,7 @@ async def _ask(
     question: str,
     stream: bool,
     mode: Mode,
-    policy: Policy | None,
+    policy: PolicyName | None,
     recompute_ratio: float | None,
     as_json: bool,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The question's own query vectors, taken while its tokens run through the model."""
+"""vLLM's worker: capture of the question's own query vectors while its tokens run through the model."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,13 +26,13 @@ class QueryCapture:
         """Capture from the forward that runs in this block."""
         inside = (batch.positions >= self._span.start) & (batch.positions < self._span.end)
 
-        def see(layer: int, query: torch.Tensor, _key: torch.Tensor, _value: torch.Tensor) -> None:
+        def on_layer(layer: int, query: torch.Tensor, _key: torch.Tensor, _value: torch.Tensor) -> None:
             if layer in self._layers:
                 queries = query.view(self._shape)[inside]
                 unrotated = self._model.unrotate(batch.positions[inside], queries)
                 self._sum[layer - self._layers.start] += unrotated.sum(0).cpu()
 
-        with self._model.watching(see):
+        with self._model.attention_hook(on_layer):
             yield
         self._count += int(inside.sum())
 

@@ -1,4 +1,4 @@
-"""The KV connector: vLLM's scheduler and worker each hold one, in its two roles.
+"""vLLM's scheduler and worker: the KV connector, of which each holds one, in its role.
 
 The scheduler's half promises the whole stitched region of a prompt, the worker's half keeps the promise before the
 step runs. Approximate KV never meets exact KV: the service salts prompts by variant (StitchPlan.cache_variant).
@@ -19,7 +19,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 
 from ragkv.connector.internals import ModelInternals
-from ragkv.connector.metadata import Load, Loads, Reports
+from ragkv.connector.metadata import StitchMetadata, StitchReports, StitchRequest
 from ragkv.connector.stitcher import Stitcher
 from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for
 from ragkv.errors import Rejected
@@ -51,7 +51,7 @@ class StitchConnector(KVConnectorBase_V1):
         self._layout = _layout(vllm_config)
         self._max_work: int = vllm_config.scheduler_config.max_num_batched_tokens
         self._planned: dict[str, Planned] = {}
-        self._promised: list[Load] = []
+        self._promised: list[StitchRequest] = []
         self._promised_work = 0
         self._reports: dict[str, WireReport] = {}
         self._kept: OrderedDict[str, WireReport] = OrderedDict()
@@ -61,21 +61,21 @@ class StitchConnector(KVConnectorBase_V1):
 
     @property
     def requires_kv_delivery(self) -> bool:
-        """Nothing is handed on: a request that is preempted keeps what it has said."""
+        """vLLM: does a preempted request need its KV delivered elsewhere? No: it keeps what it has said."""
         return False
 
     # The scheduler's half: promise.
 
     def on_new_request(self, request: "Request") -> None:
-        """Read the request's plan, once."""
+        """vLLM: a request has arrived. Its plan is read, once."""
         planned = _planned(request)
         if planned is not None:
             self._planned[request.request_id] = planned
 
     def get_num_new_matched_tokens(self, request: "Request", num_computed_tokens: int) -> tuple[int | None, bool]:
-        """All of the stitched region that vLLM does not hold itself. Asked again after a preemption.
+        """vLLM: how many tokens behind its own hits does the connector bring, and does it bring them later?
 
-        None, "ask again in the next step", when this step's promises recompute as much as a step may: the scheduler
+        All of the stitched region, in the very step. Asked again after a preemption. None, "ask again in the next step", when this step's promises recompute as much as a step may: the scheduler
         does not count those tokens, and all streams wait for them.
         """
         planned = self._planned.get(request.request_id)
@@ -90,11 +90,12 @@ class StitchConnector(KVConnectorBase_V1):
         return end - num_computed_tokens, False
 
     def update_state_after_alloc(self, request: "Request", blocks: "KVCacheBlocks", num_external_tokens: int) -> None:
+        """vLLM: these blocks are allocated, so many tokens in them are the connector's. They go into the step's metadata."""
         if not num_external_tokens:
             return
         planned = self._planned[request.request_id]
         end = min(planned.plan.end, request.num_prompt_tokens - 1)
-        load = Load(
+        stitch = StitchRequest(
             request_id=request.request_id,
             plan=planned.plan,
             start=end - num_external_tokens,
@@ -103,24 +104,25 @@ class StitchConnector(KVConnectorBase_V1):
             token_ids=list(request.prompt_token_ids),
             capture=planned.capture,
         )
-        self._promised.append(load)
-        self._promised_work += planned.plan.work(load.region)
-        self._reports.setdefault(request.request_id, _expected(load))
+        self._promised.append(stitch)
+        self._promised_work += planned.plan.work(stitch.region)
+        self._reports.setdefault(request.request_id, _expected(stitch))
 
     def build_connector_meta(self, scheduler_output: "SchedulerOutput") -> KVConnectorMetadata:
-        loads, self._promised, self._promised_work = self._promised, [], 0
-        return Loads(loads)
+        """vLLM: the metadata of this step for the worker. All that was promised since the last one."""
+        requests, self._promised, self._promised_work = self._promised, [], 0
+        return StitchMetadata(requests)
 
     def update_connector_output(self, connector_output: "KVConnectorOutput") -> None:
-        """Remember what the worker did, for requests that have not finished meanwhile."""
+        """vLLM: the worker's output of a step. Its reports are kept, for requests that have not finished meanwhile."""
         meta = connector_output.kv_connector_worker_meta
-        if isinstance(meta, Reports):
+        if isinstance(meta, StitchReports):
             for request_id, report in meta.by_request.items():
                 if request_id in self._reports:
                     self._reports[request_id] = _added(self._reports[request_id], report)
 
     def request_finished(self, request: "Request", block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        """Hand the report to the caller.
+        """vLLM: a request has finished: may its blocks be freed, and what goes into its output's `kv_transfer_params`? The report.
 
         vLLM asks before it passes on what the worker did in the very same step, so a request of one token gets what
         was planned, without times and queries: callers who want those ask for two tokens.
@@ -141,47 +143,49 @@ class StitchConnector(KVConnectorBase_V1):
     # The worker's half: keep the promise.
 
     def attach(self, runner: Any) -> None:
-        """Called by the worker once its model is loaded and its cache allocated."""
+        """Take the model runner. Called by StitchWorker once its model is loaded and its cache allocated."""
         self._stitcher = Stitcher(ModelInternals(runner), self._store, self._layout)
 
     def start_load_kv(self, forward_context: "ForwardContext", **kwargs: Any) -> None:
+        """vLLM: the step is about to run. Every promised region is filled before this returns."""
         meta = self._get_connector_metadata()
-        assert isinstance(meta, Loads)
-        for load in meta.loads:
+        assert isinstance(meta, StitchMetadata)
+        for stitch in meta.requests:
             assert self._stitcher is not None, "the worker was not attached: start vLLM with StitchWorker"
-            self._done[load.request_id] = self._fill(self._stitcher, load)
+            self._done[stitch.request_id] = self._fill(self._stitcher, stitch)
 
-    def _fill(self, stitcher: Stitcher, load: Load) -> WireReport:
-        """Carry out one load. Whatever fails stays with its request: this runs in the step that serves all of them."""
-        if self._failed_blocks.isdisjoint(load.block_ids):  # a request behind the same blocks fails with them
+    def _fill(self, stitcher: Stitcher, stitch: StitchRequest) -> WireReport:
+        """Carry out one request. Whatever fails stays with its request: this runs in the step that serves all of them."""
+        if self._failed_blocks.isdisjoint(stitch.block_ids):  # a request behind the same blocks fails with them
             try:
-                return stitcher.carry_out(load)
+                return stitcher.carry_out(stitch)
             except Exception:
-                log.exception("request %s: stitching failed; its context is recomputed in full", load.request_id)
+                log.exception("request %s: stitching failed; its context is recomputed in full", stitch.request_id)
             try:
-                return stitcher.recompute_whole(load)
+                return stitcher.recompute_whole(stitch)
             except Exception:
-                log.exception("request %s: recomputing in place failed too; vLLM computes it", load.request_id)
-        self._failed_blocks |= load.blocks(stitcher.block_size)
-        return _computed_by_vllm(load)
+                log.exception("request %s: recomputing in place failed too; vLLM computes it", stitch.request_id)
+        self._failed_blocks |= stitch.blocks(stitcher.block_size)
+        return _computed_by_vllm(stitch)
 
     def get_block_ids_with_load_errors(self) -> set[int]:
-        """Blocks of loads that failed twice: vLLM computes them itself (`kv_load_failure_policy`)."""
+        """vLLM: blocks whose KV could not be brought. Those of requests that failed twice: vLLM computes them itself (`kv_load_failure_policy`)."""
         failed, self._failed_blocks = self._failed_blocks, set()
         return failed
 
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
+        """vLLM: the worker's metadata of this step for the scheduler. The reports."""
         done, self._done = self._done, {}
-        return Reports(done) if done else None
+        return StitchReports(done) if done else None
 
     def wait_for_layer_load(self, layer_name: str) -> None:
-        """Nothing to wait for: all is in place when the step begins."""
+        """vLLM: wait for a layer's KV. There is nothing to wait for: all is in place when the step begins."""
 
     def save_kv_layer(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing is saved from the engine: ingestion makes KV."""
+        """vLLM: a layer's new KV may be saved. Nothing is saved from the engine: ingestion makes KV."""
 
     def wait_for_save(self) -> None:
-        """Nothing is saved from the engine."""
+        """vLLM: wait until the step's KV is saved. Nothing is."""
 
 
 def _layout(config: VllmConfig) -> Layout:
@@ -199,18 +203,18 @@ def _planned(request: "Request") -> Planned | None:
         return None
 
 
-def _expected(load: Load) -> WireReport:
-    """What is promised: all that can be told of a late selection is that it will be made."""
-    spans = merge(map(load.clip, load.plan.recompute))
+def _expected(stitch: StitchRequest) -> WireReport:
+    """What is promised: of a selection in the engine no more is known than that it will be made."""
+    spans = merge(map(stitch.clip, stitch.plan.recompute))
     redo = total_tokens(spans)
-    known = None if load.plan.late else [(span.start, span.end) for span in spans]
-    return WireReport(loads=1, stitched=load.region.num_tokens - redo, recomputed=redo, recomputed_spans=known)
+    known = None if stitch.plan.selection else [(span.start, span.end) for span in spans]
+    return WireReport(fills=1, stitched=stitch.region.num_tokens - redo, recomputed=redo, recomputed_spans=known)
 
 
-def _computed_by_vllm(load: Load) -> WireReport:
-    """The report of a region that vLLM computes in its ordinary steps after its load failed."""
-    region = [(load.start, load.end)]
-    return WireReport(loads=1, recomputed=load.region.num_tokens, failed_keys=load.keys, recomputed_spans=region)
+def _computed_by_vllm(stitch: StitchRequest) -> WireReport:
+    """The report of a region that vLLM computes in its ordinary steps after stitching failed."""
+    region = [(stitch.start, stitch.end)]
+    return WireReport(fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys, recomputed_spans=region)
 
 
 def _added(before: WireReport, now: WireReport) -> WireReport:
@@ -218,7 +222,7 @@ def _added(before: WireReport, now: WireReport) -> WireReport:
     if before.kv_load_ms == before.recompute_ms == 0:  # only promised so far
         return now
     return WireReport(
-        loads=before.loads + now.loads,
+        fills=before.fills + now.fills,
         stitched=before.stitched,
         recomputed=before.recomputed,
         kv_load_ms=before.kv_load_ms + now.kv_load_ms,

@@ -1,4 +1,4 @@
-"""The key of an engine that is a server of its own, asked for on every path.
+"""vLLM's API server: a key is required on every path.
 
 vLLM's own check leaves paths open that answer prompts (/invocations, /tokenize). `--middleware` puts this one before
 all of vLLM's application.

@@ -1,4 +1,4 @@
-"""What ragkv touches inside vLLM, and everything that differs between its versions and runners.
+"""vLLM's worker: everything of vLLM that ragkv touches, and that differs between its versions and runners.
 
 Written against vLLM 0.32: the V1 runner (CPU) and the V2 runner (GPU) both have `model` and `attn_groups`.
 """
@@ -18,8 +18,8 @@ from ragkv.errors import Unsupported
 from ragkv.span import Span
 
 
-class Stopped(Exception):
-    """Whoever watches a forward has seen enough of it."""
+class StopForward(Exception):
+    """Raised by an attention hook to end the forward: it has seen enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class InPlaceBatch:
     """Spans of one request as a batch of 'sequences' that share its block table."""
 
     spans: tuple[Span, ...]
-    positions: torch.Tensor
-    slots: torch.Tensor
+    positions: torch.Tensor  # [tokens] int64, in the prompt
+    slots: torch.Tensor  # [tokens] int64, in the paged cache
 
 
 class ModelInternals:
@@ -61,7 +61,7 @@ class ModelInternals:
         return [context[name] for name in self._names]
 
     def slots_of(self, block_ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Where the cache holds these positions of a request with this block table."""
+        """Cache slots [tokens] int64 of these positions [tokens] of a request with this block table [blocks]."""
         return block_ids[positions // self.block_size] * self.block_size + positions % self.block_size
 
     def rotate(self, positions: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
@@ -97,11 +97,14 @@ class ModelInternals:
         layer.impl.do_kv_cache_update(layer, keys, values, layer.kv_cache, slots)
 
     def batch(self, spans: Sequence[Span], block_ids: torch.Tensor) -> InPlaceBatch:
+        """A batch of these spans of a request with this block table [blocks] int64."""
         positions = torch.cat([torch.arange(s.start, s.end, device=self.device) for s in spans])
         return InPlaceBatch(tuple(spans), positions, self.slots_of(block_ids, positions))
 
     def forward(self, token_ids: torch.Tensor, batch: InPlaceBatch, block_ids: torch.Tensor) -> None:
         """Run the plain model over a batch of spans of one request, writing their KV in place.
+
+        token_ids: [tokens] int64, those of the batch; block_ids: [blocks] int64, the request's block table.
 
         Each span is a sequence of its own on the request's block table: its query is the span, its context everything
         up to its end. Every layer writes all spans' keys and values before any span attends, so later spans see the
@@ -145,18 +148,19 @@ class ModelInternals:
         )
 
     @contextmanager
-    def watching(self, see: Any) -> Iterator[None]:
-        """Call `see(layer, query, key, value)` with what enters each attention layer (rotated) while the block runs.
+    def attention_hook(self, on_layer: Any) -> Iterator[None]:
+        """Call `on_layer(layer, query, key, value)` with what enters each attention layer, rotated, while the block runs.
 
-        `see` may raise Stopped once it has seen enough: the block ends there.
+        `on_layer` may raise StopForward: the block ends there. query: [tokens, q_heads * head_dim], key and value: [tokens,
+        kv_heads * head_dim], in the model's dtype.
         """
         handles = [
-            layer.register_forward_pre_hook(lambda _, inputs, index=index: see(index, *inputs[:3]))
+            layer.register_forward_pre_hook(lambda _, inputs, index=index: on_layer(index, *inputs[:3]))
             for index, layer in enumerate(self.layers)
         ]
         try:
             yield
-        except Stopped:
+        except StopForward:
             pass
         finally:
             for handle in handles:

@@ -1,4 +1,4 @@
-"""What passes between the two halves of the connector: loads down to the worker, reports back up."""
+"""vLLM's scheduler and worker: metadata between the connector's halves, requests down to the worker, reports back up."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from ragkv.stitch.plan import StitchPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class StitchRequest:
     """A promise to keep in this step: positions [start, end) of one request must hold KV when the step begins.
 
     What lies before `start` is in vLLM's cache already, made in the same way (StitchPlan.cache_variant). `token_ids` are the prompt's.
@@ -39,7 +39,7 @@ class Load:
         return set(self.block_ids[self.start // block_size : -(-self.end // block_size)])
 
     def clip(self, span: Span) -> Span:
-        """The part of `span` that is to be loaded."""
+        """The part of `span` that is to be stitched."""
         return span.clipped_to(self.region)
 
 
@@ -53,18 +53,18 @@ class KVSlice:
 
 
 @dataclass
-class Loads(KVConnectorMetadata):
-    """Everything to load in one step."""
+class StitchMetadata(KVConnectorMetadata):
+    """Everything to stitch in one step."""
 
-    loads: list[Load] = field(default_factory=list)
+    requests: list[StitchRequest] = field(default_factory=list)
 
 
 @dataclass
-class Reports(KVConnectorWorkerMetadata):
+class StitchReports(KVConnectorWorkerMetadata):
     """What the worker did in one step, by request id."""
 
     by_request: dict[str, WireReport] = field(default_factory=dict)
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
-        assert isinstance(other, Reports)
-        return Reports(self.by_request | other.by_request)
+        assert isinstance(other, StitchReports)
+        return StitchReports(self.by_request | other.by_request)

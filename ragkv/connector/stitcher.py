@@ -1,4 +1,4 @@
-"""The worker's half: keeps the promises the scheduler's half made, before the step's own forward runs."""
+"""vLLM's worker: stitching and recompute in place, before the step's own forward runs."""
 
 import time
 from bisect import bisect_right
@@ -10,8 +10,8 @@ import torch
 
 from ragkv.connector.capture import QueryCapture
 from ragkv.connector.internals import ModelInternals
-from ragkv.connector.metadata import KVSlice, Load
-from ragkv.connector.select import select_late
+from ragkv.connector.metadata import KVSlice, StitchRequest
+from ragkv.connector.select import select_in_engine
 from ragkv.engine.wire import WireReport, pack_queries
 from ragkv.kv.layout import Layout
 from ragkv.kv.store import KVStore
@@ -20,7 +20,7 @@ from ragkv.span import Span, merge, total_tokens
 
 @dataclass(slots=True)
 class Fetched:
-    """KV files read for one load, and the spans of those that could not be."""
+    """KV files read for one request, and the spans of those that could not be."""
 
     slices: list[KVSlice] = field(default_factory=list)
     lost: list[Span] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Fetched:
 
 
 class Stitcher:
-    """Writes chunks' KV into vLLM's paged cache, turned to their positions, and recomputes spans in place."""
+    """Writes chunks' KV into vLLM's paged cache, rotated to their positions, and recomputes spans in place."""
 
     def __init__(self, model: ModelInternals, store: KVStore, layout: Layout) -> None:
         self._model = model
@@ -43,47 +43,47 @@ class Stitcher:
         return self._model.block_size
 
     @torch.inference_mode()
-    def carry_out(self, load: Load) -> WireReport:
-        """Fill the load's region. A file that is missing or corrupt becomes a recompute of its span."""
-        report = WireReport(loads=1)
-        block_ids = torch.tensor(load.block_ids, device=self._model.device)
+    def carry_out(self, stitch: StitchRequest) -> WireReport:
+        """Fill the region of the request. A file that is missing or corrupt becomes a recompute of its span."""
+        report = WireReport(fills=1)
+        block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
         with _timed(report, "kv_load_ms"):
-            fetched = self._fetch(load)
+            fetched = self._fetch(stitch)
             self._write(fetched.slices, block_ids)
             self._model.synchronize()
         with _timed(report, "recompute_ms"):
-            spans = merge([*map(load.clip, load.plan.recompute), *fetched.lost])
-            if load.plan.late is not None:
-                spans = merge([*spans, *self._late(load, fetched, spans, block_ids)])
-            self._recompute(load, spans, block_ids, report)
+            spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
+            if stitch.plan.selection is not None:
+                spans = merge([*spans, *self._select(stitch, fetched, spans, block_ids)])
+            self._recompute(stitch, spans, block_ids, report)
             self._model.synchronize()
         report.recomputed = total_tokens(spans)
         report.recomputed_spans = [(span.start, span.end) for span in spans]
-        report.stitched = load.region.num_tokens - report.recomputed
+        report.stitched = stitch.region.num_tokens - report.recomputed
         report.failed_keys = fetched.failed_keys
         report.host_keys = fetched.host_keys
         return report
 
     @torch.inference_mode()
-    def recompute_whole(self, load: Load) -> WireReport:
-        """Run the load's whole region through the model, over whatever a failed `carry_out` left in the cache.
+    def recompute_whole(self, stitch: StitchRequest) -> WireReport:
+        """Run the whole region of the request through the model, over whatever a failed `carry_out` left in the cache.
 
         Exact: a position attends only to positions before it, which hold fresh KV by then, or lie before the region.
         """
-        report = WireReport(loads=1, recomputed=load.region.num_tokens, failed_keys=load.keys)
-        report.recomputed_spans = [(load.start, load.end)]
-        block_ids = torch.tensor(load.block_ids, device=self._model.device)
+        report = WireReport(fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys)
+        report.recomputed_spans = [(stitch.start, stitch.end)]
+        block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
         with _timed(report, "recompute_ms"):
-            self._recompute(load, [load.region], block_ids, report)
+            self._recompute(stitch, [stitch.region], block_ids, report)
             self._model.synchronize()
         return report
 
-    def _fetch(self, load: Load) -> Fetched:
+    def _fetch(self, stitch: StitchRequest) -> Fetched:
         """Map the files of every chunk that is not recomputed whole."""
-        recomputed = merge(load.plan.recompute)
+        recomputed = merge(stitch.plan.recompute)
         fetched = Fetched()
-        for placed in load.plan.placed:
-            span = load.clip(placed.span)
+        for placed in stitch.plan.placed:
+            span = stitch.clip(placed.span)
             if not span.num_tokens or _covered(span, recomputed):
                 continue
             if placed.key is None:
@@ -124,18 +124,22 @@ class Stitcher:
             values[row:end] = kv_slice.kv.values[layer, rows]
             row = end
 
-    def _late(self, load: Load, fetched: Fetched, settled: Sequence[Span], block_ids: torch.Tensor) -> tuple[Span, ...]:
+    def _select(
+        self, stitch: StitchRequest, fetched: Fetched, settled: Sequence[Span], block_ids: torch.Tensor
+    ) -> tuple[Span, ...]:
         """Spans chosen by a policy that has to see the model's view of the prompt.
 
         What is `settled` has no KV yet and runs now, so that the policy sees no empty cache; it runs again with what is
         chosen, whose fresh KV it may attend to.
         """
-        self._recompute(load, settled, block_ids, WireReport())
-        return select_late(self._model, self._layout, load, fetched.slices, block_ids)
+        self._recompute(stitch, settled, block_ids, WireReport())
+        return select_in_engine(self._model, self._layout, stitch, fetched.slices, block_ids)
 
-    def _recompute(self, load: Load, spans: Sequence[Span], block_ids: torch.Tensor, report: WireReport) -> None:
-        token_ids = torch.tensor(load.token_ids, device=self._model.device)
-        capture = QueryCapture(self._model, self._layout, load.capture) if load.capture else None
+    def _recompute(
+        self, stitch: StitchRequest, spans: Sequence[Span], block_ids: torch.Tensor, report: WireReport
+    ) -> None:
+        token_ids = torch.tensor(stitch.token_ids, device=self._model.device)
+        capture = QueryCapture(self._model, self._layout, stitch.capture) if stitch.capture else None
         for part in _passes(spans, self._model.max_tokens, self._model.max_sequences):
             batch = self._model.batch(part, block_ids)
             if capture is None:

@@ -1,4 +1,4 @@
-"""vLLM's worker for this platform, with one addition: the connector gets to know the model.
+"""vLLM's worker: the platform's own, with one addition: the connector gets to know the model.
 
 `--worker-cls ragkv.connector.worker.StitchWorker` is an official hook that works alike in-process and under `vllm serve`.
 """
@@ -24,6 +24,7 @@ class StitchWorker(PlatformWorker):
         super().__init__(*args, **kwargs)
 
     def compile_or_warm_up_model(self) -> Any:
+        """vLLM: the model is loaded and its cache allocated. The connector gets the model runner."""
         result = super().compile_or_warm_up_model()
         get_kv_transfer_group().attach(self.model_runner)
         return result

@@ -54,7 +54,7 @@ class Report:
 
     cached: found in the engine's own prefix cache; stitched: placed from KV files and not recomputed; recomputed: run
     through the model in place; computed: the rest, run by the ordinary step. `failed_keys`: KV that was missing or
-    corrupt when the engine looked, each recomputed whole; `host_keys`: KV whose file lay in host memory. `loads`: how often the region was filled, more than once after
+    corrupt when the engine looked, each recomputed whole; `host_keys`: KV whose file lay in host memory. `fills`: how often the region was filled, more than once after
     a preemption. `recomputed_spans`: which tokens were recomputed, None if the engine did not say.
     """
 
@@ -62,7 +62,7 @@ class Report:
     stitched: int = 0
     recomputed: int = 0
     computed: int = 0
-    loads: int = 0
+    fills: int = 0
     kv_load_ms: float = 0.0
     recompute_ms: float = 0.0
     failed_keys: tuple[str, ...] = ()

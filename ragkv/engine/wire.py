@@ -15,10 +15,10 @@ import torch
 
 from ragkv.engine.protocol import Generate, Report
 from ragkv.errors import Rejected, Unavailable
+from ragkv.policies import POLICIES
 from ragkv.settings import BLOCK_SIZES
 from ragkv.span import Span, merge
-from ragkv.stitch.plan import LateSelection, PlacedChunk, StitchPlan
-from ragkv.stitch.select import LATE_POLICIES
+from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 
 PARAM = "ragkv"
 
@@ -32,7 +32,7 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     placed: list[tuple[_Name | None, _Position, _Position]]
     recompute: list[_Pair] = []
-    late: tuple[_Name, float, int, _Name] | None = None
+    selection: tuple[_Name, float, int, _Name] | None = None
     capture: _Pair | None = None
     tag: _Name | None = None
 
@@ -40,7 +40,7 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class WireReport(msgspec.Struct):
     """A report in JSON's types; `queries` is base64 of float32 with its shape. Null spans are not known."""
 
-    loads: int = 0
+    fills: int = 0
     stitched: int = 0
     recomputed: int = 0
     kv_load_ms: float = 0.0
@@ -60,7 +60,7 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
     wire = WirePlan(
         placed=[(chunk.key, chunk.span.start, chunk.span.end) for chunk in plan.placed],
         recompute=[(span.start, span.end) for span in plan.recompute],
-        late=_late_to_wire(plan.late),
+        selection=_selection_to_wire(plan.selection),
         capture=(request.capture.start, request.capture.end) if request.capture else None,
         tag=tag,
     )
@@ -112,7 +112,7 @@ def _plan(wire: WirePlan) -> StitchPlan:
     recompute = merge(_span(start, end) for start, end in wire.recompute)
     if any(span.end > placed[-1].span.end for span in recompute):
         raise Rejected("what is to be recomputed lies beyond the placed chunks")
-    return StitchPlan(placed, recompute, _late(wire.late))
+    return StitchPlan(placed, recompute, _selection(wire.selection))
 
 
 def _span(start: int, end: int) -> Span:
@@ -121,17 +121,17 @@ def _span(start: int, end: int) -> Span:
     return Span(start, end)
 
 
-def _late_to_wire(late: LateSelection | None) -> tuple[str, float, int, str] | None:
-    return (late.policy, late.ratio, late.block_size, late.topic) if late else None
+def _selection_to_wire(selection: EngineSelection | None) -> tuple[str, float, int, str] | None:
+    return (selection.policy, selection.ratio, selection.block_size, selection.topic) if selection else None
 
 
-def _late(late: tuple[str, float, int, str] | None) -> LateSelection | None:
-    if late is None:
+def _selection(selection: tuple[str, float, int, str] | None) -> EngineSelection | None:
+    if selection is None:
         return None
-    policy, ratio, block_size, topic = late
-    if policy not in LATE_POLICIES or not 0 <= ratio <= 1 or block_size not in BLOCK_SIZES:
-        raise Rejected(f"the engine cannot select by {late}")
-    return LateSelection(policy, ratio, block_size, topic)
+    policy, ratio, block_size, topic = selection
+    if not (policy in POLICIES and POLICIES[policy].in_engine) or not 0 <= ratio <= 1 or block_size not in BLOCK_SIZES:
+        raise Rejected(f"the engine cannot select by {selection}")
+    return EngineSelection(policy, ratio, block_size, topic)
 
 
 def pack_queries(report: WireReport, queries: torch.Tensor) -> None:
@@ -153,7 +153,7 @@ def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_token
         stitched=wire.stitched,
         recomputed=wire.recomputed,
         computed=prompt_tokens - cached_tokens,
-        loads=wire.loads,
+        fills=wire.fills,
         kv_load_ms=wire.kv_load_ms,
         recompute_ms=wire.recompute_ms,
         failed_keys=tuple(wire.failed_keys),

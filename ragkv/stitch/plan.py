@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ragkv.policies import POLICIES
 from ragkv.span import Span, merge, total_tokens
 
 
@@ -16,7 +17,7 @@ class PlacedChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class LateSelection:
+class EngineSelection:
     """A selection only the engine can make, because it needs the model's keys over the whole prompt.
 
     ratio: share of the tokens of all chunks. `topic` names what else the choice depends on: the question, for a policy
@@ -29,8 +30,8 @@ class LateSelection:
     topic: str = ""
 
     def work(self, num_tokens: int) -> int:
-        """Tokens that run because of it, of so many: `deviation` looks at a layer over all of them."""
-        return num_tokens if self.policy == "deviation" else round(self.ratio * num_tokens)
+        """Tokens that run because of it, of so many."""
+        return num_tokens if POLICIES[self.policy].looks_at_all else round(self.ratio * num_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class StitchPlan:
 
     placed: tuple[PlacedChunk, ...]
     recompute: tuple[Span, ...] = ()
-    late: LateSelection | None = None
+    selection: EngineSelection | None = None
     num_missing: int = 0
 
     def __post_init__(self) -> None:
@@ -60,18 +61,18 @@ class StitchPlan:
     def work(self, region: Span) -> int:
         """Tokens that run through the model, wholly or in part, when this region of the plan is filled."""
         planned = total_tokens(span.clipped_to(region) for span in self.recompute)
-        return planned + (self.late.work(region.num_tokens) if self.late else 0)
+        return planned + (self.selection.work(region.num_tokens) if self.selection else 0)
 
     @property
     def cache_variant(self) -> str:
         """Names how the KV under this plan comes about, for the cache salt.
 
         KV at a position depends on the ids before it, which vLLM's block hashes cover, and on what is recomputed before
-        it, which this covers; a late selection looks at every chunk, so all of them are named.
+        it, which this covers; a selection in the engine looks at every chunk, so all of them are named.
         """
         spans = ",".join(f"{span.start}-{span.end}" for span in self.recompute)
-        late = f"{self.late}{[(chunk.key, chunk.span) for chunk in self.placed]}" if self.late else ""
-        return "stitched:" + hashlib.sha256(f"{spans}|{late}".encode()).hexdigest()
+        selection = f"{self.selection}{[(chunk.key, chunk.span) for chunk in self.placed]}" if self.selection else ""
+        return "stitched:" + hashlib.sha256(f"{spans}|{selection}".encode()).hexdigest()
 
 
 EXACT = "exact"  # the cache variant of a prompt computed in full
@@ -81,8 +82,8 @@ def plan_stitch(
     placed: Sequence[PlacedChunk],
     missing: frozenset[str | None],
     selected: Sequence[Span],
-    late: LateSelection | None = None,
+    selection: EngineSelection | None = None,
 ) -> StitchPlan:
     """Place every chunk; recompute what was selected and, whole, every chunk whose KV is missing."""
     lost = [chunk.span for chunk in placed if chunk.key is None or chunk.key in missing]
-    return StitchPlan(tuple(placed), merge([*selected, *lost]), late, len(lost))
+    return StitchPlan(tuple(placed), merge([*selected, *lost]), selection, len(lost))

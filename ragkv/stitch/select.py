@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from ragkv.kv.file import QCACHE_BLOCK
+from ragkv.policies import POLICIES
 from ragkv.span import Span, merge, total_tokens
 
 
@@ -97,14 +98,13 @@ SELECTORS: dict[str, Selector] = {
     "initial": select_initial,
     "contextual": select_contextual,
 }
-LATE_POLICIES = frozenset({"deviation", "question"})  # the engine selects, see ragkv/connector/select.py
-NEEDS_QUESTION = frozenset({"initial", "contextual"})  # its vectors, before anything is planned
-_BLOCK_SIZES = {"deviation": 1, "question": 4}
+"""Of every policy that does not select in the engine."""
+assert set(SELECTORS) == {policy.name for policy in POLICIES.values() if not policy.in_engine}
 
 
 def block_size_of(policy: str) -> int:
-    """Tokens a block where nothing else is asked for: CacheBlend chooses single tokens, the rest is measured."""
-    return _BLOCK_SIZES.get(policy, QCACHE_BLOCK)
+    """Tokens a block where no other size is asked for: CacheBlend chooses single tokens, the rest is measured."""
+    return POLICIES[policy].block_size or QCACHE_BLOCK
 
 
 def enriched_queries(question: torch.Tensor, chunks: Sequence[ChunkEvidence]) -> list[torch.Tensor]:

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import httpx
 import psutil
 import pytest
 
-from ragkv.settings import Policy
+from ragkv.policies import POLICIES
 from tests.e2e.service import SAMPLE, Service, Stopped, environment, parsed, started
 
 QUESTION = "Who directed the film Madame la Presidente?"
@@ -224,7 +224,7 @@ class TestAsking:
         assert recomputed["answer"] == full["answer"]
         assert recomputed["usage"]["recomputed"] + recomputed["usage"]["cached"] > 0
 
-    @pytest.mark.parametrize("policy", get_args(Policy))
+    @pytest.mark.parametrize("policy", POLICIES)
     def test_every_policy_is_accepted(self, service: Service, sample: dict[str, Any], policy: str):
         usage = service.ask(f"Which of the films was made first? By {policy}", policy=policy, recompute_ratio=0.2)[
             "usage"

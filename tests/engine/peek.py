@@ -3,8 +3,8 @@
 import torch
 from vllm.distributed.kv_transfer import get_kv_transfer_group
 
-from ragkv.connector.metadata import Load
-from ragkv.connector.select import select_late
+from ragkv.connector.metadata import StitchRequest
+from ragkv.connector.select import select_in_engine
 from ragkv.engine.wire import planned_of
 from ragkv.span import Span
 
@@ -18,7 +18,7 @@ class Peek:
         blocks = torch.arange(1, 2 + len(token_ids) // model.block_size)
         batch = model.batch([Span(0, len(token_ids))], blocks)
         seen: list[list[torch.Tensor]] = []
-        with model.watching(lambda _layer, _query, key, value: seen.append([key.clone(), value.clone()])):
+        with model.attention_hook(lambda _layer, _query, key, value: seen.append([key.clone(), value.clone()])):
             model.forward(torch.tensor(token_ids), batch, blocks)
         torch.save(seen, file)
 
@@ -30,19 +30,19 @@ class Peek:
         torch.save(torch.stack([model.rotate(positions, layer.clone()) for layer in keys]), file)
 
     def chosen(self, params: dict[str, object], token_ids: list[int]) -> list[tuple[int, int]]:
-        """What a plan's late selection takes, over KV stitched into idle cache blocks."""
+        """What a plan's selection in the engine takes, over KV stitched into idle cache blocks."""
         stitcher = get_kv_transfer_group()._stitcher
         plan = planned_of(params, len(token_ids)).plan
         blocks = list(range(1, 2 + len(token_ids) // stitcher._model.block_size))
-        load = Load("peek", plan, 0, plan.end, blocks, token_ids)
-        fetched, table = stitcher._fetch(load), torch.tensor(blocks)
+        stitch = StitchRequest("peek", plan, 0, plan.end, blocks, token_ids)
+        fetched, table = stitcher._fetch(stitch), torch.tensor(blocks)
         with torch.inference_mode():
             stitcher._write(fetched.slices, table)
-            spans = select_late(stitcher._model, stitcher._layout, load, fetched.slices, table)
+            spans = select_in_engine(stitcher._model, stitcher._layout, stitch, fetched.slices, table)
         return [(span.start, span.end) for span in spans]
 
     def fail_recomputes(self, times: int) -> None:
-        """The next so many recomputes raise, when their load has written what it stitches."""
+        """The next so many recomputes raise, when their request has written what it stitches."""
         stitcher = get_kv_transfer_group()._stitcher
 
         def fail(*args: object) -> None:

@@ -1,4 +1,4 @@
-"""A load that raises is recomputed, exactly, and hurts no other request."""
+"""A stitch request that raises is recomputed, exactly, and hurts no other request."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_a_load_that_raises_half_way_becomes_full_prefill(exact: World, chunks: 
 
 
 def test_a_part_behind_cached_blocks_is_recomputed_whole(exact: World, chunks: list[Chunk]) -> None:
-    """The region of a load need not begin at the prompt's start."""
+    """The region of a stitch request need not begin at the prompt's start."""
     prompt = exact.model.prompt(chunks)
     plan = exact.model.plan(chunks, [whole_context(prompt)])
     shorter = exact.model.plan(chunks[:3], [whole_context(exact.model.prompt(chunks[:3]))])

@@ -10,7 +10,7 @@ from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import plan_to_wire
 from ragkv.span import Span, total_tokens
-from ragkv.stitch.plan import LateSelection, StitchPlan
+from ragkv.stitch.plan import EngineSelection, StitchPlan
 from ragkv.stitch.select import ChunkEvidence, Evidence, select_head, take_blocks
 from tests.engine.world import Model, World
 
@@ -64,7 +64,7 @@ def test_the_first_chunk_is_never_paid_for(exact: World, chunks: list[Chunk]) ->
 def choose(world: World, chunks: Sequence[Chunk], policy: str, block_size: int) -> tuple[Span, ...]:
     """What the engine chooses to recompute."""
     model, prompt = world.model, world.model.prompt(chunks)
-    plan = StitchPlan(model.placed(chunks, prompt), late=LateSelection(policy, RATIO, block_size))
+    plan = StitchPlan(model.placed(chunks, prompt), selection=EngineSelection(policy, RATIO, block_size))
     params = plan_to_wire(Generate(prompt.token_ids, "", plan))
     [spans] = world.loop.run(world.engine._llm.collective_rpc("chosen", args=(params, list(prompt.token_ids))))
     return tuple(Span(start, end) for start, end in spans)

@@ -7,9 +7,10 @@ import pytest
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Generate
+from ragkv.policies import POLICIES
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
-from ragkv.stitch.select import LATE_POLICIES, NEEDS_QUESTION, SELECTORS, block_size_of
+from ragkv.stitch.select import block_size_of
 from tests.engine.world import Answered, World, passages, request
 from tests.page_cache import kept, let_go
 
@@ -100,11 +101,11 @@ def test_kv_of_another_length_is_not_used(served: World, chunks: list[Chunk]) ->
     assert served.ask(prompt, StitchPlan(tuple(placed))).report.failed_keys == (served.model.keys.prefix(),)
 
 
-@pytest.mark.parametrize("policy", [*SELECTORS, *sorted(LATE_POLICIES)])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_recomputes_its_share(served: World, chunks: list[Chunk], policy: str) -> None:
     """The ratio asked for is the share of the context that runs through the model again."""
     prompt, ratio = served.model.prompt(chunks), 0.25
-    question = query_vectors(served) if policy in NEEDS_QUESTION else None
+    question = query_vectors(served) if POLICIES[policy].needs_question_vectors else None
     recompute = Recompute(policy, ratio, block_size_of(policy))
     plan = served.model.planner.plan(prompt, passages(chunks), served.model.keys, recompute, question)
     report = served.ask(prompt, plan).report

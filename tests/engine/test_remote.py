@@ -95,7 +95,7 @@ def test_full_prefill_needs_no_plan(remote: World) -> None:
         {"ragkv": {"placed": [[None, 4, 8]]}},
         {"ragkv": {"placed": [[None, 0, 10**9]]}},
         {"ragkv": {"placed": [[None, 0, 8]], "recompute": [[5, 2]]}},
-        {"ragkv": {"placed": [[None, 0, 8]], "late": ["no such policy", 0.5, 16]}},
+        {"ragkv": {"placed": [[None, 0, 8]], "selection": ["no such policy", 0.5, 16]}},
         {"ragkv": {"placed": [[None, 0, 8]], "capture": [0, 10**9]}},
         {"ragkv": {"placed": [[None, 0, 5]], "capture": [2**63, 2**63 + 1]}},
         {"ragkv": {"placed": [[None, 0, 8]], "unknown": 1}},

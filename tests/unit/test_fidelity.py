@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from bench.fidelity.data import padded, read_questions
 from bench.fidelity.measure import Outcome
-from bench.fidelity.methods import NAMES, POLICIES, better_half, methods_of
+from bench.fidelity.methods import NAMES, POLICIES_MEASURED, better_half, methods_of
 from bench.fidelity.metrics import (
     best_f1,
     exact_match,
@@ -28,8 +28,8 @@ from ragkv.answer.service import in_prompt_order
 from ragkv.chunk import Chunk, Passage
 from ragkv.cli import main
 from ragkv.errors import Rejected
+from ragkv.policies import POLICIES
 from ragkv.settings import Settings
-from ragkv.stitch.select import LATE_POLICIES, SELECTORS
 
 ROOT = Path(__file__).parents[2]
 
@@ -186,8 +186,8 @@ class TestPadding:
 
 class TestMethods:
     def test_every_policy_is_a_method(self):
-        assert set(POLICIES) == (set(SELECTORS) | LATE_POLICIES) - {"none"}
-        assert set(POLICIES) < set(NAMES)
+        assert set(POLICIES_MEASURED) == set(POLICIES) - {"none"}
+        assert set(POLICIES_MEASURED) < set(NAMES)
 
     def test_what_others_are_measured_against_is_always_there(self):
         names = [method.name for method in methods_of(["default"], [0.1], Settings())]

@@ -5,7 +5,7 @@ from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import PassageKV
 from ragkv.engine.protocol import Report
 from ragkv.span import Span
-from ragkv.stitch.plan import LateSelection, PlacedChunk, StitchPlan
+from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 
 PROMPT = Prompt(tuple(range(50)), Span(0, 10), (Span(10, 20), Span(20, 30), Span(30, 40)), Span(40, 50))
 PLACED = tuple(PlacedChunk(key, span) for key, span in zip("pabc", (PROMPT.prefix, *PROMPT.chunks), strict=True))
@@ -42,13 +42,13 @@ def test_without_a_plan_everything_was_computed():
 
 
 def test_what_the_engine_chose_late_only_it_knows():
-    plan = StitchPlan(PLACED, late=LateSelection("deviation", 0.1, 16))
+    plan = StitchPlan(PLACED, selection=EngineSelection("deviation", 0.1, 16))
 
     assert sources(plan, Report()) == [("disk", None)] * 3
 
 
 def test_what_the_engine_chose_late_is_known_once_it_said_so():
-    plan = StitchPlan(PLACED, late=LateSelection("question", 0.1, 16))
+    plan = StitchPlan(PLACED, selection=EngineSelection("question", 0.1, 16))
 
     assert sources(plan, Report(recomputed_spans=(Span(18, 22), Span(30, 40)))) == [
         ("disk", 2),

@@ -5,11 +5,11 @@ from ragkv.answer.prompt_spans import prompt_spans
 from ragkv.answer.question import PromptSpan
 from ragkv.engine.protocol import Report
 from ragkv.span import Span
-from ragkv.stitch.plan import LateSelection, PlacedChunk, StitchPlan
+from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 
 PROMPT = Prompt(tuple(range(50)), Span(0, 10), (Span(10, 25), Span(25, 40)), Span(40, 50))
 PLACED = tuple(PlacedChunk(key, span) for key, span in zip("pab", (PROMPT.prefix, *PROMPT.chunks), strict=True))
-LATE = StitchPlan(PLACED, late=LateSelection("question", 0.1, 4))
+SELECTED_IN_ENGINE = StitchPlan(PLACED, selection=EngineSelection("question", 0.1, 4))
 
 
 def drawn(plan: StitchPlan | None, report: Report) -> list[tuple[int, int, str | None]]:
@@ -23,7 +23,7 @@ def drawn(plan: StitchPlan | None, report: Report) -> list[tuple[int, int, str |
 def test_parts_and_origins_cut_the_prompt():
     report = Report(cached=12, stitched=24, recomputed=4, computed=10, recomputed_spans=(Span(23, 27),))
 
-    assert prompt_spans(PROMPT, LATE, report) == (
+    assert prompt_spans(PROMPT, SELECTED_IN_ENGINE, report) == (
         PromptSpan(0, 10, "prefix", "cached", None),
         PromptSpan(10, 12, "passage", "cached", 0),
         PromptSpan(12, 23, "passage", "stitched", 0),
@@ -57,19 +57,19 @@ def test_a_choice_the_engine_did_not_tell_stays_unknown():
     """Nor does the number help when it is 0: a report that came too early says what was promised."""
     unknown = [(0, 10, None), (10, 25, None), (25, 40, None), (40, 50, "computed")]
 
-    assert drawn(LATE, Report(stitched=36, recomputed=4, computed=10)) == unknown
-    assert drawn(LATE, Report(stitched=40, computed=10)) == unknown
+    assert drawn(SELECTED_IN_ENGINE, Report(stitched=36, recomputed=4, computed=10)) == unknown
+    assert drawn(SELECTED_IN_ENGINE, Report(stitched=40, computed=10)) == unknown
 
 
 def test_a_late_policy_that_chose_nothing_is_known():
-    assert drawn(LATE, Report(stitched=40, computed=10, recomputed_spans=()))[1] == (10, 25, "stitched")
+    assert drawn(SELECTED_IN_ENGINE, Report(stitched=40, computed=10, recomputed_spans=()))[1] == (10, 25, "stitched")
 
 
 def test_without_a_report_nothing_is_known():
-    assert {origin for _, _, origin in drawn(LATE, Report())} == {None}
+    assert {origin for _, _, origin in drawn(SELECTED_IN_ENGINE, Report())} == {None}
 
 
 def test_spans_that_do_not_fit_the_numbers_are_not_believed():
     report = Report(stitched=36, recomputed=4, computed=10, recomputed_spans=(Span(0, 9),))
 
-    assert drawn(LATE, report)[0] == (0, 10, None)
+    assert drawn(SELECTED_IN_ENGINE, report)[0] == (0, 10, None)

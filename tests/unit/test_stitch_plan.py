@@ -3,7 +3,7 @@
 import pytest
 
 from ragkv.span import Span, merge, total_tokens
-from ragkv.stitch.plan import LateSelection, PlacedChunk, StitchPlan, plan_stitch
+from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
 
 PLACED = (PlacedChunk("p", Span(0, 10)), PlacedChunk("a", Span(10, 30)), PlacedChunk("b", Span(30, 50)))
 
@@ -41,8 +41,8 @@ def test_plans_that_recompute_differently_never_share_a_cache_variant():
         StitchPlan(PLACED),
         StitchPlan(PLACED, (Span(10, 12),)),
         StitchPlan(PLACED, (Span(10, 13),)),
-        StitchPlan(PLACED, (), LateSelection("deviation", 0.1, 16)),
-        StitchPlan(PLACED, (), LateSelection("deviation", 0.2, 16)),
+        StitchPlan(PLACED, (), EngineSelection("deviation", 0.1, 16)),
+        StitchPlan(PLACED, (), EngineSelection("deviation", 0.2, 16)),
     ]
     assert len({plan.cache_variant for plan in plans}) == len(plans)
 
@@ -54,5 +54,7 @@ def test_the_same_plan_has_the_same_cache_variant():
 def test_a_late_selection_counts_as_what_it_runs():
     """CacheBlend's looks at one layer of everything; the question's runs only what it chooses."""
     region = Span(0, PLACED[-1].span.end)
-    assert StitchPlan(PLACED, late=LateSelection("deviation", 0.1, 1)).work(region) == region.num_tokens
-    assert StitchPlan(PLACED, late=LateSelection("question", 0.5, 4)).work(region) == round(region.num_tokens / 2)
+    assert StitchPlan(PLACED, selection=EngineSelection("deviation", 0.1, 1)).work(region) == region.num_tokens
+    assert StitchPlan(PLACED, selection=EngineSelection("question", 0.5, 4)).work(region) == round(
+        region.num_tokens / 2
+    )

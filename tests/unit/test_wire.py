@@ -15,12 +15,12 @@ from ragkv.engine.wire import (
 )
 from ragkv.errors import Rejected, Unavailable
 from ragkv.span import Span
-from ragkv.stitch.plan import LateSelection, PlacedChunk, StitchPlan
+from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 
 PLAN = StitchPlan(
     (PlacedChunk("a", Span(0, 8)), PlacedChunk(None, Span(8, 12))),
     (Span(2, 4),),
-    LateSelection("deviation", 0.1, 16, "about"),
+    EngineSelection("deviation", 0.1, 16, "about"),
 )
 
 
@@ -52,9 +52,9 @@ def test_no_plan_is_no_plan():
         {"placed": [["k", -1, 8]]},
         {"placed": [["k", 0, 8]], "recompute": [[4, 9]]},
         {"placed": [["k", 0, 8]], "recompute": [[4, 2]]},
-        {"placed": [["k", 0, 8]], "late": ["initial", 0.1, 16]},
-        {"placed": [["k", 0, 8]], "late": ["deviation", 1.5, 16, ""]},
-        {"placed": [["k", 0, 8]], "late": ["deviation", 0.5, 0, ""]},
+        {"placed": [["k", 0, 8]], "selection": ["initial", 0.1, 16]},
+        {"placed": [["k", 0, 8]], "selection": ["deviation", 1.5, 16, ""]},
+        {"placed": [["k", 0, 8]], "selection": ["deviation", 0.5, 0, ""]},
         {"placed": [["k", 0, 8]], "capture": [3, 1]},
         {"placed": [["k", 0, 8]], "surprise": 1},
         {"placed": [["k", 0, 13]]},
@@ -67,9 +67,9 @@ def test_no_plan_is_no_plan():
         {"placed": [["k", 0, 8]], "capture": [8, 13]},
         {"placed": [["k", 0, True]]},
         {"placed": [["k", 0, 8.0]]},
-        {"placed": [["k", 0, 8]], "late": ["deviation", float("nan"), 16, ""]},
-        {"placed": [["k", 0, 8]], "late": ["deviation", 0.5, 65, ""]},
-        {"placed": [["k", 0, 8]], "late": ["deviation", 0.5, 16, "t" * 65]},
+        {"placed": [["k", 0, 8]], "selection": ["deviation", float("nan"), 16, ""]},
+        {"placed": [["k", 0, 8]], "selection": ["deviation", 0.5, 65, ""]},
+        {"placed": [["k", 0, 8]], "selection": ["deviation", 0.5, 16, "t" * 65]},
         {"placed": [["k", 0, 8]], "tag": "t" * 65},
     ],
 )
@@ -79,7 +79,12 @@ def test_what_makes_no_sense_or_reaches_beyond_the_prompt_is_rejected(sent):
 
 
 def test_a_plan_may_reach_to_the_prompts_end():
-    sent = {"placed": [["k", 0, 12]], "recompute": [[0, 12]], "capture": [0, 12], "late": ["question", 1.0, 64, "t"]}
+    sent = {
+        "placed": [["k", 0, 12]],
+        "recompute": [[0, 12]],
+        "capture": [0, 12],
+        "selection": ["question", 1.0, 64, "t"],
+    }
     assert planned_of({PARAM: sent}, prompt_tokens=12).plan.end == 12
 
 

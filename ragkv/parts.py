@@ -56,12 +56,6 @@ if TYPE_CHECKING:
 LOGINS_PER_MINUTE = 10
 RETRIEVAL_THREADS = 2
 
-ANSWERING = (
-    "question_format", "answer_start", "top_k", "hops", "passage_order", "max_answer_tokens", "max_model_len", "reranker",
-    "recompute_policy", "recompute_ratio", "recompute_max_tokens", "block_size",
-)  # fmt: skip
-"""Settings that answers depend on, beside the models and the instructions."""
-
 
 class Parts:
     """The service's parts. Close it when done; the engine is started and stopped by whoever uses it."""
@@ -349,12 +343,11 @@ class Parts:
     @cached_property
     def answer_cache(self) -> "AnswerCache":
         from ragkv.answer_cache.cache import AnswerCache
+        from ragkv.answer_cache.settings_digest import settings_digest
         from ragkv.retrieve.embed import embed_question
 
         rule_of, embed = partial(cache_rule, self.database), partial(embed_question, self.question_encoder)
-        basis = _digest(
-            self.model_fingerprint, self.kv_fingerprint, *(getattr(self.settings, name) for name in ANSWERING)
-        )
+        basis = _digest(self.model_fingerprint, self.kv_fingerprint, settings_digest(self.settings))
         return AnswerCache(self.answer_ring, rule_of, self.source, embed, self.index_fingerprint, basis)
 
 

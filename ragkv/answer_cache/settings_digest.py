@@ -1,0 +1,28 @@
+"""A digest of the settings that answers depend on: all of them but a list of those that cannot matter."""
+
+import hashlib
+
+import msgspec
+
+from ragkv.settings import Settings
+
+WITHOUT_INFLUENCE = frozenset({
+    # The bytes of models have fingerprints of their own.
+    "model", "model_revision", "encoder", "encoder_revision",
+    # Where things are, and how to get at them.
+    "data_dir", "database_url", "redis_url", "engine_api_key", "qdrant_api_key", "host", "port",
+    # What is admitted, how much is kept and for how long.
+    "max_upload_bytes", "max_tenant_bytes", "max_tenant_documents", "max_tenant_kv_bytes", "max_kv_bytes", "min_free_bytes",
+    "max_answer_bytes", "max_tenant_answer_bytes", "requests_per_minute", "tenant_requests_per_minute",
+    "refusals_per_minute", "max_streams", "max_questions", "max_uploads", "max_connections", "question_retention_days",
+    "kv_cache_gib", "engine_silence_s", "shutdown_grace_s", "parse_seconds", "parse_memory_mib",
+    "log_format", "log_level", "otlp_endpoint",
+})  # fmt: skip
+
+
+def settings_digest(settings: Settings) -> str:
+    """Differs wherever a setting differs that may change an answer. A new setting counts until it is listed above."""
+    counted = {
+        name: str(value) for name, value in msgspec.structs.asdict(settings).items() if name not in WITHOUT_INFLUENCE
+    }
+    return hashlib.sha256(msgspec.json.encode(counted, order="sorted")).hexdigest()

@@ -198,7 +198,7 @@ def evaluate(
 
 
 def _methods(encoder: Encoder, index: Index, corpus: Corpus, reranker: Reranker | None) -> dict[str, Find]:
-    retriever = Retriever(encoder, index, corpus)
+    retriever = Retriever(partial(embed_question, encoder), index, corpus)
     methods: dict[str, Find] = {
         DENSE: partial(_find_dense, encoder, index),
         BM25: partial(_find_terms, encoder.dim, index),
@@ -206,7 +206,7 @@ def _methods(encoder: Encoder, index: Index, corpus: Corpus, reranker: Reranker 
         HYBRID_HOPS: partial(_find_hybrid, retriever, HOPS),
     }
     if reranker is not None:
-        reranking = Retriever(encoder, index, corpus, reranker=reranker)
+        reranking = Retriever(partial(embed_question, encoder), index, corpus, reranker=reranker)
         methods |= {
             name: partial(_find_hybrid, reranking, hops) for name, hops in zip(RERANKED, (1, HOPS), strict=True)
         }

@@ -6,7 +6,7 @@ only some of them.
 # ruff: noqa: PLC0415 - see above
 
 import hashlib
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ from ragkv.db.backlog import Backlog
 from ragkv.db.collections import cache_rule
 from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
-from ragkv.db.questions import record_question
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tenants import ensure_collection, tenant_secret
 from ragkv.files import FileStore
@@ -35,11 +34,12 @@ from ragkv.tenancy import CollectionRef
 from ragkv.threads import Threads
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import redis
 
     from ragkv.answer.planner import Planner
     from ragkv.answer.prompt import PromptBuilder
-    from ragkv.answer.question import Answer, Question
     from ragkv.answer_cache.cache import AnswerCache
     from ragkv.answer_cache.caching import CachingAnswerer
     from ragkv.answer_cache.ring import AnswerRing
@@ -51,10 +51,12 @@ if TYPE_CHECKING:
     from ragkv.retrieve.qdrant import QdrantIndex
     from ragkv.retrieve.rerank import Reranker
     from ragkv.retrieve.retriever import Retriever
+    from ragkv.retrieve.vectors import Vectors
     from ragkv.tokenizer import Tokenizer
 
 LOGINS_PER_MINUTE = 10
 RETRIEVAL_THREADS = 2
+EMBEDDED_KEPT = 256
 
 
 class Parts:
@@ -223,6 +225,13 @@ class Parts:
         return EncoderProcess(self.encoder_folder)
 
     @cached_property
+    def embed(self) -> "Callable[[str], Vectors]":
+        """Vectors of a question, of which the latest are kept: the answer cache and the search embed the same text."""
+        from ragkv.retrieve.embed import embed_question
+
+        return lru_cache(EMBEDDED_KEPT)(partial(embed_question, self.question_encoder))
+
+    @cached_property
     def reranker(self) -> "Reranker | None":
         folder = reranker_folder(self.settings)
         if folder is None:
@@ -275,10 +284,10 @@ class Parts:
         from ragkv.retrieve.retriever import Retriever
 
         if self.server_index is not None:
-            return Retriever(self.question_encoder, self.server_index, self.source, reranker=self.reranker)
+            return Retriever(self.embed, self.server_index, self.source, reranker=self.reranker)
         index = MemoryIndex()
         index.ensure(self.question_encoder.dim)
-        return Retriever(self.question_encoder, index, self.source, Mirror(index, self.source), self.reranker)
+        return Retriever(self.embed, index, self.source, Mirror(index, self.source), self.reranker)
 
     @property
     def built_retriever(self) -> "Retriever | None":
@@ -319,15 +328,12 @@ class Parts:
     def answerer(self) -> "CachingAnswerer":
         from ragkv.answer.service import Answerer
         from ragkv.answer_cache.caching import CachingAnswerer
+        from ragkv.journal import Journal
 
+        journal = Journal(self.database, self.kv_use, public_name(self.settings))
         answering = (self.settings, self.retriever, self.prompts, self.engine, self.planner)
-        answerer = Answerer(*answering, self.keys_of, self._record, self.retrieval)
+        answerer = Answerer(*answering, self.keys_of, journal.record, self.retrieval)
         return CachingAnswerer(answerer, self.answer_cache)
-
-    def _record(self, question: "Question", answer: "Answer") -> None:
-        record_question(self.database, question, answer, public_name(self.settings))
-        if question.mode == "stitched":
-            self.kv_use.note(passage.chunk.id for passage in answer.passages)
 
     @cached_property
     def kv_use(self) -> KVUse:
@@ -344,11 +350,10 @@ class Parts:
     def answer_cache(self) -> "AnswerCache":
         from ragkv.answer_cache.cache import AnswerCache
         from ragkv.answer_cache.settings_digest import settings_digest
-        from ragkv.retrieve.embed import embed_question
 
-        rule_of, embed = partial(cache_rule, self.database), partial(embed_question, self.question_encoder)
+        rule_of = partial(cache_rule, self.database)
         basis = _digest(self.model_fingerprint, self.kv_fingerprint, settings_digest(self.settings))
-        return AnswerCache(self.answer_ring, rule_of, self.source, embed, self.index_fingerprint, basis)
+        return AnswerCache(self.answer_ring, rule_of, self.source, self.embed, self.index_fingerprint, basis)
 
 
 def _digest(*values: object) -> str:

@@ -1,9 +1,11 @@
 """A question's own passages, ranked as the service would find them."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from bench.retrieval import Corpus
 from ragkv.chunk import Chunk, Passage
+from ragkv.retrieve.embed import embed_question
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.rerank import Reranker
@@ -27,7 +29,7 @@ class Ranker:
         try:
             index.ensure(self._encoder.dim)
             index.upsert(_TENANT, _COLLECTION, corpus.points(self._encoder))
-            retriever = Retriever(self._encoder, index, corpus, reranker=self._reranker)
+            retriever = Retriever(partial(embed_question, self._encoder), index, corpus, reranker=self._reranker)
             found = retriever.search(_TENANT, _COLLECTION, question, len(chunks), self._hops)
         finally:
             index.close()

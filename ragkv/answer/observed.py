@@ -1,30 +1,30 @@
-"""What is counted and traced of a question: numbers and names, never its text."""
+"""Counts and traces of a question: numbers and names, never its text."""
 
 import time
-from collections.abc import AsyncGenerator
-from contextlib import AbstractContextManager, aclosing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
-from ragkv.answer.question import Answer, Delta, Question
+from ragkv.answer.question import Answer, Question
 from ragkv.engine.protocol import Generate, Output, Report
 from ragkv.errors import Corrupt, RagKVError, Unavailable
 from ragkv.observe import metrics, traces
 
 FAILURES = (Unavailable, Corrupt)
-"""Not the asker's fault."""
+"""Faults of the service; every other error is one of the request."""
 
 
-async def counted(
-    question: Question, events: AsyncGenerator[Delta | Answer, None]
-) -> AsyncGenerator[Delta | Answer, None]:
-    """The same events. When they end, for whatever reason, that is counted."""
+@contextmanager
+def observed(question: Question) -> Iterator[Callable[[Answer], None]]:
+    """Count a question when the block ends, for whatever reason. Call what this yields with the answer."""
     outcome: metrics.Outcome = "cancelled"
+
+    def answered(answer: Answer) -> None:
+        nonlocal outcome
+        outcome = "answered"
+        _count(question, answer)
+
     try:
-        async with aclosing(events):
-            async for said in events:
-                if isinstance(said, Answer):
-                    outcome = "answered"
-                    _count(question, said)
-                yield said
+        yield answered
     except Exception as error:
         refused = isinstance(error, RagKVError) and not isinstance(error, FAILURES)
         outcome = "refused" if refused else "failed"
@@ -33,18 +33,21 @@ async def counted(
         metrics.asked(question.mode, outcome)
 
 
-async def traced(request: Generate, model: str, outputs: AsyncGenerator[Output, None]) -> AsyncGenerator[Output, None]:
-    """The same outputs. The generation is a span, in the names that OpenTelemetry has for it."""
+@contextmanager
+def generation(request: Generate, model: str) -> Iterator[Callable[[Output], None]]:
+    """A span of the generation in the block, in OpenTelemetry's names. Call what this yields with each output."""
     span = traces.opened(f"text_completion {model}", _asked_for(request, model))
-    began, first_s, tokens = time.perf_counter(), None, 0
+    began, first_s, tokens = time.perf_counter(), 0.0, 0
+
+    def generated(output: Output) -> None:
+        nonlocal first_s, tokens
+        first_s = first_s or time.perf_counter() - began
+        tokens += len(output.token_ids)
+        if output.finish_reason:
+            span.set_attributes(_got(request, output, tokens, first_s))
+
     try:
-        async with aclosing(outputs):
-            async for output in outputs:
-                first_s = first_s or time.perf_counter() - began
-                tokens += len(output.token_ids)
-                if output.finish_reason:
-                    span.set_attributes(_got(request, output, tokens, first_s))
-                yield output
+        yield generated
     except Exception as error:
         traces.failed(span, type(error).__qualname__)
         raise
@@ -53,7 +56,7 @@ async def traced(request: Generate, model: str, outputs: AsyncGenerator[Output, 
 
 
 def retrieval(question: Question, top_k: int, hops: int) -> AbstractContextManager[traces.Span]:
-    """The span of a search, likewise."""
+    """A span of the search in the block, in OpenTelemetry's names."""
     attributes: traces.Attributes = {
         "gen_ai.operation.name": "retrieval",
         "gen_ai.data_source.id": question.collection_id,

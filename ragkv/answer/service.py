@@ -13,23 +13,21 @@ import torch
 
 from ragkv.answer.cite import cite
 from ragkv.answer.history import said_in_prompt, searched_for
-from ragkv.answer.kv_status import kv_of_passages
 from ragkv.answer.limits import check_question
-from ragkv.answer.observed import counted, retrieval, traced
+from ragkv.answer.observed import generation, observed, retrieval
+from ragkv.answer.origins import kv_of_passages, prompt_spans
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
-from ragkv.answer.prompt_spans import prompt_spans
 from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recompute import recompute_of
 from ragkv.chunk import Passage
-from ragkv.engine.protocol import Engine, Generate, Output, Report
+from ragkv.engine.protocol import Engine, Generate, Report
 from ragkv.errors import NotFound, RagKVError, TooLarge
 from ragkv.kv.key import KeyMaker
 from ragkv.observe import traces
 from ragkv.policies import POLICIES
 from ragkv.retrieve.retriever import Retriever
-from ragkv.retrieve.vectors import Vectors
 from ragkv.settings import PassageOrder, Settings
 from ragkv.stitch.plan import EXACT, StitchPlan
 from ragkv.threads import Threads
@@ -80,44 +78,41 @@ class Answerer:
         self._threads = Threads("answer", THREADS)
         self._question_vectors = QuestionVectors(engine, prompts, self._threads)
 
-    def stream(self, question: Question, searched: Vectors | None = None) -> AsyncGenerator[Delta | Answer, None]:
+    async def stream(self, question: Question) -> AsyncGenerator[Delta | Answer, None]:
         """Text as it comes, then one Answer. Closing the iterator early stops the generation.
-
-        searched: the vectors of what is searched for, where they are known already.
 
         Raises NotFound for a collection with nothing to search, TooLarge for a question beyond the model's window,
         Unavailable when the engine or the index is away.
         """
-        return counted(question, self._answer(question, searched))
-
-    async def _answer(self, question: Question, searched: Vectors | None) -> AsyncGenerator[Delta | Answer, None]:
-        began = time.perf_counter()
-        prepared = await self.prepare(question, searched)
-        handed_over = time.perf_counter()
-        text, tokens, first, last = "", 0, None, None
-        async with aclosing(self._generate(self._request(question, prepared))) as outputs:
-            async for output in outputs:
-                first = first or time.perf_counter()
-                text, tokens, last = text + output.text, tokens + len(output.token_ids), output
-                if output.text:
-                    yield Delta(output.text)
-        assert first and last and last.finish_reason, "an engine's answer ends with a reason"
-        report = last.report or Report()
-        answer = Answer(
-            text=text.strip(),
-            finish_reason=last.finish_reason,
-            citations=await self._threads.run(cite, text.strip(), question.text, prepared.passages),
-            passages=prepared.passages,
-            timings=_timings(prepared, report, began, handed_over, first),
-            usage=_usage(prepared, report, tokens),
-            kv=kv_of_passages(prepared.prompt, prepared.plan, report),
-            prompt_spans=prompt_spans(prepared.prompt, prepared.plan, report),
-        )
-        await self._keep_record(question, answer)
-        yield answer
-
-    def _generate(self, request: Generate) -> AsyncGenerator[Output, None]:
-        return traced(request, Path(self._settings.model).name, self._engine.generate(request))
+        with observed(question) as answered:
+            began = time.perf_counter()
+            prepared = await self.prepare(question)
+            request = self._request(question, prepared)
+            handed_over = time.perf_counter()
+            text, tokens, first, last = "", 0, None, None
+            with generation(request, Path(self._settings.model).name) as generated:
+                async with aclosing(self._engine.generate(request)) as outputs:
+                    async for output in outputs:
+                        generated(output)
+                        first = first or time.perf_counter()
+                        text, tokens, last = text + output.text, tokens + len(output.token_ids), output
+                        if output.text:
+                            yield Delta(output.text)
+            assert first and last and last.finish_reason, "an engine's answer ends with a reason"
+            report = last.report or Report()
+            answer = Answer(
+                text=text.strip(),
+                finish_reason=last.finish_reason,
+                citations=await self._threads.run(cite, text.strip(), question.text, prepared.passages),
+                passages=prepared.passages,
+                timings=_timings(prepared, report, began, handed_over, first),
+                usage=_usage(prepared, report, tokens),
+                kv=kv_of_passages(prepared.prompt, prepared.plan, report),
+                prompt_spans=prompt_spans(prepared.prompt, prepared.plan, report),
+            )
+            await self._keep_record(question, answer)
+            answered(answer)
+            yield answer
 
     async def _keep_record(self, question: Question, answer: Answer) -> None:
         """Whoever asked gets the answer, whether or not it can be recorded."""
@@ -132,13 +127,13 @@ class Answerer:
         await self._threads.run(self._room, question)
         await self._retrieve(question)
 
-    async def prepare(self, question: Question, searched: Vectors | None = None) -> Prepared:
+    async def prepare(self, question: Question) -> Prepared:
         """Everything before the engine's turn. The question's vectors are computed while retrieval runs."""
         check_question(question)
         began = time.perf_counter()
         keys = await self._threads.run(self._keys_of, question.tenant_id)
         said, room = await self._threads.run(self._room, question)
-        found, vectors = await asyncio.gather(self._retrieve(question, searched), self._vectors(question, said, keys))
+        found, vectors = await asyncio.gather(self._retrieve(question), self._vectors(question, said, keys))
         passages = in_prompt_order(_some_fitting(found, room), self._settings.passage_order)
         retrieved = time.perf_counter()
         chunks = [passage.chunk for passage in passages]
@@ -159,14 +154,12 @@ class Answerer:
         said = said_in_prompt(question)
         return said, self._prompts.room_for_chunks(said, self._answer_tokens(question))
 
-    async def _retrieve(self, question: Question, searched: Vectors | None = None) -> list[Passage]:
+    async def _retrieve(self, question: Question) -> list[Passage]:
         place, limits = (
             (question.tenant_id, question.collection_id),
             (question.top_k or self._settings.top_k, question.hops or self._settings.hops),
         )
-        search = partial(
-            self._retriever.search, *place, searched_for(question), *limits, question.document_ids, searched
-        )
+        search = partial(self._retriever.search, *place, searched_for(question), *limits, question.document_ids)
         with retrieval(question, *limits) as span:
             passages = await self._retrieval.run(search)
             span.set_attribute("ragkv.passages", len(passages))

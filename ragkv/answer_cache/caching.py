@@ -31,7 +31,7 @@ class CachingAnswerer:
             yield Delta(look.found.body.answer)
             yield look.found.as_answer((time.perf_counter() - began) * 1e3)
             return
-        async with aclosing(self._answerer.stream(question, look.vectors if look else None)) as events:
+        async with aclosing(self._answerer.stream(question)) as events:
             async for event in events:
                 if look is not None and isinstance(event, Answer):
                     await self._threads.run(self._cache.keep, question, look, event)

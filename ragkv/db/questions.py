@@ -1,6 +1,6 @@
 """The record of answered questions."""
 
-from ragkv.answer.kv_status import tokens_from_disk
+from ragkv.answer.origins import tokens_from_disk
 from ragkv.answer.question import Answer, Question
 from ragkv.db.database import Database
 from ragkv.db.tables import QuestionRow

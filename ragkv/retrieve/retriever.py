@@ -15,15 +15,13 @@ A re-ranker, where there is one, reads the best passages of all hops again and h
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragkv.chunk import Chunk, Passage
-from ragkv.retrieve.embed import embed_question
-from ragkv.retrieve.encoder import TextEncoder
 from ragkv.retrieve.index import DEPTH, DocumentIds, Index
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitledChunk, TitleLinks
@@ -49,13 +47,6 @@ class SearchScope(NamedTuple):
     tenant_id: str
     collection_id: str
     document_ids: DocumentIds | None = None
-
-
-class Asked(NamedTuple):
-    """A question, with its vectors where they are known already."""
-
-    question: str
-    vectors: Vectors | None
 
 
 class ChunkSource(Protocol):
@@ -87,14 +78,15 @@ class Retriever:
 
     def __init__(
         self,
-        encoder: TextEncoder,
+        embed: Callable[[str], Vectors],
         index: Index,
         chunks: ChunkSource,
         mirror: Mirror | None = None,
         reranker: Reranker | None = None,
     ) -> None:
-        """`mirror`: brings an in-memory index up to date before each search; None for a Qdrant server."""
-        self._encoder = encoder
+        """`embed`: vectors of a question. `mirror`: brings an in-memory index up to date before each search; None for a
+        Qdrant server."""
+        self._embed = embed
         self._index = index
         self._chunks = chunks
         self._mirror = mirror
@@ -109,20 +101,18 @@ class Retriever:
         top_k: int,
         hops: int,
         document_ids: DocumentIds | None = None,
-        vectors: Vectors | None = None,
     ) -> list[Passage]:
         """The best `top_k` passages, best first; fewer when the collection holds fewer, none when it is empty.
 
         With `document_ids` the collection is as if it held these documents alone, but for the rarity of its words.
-        `vectors`: the question's, where they are known already.
 
         A passage's `hop` is 1 when the first search alone would have returned it (or handed it to the re-ranker), else
         the hop whose evidence brought it in. Raises Unavailable when the index is away.
         """
-        scope, asked = SearchScope(tenant_id, collection_id, document_ids), Asked(question, vectors)
+        scope = SearchScope(tenant_id, collection_id, document_ids)
         if self._reranker is None:
-            return self._retrieve(scope, asked, top_k, hops)
-        candidates = self._retrieve(scope, asked, max(top_k, CANDIDATES), hops)
+            return self._retrieve(scope, question, top_k, hops)
+        candidates = self._retrieve(scope, question, max(top_k, CANDIDATES), hops)
         return self._reranker.reordered(question, candidates)[:top_k]
 
     def held(self) -> list[tuple[str, str]]:
@@ -141,11 +131,11 @@ class Retriever:
         if self._mirror is not None:
             self._mirror.drop(tenant_id, collection_id)
 
-    def _retrieve(self, scope: SearchScope, asked: Asked, limit: int, hops: int) -> list[Passage]:
+    def _retrieve(self, scope: SearchScope, question: str, limit: int, hops: int) -> list[Passage]:
         documents = self._documents(scope)
         if not documents:
             return []
-        walk = _Walk(self._encoder, self._index, self._chunks, scope, asked)
+        walk = _Walk(self._embed, self._index, self._chunks, scope, question)
         found_in = dict.fromkeys(walk.first_hop(limit), 1)
         links = self._links.of(scope.tenant_id, scope.collection_id, documents) if hops > 1 else None
         for hop in range(2, hops + 1):
@@ -165,14 +155,19 @@ class _Walk:
     """One question on its way through the hops: the evidence so far for each chunk."""
 
     def __init__(
-        self, encoder: TextEncoder, index: Index, chunks: ChunkSource, scope: SearchScope, asked: Asked
+        self,
+        embed: Callable[[str], Vectors],
+        index: Index,
+        chunks: ChunkSource,
+        scope: SearchScope,
+        question: str,
     ) -> None:
-        self._encoder = encoder
+        self._embed = embed
         self._index = index
         self._chunks = chunks
         self._scope = scope
-        self._question = asked.question
-        self._vectors = asked.vectors or embed_question(encoder, asked.question)
+        self._question = question
+        self._vectors = embed(question)
         self._searched: Scores = defaultdict(float)
         self._enriched_with: set[str] = set()
         self._read: dict[str, Chunk] = {}
@@ -190,8 +185,7 @@ class _Walk:
         fresh = next((chunk for chunk in sources if chunk.id not in self._enriched_with), None)
         if fresh is not None:
             self._enriched_with.add(fresh.id)
-            query = embed_question(self._encoder, enriched(self._question, fresh))
-            self._add_search(query, DEPTH, weight=ENRICHED_WEIGHT)
+            self._add_search(self._embed(enriched(self._question, fresh)), DEPTH, weight=ENRICHED_WEIGHT)
         linked = self._linked(list(linked_groups(links, self._question, sources)))
         self.scores = {i: self._searched.get(i, 0.0) + linked.get(i, 0.0) for i in self._searched | linked}
         return self.best(top_k)

@@ -1,7 +1,7 @@
 """Where every token of a prompt came from."""
 
+from ragkv.answer.origins import prompt_spans
 from ragkv.answer.prompt import Prompt
-from ragkv.answer.prompt_spans import prompt_spans
 from ragkv.answer.question import PromptSpan
 from ragkv.engine.protocol import Report
 from ragkv.span import Span

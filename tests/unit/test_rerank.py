@@ -1,6 +1,7 @@
 """A cross-encoder of random weights, made here: what is read, how orders are fused, what is refused."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from ragkv.chunk import Chunk, Passage
 from ragkv.cli import main
 from ragkv.errors import Rejected
 from ragkv.models import encoder_folder, reranker_folder
-from ragkv.retrieve.embed import embed_chunks
+from ragkv.retrieve.embed import embed_chunks, embed_question
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
@@ -141,9 +142,11 @@ def test_the_retriever_orders_the_best_candidates_anew(reranker):
     index = MemoryIndex()
     vectors = embed_chunks(encoder, [("", text) for text in library.held])
     index.upsert("t", "c", [Point(t, "d", "", v) for t, v in zip(library.held, vectors, strict=True)])
-    plain = Retriever(encoder, index, library).search("t", "c", "word9", CANDIDATES, hops=2)
+    plain = Retriever(partial(embed_question, encoder), index, library).search("t", "c", "word9", CANDIDATES, hops=2)
 
-    found = Retriever(encoder, index, library, reranker=reranker).search("t", "c", "word9", 5, hops=2)
+    found = Retriever(partial(embed_question, encoder), index, library, reranker=reranker).search(
+        "t", "c", "word9", 5, hops=2
+    )
 
     expected = reranker.reordered("word9", plain)[:5]
     assert [p.chunk.id for p in found] == [p.chunk.id for p in expected]

@@ -1,6 +1,7 @@
 """From a question to passages, with the embedded encoder and an in-memory index."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from ragkv.chunk import Chunk
 from ragkv.errors import Rejected
 from ragkv.models import encoder_folder
-from ragkv.retrieve.embed import embed_chunks
+from ragkv.retrieve.embed import embed_chunks, embed_question
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
@@ -81,7 +82,7 @@ def library(encoder):
 def retriever(encoder, library):
     index = MemoryIndex()
     index.ensure(encoder.dim)
-    return Retriever(encoder, index, library, Mirror(index, library))
+    return Retriever(partial(embed_question, encoder), index, library, Mirror(index, library))
 
 
 def titles(passages) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragkv.answer_cache.particulars import same_particulars
+from ragkv.answer_cache.guards import same_deciding_words
 
 SAME = [
     ("Who wrote the first program?", "who wrote the first program"),
@@ -38,11 +38,11 @@ DIFFERENT = [
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_questions_that_differ_in_their_wording_alone_may_share_an_answer(one: str, other: str):
-    assert same_particulars(one, other)
-    assert same_particulars(other, one)
+    assert same_deciding_words(one, other)
+    assert same_deciding_words(other, one)
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
 def test_questions_that_differ_in_a_particular_may_not(one: str, other: str):
-    assert not same_particulars(one, other)
-    assert not same_particulars(other, one)
+    assert not same_deciding_words(one, other)
+    assert not same_deciding_words(other, one)

@@ -1,6 +1,6 @@
 """Where each passage's KV came from."""
 
-from ragkv.answer.kv_status import kv_of_passages, tokens_from_disk
+from ragkv.answer.origins import kv_of_passages, tokens_from_disk
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import PassageKV
 from ragkv.engine.protocol import Report

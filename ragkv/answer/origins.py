@@ -1,0 +1,101 @@
+"""Origins of a prompt's tokens and of each passage's KV: read off the plan and the engine's report."""
+
+from collections.abc import Iterable, Iterator
+
+from ragkv.answer.prompt import Prompt
+from ragkv.answer.question import Origin, PartKind, PassageKV, PromptSpan
+from ragkv.engine.protocol import Report
+from ragkv.span import Span, merge, total_tokens
+from ragkv.stitch.plan import StitchPlan
+
+_Part = tuple[Span, PartKind, int | None]
+_Came = tuple[Span, Origin | None]
+
+
+def kv_of_passages(prompt: Prompt, plan: StitchPlan | None, report: Report) -> tuple[PassageKV, ...]:
+    """One for each chunk of the prompt, in its order. Without a plan nothing is stitched."""
+    keys = {chunk.span: chunk.key for chunk in plan.placed} if plan else {}
+    return tuple(_kv_of(span, keys.get(span), plan, report) for span in prompt.chunks)
+
+
+def tokens_from_disk(kv: Iterable[PassageKV]) -> int:
+    """Tokens that were placed from files that had to be read from the disk."""
+    return sum(one.tokens - (one.recomputed_tokens or 0) for one in kv if one.source == "disk")
+
+
+def prompt_spans(prompt: Prompt, plan: StitchPlan | None, report: Report) -> tuple[PromptSpan, ...]:
+    """The whole prompt in order, cut where its parts and where origins change.
+
+    The engine's cache covers a prompt from its start, the stitched region follows, the rest is computed. What the
+    report does not settle has no origin.
+    """
+    came = tuple(_origins_of(len(prompt.token_ids), plan, report))
+    return tuple(
+        PromptSpan(shared.start, shared.end, kind, origin, passage)
+        for part, kind, passage in _parts(prompt)
+        for span, origin in came
+        if (shared := span.clipped_to(part)).num_tokens
+    )
+
+
+def _kv_of(span: Span, key: str | None, plan: StitchPlan | None, report: Report) -> PassageKV:
+    if span.end <= report.cached:
+        return PassageKV("device", span.num_tokens, 0)
+    if plan is None or key is None or key in report.failed_keys:
+        return PassageKV("recomputed", span.num_tokens, span.num_tokens)
+    redone = _recomputed_tokens(span, plan, report)
+    if redone == span.num_tokens:
+        return PassageKV("recomputed", span.num_tokens, redone)
+    return PassageKV("host" if key in report.host_keys else "disk", span.num_tokens, redone)
+
+
+def _recomputed_tokens(span: Span, plan: StitchPlan, report: Report) -> int | None:
+    """None where the engine chose and did not say what."""
+    planned = total_tokens(part.clipped_to(span) for part in plan.recompute)
+    if planned == span.num_tokens:
+        return planned
+    if report.recomputed_spans is not None:
+        return total_tokens(part.clipped_to(span) for part in report.recomputed_spans)
+    return None if plan.selection else planned
+
+
+def _parts(prompt: Prompt) -> Iterator[_Part]:
+    yield prompt.prefix, "prefix", None
+    for index, span in enumerate(prompt.chunks):
+        yield span, "passage", index
+    yield prompt.question, "question", None
+
+
+def _origins_of(num_tokens: int, plan: StitchPlan | None, report: Report) -> Iterator[_Came]:
+    """Ascending spans that tile [0, num_tokens)."""
+    region = Span(report.cached, report.cached + report.stitched + report.recomputed)
+    if region.end + report.computed != num_tokens:  # no report, or that of another prompt
+        yield Span(0, num_tokens), None
+        return
+    yield Span(0, region.start), "cached"
+    yield from _split(region, _recomputed_spans(region, plan, report))
+    yield Span(region.end, num_tokens), "computed"
+
+
+def _split(region: Span, recomputed: tuple[Span, ...] | None) -> Iterator[_Came]:
+    if recomputed is None:
+        yield region, None
+        return
+    position = region.start
+    for span in recomputed:
+        yield Span(position, span.start), "stitched"
+        yield span, "recomputed"
+        position = span.end
+    yield Span(position, region.end), "stitched"
+
+
+def _recomputed_spans(region: Span, plan: StitchPlan | None, report: Report) -> tuple[Span, ...] | None:
+    """What was recomputed of the stitched region: what the engine said or, where it had no choice, what was planned."""
+    spans = report.recomputed_spans
+    if spans is None:
+        if plan is None or plan.selection is not None:
+            return None
+        failed = [chunk.span for chunk in plan.placed if chunk.key in report.failed_keys]
+        spans = (*plan.recompute, *failed)
+    inside = merge(span.clipped_to(region) for span in spans)
+    return inside if total_tokens(inside) == report.recomputed else None

@@ -15,7 +15,7 @@ from ragkv.catalog.collection import list_collections
 from ragkv.models import public_name
 from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
-from ragkv.statistics.latest import latest
+from ragkv.statistics.summary import latest
 from ragkv.statistics.views import FirstToken, FullCost, Percentiles, Window
 from ragkv.upkeep.condition import OK
 

@@ -25,7 +25,7 @@ MEDIAN, HIGH = 50, 95
 """The percentiles, by nearest rank: the smallest value that so many percent do not exceed."""
 
 Rows = Select[*tuple[Any, ...]]
-Prices = tuple[float, float, float]
+Costs = tuple[float, float, float]
 """Milliseconds: for a prompt, for each of its tokens that is computed, for each pair of one and a token it attends to."""
 
 
@@ -53,14 +53,14 @@ def ttft_series(tenant_id: str, since: datetime, width_s: int) -> Rows:
     return _percentiles(QuestionRow.ttft_ms, (_bucket(width_s), QuestionRow.mode), _mine(tenant_id, since))
 
 
-def full_percentiles(tenant_id: str, since: datetime, prices: Prices) -> Rows:
-    """(mode, median, 95th percentile) of what the stitched questions would have taken in full, at these prices."""
-    return _percentiles(_in_full(prices), (QuestionRow.mode,), (*_mine(tenant_id, since), _STITCHED))
+def full_percentiles(tenant_id: str, since: datetime, costs: Costs) -> Rows:
+    """(mode, median, 95th percentile) of what the stitched questions would have taken in full, at these costs."""
+    return _percentiles(_in_full(costs), (QuestionRow.mode,), (*_mine(tenant_id, since), _STITCHED))
 
 
-def full_series(tenant_id: str, since: datetime, width_s: int, prices: Prices) -> Rows:
+def full_series(tenant_id: str, since: datetime, width_s: int, costs: Costs) -> Rows:
     """(bucket, median, 95th percentile) of the same."""
-    return _percentiles(_in_full(prices), (_bucket(width_s),), (*_mine(tenant_id, since), _STITCHED))
+    return _percentiles(_in_full(costs), (_bucket(width_s),), (*_mine(tenant_id, since), _STITCHED))
 
 
 def full_runs(tenant_id: str, model: str, since: datetime, limit: int) -> Select[int, int, float]:
@@ -107,9 +107,9 @@ def _bucket(width_s: int) -> ColumnElement[int]:
     return (cast(extract("epoch", QuestionRow.created_at), BigInteger) // width_s).label("bucket")
 
 
-def _in_full(prices: Prices) -> ColumnElement[float]:
+def _in_full(costs: Costs) -> ColumnElement[float]:
     """Retrieval as it was, and every token computed that was not in the engine's own cache."""
-    per_prompt, per_token, per_pair = prices
+    per_prompt, per_token, per_pair = costs
     cached = cast(QuestionRow.cached_tokens, Double)
     computed = cast(QuestionRow.prompt_tokens, Double) - cached
     pairs = computed * (cached + computed / 2)

@@ -1,1 +1,1 @@
-"""What the service did for its questions, in numbers."""
+"""Figures of answered questions, and the state of the engine."""

@@ -1,4 +1,4 @@
-"""What can be said of the engine from outside."""
+"""The state and settings of the engine, as clients and probes see them."""
 
 import asyncio
 from pathlib import Path

@@ -1,15 +1,26 @@
-"""A tenant's questions within a window of time, summed up."""
+"""A tenant's questions: summed up over a window of time, in steps of equal length, and the latest one by one."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
-from ragkv.db.statistics import full_percentiles, token_totals, ttft_percentiles, unfinished_jobs
-from ragkv.statistics.basis import Known, known_price
-from ragkv.statistics.series import series
+from ragkv.db.statistics import (
+    full_percentiles,
+    full_series,
+    latest_questions,
+    token_series,
+    token_totals,
+    ttft_percentiles,
+    ttft_series,
+    unfinished_jobs,
+)
+from ragkv.db.tables import QuestionRow
+from ragkv.statistics.prefill_cost import Estimate, estimate
 from ragkv.statistics.views import (
+    AskedQuestion,
+    Bucket,
     FirstToken,
     FullCost,
     HitRate,
@@ -36,31 +47,40 @@ ASK_IN_FULL = 'nothing is known of full prefill on this machine: ask once with m
 
 _Totals = dict[str, tuple[int, ...]]
 """By mode, as `token_totals` has them: questions, failed chunks, tokens from the disk, tokens."""
+_MS_OF = {"stitched": "stitched_ms", "full": "full_ms"}
+_SERIES_TOKENS = ("cached", "stitched", "recomputed", "computed")
 
 
 def summary(database: Database, tenant_id: str, model: str, window: Window, now: datetime | None = None) -> Summary:
-    """What the tenant's questions took in the window that ends now. `model`: the name of the one that is served now."""
+    """Statistics of the window that ends now. `model`: the name of the one that is served now."""
     until = now or utc_now()
     length, width_s = WINDOWS[window]
     since = until - length
     with database.reading() as session:
-        known = known_price(session, tenant_id, model, until)
+        full_cost = estimate(session, tenant_id, model, until)
         totals: _Totals = {mode: tuple(sums) for mode, *sums in session.execute(token_totals(tenant_id, since))}
         return Summary(
             window=window,
             since=since,
             until=until,
             questions=_questions(totals),
-            first_token=_first_token(session, tenant_id, since, known),
+            first_token=_first_token(session, tenant_id, since, full_cost),
             tokens=_tokens(totals),
             hit_rate=_hit_rate(totals),
             jobs=_jobs(session, tenant_id, since),
             bucket_s=width_s,
-            series=series(session, tenant_id, (since, until), width_s, known),
+            series=_series(session, tenant_id, (since, until), width_s, full_cost),
         )
 
 
-def counts(sums: Sequence[int]) -> TokenCounts:
+def latest(database: Database, tenant_id: str, model: str, limit: int) -> list[AskedQuestion]:
+    """The latest questions, newest first, whenever they were asked."""
+    with database.reading() as session:
+        full_cost = estimate(session, tenant_id, model, utc_now())
+        return [_asked(row, name, full_cost) for row, name in session.execute(latest_questions(tenant_id, limit))]
+
+
+def _counts(sums: Sequence[int]) -> TokenCounts:
     """From sums in the order of TokenCounts' fields, without the last."""
     prompt, cached, stitched, recomputed, computed, completion = sums
     return TokenCounts(prompt, cached, stitched, recomputed, computed, completion, saved=cached + stitched)
@@ -73,7 +93,7 @@ def _questions(totals: _Totals) -> Questions:
 
 def _tokens(totals: _Totals) -> TokenCounts:
     sums = [sum(column) for column in zip(*(row[3:] for row in totals.values()), strict=True)]
-    return counts(sums) if sums else TokenCounts()
+    return _counts(sums) if sums else TokenCounts()
 
 
 def _hit_rate(totals: _Totals) -> HitRate | None:
@@ -90,24 +110,73 @@ def _hit_rate(totals: _Totals) -> HitRate | None:
     )
 
 
-def _first_token(session: "Session", tenant_id: str, since: datetime, known: Known | None) -> FirstToken:
+def _first_token(session: "Session", tenant_id: str, since: datetime, full_cost: Estimate | None) -> FirstToken:
     found = {mode: Percentiles(*ms) for mode, *ms in session.execute(ttft_percentiles(tenant_id, since))}
-    stitched = found.get("stitched")
-    in_full = None
-    if stitched is not None and known is not None:
-        _, median, high = session.execute(full_percentiles(tenant_id, since, known.price.terms)).one()
-        in_full = FullCost(
-            p50_ms=median, p95_ms=high, times_sooner=median / stitched.p50_ms, basis=known.basis, runs=known.runs
-        )
-    return FirstToken(stitched=stitched, full=found.get("full"), stitched_in_full=in_full, hint=_hint(stitched, known))
-
-
-def _hint(stitched: Percentiles | None, known: Known | None) -> str | None:
+    stitched, full = found.get("stitched"), found.get("full")
     if stitched is None:
-        return ASK_STITCHED
-    return ASK_IN_FULL if known is None else None
+        return FirstToken(stitched=None, full=full, stitched_in_full=None, hint=ASK_STITCHED)
+    if full_cost is None:
+        return FirstToken(stitched=stitched, full=full, stitched_in_full=None, hint=ASK_IN_FULL)
+    _, median, high = session.execute(full_percentiles(tenant_id, since, full_cost.cost.terms)).one()
+    in_full = FullCost(
+        p50_ms=median,
+        p95_ms=high,
+        times_sooner=median / stitched.p50_ms,
+        basis=full_cost.basis,
+        runs=full_cost.runs,
+    )
+    return FirstToken(stitched=stitched, full=full, stitched_in_full=in_full, hint=None)
 
 
 def _jobs(session: "Session", tenant_id: str, since: datetime) -> Jobs:
     found = session.execute(unfinished_jobs(tenant_id, since))
     return Jobs(**{status.value: number for status, number in found})
+
+
+def _series(
+    session: "Session", tenant_id: str, between: tuple[datetime, datetime], width_s: int, full_cost: Estimate | None
+) -> list[Bucket]:
+    """Every step between the moments, empty ones too. Steps begin at whole multiples of their length, so that they stay
+    where they are as time goes on: the first may reach back before the first moment, and counts from it on."""
+    since, until = between
+    numbers = range(int(since.timestamp()) // width_s, int(until.timestamp()) // width_s + 1)
+    found: dict[int, dict[str, Any]] = {number: {} for number in numbers}
+
+    def put(number: int, **values: object) -> None:
+        """A database that rounds seconds up may name the step after the last."""
+        found[min(number, numbers[-1])] |= values
+
+    for number, questions, _, *tokens, _ in session.execute(token_series(tenant_id, since, width_s)):
+        put(number, questions=questions, **dict(zip(_SERIES_TOKENS, tokens, strict=True)))
+    for number, mode, median, _ in session.execute(ttft_series(tenant_id, since, width_s)):
+        put(number, **{_MS_OF[mode]: median})
+    if full_cost is not None:
+        for number, median, _ in session.execute(full_series(tenant_id, since, width_s, full_cost.cost.terms)):
+            put(number, stitched_in_full_ms=median)
+    return [Bucket(start=datetime.fromtimestamp(number * width_s, UTC), **found[number]) for number in numbers]
+
+
+def _asked(row: QuestionRow, collection: str, full_cost: Estimate | None) -> AskedQuestion:
+    in_full_ms = None
+    if full_cost is not None and row.mode == "stitched":
+        computed = row.prompt_tokens - row.cached_tokens
+        in_full_ms = row.retrieve_ms + full_cost.cost.of(computed, row.cached_tokens)
+    return AskedQuestion(
+        id=row.id,
+        text=row.text,
+        collection=collection,
+        mode=row.mode,
+        ttft_ms=row.ttft_ms,
+        in_full_ms=in_full_ms,
+        tokens=_counts(
+            (
+                row.prompt_tokens,
+                row.cached_tokens,
+                row.stitched_tokens,
+                row.recomputed_tokens,
+                row.computed_tokens,
+                row.completion_tokens,
+            )
+        ),
+        created_at=row.created_at,
+    )

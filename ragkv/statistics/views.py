@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ragkv.statistics.basis import Basis
+from ragkv.statistics.prefill_cost import Basis
 
 Window = Literal["1h", "24h", "7d"]
 
@@ -110,8 +110,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     series: list[Bucket]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A question that was answered. `in_full_ms`: an estimate of what full prefill would have cost, see `FullCost`."""
+class AskedQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """An answered question. `in_full_ms`: the estimated time to first token with full prefill, see `FullCost`."""
 
     id: str
     text: str

@@ -22,8 +22,7 @@ from ragkv.errors import Unauthorised
 from ragkv.parts import Parts
 from ragkv.redis_client import connect
 from ragkv.settings import Settings
-from ragkv.statistics.latest import latest
-from ragkv.statistics.summary import summary
+from ragkv.statistics.summary import latest, summary
 from ragkv.status import JobStatus
 from ragkv.tenancy import CollectionRef
 from ragkv.upkeep.pruning import JOBS_KEPT, Pruned, prune

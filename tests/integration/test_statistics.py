@@ -10,8 +10,7 @@ from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, QuestionRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.ids import new_id
 from ragkv.parts import Parts
-from ragkv.statistics.latest import latest
-from ragkv.statistics.summary import summary
+from ragkv.statistics.summary import latest, summary
 from ragkv.status import JobStatus
 from ragkv.tenancy import CollectionRef
 from tests.over_http import Client, assert_problem

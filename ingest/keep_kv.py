@@ -11,7 +11,7 @@ from ragkv.db.ingestion import KeptKV, Lease
 from ragkv.disk import check_room
 from ragkv.errors import Conflict
 from ragkv.kv.key import KeyMaker
-from ragkv.upkeep.room import Wanted, make_room_for
+from ragkv.upkeep.room import IncomingKV, make_room_for
 
 OVERHEAD = 1.2
 """A KV file takes a little more than its keys and values."""
@@ -32,7 +32,7 @@ def keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporte
     def has_room(tokens: int) -> bool:
         check_room(parts.settings.kv_dir, parts.settings.min_free_bytes)
         num_bytes = int(tokens * parts.layout.bytes_per_token * OVERHEAD)
-        return make_room_for(Wanted(lease.tenant_id(), lease.document_id, num_bytes), parts)
+        return make_room_for(IncomingKV(lease.tenant_id(), lease.document_id, num_bytes), parts)
 
     try:
         with ingest.stage("prefill"):

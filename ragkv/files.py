@@ -29,7 +29,7 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-class Stored(Protocol):
+class StoredBytes(Protocol):
     """Bytes of a tenant by their hash."""
 
     @property

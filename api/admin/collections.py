@@ -7,7 +7,7 @@ from litestar.params import FromPath, FromQuery
 from api.admin.shell import AdminRequest, page
 from ragkv.catalog.changes import failures
 from ragkv.catalog.collection import collection_with_counts, list_collections
-from ragkv.catalog.listing import Wanted, list_documents
+from ragkv.catalog.listing import DocumentFilter, list_documents
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.status import Status
@@ -39,7 +39,7 @@ def collection_page(
     chosen = Status(status) if status in list(Status) else None
     view = collection_with_counts(collection, parts, request.user.tenant_id)
     ref = collection_ref(parts.database, request.user.tenant_id, view.id)
-    wanted = Wanted(request.user.tenant_id, view.id, chosen, name or None)
+    wanted = DocumentFilter(request.user.tenant_id, view.id, chosen, name or None)
     return page(
         request,
         "collection.html",

@@ -8,7 +8,7 @@ from litestar.params import FromQuery
 
 from api.admin.format import size
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.listing import Wanted, list_documents
+from ragkv.catalog.listing import DocumentFilter, list_documents
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.upkeep.admin import KVAmount, KVOverview, kv_of_documents, overview
@@ -39,7 +39,7 @@ def kv_page(
     tenant_id = request.user.tenant_id
     seen = overview(parts, tenant_id)
     collection_id = collection_ref(parts.database, tenant_id, collection).collection_id if collection else None
-    documents = list_documents(parts.database, Wanted(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor)
+    documents = list_documents(parts.database, DocumentFilter(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor)
     kept = kv_of_documents([document.id for document in documents.items], parts)
     return page(
         request,

@@ -27,7 +27,7 @@ from ragkv.catalog.documents import (
     document_view,
     stored_file,
 )
-from ragkv.catalog.listing import ChunkPage, DocumentPage, Wanted, list_chunks, list_documents
+from ragkv.catalog.listing import ChunkPage, DocumentFilter, DocumentPage, list_chunks, list_documents
 from ragkv.catalog.metadata import Metadata, read_filter, read_metadata
 from ragkv.db.tenants import collection_ref
 from ragkv.errors import RagKVError
@@ -159,7 +159,7 @@ def index(
         None if collection is None else collection_ref(parts.database, caller.tenant_id, collection).collection_id
     )
     having = None if metadata is None else read_filter(metadata)
-    wanted = Wanted(caller.tenant_id, collection_id, status, name, metadata=having)
+    wanted = DocumentFilter(caller.tenant_id, collection_id, status, name, metadata=having)
     return list_documents(parts.database, wanted, limit, cursor)
 
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from ragkv.answer.limits import QUESTION_CHARACTERS
 from ragkv.answer.question import PassageKV
-from ragkv.catalog.listing import Wanted, matching_ids
+from ragkv.catalog.listing import DocumentFilter, matching_ids
 from ragkv.catalog.metadata import Scalar
 from ragkv.chunk import Passage
 from ragkv.errors import NotFound
@@ -61,11 +61,11 @@ def chosen_documents(
     if filters is None and document_ids is None:
         return None
     given = None if document_ids is None else _known(parts, ref, frozenset(document_ids))
-    return matching_ids(parts.database, Wanted(*_place(ref), ids=given, metadata=filters))
+    return matching_ids(parts.database, DocumentFilter(*_place(ref), ids=given, metadata=filters))
 
 
 def _known(parts: Parts, ref: CollectionRef, document_ids: frozenset[str]) -> frozenset[str]:
-    unknown = document_ids - matching_ids(parts.database, Wanted(*_place(ref), ids=document_ids))
+    unknown = document_ids - matching_ids(parts.database, DocumentFilter(*_place(ref), ids=document_ids))
     if unknown:
         raise NotFound(f"the collection has no document {min(unknown)[:80]!r}")
     return document_ids

@@ -16,7 +16,7 @@ FAILURES = (Unavailable, Corrupt)
 @contextmanager
 def observed(question: Question) -> Iterator[Callable[[Answer], None]]:
     """Count a question when the block ends, for whatever reason. Call what this yields with the answer."""
-    outcome: metrics.Outcome = "cancelled"
+    outcome: metrics.QuestionOutcome = "cancelled"
 
     def answered(answer: Answer) -> None:
         nonlocal outcome

@@ -32,7 +32,7 @@ from ragkv.db.documents import (
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow
 from ragkv.errors import NotFound, TooLarge, Unavailable
-from ragkv.files import Readable, Stored
+from ragkv.files import Readable, StoredBytes
 from ragkv.ids import is_id, new_id
 from ragkv.parts import Parts
 from ragkv.settings import Settings
@@ -217,7 +217,7 @@ def _check_bytes(session: "Session", num_bytes: int, tenant_id: str, most: int) 
         )
 
 
-def insert_document(session: "Session", name: str, stored: Stored, ref: CollectionRef, metadata: Metadata) -> str:
+def insert_document(session: "Session", name: str, stored: StoredBytes, ref: CollectionRef, metadata: Metadata) -> str:
     """A document over bytes that are kept, or about to be, and its job. To be queued after the commit."""
     document = DocumentRow(
         id=new_id(),

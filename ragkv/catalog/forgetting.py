@@ -11,7 +11,7 @@ from ragkv.parts import Parts
 
 log = logging.getLogger(__name__)
 
-Held = tuple[str, str]
+CollectionIds = tuple[str, str]
 """A tenant and its collection."""
 
 
@@ -44,7 +44,7 @@ class MemoryKeeper:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._seen: dict[Held, int] = {}
+        self._seen: dict[CollectionIds, int] = {}
 
     def forget_deleted(self) -> None:
         """Drop deleted collections; bring those that changed up to date. Raises Unavailable."""
@@ -54,7 +54,7 @@ class MemoryKeeper:
         for tenant_id, collection_id in held:
             self._renew((tenant_id, collection_id), generations.get(collection_id))
 
-    def _renew(self, held: Held, generation: int | None) -> None:
+    def _renew(self, held: CollectionIds, generation: int | None) -> None:
         retriever = self._parts.retriever
         if generation is None:
             retriever.forget(*held)
@@ -70,7 +70,7 @@ def forget_in_memory(collection_id: str, parts: Parts, tenant_id: str) -> None:
         parts.built_retriever.forget(tenant_id, collection_id)
 
 
-def _generations(held: Sequence[Held], parts: Parts) -> Mapping[str, int]:
+def _generations(held: Sequence[CollectionIds], parts: Parts) -> Mapping[str, int]:
     """By collection. Those that are gone are not in it."""
     ids = [collection_id for _, collection_id in held]
     with parts.database.reading() as session:

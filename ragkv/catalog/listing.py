@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ragkv.catalog.documents import DocumentView, find_document, view_of
-from ragkv.catalog.metadata import Filter, conditions
+from ragkv.catalog.metadata import MetadataFilter, conditions
 from ragkv.db.chunks import CHUNK_KEYS, chunks_of, ordinal_at, to_chunk
 from ragkv.db.database import Database
 from ragkv.db.documents import DOCUMENT_KEYS, among, documents_where, ids_of, listed
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DocumentFilter:
     """Which of a tenant's documents. `name`: a part of it, in any case."""
 
     tenant_id: str
@@ -31,7 +31,7 @@ class Wanted:
     status: Status | None = None
     name: str | None = None
     ids: frozenset[str] | None = None
-    metadata: Filter | None = None
+    metadata: MetadataFilter | None = None
 
 
 class DocumentPage(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ class ChunkPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-def list_documents(database: Database, wanted: Wanted, limit: int, cursor: str | None) -> DocumentPage:
+def list_documents(database: Database, wanted: DocumentFilter, limit: int, cursor: str | None) -> DocumentPage:
     """Raises Rejected for a cursor that is not ours."""
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
@@ -79,7 +79,7 @@ def list_documents(database: Database, wanted: Wanted, limit: int, cursor: str |
     return DocumentPage(items, documents.next(lambda row: (row.created_at, row.id)))
 
 
-def matching_ids(database: Database, wanted: Wanted) -> frozenset[str]:
+def matching_ids(database: Database, wanted: DocumentFilter) -> frozenset[str]:
     """The ids of all documents that are wanted."""
     with database.reading() as session:
         return frozenset(session.scalars(ids_of(_found(wanted))))
@@ -115,7 +115,7 @@ def chunks_before(page: ChunkPage, limit: int) -> str | None:
     return to_cursor(first - limit - 1) if first > limit else None
 
 
-def _found(wanted: Wanted) -> "Select[DocumentRow]":
+def _found(wanted: DocumentFilter) -> "Select[DocumentRow]":
     labels = conditions(wanted.metadata or {})
     found = documents_where(wanted.tenant_id, wanted.collection_id, wanted.status, wanted.name, labels)
     return found if wanted.ids is None else among(found, [i for i in wanted.ids if is_id(i)])

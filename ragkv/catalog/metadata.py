@@ -13,7 +13,7 @@ from ragkv.errors import Rejected
 
 Metadata = dict[str, Any]
 Scalar = str | int | float | bool | None
-Filter = Mapping[str, Scalar | list[Scalar]]
+MetadataFilter = Mapping[str, Scalar | list[Scalar]]
 """What a document must have: for every key the value, or one of the values of a list."""
 
 MAX_BYTES = 16 * 1024
@@ -35,7 +35,7 @@ def read_metadata(text: str) -> Metadata:
         raise Rejected('metadata must be a JSON object, like {"year": 2024, "tags": ["draft"]}') from None
 
 
-def read_filter(text: str) -> Filter:
+def read_filter(text: str) -> MetadataFilter:
     """A filter from JSON. Raises Rejected for anything else."""
     try:
         return msgspec.json.decode(text.encode(), type=dict[str, Scalar | list[Scalar]])
@@ -75,7 +75,7 @@ def labels_of(metadata: Metadata) -> set[tuple[str, str]]:
     return {(key, label) for key, value in metadata.items() for label in _labels(value)}
 
 
-def conditions(wanted: Filter) -> list[tuple[str, list[str]]]:
+def conditions(wanted: MetadataFilter) -> list[tuple[str, list[str]]]:
     """Each key with the values of which a document must have one, as `labels_of` writes them.
 
     Raises Rejected for more than MAX_KEYS keys or MAX_FILTER_VALUES values.

@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Stored(msgspec.Struct, frozen=True):
+class RowCounts(msgspec.Struct, frozen=True):
     """Numbers of rows in the database, by status or tier."""
 
     documents: dict[str, int] = {}
@@ -29,7 +29,7 @@ class Gauges(msgspec.Struct, frozen=True):
     """All of them. `up`: whether each part answers. None: the part that counts it is away."""
 
     up: dict[str, bool]
-    stored: Stored | None
+    stored: RowCounts | None
     queue_depth: int | None
     ingested: dict[str, float] | None
     workload: Workload = Workload()

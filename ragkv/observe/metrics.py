@@ -18,12 +18,12 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from ragkv.observe.gauges import Gauges, Stored, Workload
+from ragkv.observe.gauges import Gauges, RowCounts, Workload
 from ragkv.observe.worker_counters import STAGE_BUCKETS_S
 
 _CACHE_USE = "vllm:kv_cache_usage_perc"
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-Outcome = Literal["answered", "cancelled", "refused", "failed"]
+QuestionOutcome = Literal["answered", "cancelled", "refused", "failed"]
 """Of a question. refused: it could not be answered as it was asked; failed: the service could not answer it."""
 
 # When each counter was made: as many lines again, that nobody asks for.
@@ -82,7 +82,7 @@ def unchecked() -> None:
     _unchecked.inc()
 
 
-def asked(mode: str, outcome: Outcome) -> None:
+def asked(mode: str, outcome: QuestionOutcome) -> None:
     """What became of one question."""
     _asks.labels(mode, outcome).inc()
 
@@ -155,7 +155,7 @@ class _GaugeCollector(Collector):
             yield from _ingestion(seen.ingested)
 
 
-def _stored(stored: Stored) -> Iterator[GaugeMetricFamily]:
+def _stored(stored: RowCounts) -> Iterator[GaugeMetricFamily]:
     yield _gauge("ragkv_documents", "Documents, by status.", "status", stored.documents.items())
     yield _gauge("ragkv_jobs", "Jobs, by status.", "status", stored.jobs.items())
     yield _gauge("ragkv_kv_files", "KV files, by tier.", "tier", stored.kv_files.items())

@@ -8,7 +8,7 @@ from ragkv.db.documents import count_by_status
 from ragkv.db.jobs import jobs_by_status
 from ragkv.db.kv_entries import kv_by_tier
 from ragkv.errors import Unavailable
-from ragkv.observe.gauges import Gauges, Stored, Workload
+from ragkv.observe.gauges import Gauges, RowCounts, Workload
 from ragkv.parts import Parts
 from ragkv.upkeep.condition import free_bytes
 
@@ -27,10 +27,10 @@ def read_gauges(parts: Parts, up: dict[str, bool]) -> Gauges:
     )
 
 
-def _stored(parts: Parts) -> Stored:
+def _stored(parts: Parts) -> RowCounts:
     with parts.database.reading() as session:
         tiers = session.execute(kv_by_tier()).all()
-        return Stored(
+        return RowCounts(
             documents={status.value: count for status, count, *_ in session.execute(count_by_status())},
             jobs={status.value: count for status, count in session.execute(jobs_by_status())},
             kv_files={tier: files for tier, files, _ in tiers},

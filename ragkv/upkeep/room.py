@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _EVICTION = "eviction of KV"
 
 
-class Wanted(NamedTuple):
+class IncomingKV(NamedTuple):
     """Bytes of KV that a document is about to keep. What it keeps already is not taken away for them."""
 
     tenant_id: str
@@ -61,7 +61,7 @@ def make_room(parts: Parts) -> Freed:
     return freed
 
 
-def make_room_for(wanted: Wanted, parts: Parts) -> bool:
+def make_room_for(wanted: IncomingKV, parts: Parts) -> bool:
     """Remove other KV for what is wanted. False if it would be too much all the same."""
     while _beyond(parts, wanted):
         if _evict_some(parts, wanted) == NOTHING:
@@ -69,12 +69,12 @@ def make_room_for(wanted: Wanted, parts: Parts) -> bool:
     return True
 
 
-def _beyond(parts: Parts, wanted: Wanted | None) -> list[Excess]:
+def _beyond(parts: Parts, wanted: IncomingKV | None) -> list[Excess]:
     with parts.database.reading() as session:
         return _excesses(session, parts, wanted)
 
 
-def _excesses(session: "Session", parts: Parts, wanted: Wanted | None) -> list[Excess]:
+def _excesses(session: "Session", parts: Parts, wanted: IncomingKV | None) -> list[Excess]:
     kept = {tenant_id: int(size) for tenant_id, size in session.execute(kv_bytes_by_tenant())}
     limit = kv_limit(sum(kept.values()), parts)
     if wanted is not None:
@@ -82,7 +82,7 @@ def _excesses(session: "Session", parts: Parts, wanted: Wanted | None) -> list[E
     return excesses(kept, parts.settings.max_tenant_kv_bytes, limit)
 
 
-def _evict_some(parts: Parts, wanted: Wanted | None) -> Freed:
+def _evict_some(parts: Parts, wanted: IncomingKV | None) -> Freed:
     with parts.database.writing() as session:
         advisory_lock(session, _EVICTION)
         chosen = _choose(session, _excesses(session, parts, wanted), wanted)
@@ -91,7 +91,7 @@ def _evict_some(parts: Parts, wanted: Wanted | None) -> Freed:
     return Freed(len(chosen), sum(size for _, size in chosen))
 
 
-def _choose(session: "Session", beyond: Sequence[Excess], wanted: Wanted | None) -> list[tuple[str, int]]:
+def _choose(session: "Session", beyond: Sequence[Excess], wanted: IncomingKV | None) -> list[tuple[str, int]]:
     """(key, bytes) of the first tenant that has some to give up."""
     spared = wanted.document_id if wanted is not None else None
     for tenant_id, num_bytes in beyond:

@@ -15,7 +15,7 @@ from ragkv.upkeep.eviction import evict_entries
 
 SPEAK_EVERY_S = 0.5
 
-Health = Literal["sound", "damaged", "missing", "unusable"]
+FileHealth = Literal["sound", "damaged", "missing", "unusable"]
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -35,9 +35,9 @@ class _Count:
     checked: int = 0
     bytes: int = 0
     lost: list[tuple[str, int]] = field(default_factory=list)
-    healths: dict[Health, int] = field(default_factory=dict)
+    healths: dict[FileHealth, int] = field(default_factory=dict)
 
-    def add(self, key: str, size: int, health: Health) -> None:
+    def add(self, key: str, size: int, health: FileHealth) -> None:
         self.checked += 1
         self.bytes += size
         self.healths[health] = self.healths.get(health, 0) + 1
@@ -68,7 +68,7 @@ def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
     yield count.so_far(len(entries), documents)
 
 
-def _health(key: str, parts: Parts) -> Health:
+def _health(key: str, parts: Parts) -> FileHealth:
     """Reading a damaged file removes it."""
     if key not in parts.kv_store:
         return "missing"

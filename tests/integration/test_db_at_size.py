@@ -10,7 +10,7 @@ from sqlalchemy import event, text, update
 
 from ragkv.catalog.collection import delete_in_batches, make_collection
 from ragkv.catalog.documents import delete_document
-from ragkv.catalog.listing import Wanted, matching_ids
+from ragkv.catalog.listing import DocumentFilter, matching_ids
 from ragkv.clock import utc_now
 from ragkv.db.collections import collection_of_document_changed, mark_chunks_written
 from ragkv.db.database import Database
@@ -135,8 +135,8 @@ def test_figures_at_100_000_documents(
     source = DatabaseSource(database, INDEX_FINGERPRINT)
     place = ref.tenant_id, ref.collection_id
     some = [f"dc{i}" for i in range(0, 3200, 100)]
-    wanted = Wanted(ref.tenant_id, ref.collection_id, metadata={f"key {i}": i for i in range(64)})
-    lists = Wanted(ref.tenant_id, ref.collection_id, metadata={"key": list(range(1000))})
+    wanted = DocumentFilter(ref.tenant_id, ref.collection_id, metadata={f"key {i}": i for i in range(64)})
+    lists = DocumentFilter(ref.tenant_id, ref.collection_id, metadata={"key": list(range(1000))})
 
     def quota() -> None:
         with database.reading() as session:

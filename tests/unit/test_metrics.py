@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragkv.observe import metrics
-from ragkv.observe.gauges import Gauges, Stored, Workload
+from ragkv.observe.gauges import Gauges, RowCounts, Workload
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| `((?:ragkv_|vllm:)[a-z_]+)` \| (\w+) \|(?: ([a-z, ]*) ?\|)? ", re.MULTILINE)
@@ -18,7 +18,7 @@ PARTS = ("_bucket", "_sum", "_count")
 
 FULL = Gauges(
     up={"engine": True, "database": True, "redis": False},
-    stored=Stored({"ready": 2}, {"done": 1, "failed": 1}, {"disk": 3}, {"disk": 3000}),
+    stored=RowCounts({"ready": 2}, {"done": 1, "failed": 1}, {"disk": 3}, {"disk": 3000}),
     queue_depth=4,
     ingested={
         "documents:ready": 2,

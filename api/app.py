@@ -18,7 +18,7 @@ from api.admin.headers import guard_pages
 from api.admin.router import admin_router
 from api.forgetting import forgetting_deleted
 from api.http.bodies import CheckedRequest
-from api.http.draining import Ending, RefuseWhenEnding
+from api.http.draining import Draining, RefuseWhileDraining
 from api.http.errors import HANDLERS
 from api.http.observe import Observing
 from api.http.options import name_all_methods
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 def create_app(
     parts: Parts,
-    ending: Ending | None = None,
+    draining: Draining | None = None,
     confirm_every_s: float = CONFIRM_EVERY_S,
     body_grace_s: float = GRACE_S,
     when_built: Callable[[], None] = lambda: None,
@@ -58,14 +58,14 @@ def create_app(
     """The service over HTTP. It starts the parts' engine in the background and stops it when it ends.
 
     `parts` must have been prepared. Whether requests need an API key is `parts.gate`'s to say. /healthz answers at once, /readyz says when the engine is there.
-    Once `ending` has begun, nothing new is answered. `confirm_every_s`: how often callers with long streams are checked.
+    Once `draining` has started, new requests are refused. `confirm_every_s`: how often callers with long streams are checked.
     `body_grace_s`: how long a client may take to send a small body. `when_built` is called once all that questions need is
     loaded.
     """
-    ending = ending or Ending()
+    draining = draining or Draining()
     probes = Probes(parts)
     admissions = Admissions(parts.gate, parts.sessions, confirm_every_s)
-    streams = ProgressStreams(admissions, ending, parts.settings.max_streams)
+    streams = ProgressStreams(admissions, draining, parts.settings.max_streams)
     app = Litestar(
         route_handlers=[
             collections_router(),
@@ -83,10 +83,10 @@ def create_app(
             readyz,
             metrics_of_all,
         ],
-        middleware=[RefuseWhenEnding(ending), authentication(admissions)],
+        middleware=[RefuseWhileDraining(draining), authentication(admissions)],
         dependencies={
             "parts": Provide(lambda: parts, sync_to_thread=False),
-            "ending": Provide(lambda: ending, sync_to_thread=False),
+            "draining": Provide(lambda: draining, sync_to_thread=False),
             "probes": Provide(lambda: probes, sync_to_thread=False),
             "streams": Provide(lambda: streams, sync_to_thread=False),
             "caller": Provide(caller_of, sync_to_thread=False),
@@ -101,7 +101,7 @@ def create_app(
         logging_config=None,
     )
     patient = Patience(Turns(app.asgi_handler), body_grace_s)
-    app.asgi_handler = Observing(Tarpit(patient, parts.settings.refusals_per_minute), ending)
+    app.asgi_handler = Observing(Tarpit(patient, parts.settings.refusals_per_minute), draining)
     return app
 
 

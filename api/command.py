@@ -10,7 +10,7 @@ import msgspec
 
 from api.app import create_app
 from api.http import interpreter
-from api.http.draining import Ending
+from api.http.draining import Draining
 from api.http.server import Helper, Server, raise_descriptor_limit
 from api.worker_process import WorkerProcess
 from ragkv.access.keys import any_key
@@ -104,8 +104,8 @@ def _run(parts: Parts, listener: socket.socket, *helpers: Helper) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     log.info("listening on http://%s:%d; the engine takes up to a minute to start", shown, port)
-    ending = Ending()
-    app = create_app(parts, ending, when_built=interpreter.settle)
+    draining = Draining()
+    app = create_app(parts, draining, when_built=interpreter.settle)
     settings = parts.settings
-    server = Server(app, ending, settings.shutdown_grace_s, *helpers, max_connections=settings.max_connections)
+    server = Server(app, draining, settings.shutdown_grace_s, *helpers, max_connections=settings.max_connections)
     server.run(sockets=[listener])

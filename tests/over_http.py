@@ -13,7 +13,7 @@ from litestar.testing import TestClient
 
 from api.app import create_app
 from api.command import listen
-from api.http.draining import Ending
+from api.http.draining import Draining
 from api.http.server import Server
 from ragkv.parts import Parts
 
@@ -48,8 +48,8 @@ def assert_problem(response: httpx.Response, status: int, detail: str = "") -> N
 def serving(parts: Parts, **options: Any) -> Iterator[httpx.Client]:
     """The app under its web server, and a client of it. `options` are those of `create_app`."""
     listener = listen("127.0.0.1", 0)
-    ending = Ending()
-    server = Server(create_app(parts, ending, **options), ending, grace_s=1)
+    draining = Draining()
+    server = Server(create_app(parts, draining, **options), draining, grace_s=1)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

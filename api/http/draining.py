@@ -1,4 +1,4 @@
-"""How the service ends: what runs is finished, what waits is let go, and nothing new begins."""
+"""Graceful shutdown: finish running requests, end idle streams, refuse new ones."""
 
 import asyncio
 import time
@@ -12,43 +12,43 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from ragkv.errors import Unavailable
 from ragkv.observe import metrics
 
-ALWAYS = "always"
-"""A handler with this option answers while the service is ending."""
+SERVED_WHILE_DRAINING = "served_while_draining"
+"""Option of handlers that still answer during shutdown."""
 
 
-class Ending:
-    """Whether the service is ending, and how many requests it still answers."""
+class Draining:
+    """State of the shutdown: whether it has started, and the number of requests still in flight."""
 
     def __init__(self) -> None:
         self.in_flight = 0
-        self._began: float | None = None
-        self._waiting = asyncio.Event()
+        self._started_at: float | None = None
+        self._event = asyncio.Event()
 
     @property
-    def has_begun(self) -> bool:
-        return self._began is not None
+    def started(self) -> bool:
+        return self._started_at is not None
 
     @property
     def seconds(self) -> float:
-        """Since it began; 0 before."""
-        return 0.0 if self._began is None else time.monotonic() - self._began
+        """Time since the start; 0 before."""
+        return 0.0 if self._started_at is None else time.monotonic() - self._started_at
 
-    def begin(self) -> None:
-        """From now on requests are refused. In the event loop only."""
-        self._began = time.monotonic()
-        self._waiting.set()
+    def start(self) -> None:
+        """Refuse requests from now on. In the event loop only."""
+        self._started_at = time.monotonic()
+        self._event.set()
 
-    async def begins_within(self, seconds: float) -> bool:
-        """Wait so long, or until it begins: whether it has."""
+    async def wait_started(self, seconds: float) -> bool:
+        """Wait for the start, at most so long. Returns whether it has started."""
         try:
-            await asyncio.wait_for(self._waiting.wait(), seconds)
+            await asyncio.wait_for(self._event.wait(), seconds)
         except TimeoutError:
             return False
         return True
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """A request is in flight."""
+        """Count a request as in flight for the length of the block."""
         self.in_flight += 1
         metrics.in_flight(1)
         try:
@@ -58,16 +58,16 @@ class Ending:
             metrics.in_flight(-1)
 
 
-class RefuseWhenEnding(ASGIMiddleware):
-    """Nothing new begins: 503 with Retry-After, whereupon clients and proxies turn to another server."""
+class RefuseWhileDraining(ASGIMiddleware):
+    """Answers new requests with 503 and Retry-After, whereupon clients and proxies turn to another server."""
 
     scopes = (ScopeType.HTTP,)
-    exclude_opt_key = ALWAYS
+    exclude_opt_key = SERVED_WHILE_DRAINING
 
-    def __init__(self, ending: Ending) -> None:
-        self._ending = ending
+    def __init__(self, draining: Draining) -> None:
+        self._draining = draining
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
-        if self._ending.has_begun:
+        if self._draining.started:
             raise Unavailable("the service is shutting down: try again in a moment")
         await next_app(scope, receive, send)

@@ -11,7 +11,7 @@ from litestar.datastructures import MutableScopeHeaders
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
-from api.http.draining import Ending
+from api.http.draining import Draining
 from api.http.holding import HELD
 from ragkv.observe import logs, metrics, traces
 
@@ -31,9 +31,9 @@ _ID = re.compile(r"[0-9a-f]{16}|[0-9a-f]{32}")
 class Observing:
     """Wraps the whole app, so that it sees also what finds no route and what goes wrong before a handler runs."""
 
-    def __init__(self, app: ASGIApp, ending: Ending) -> None:
+    def __init__(self, app: ASGIApp, draining: Draining) -> None:
         self._app = app
-        self._ending = ending
+        self._draining = draining
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
@@ -41,7 +41,7 @@ class Observing:
             return
         exchange = Exchange(scope)
         bound = logs.bound(**{logs.REQUEST_ID: exchange.request_id})
-        with bound, self._ending.counted(), ExitStack() as held:
+        with bound, self._draining.counted(), ExitStack() as held:
             scope[HELD] = held  # type: ignore[literal-required]
             try:
                 await self._answer(exchange, receive, send)

@@ -11,7 +11,7 @@ import uvicorn
 from litestar import Litestar
 
 from api.http.connections import TimedProtocol
-from api.http.draining import Ending
+from api.http.draining import Draining
 
 KEEP_ALIVE_S = 75
 """How long a connection may lie idle: longer than proxies keep theirs, so that it is they who close them."""
@@ -46,7 +46,7 @@ class Server(uvicorn.Server):
     """
 
     def __init__(
-        self, app: Litestar, ending: Ending, grace_s: float, *helpers: Helper, max_connections: int | None = None
+        self, app: Litestar, draining: Draining, grace_s: float, *helpers: Helper, max_connections: int | None = None
     ) -> None:
         config = uvicorn.Config(
             app,
@@ -60,7 +60,7 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=CUT_S,
         )
         super().__init__(config)
-        self._ending = ending
+        self._draining = draining
         self._grace_s = grace_s
         self._helpers = helpers
         self._impatient = False
@@ -85,16 +85,16 @@ class Server(uvicorn.Server):
     def _is_worth_saying(self, record: logging.LogRecord) -> bool:
         """Not that a request was cut off by the stop, with a trace: the request's own line says that it has ended."""
         error = record.exc_info[1] if record.exc_info else None
-        return not (self._ending.has_begun and isinstance(error, asyncio.CancelledError))
+        return not (self._draining.started and isinstance(error, asyncio.CancelledError))
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: whether to stop listening and cut off what still runs."""
         if not await super().on_tick(counter):
             return False
-        if not self._ending.has_begun:
-            self._ending.begin()
+        if not self._draining.started:
+            self._draining.start()
             self._stopping = [asyncio.create_task(asyncio.to_thread(helper.stop)) for helper in self._helpers]
         if self._impatient:
             for helper in self._helpers:
                 helper.kill()
-        return self._impatient or self._ending.in_flight == 0 or self._ending.seconds >= self._grace_s
+        return self._impatient or self._draining.in_flight == 0 or self._draining.seconds >= self._grace_s

@@ -11,7 +11,7 @@ from litestar.response import ServerSentEvent
 
 from api.access.admission import Admissions
 from api.access.auth import reading
-from api.http.draining import Ending
+from api.http.draining import Draining
 from api.http.errors import problems
 from api.http.holding import hold
 from api.v1.progress import Conditions, Message, Tell, of_collection, of_document, progress
@@ -32,19 +32,19 @@ Until = Literal["closed", "finished"]
 class ProgressStreams:
     """Streams of progress, as many for each caller as the settings allow."""
 
-    def __init__(self, admissions: Admissions, ending: Ending, limit: int) -> None:
+    def __init__(self, admissions: Admissions, draining: Draining, limit: int) -> None:
         self._of_key = Places(limit, _refusal(limit, "one key"))
         self._of_tenant = Places(KEYS_WORTH * limit, _refusal(KEYS_WORTH * limit, "all keys of a tenant"))
         self._admissions = admissions
-        self._ending = ending
-        self._watchers = Watchers(ending)
+        self._draining = draining
+        self._watchers = Watchers(draining)
 
     def place(self, request: Request[Any, Any, Any]) -> Conditions:
         """A place for the length of the request. Raises Throttled if the caller has none left."""
         caller: Caller = request.user
         hold(request, self._of_key.taken(caller.key_id or caller.tenant_id))
         hold(request, self._of_tenant.taken(caller.tenant_id))
-        return Conditions(self._admissions.confirmation(request), self._ending)
+        return Conditions(self._admissions.confirmation(request), self._draining)
 
     def open(
         self, caller: Caller, thing_id: str, watch_of: Callable[[], Watch], tell: Tell, conditions: Conditions

@@ -9,7 +9,7 @@ from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
 
 from api.access.auth import PUBLIC
-from api.http.draining import ALWAYS, Ending
+from api.http.draining import SERVED_WHILE_DRAINING, Draining
 from api.v1.probes import Probes
 from ragkv.upkeep.condition import OK
 
@@ -40,7 +40,7 @@ class Health(msgspec.Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
-@get("/healthz", tags=["health"], summary="Check liveness", opt={PUBLIC: True, ALWAYS: True})
+@get("/healthz", tags=["health"], summary="Check liveness", opt={PUBLIC: True, SERVED_WHILE_DRAINING: True})
 async def healthz() -> Health:
     """Check that the process is running. Returns 200 even if components that it depends on are unavailable."""
     return Health()
@@ -50,7 +50,7 @@ async def healthz() -> Health:
     "/readyz",
     tags=["health"],
     summary="Check readiness",
-    opt={PUBLIC: True, ALWAYS: True},
+    opt={PUBLIC: True, SERVED_WHILE_DRAINING: True},
     responses={
         503: ResponseSpec(
             Readiness,
@@ -59,14 +59,14 @@ async def healthz() -> Health:
         )
     },
 )
-async def readyz(probes: NamedDependency[Probes], ending: NamedDependency[Ending]) -> Response[Readiness]:
+async def readyz(probes: NamedDependency[Probes], draining: NamedDependency[Draining]) -> Response[Readiness]:
     """Check that questions can be answered: engine, database, Redis and index respond, and the service is not shutting down.
 
     Problems that only affect ingestion are listed in `degraded` and do not change the status: no worker, a stalled worker,
     a long queue or an almost full disk.
     """
     readiness = await check(probes)
-    if ending.has_begun:
+    if draining.started:
         readiness = msgspec.structs.replace(
             readiness, ready=False, service="shutting down: use another instance, or try again later"
         )

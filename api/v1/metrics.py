@@ -6,7 +6,7 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 
 from api.access.auth import reading
-from api.http.draining import ALWAYS
+from api.http.draining import SERVED_WHILE_DRAINING
 from api.http.errors import problems
 from api.v1.probes import Probes
 from ragkv.access.caller import Caller
@@ -22,7 +22,7 @@ from ragkv.upkeep.gauges import read_gauges
     guards=[reading],
     tags=["health"],
     summary="Get metrics",
-    opt={ALWAYS: True},
+    opt={SERVED_WHILE_DRAINING: True},
     media_type="text/plain",
     responses=problems(),
 )

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from litestar.response import ServerSentEventMessage
 
 from api.access.admission import Confirmation
-from api.http.draining import Ending
+from api.http.draining import Draining
 from api.http.errors import problem_of
 from api.http.sse import KEEP_ALIVE, Encoded, event
 from api.v1.watching import News, Stream
@@ -25,13 +25,13 @@ Tell = Callable[[list[News], Stream], tuple[Iterable[Message], Message | None]]
 class Conditions:
     """What a stream goes on under: the service runs on, and the caller would still be admitted."""
 
-    def __init__(self, confirmation: Confirmation, ending: Ending) -> None:
+    def __init__(self, confirmation: Confirmation, draining: Draining) -> None:
         self._confirmation = confirmation
-        self._ending = ending
+        self._draining = draining
 
     @property
     def hold(self) -> bool:
-        return not self._ending.has_begun
+        return not self._draining.started
 
     @property
     def due_in_s(self) -> float:

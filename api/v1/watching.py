@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from api.http.draining import Ending
+from api.http.draining import Draining
 from api.http.sse import event
 from ragkv.catalog.watch import DocumentProgress, Watch
 from ragkv.errors import Unavailable
@@ -30,7 +30,7 @@ class Stream:
     """What one client has not been told yet: of several changes of one document the last."""
 
     def __init__(self, watcher: "_Watcher") -> None:
-        self.has_begun = False
+        self.started = False
         self._watcher = watcher
         self._pending: dict[str, News] = {}
         self._news = asyncio.Event()
@@ -38,7 +38,7 @@ class Stream:
     @property
     def is_idle(self) -> bool:
         """Whether everything has been told and nothing is left to be read."""
-        return self.has_begun and self._watcher.is_idle and not self._pending
+        return self.started and self._watcher.is_idle and not self._pending
 
     @property
     def error(self) -> Exception | None:
@@ -50,7 +50,7 @@ class Stream:
         return list(pending.values())
 
     def tell(self, news: dict[str, News]) -> None:
-        self.has_begun = True
+        self.started = True
         self._pending |= news
         self._news.set()
 
@@ -64,8 +64,8 @@ class Stream:
 class Watchers:
     """The watchers of a process, by what they look at. In the event loop only."""
 
-    def __init__(self, ending: Ending) -> None:
-        self._ending = ending
+    def __init__(self, draining: Draining) -> None:
+        self._draining = draining
         self._threads = Threads("watch", THREADS)
         self._running: dict[Hashable, _Watcher] = {}
 
@@ -74,7 +74,7 @@ class Watchers:
         """A stream of a thing. `watch_of` makes the watch if nobody watches the thing yet."""
         watcher = self._running.get(thing)
         if watcher is None:
-            watcher = self._running[thing] = _Watcher(watch_of(), self._threads, self._ending)
+            watcher = self._running[thing] = _Watcher(watch_of(), self._threads, self._draining)
         stream = Stream(watcher)
         watcher.streams.add(stream)
         try:
@@ -89,25 +89,25 @@ class Watchers:
 class _Watcher:
     """Looks as long as somebody listens. A stream that comes later begins with the next look, with all that is known."""
 
-    def __init__(self, watch: Watch, threads: Threads, ending: Ending) -> None:
+    def __init__(self, watch: Watch, threads: Threads, draining: Draining) -> None:
         self.streams: set[Stream] = set()
         self.is_idle = False
         self.error: Exception | None = None
         self._watch = watch
         self._known: dict[str, News] = {}
         self._threads = threads
-        self.task = asyncio.create_task(self._run(ending))
+        self.task = asyncio.create_task(self._run(draining))
 
-    async def _run(self, ending: Ending) -> None:
-        while self.error is None and not ending.has_begun:
-            waiting = {stream for stream in self.streams if not stream.has_begun}
+    async def _run(self, draining: Draining) -> None:
+        while self.error is None and not draining.started:
+            waiting = {stream for stream in self.streams if not stream.started}
             was_idle, news = self.is_idle, await self._news()
             for stream in self.streams & waiting:
                 stream.tell(self._known | news)
             if news or self.is_idle != was_idle or self.error:
                 for stream in self.streams - waiting:
                     stream.tell(news)
-            await ending.begins_within(LOOK_EVERY_S)
+            await draining.wait_started(LOOK_EVERY_S)
         for stream in self.streams:
             stream.tell({})
 

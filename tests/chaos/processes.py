@@ -25,7 +25,7 @@ import workers.sweep
 import workers.tasks
 from api.app import create_app
 from api.command import listen
-from api.http.draining import Ending
+from api.http.draining import Draining
 from api.http.server import Server
 from ragkv.engine.protocol import Generate, Output
 from ragkv.parts import Parts
@@ -76,9 +76,9 @@ def run_api(environ: dict[str, str], port: int, clock: c_double) -> None:
     parts = Parts(Settings.from_env(os.environ))
     parts.engine = ReadingEngine(parts)
     parts.prepare()
-    ending = Ending()
+    draining = Draining()
     with closing(listen("127.0.0.1", port)) as listener:
-        Server(create_app(parts, ending), ending, grace_s=1).run(sockets=[listener])
+        Server(create_app(parts, draining), draining, grace_s=1).run(sockets=[listener])
 
 
 def run_worker(environ: dict[str, str], port: int, clock: c_double) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from api.app import create_app
 from api.command import listen
 from api.http import interpreter
-from api.http.draining import Ending
+from api.http.draining import Draining
 from api.http.server import Server, raise_descriptor_limit
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
@@ -50,10 +50,10 @@ def main(folder: str, database_url: str | None = None) -> None:
     world = World(listener.getsockname()[1], _tenant(ingest, "honest", DOCUMENTS, 0), _hostile(ingest))
     print(msgspec.json.encode(world).decode(), flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it once more when it has stopped
-    ending = Ending()
-    app = create_app(parts, ending, when_built=interpreter.settle)
+    draining = Draining()
+    app = create_app(parts, draining, when_built=interpreter.settle)
     try:
-        Server(app, ending, 1, max_connections=settings.max_connections).run(sockets=[listener])
+        Server(app, draining, 1, max_connections=settings.max_connections).run(sockets=[listener])
     finally:
         redis.stop()
         parts.close()

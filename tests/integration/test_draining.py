@@ -15,7 +15,7 @@ import pytest
 
 from api.app import create_app
 from api.command import listen
-from api.http.draining import Ending
+from api.http.draining import Draining
 from api.http.server import Server
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
@@ -77,8 +77,8 @@ def ready(parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis) -> Par
 
 @contextmanager
 def running(parts: Parts, grace_s: float = 30) -> Iterator[Running]:
-    ending, worker, listener = Ending(), Worker(), listen("127.0.0.1", 0)
-    server = Server(create_app(parts, ending), ending, grace_s, worker)
+    draining, worker, listener = Draining(), Worker(), listen("127.0.0.1", 0)
+    server = Server(create_app(parts, draining), draining, grace_s, worker)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -208,19 +208,19 @@ def test_what_is_cut_off_leaves_no_traces(ready: Parts, engine: EchoEngine, capl
 )
 def test_every_other_error_keeps_its_trace(ends: bool, raised: type[BaseException], caplog: pytest.LogCaptureFixture):
     """Of an app that breaks, not of a request that was cut off."""
-    ending, listener = Ending(), listen("127.0.0.1", 0)
+    draining, listener = Draining(), listen("127.0.0.1", 0)
 
     async def breaking(ref, receive, send) -> None:
         if ref["type"] == "http":
             if ends:
                 server.handle_exit(signal.SIGTERM, None)
-                await ending.begins_within(30)
+                await draining.wait_started(30)
             raise raised("broken")
         for said in ("startup", "shutdown"):
             await receive()
             await send({"type": f"lifespan.{said}.complete"})
 
-    server = Server(breaking, ending, 1)
+    server = Server(breaking, draining, 1)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     assert httpx.get(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=30).status_code == 500

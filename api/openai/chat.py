@@ -13,7 +13,7 @@ from msgspec import Meta
 from api.access.auth import reading
 from api.access.rooms import asking
 from api.http.disconnect import unless_disconnected
-from api.openai.chat_views import ChatCompletion, ChatTeller, Heading, completion_of
+from api.openai.chat_views import ChatCompletion, ChunkEncoder, Heading, completion_of
 from api.openai.errors import BadParam, errors
 from api.openai.fields import (
     Anything,
@@ -165,7 +165,7 @@ async def _answer(body: ChatBody, request: Request[Any, Any, Any], caller: Calle
     events, heading = parts.answerer.stream(question), Heading.now(body.model, question.collection_id)
     find_sources = partial(sources_of, parts=parts, tenant_id=caller.tenant_id)
     if body.stream:
-        return await streamed(events, request, ChatTeller(heading, with_usage=body.wants_usage), find_sources)
+        return await streamed(events, request, ChunkEncoder(heading, with_usage=body.wants_usage), find_sources)
     answer = await unless_disconnected(request, whole(events))
     return Response(completion_of(heading, answer, await asyncio.to_thread(find_sources, answer)))
 

@@ -133,20 +133,20 @@ def finish_reason_of(answer: Answer) -> FinishReason:
     return "length" if answer.finish_reason == "length" else "stop"
 
 
-class ChatTeller:
+class ChunkEncoder:
     """An answer as chunks."""
 
     def __init__(self, heading: Heading, *, with_usage: bool) -> None:
         self._heading = heading
         self._with_usage = with_usage
 
-    def begin(self) -> Messages:
+    def start(self) -> Messages:
         yield _event(self._chunk(ChunkDelta(role="assistant", content="")))
 
-    def tell(self, text: str) -> Messages:
+    def delta(self, text: str) -> Messages:
         yield _event(self._chunk(ChunkDelta(content=text)))
 
-    def end(self, answer: Answer, sources: Sources) -> Messages:
+    def finish(self, answer: Answer, sources: Sources) -> Messages:
         last = self._chunk(ChunkDelta(citations=citations_of(answer, sources)), finish_reason_of(answer))
         yield _event(msgspec.structs.replace(last, ragkv=facts_of(answer, self._heading.collection_id)))
         if self._with_usage:
@@ -154,7 +154,7 @@ class ChatTeller:
             yield _event(msgspec.structs.replace(last, choices=[], usage=usage))
         yield LAST
 
-    def fail(self, error: Exception) -> Messages:
+    def error(self, error: Exception) -> Messages:
         yield _event(ErrorBody(facts_of_error(error)[1]))
 
     def _chunk(self, delta: ChunkDelta, finish_reason: FinishReason | None = None) -> ChatChunk:

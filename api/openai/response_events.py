@@ -25,7 +25,7 @@ SEARCH, MESSAGE = 0, 1
 """Places in the output."""
 
 
-class ResponseTeller:
+class ResponseEventEncoder:
     """An answer as the events that OpenAI's clients know, numbered in their order.
 
     The search is over when the first word comes. Which passages it found is known with the last one: its item is done
@@ -37,7 +37,7 @@ class ResponseTeller:
         self._numbers = count()
         self._text = ""
 
-    def begin(self) -> Messages:
+    def start(self) -> Messages:
         search = FileSearchCall(id=self._asked.search_id, queries=[], status="in_progress")
         message = OutputMessage(id=self._asked.message_id, status="in_progress", content=[])
         yield self._event("response.created", response=self._asked.begun)
@@ -48,11 +48,11 @@ class ResponseTeller:
         yield self._event("response.output_item.added", output_index=MESSAGE, item=message)
         yield self._of_text("response.content_part.added", part=OutputText(text="", annotations=[]))
 
-    def tell(self, text: str) -> Messages:
+    def delta(self, text: str) -> Messages:
         self._text += text
         yield self._of_text("response.output_text.delta", delta=text, logprobs=[])
 
-    def end(self, answer: Answer, sources: Sources) -> Messages:
+    def finish(self, answer: Answer, sources: Sources) -> Messages:
         response = response_of(self._asked, answer, sources)
         search, message = response.output
         assert isinstance(message, OutputMessage)
@@ -61,7 +61,7 @@ class ResponseTeller:
         yield self._event("response.output_item.done", output_index=MESSAGE, item=message)
         yield self._event(_last_event(response), response=response)
 
-    def fail(self, error: Exception) -> Messages:
+    def error(self, error: Exception) -> Messages:
         failed = msgspec.structs.replace(
             self._asked.begun, status="failed", error=ResponseFailure(facts_of(error)[1].message)
         )

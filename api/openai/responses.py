@@ -31,7 +31,7 @@ from api.openai.fields import (
 )
 from api.openai.filters import FilterBody, filter_of
 from api.openai.questions import Conversation, Role, Said, chosen_collection, conversation_of, question_about
-from api.openai.response_events import ResponseTeller
+from api.openai.response_events import ResponseEventEncoder
 from api.openai.response_views import Asked, ResponseObject, TextConfig, response_of
 from api.openai.sources import sources_of
 from api.openai.store_search import Ranking
@@ -180,7 +180,7 @@ async def _answer(body: ResponseBody, request: Request[Any, Any, Any], caller: C
     events, asked = parts.answerer.stream(question), _asked(body, question)
     find_sources = partial(sources_of, parts=parts, tenant_id=caller.tenant_id)
     if body.stream:
-        return await streamed(events, request, ResponseTeller(asked), find_sources)
+        return await streamed(events, request, ResponseEventEncoder(asked), find_sources)
     answer = await unless_disconnected(request, whole(events))
     return Response(response_of(asked, answer, await asyncio.to_thread(find_sources, answer)))
 

@@ -22,16 +22,13 @@ FindSources = Callable[[Answer], Sources]
 """`sources_of`, for the caller's tenant. It blocks."""
 
 
-class Teller(Protocol):
-    """Says what happens to an answer, each thing as the events that a client awaits."""
+class EventEncoder(Protocol):
+    """Encodes an answer as server-sent events, in the format that one kind of client expects."""
 
-    def begin(self) -> Messages: ...
-    def tell(self, text: str) -> Messages: ...
-    def end(self, answer: Answer, sources: Sources) -> Messages:
-        """The answer is whole."""
-        ...
-
-    def fail(self, error: Exception) -> Messages: ...
+    def start(self) -> Messages: ...
+    def delta(self, text: str) -> Messages: ...
+    def finish(self, answer: Answer, sources: Sources) -> Messages: ...
+    def error(self, error: Exception) -> Messages: ...
 
 
 @dataclass
@@ -55,12 +52,12 @@ async def whole(events: Events) -> Answer:
 
 
 async def streamed(
-    events: Events, request: Request[Any, Any, Any], teller: Teller, find_sources: FindSources
+    events: Events, request: Request[Any, Any, Any], encoder: EventEncoder, find_sources: FindSources
 ) -> ServerSentEvent:
-    """What goes wrong before the first event is an ordinary error response; after it, `teller.fail`."""
+    """A failure before the first event is an ordinary error response; after it, `encoder.error`."""
     trimmed_events = trimmed(events)
     first = await unless_disconnected(request, anext(trimmed_events))
-    return ServerSentEvent(_told(first, trimmed_events, teller, find_sources))
+    return ServerSentEvent(_encoded(first, trimmed_events, encoder, find_sources))
 
 
 async def trimmed(events: Events) -> AsyncGenerator[Delta | Answer, None]:
@@ -79,22 +76,25 @@ async def trimmed(events: Events) -> AsyncGenerator[Delta | Answer, None]:
                 yield Delta(kept)
 
 
-async def _told(
-    first: Delta | Answer, events: AsyncGenerator[Delta | Answer, None], teller: Teller, find_sources: FindSources
+async def _encoded(
+    first: Delta | Answer,
+    events: AsyncGenerator[Delta | Answer, None],
+    encoder: EventEncoder,
+    find_sources: FindSources,
 ) -> AsyncIterator[ServerSentEventMessage]:
     async with aclosing(events):
         try:
-            for message in (*teller.begin(), *await _of(first, teller, find_sources)):
+            for message in (*encoder.start(), *await _messages(first, encoder, find_sources)):
                 yield message
-            async for said in events:
-                for message in await _of(said, teller, find_sources):
+            async for event in events:
+                for message in await _messages(event, encoder, find_sources):
                     yield message
         except Exception as error:  # the status line is out: the client learns it from the stream
-            for message in teller.fail(error):
+            for message in encoder.error(error):
                 yield message
 
 
-async def _of(said: Delta | Answer, teller: Teller, find_sources: FindSources) -> Messages:
-    if isinstance(said, Delta):
-        return teller.tell(said.text)
-    return teller.end(said, await asyncio.to_thread(find_sources, said))
+async def _messages(event: Delta | Answer, encoder: EventEncoder, find_sources: FindSources) -> Messages:
+    if isinstance(event, Delta):
+        return encoder.delta(event.text)
+    return encoder.finish(event, await asyncio.to_thread(find_sources, event))

@@ -11,12 +11,12 @@ import msgspec
 from litestar.response import ServerSentEventMessage
 
 from api.openai.chat import ChatBody
-from api.openai.chat_views import ChatCompletion, ChatTeller, Heading, completion_of
+from api.openai.chat_views import ChatCompletion, ChunkEncoder, Heading, completion_of
 from api.openai.errors import ErrorBody, facts_of_status
 from api.openai.file_batches import NewFileBatch
 from api.openai.files import FileDeleted, FileForm, FileObject, FilePage
 from api.openai.models import AT, ModelPage, ModelView
-from api.openai.response_events import ResponseTeller
+from api.openai.response_events import ResponseEventEncoder
 from api.openai.response_views import Asked, ResponseObject, response_of
 from api.openai.responses import FileSearch, ResponseBody
 from api.openai.store_files import AttributesChange, ContentPage, NewStoreFile, TextOfFile
@@ -30,7 +30,7 @@ from api.openai.store_views import (
     VectorStoreDeleted,
     VectorStorePage,
 )
-from api.openai.streaming import Teller
+from api.openai.streaming import EventEncoder
 from api.openai.vector_stores import NewVectorStore, VectorStoreChange
 from api.schema.examples import CHUNK_ID, COLLECTION, COLLECTION_ID, DOCUMENT, DOCUMENT_ID, DONE, MOMENT, QUESTION, TEXT
 from ragkv.answer.question import Answer, Usage
@@ -145,13 +145,13 @@ def openai_example_of(kind: Any, status: int = HTTPStatus.OK, detail: str = "") 
 
 def chat_events() -> tuple[ServerSentEventMessage, ...]:
     """A chat completion as a stream."""
-    return _told(ChatTeller(HEADING, with_usage=False))
+    return _encoded(ChunkEncoder(HEADING, with_usage=False))
 
 
 def response_events() -> tuple[ServerSentEventMessage, ...]:
     """A response as a stream."""
-    return _told(ResponseTeller(ASKED))
+    return _encoded(ResponseEventEncoder(ASKED))
 
 
-def _told(teller: Teller) -> tuple[ServerSentEventMessage, ...]:
-    return (*teller.begin(), *teller.tell("Ada "), *teller.tell("Lovelace."), *teller.end(ANSWERED, SOURCES))
+def _encoded(encoder: EventEncoder) -> tuple[ServerSentEventMessage, ...]:
+    return (*encoder.start(), *encoder.delta("Ada "), *encoder.delta("Lovelace."), *encoder.finish(ANSWERED, SOURCES))

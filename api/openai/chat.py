@@ -33,8 +33,8 @@ from api.openai.fields import (
 )
 from api.openai.questions import Role, Said, chosen_collection, conversation_of, question_about
 from api.openai.sources import sources_of
-from api.openai.streaming import StreamingOperation, streamed, whole
-from api.v1.ask import BODY_BYTES
+from api.openai.streaming import StreamingOperation, streamed
+from api.v1.ask import BODY_BYTES, whole_answer
 from ragkv.access.caller import Caller
 from ragkv.answer.question import Question
 from ragkv.parts import Parts
@@ -166,7 +166,7 @@ async def _answer(body: ChatBody, request: Request[Any, Any, Any], caller: Calle
     find_sources = partial(sources_of, parts=parts, tenant_id=caller.tenant_id)
     if body.stream:
         return await streamed(events, request, ChunkEncoder(heading, with_usage=body.wants_usage), find_sources)
-    answer = await unless_disconnected(request, whole(events))
+    answer = await unless_disconnected(request, whole_answer(events))
     return Response(completion_of(heading, answer, await asyncio.to_thread(find_sources, answer)))
 
 

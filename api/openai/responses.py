@@ -35,8 +35,8 @@ from api.openai.response_events import ResponseEventEncoder
 from api.openai.response_views import Asked, ResponseObject, TextConfig, response_of
 from api.openai.sources import sources_of
 from api.openai.store_search import Ranking
-from api.openai.streaming import StreamingOperation, streamed, whole
-from api.v1.ask import BODY_BYTES
+from api.openai.streaming import StreamingOperation, streamed
+from api.v1.ask import BODY_BYTES, whole_answer
 from ragkv.access.caller import Caller
 from ragkv.answer.question import Question
 from ragkv.catalog.attribute_filter import documents_that_match
@@ -181,7 +181,7 @@ async def _answer(body: ResponseBody, request: Request[Any, Any, Any], caller: C
     find_sources = partial(sources_of, parts=parts, tenant_id=caller.tenant_id)
     if body.stream:
         return await streamed(events, request, ResponseEventEncoder(asked), find_sources)
-    answer = await unless_disconnected(request, whole(events))
+    answer = await unless_disconnected(request, whole_answer(events))
     return Response(response_of(asked, answer, await asyncio.to_thread(find_sources, answer)))
 
 

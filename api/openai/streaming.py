@@ -42,15 +42,6 @@ class StreamingOperation(Operation):
         answer.content = {**(answer.content or {}), EVENT_STREAM: OpenAPIMediaType(schema=text)}
 
 
-async def whole(events: Events) -> Answer:
-    """The end of an answer."""
-    async with aclosing(events) as closing:  # type: ignore[type-var]
-        async for said in closing:
-            if isinstance(said, Answer):
-                return said
-    raise AssertionError("a stream ends with Done")
-
-
 async def streamed(
     events: Events, request: Request[Any, Any, Any], encoder: EventEncoder, find_sources: FindSources
 ) -> ServerSentEvent:

@@ -164,21 +164,22 @@ async def ask(
     events = parts.answerer.stream(await asyncio.to_thread(_question_of, data, caller, parts))
     if data.stream or EVENT_STREAM in request.headers.get("accept", ""):
         return await _streamed(events, request)
-    answer = await unless_disconnected(request, _last(events))
+    answer = await unless_disconnected(request, whole_answer(events))
     return Response(AnswerView.of(answer), media_type=MediaType.JSON)
+
+
+async def whole_answer(events: Events) -> Answer:
+    """The answer that a stream of events ends with."""
+    async with aclosing(events) as closing:  # type: ignore[type-var]
+        async for event in closing:
+            if isinstance(event, Answer):
+                return event
+    raise AssertionError("a stream ends with an Answer")
 
 
 def _question_of(body: AskBody, caller: Caller, parts: Parts) -> Question:
     ref = collection_ref(parts.database, caller.tenant_id, body.collection)
     return body.to_question(ref, chosen_documents(parts, ref, body.filter, body.document_ids))
-
-
-async def _last(events: Events) -> Answer:
-    async with aclosing(events) as closing:  # type: ignore[type-var]
-        async for said in closing:
-            if isinstance(said, Answer):
-                return said
-    raise AssertionError("a stream ends with Done")
 
 
 async def _streamed(events: Events, request: Request[Any, Any, Any]) -> ServerSentEvent:

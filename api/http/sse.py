@@ -18,5 +18,5 @@ class Encoded(ServerSentEventMessage):
         return self._text
 
 
-def event(name: str, value: object) -> ServerSentEventMessage:
+def event_message(name: str, value: object) -> ServerSentEventMessage:
     return ServerSentEventMessage(event=name, data=msgspec.json.encode(value), sep="\n")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from litestar.response import ServerSentEventMessage
 
-from api.http.sse import event
+from api.http.sse import event_message
 from api.openai.errors import facts_of
 from api.openai.response_views import (
     Asked,
@@ -79,7 +79,7 @@ class ResponseEventEncoder:
         return self._event(name, output_index=MESSAGE, item_id=self._asked.message_id, content_index=0, **facts)
 
     def _event(self, name: str, **facts: Any) -> ServerSentEventMessage:
-        return event(name, {"type": name, "sequence_number": next(self._numbers), **facts})
+        return event_message(name, {"type": name, "sequence_number": next(self._numbers), **facts})
 
 
 def _last_event(response: ResponseObject) -> str:

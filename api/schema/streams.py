@@ -7,7 +7,7 @@ from typing import Any
 from litestar.response import ServerSentEventMessage
 
 from api.http.errors import Problem
-from api.http.sse import event
+from api.http.sse import event_message
 from api.schema.examples import DONE, PROGRESS, VERIFIED
 from api.schema.openai_examples import chat_events, response_events
 from api.v1.ask import AnswerView
@@ -34,20 +34,24 @@ class Stream:
     example: tuple[ServerSentEventMessage, ...]
 
 
-_VERIFICATION = Stream({"progress": Verified, "done": Verified, "error": Problem}, (event("done", VERIFIED),))
+_VERIFICATION = Stream({"progress": Verified, "done": Verified, "error": Problem}, (event_message("done", VERIFIED),))
 
 STREAMS = {
     "/v1/ask": Stream(
         {"delta": Delta, "done": AnswerView, "error": Problem},
-        (event("delta", Delta("Ada ")), event("delta", Delta("Lovelace.")), event("done", DONE)),
+        (
+            event_message("delta", Delta("Ada ")),
+            event_message("delta", Delta("Lovelace.")),
+            event_message("done", DONE),
+        ),
     ),
     "/v1/documents/{document_id}/events": Stream(
         {"progress": DocumentProgress, "done": DocumentProgress, "deleted": dict[str, str], "error": Problem},
-        (event("progress", PROGRESS),),
+        (event_message("progress", PROGRESS),),
     ),
     "/v1/collections/{collection}/events": Stream(
         {"progress": DocumentProgress, "done": dict[str, str], "deleted": dict[str, str], "error": Problem},
-        (event("progress", PROGRESS),),
+        (event_message("progress", PROGRESS),),
     ),
     "/v1/kv/verify": _VERIFICATION,
     "/v1/documents/{document_id}/kv/verify": _VERIFICATION,

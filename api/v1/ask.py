@@ -17,7 +17,7 @@ from api.access.auth import reading
 from api.access.rooms import asking
 from api.http.disconnect import unless_disconnected
 from api.http.errors import json_problems, problem_of
-from api.http.sse import event
+from api.http.sse import event_message
 from api.v1.passages import Filters, PassageView, QuestionText, chosen_documents
 from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_question_text
@@ -195,8 +195,8 @@ async def _messages(first: Delta | Answer, events: Events) -> AsyncIterator[Serv
             async for said in closing:
                 yield _message(said)
         except Exception as error:  # the status line is out: the client learns it from the stream
-            yield event("error", problem_of(error))
+            yield event_message("error", problem_of(error))
 
 
 def _message(said: Delta | Answer) -> ServerSentEventMessage:
-    return event("delta", said) if isinstance(said, Delta) else event("done", AnswerView.of(said))
+    return event_message("delta", said) if isinstance(said, Delta) else event_message("done", AnswerView.of(said))

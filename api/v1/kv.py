@@ -13,7 +13,7 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 from api.access.auth import administering, reading, writing
 from api.http.disconnect import stepwise
 from api.http.errors import json_problems, problem_of, problems
-from api.http.sse import event
+from api.http.sse import event_message
 from ragkv.access.caller import Caller
 from ragkv.catalog.changes import Queued
 from ragkv.catalog.documents import DocumentView, document_view
@@ -228,8 +228,8 @@ async def verification(owner: KVOwner, parts: Parts) -> AsyncIterator[ServerSent
         async with aclosing(stepwise(verify(owner, parts))) as steps:
             async for following in steps:
                 if said is not None:
-                    yield event("progress", said)
+                    yield event_message("progress", said)
                 said = following
-        yield event("done", said)
+        yield event_message("done", said)
     except Exception as error:  # the status line is out: the client learns it from the stream
-        yield event("error", problem_of(error))
+        yield event_message("error", problem_of(error))

@@ -9,7 +9,7 @@ from litestar.response import ServerSentEventMessage
 from api.access.admission import Confirmation
 from api.http.draining import Draining
 from api.http.errors import problem_of
-from api.http.sse import KEEP_ALIVE, Encoded, event
+from api.http.sse import KEEP_ALIVE, Encoded, event_message
 from api.v1.watching import News, Stream
 from ragkv.errors import NotFound, RagKVError
 
@@ -65,14 +65,14 @@ async def progress(
 
 def of_collection(*, until_finished: bool) -> Tell:
     def tell(news: list[News], stream: Stream) -> tuple[Iterable[Message], Message | None]:
-        return _pieces(news), event("done", {}) if until_finished and stream.is_idle else None
+        return _pieces(news), event_message("done", {}) if until_finished and stream.is_idle else None
 
     return tell
 
 
 def of_document(news: list[News], stream: Stream) -> tuple[Iterable[Message], Message | None]:
     if news and news[-1].progress.is_finished:
-        return (), event("done", news[-1].progress)
+        return (), event_message("done", news[-1].progress)
     return _pieces(news), None
 
 
@@ -81,10 +81,10 @@ async def _end(stream: Stream, thing_id: str, conditions: Conditions) -> Message
     try:
         await conditions.check()
     except RagKVError as error:
-        return event("error", problem_of(error))
+        return event_message("error", problem_of(error))
     if isinstance(stream.error, NotFound):
-        return event("deleted", {"id": thing_id})
-    return event("error", problem_of(stream.error)) if stream.error else None
+        return event_message("deleted", {"id": thing_id})
+    return event_message("error", problem_of(stream.error)) if stream.error else None
 
 
 def _pieces(news: list[News]) -> Iterator[Message]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from api.http.draining import Draining
-from api.http.sse import event
+from api.http.sse import event_message
 from ragkv.catalog.watch import DocumentProgress, Watch
 from ragkv.errors import Unavailable
 from ragkv.threads import Threads
@@ -124,6 +124,6 @@ class _Watcher:
 
     def _look(self) -> tuple[dict[str, News], dict[str, News], bool]:
         """What is new, what is known now, and whether nothing is left to be read."""
-        news = {one.id: News(one, event("progress", one).encode()) for one in self._watch.look()}
+        news = {one.id: News(one, event_message("progress", one).encode()) for one in self._watch.look()}
         all_known = self._known | news
         return news, {one.id: all_known[one.id] for one in self._watch.state()}, self._watch.is_idle

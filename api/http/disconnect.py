@@ -24,14 +24,14 @@ async def unless_disconnected(request: Request[Any, Any, Any], work: Awaitable[T
 
 
 async def stepwise(steps: Generator[T, None, None]) -> AsyncGenerator[T, None]:
-    """What blocking work says on its way, each step of it in a thread. It is closed between two steps."""
+    """The results of a blocking generator's steps, each step in a thread. It is closed between two steps."""
     step: asyncio.Future[T | None] | None = None
     try:
         while True:
             step = asyncio.ensure_future(asyncio.to_thread(next, steps, None))
-            if (said := await asyncio.shield(step)) is None:
+            if (result := await asyncio.shield(step)) is None:
                 return
-            yield said
+            yield result
     finally:
         if step is not None:
             await asyncio.wait({step})

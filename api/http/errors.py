@@ -63,10 +63,10 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def problems(**also: str) -> dict[int, ResponseSpec]:
     """The documented problem responses of a way: those of every one, and others by their names in `HTTPStatus`."""
-    said = _EVERYWHERE | {HTTPStatus[name]: description for name, description in also.items()}
+    documented = _EVERYWHERE | {HTTPStatus[name]: description for name, description in also.items()}
     return {
         int(status): ResponseSpec(Problem, generate_examples=False, media_type=MEDIA_TYPE, description=description)
-        for status, description in sorted(said.items())
+        for status, description in sorted(documented.items())
     }
 
 

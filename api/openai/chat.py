@@ -31,7 +31,7 @@ from api.openai.fields import (
     Zero,
     refuse_switched_on,
 )
-from api.openai.questions import Role, Said, chosen_collection, conversation_of, question_about
+from api.openai.questions import MessageText, Role, chosen_collection, conversation_of, question_about
 from api.openai.sources import sources_of
 from api.openai.streaming import StreamingOperation, streamed
 from api.v1.ask import BODY_BYTES, whole_answer
@@ -172,7 +172,7 @@ async def _answer(body: ChatBody, request: Request[Any, Any, Any], caller: Calle
 
 def _question_of(body: ChatBody, caller: Caller, parts: Parts) -> Question:
     _check(body)
-    conversation = conversation_of([Said(message.role, message.text) for message in body.messages], "messages")
+    conversation = conversation_of([MessageText(message.role, message.text) for message in body.messages], "messages")
     ref = chosen_collection(body.model, body.vector_store_ids, caller, parts)
     return question_about(conversation, ref, body.answer_tokens)
 

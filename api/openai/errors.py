@@ -85,10 +85,10 @@ def in_openai_form(handlers: ExceptionHandlersMap) -> ExceptionHandlersMap:
 
 def errors(**also: str) -> dict[int, ResponseSpec]:
     """The documented error responses of a way: those of every one, and others by their names in `HTTPStatus`."""
-    said = _EVERYWHERE | {HTTPStatus[name]: description for name, description in also.items()}
+    documented = _EVERYWHERE | {HTTPStatus[name]: description for name, description in also.items()}
     return {
         int(status): ResponseSpec(ErrorBody, generate_examples=False, description=description)
-        for status, description in sorted(said.items())
+        for status, description in sorted(documented.items())
     }
 
 

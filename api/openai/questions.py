@@ -17,7 +17,7 @@ Role = Literal["system", "developer", "user", "assistant"]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class MessageText:
     """One message, as text."""
 
     role: Role
@@ -49,10 +49,14 @@ def chosen_collection(
     return ref
 
 
-def conversation_of(messages: Sequence[Said], param: str, instructions: str = "") -> Conversation:
+def conversation_of(messages: Sequence[MessageText], param: str, instructions: str = "") -> Conversation:
     """Raises BadParam unless the last message is a user's and says something, TooLarge for too much of it."""
-    told = [instructions, *(said.text for said in messages if said.role in ("system", "developer"))]
-    turns = [Turn(said.role, said.text) for said in messages if said.role == "user" or said.role == "assistant"]  # noqa: PLR1714 - it narrows the type
+    told = [instructions, *(message.text for message in messages if message.role in ("system", "developer"))]
+    turns = [
+        Turn(message.role, message.text)
+        for message in messages
+        if message.role == "user" or message.role == "assistant"  # noqa: PLR1714 - it narrows the type
+    ]
     if not turns or turns[-1].role != "user":
         raise BadParam(param, "the last message must have the role user: it is the question")
     if not turns[-1].text.strip():

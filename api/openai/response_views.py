@@ -153,8 +153,8 @@ class Asked:
     message_id: str
 
     @classmethod
-    def now(cls, question: str, collection_id: str, *, with_results: bool, **said: Any) -> "Asked":
-        begun = ResponseObject(id=f"resp_{new_id()}", created_at=int(time.time()), status="in_progress", **said)
+    def now(cls, question: str, collection_id: str, *, with_results: bool, **fields: Any) -> "Asked":
+        begun = ResponseObject(id=f"resp_{new_id()}", created_at=int(time.time()), status="in_progress", **fields)
         return cls(begun, question, collection_id, with_results, f"fs_{new_id()}", f"msg_{new_id()}")
 
 

@@ -30,7 +30,7 @@ from api.openai.fields import (
     refuse_switched_on,
 )
 from api.openai.filters import FilterBody, filter_of
-from api.openai.questions import Conversation, Role, Said, chosen_collection, conversation_of, question_about
+from api.openai.questions import Conversation, MessageText, Role, chosen_collection, conversation_of, question_about
 from api.openai.response_events import ResponseEventEncoder
 from api.openai.response_views import Asked, ResponseObject, TextConfig, response_of
 from api.openai.sources import sources_of
@@ -137,13 +137,13 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def to_conversation(self) -> Conversation:
         """Raises BadParam for a message without a role, and for a conversation that ends with no question."""
-        return conversation_of(self._said(), "input", self.instructions or "")
+        return conversation_of(self._messages(), "input", self.instructions or "")
 
-    def _said(self) -> list[Said]:
+    def _messages(self) -> list[MessageText]:
         if isinstance(self.input, str):
-            return [Said("user", self.input)]
+            return [MessageText("user", self.input)]
         messages = [(i, item) for i, item in enumerate(self.input) if item.type == "message"]
-        return [Said(_role_of(item, i), item.text) for i, item in messages]
+        return [MessageText(_role_of(item, i), item.text) for i, item in messages]
 
 
 @post(

@@ -55,11 +55,11 @@ async def trimmed(events: Events) -> AsyncGenerator[Delta | Answer, None]:
     """The same events, their deltas together exactly the answer: no white space before it, none after it."""
     begun, held = False, ""
     async with aclosing(events) as closing:  # type: ignore[type-var]
-        async for said in closing:
-            if isinstance(said, Answer):
-                yield said
+        async for event in closing:
+            if isinstance(event, Answer):
+                yield event
                 return
-            text = held + said.text if begun else said.text.lstrip()
+            text = held + event.text if begun else event.text.lstrip()
             begun = begun or bool(text)
             kept = text.rstrip()
             held = text[len(kept) :]

@@ -143,7 +143,7 @@ def _answer(content: Json, way: Way, describe: Callable[[Any], Json]) -> Json:
             content = {media: media_of(STREAMS[way.path], describe) for media in content if media == EVENTS}
             content[JSON] = _media(kind, describe)
         elif kind is ServerSentEvent:
-            content = {media: said for media, said in content.items() if media == JSON and len(way.answers) > 1}
+            content = {media: shown for media, shown in content.items() if media == JSON and len(way.answers) > 1}
             content |= {EVENTS: media_of(STREAMS[way.path], describe)}
         elif kind is File:
             content = {BYTES: {"schema": {"type": "string", "format": "binary"}}}
@@ -166,16 +166,18 @@ def _describe_components(schemas: Json, ways: list[Way]) -> None:
     for way in ways:
         if way.is_form:
             schemas[way.body.__name__]["description"] = cleandoc(way.body.__doc__)
-    for name, schema in schemas.items():
+    for name, component in schemas.items():
         fields = FIELDS.get(name) or OPENAI_FIELDS.get(name, {})
-        for field, said in schema.get("properties", {}).items():
-            text = fields.get(field) or _description_of_type(said) or COMMON.get(field) or OPENAI_COMMON.get(field, "")
-            said.setdefault("description", text)
+        for field, schema in component.get("properties", {}).items():
+            text = (
+                fields.get(field) or _description_of_type(schema) or COMMON.get(field) or OPENAI_COMMON.get(field, "")
+            )
+            schema.setdefault("description", text)
 
 
-def _description_of_type(said: Json) -> str:
+def _description_of_type(schema: Json) -> str:
     """Of a field that may be null: the description of its other type, if that has one."""
-    return next((kind["description"] for kind in said.get("anyOf", ()) if "description" in kind), "")
+    return next((kind["description"] for kind in schema.get("anyOf", ()) if "description" in kind), "")
 
 
 def _used(part: Any, schemas: Json, seen: set[str] | None = None) -> Iterator[tuple[str, Json]]:

@@ -109,18 +109,20 @@ def _operations(document: Json) -> Iterator[tuple[str, Operation]]:
                 yield item[method]["tags"][0], _operation(method, path, item[method])
 
 
-def _operation(method: str, path: str, said: Json) -> Operation:
-    scopes = [scope for rule in said["security"] for scopes in rule.values() for scope in scopes]
-    body = said.get("requestBody") or {}
-    answers = [content for status, answer in sorted(said["responses"].items()) for content in _answers(status, answer)]
+def _operation(method: str, path: str, operation: Json) -> Operation:
+    scopes = [scope for rule in operation["security"] for scopes in rule.values() for scope in scopes]
+    body = operation.get("requestBody") or {}
+    answers = [
+        content for status, answer in sorted(operation["responses"].items()) for content in _answers(status, answer)
+    ]
     return Operation(
-        id=said["operationId"],
+        id=operation["operationId"],
         method=method,
         path=path,
-        summary=said.get("summary", ""),
-        what=said.get("description", ""),
+        summary=operation.get("summary", ""),
+        what=operation.get("description", ""),
         scope=scopes[0] if scopes else "",
-        parameters=[_parameter(parameter) for parameter in said.get("parameters", ())],
+        parameters=[_parameter(parameter) for parameter in operation.get("parameters", ())],
         bodies=list(_contents("", "", body.get("content") or {})),
         answers=[answer for answer in answers if answer.status < FIRST_PROBLEM],
         problems=[answer for answer in answers if answer.status >= FIRST_PROBLEM],
@@ -148,8 +150,8 @@ def _parameter(parameter: Json) -> Row:
 def _type(name: str, schema: Json) -> Type:
     needed = schema.get("required", ())
     members = [
-        Row(member, kind_of(said), member in needed, said.get("description", ""))
-        for member, said in schema.get("properties", {}).items()
+        Row(member, kind_of(field), member in needed, field.get("description", ""))
+        for member, field in schema.get("properties", {}).items()
     ]
     return Type(name, schema.get("description", ""), members, "" if members else kind_of(schema))
 

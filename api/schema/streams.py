@@ -23,7 +23,7 @@ OTHER: Json = {
     "properties": {"data": {"type": "string", "description": DATA}},
     "required": ["data"],
 }
-"""An event of which no more is said."""
+"""An event with data of no stated type."""
 
 
 @dataclass(frozen=True, slots=True)

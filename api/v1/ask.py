@@ -192,11 +192,11 @@ async def _messages(first: Delta | Answer, events: Events) -> AsyncIterator[Serv
     async with aclosing(events) as closing:  # type: ignore[type-var]
         yield _message(first)
         try:
-            async for said in closing:
-                yield _message(said)
+            async for event in closing:
+                yield _message(event)
         except Exception as error:  # the status line is out: the client learns it from the stream
             yield event_message("error", problem_of(error))
 
 
-def _message(said: Delta | Answer) -> ServerSentEventMessage:
-    return event_message("delta", said) if isinstance(said, Delta) else event_message("done", AnswerView.of(said))
+def _message(event: Delta | Answer) -> ServerSentEventMessage:
+    return event_message("delta", event) if isinstance(event, Delta) else event_message("done", AnswerView.of(event))

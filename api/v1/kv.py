@@ -223,13 +223,13 @@ def kv_router() -> Router:
 
 async def verification(owner: KVOwner, parts: Parts) -> AsyncIterator[ServerSentEventMessage]:
     """Events of one verification, which ends when nobody listens any longer."""
-    said: Verified | None = None
+    latest: Verified | None = None
     try:
         async with aclosing(stepwise(verify(owner, parts))) as steps:
-            async for following in steps:
-                if said is not None:
-                    yield event_message("progress", said)
-                said = following
-        yield event_message("done", said)
+            async for verified in steps:
+                if latest is not None:
+                    yield event_message("progress", latest)
+                latest = verified
+        yield event_message("done", latest)
     except Exception as error:  # the status line is out: the client learns it from the stream
         yield event_message("error", problem_of(error))

@@ -62,7 +62,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def problems(**also: str) -> dict[int, ResponseSpec]:
-    """The documented problem responses of a way: those of every one, and others by their names in `HTTPStatus`."""
+    """The documented problem responses of an endpoint: the common ones, and others by their names in `HTTPStatus`."""
     documented = _EVERYWHERE | {HTTPStatus[name]: description for name, description in also.items()}
     return {
         int(status): ResponseSpec(Problem, generate_examples=False, media_type=MEDIA_TYPE, description=description)
@@ -71,7 +71,7 @@ def problems(**also: str) -> dict[int, ResponseSpec]:
 
 
 def json_problems(**also: str) -> dict[int, ResponseSpec]:
-    """`problems` of a way that reads JSON."""
+    """`problems` of an endpoint that reads JSON."""
     return problems(UNSUPPORTED_MEDIA_TYPE="`Content-Type` is not JSON.", **also)
 
 

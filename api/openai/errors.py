@@ -84,7 +84,7 @@ def in_openai_form(handlers: ExceptionHandlersMap) -> ExceptionHandlersMap:
 
 
 def errors(**also: str) -> dict[int, ResponseSpec]:
-    """The documented error responses of a way: those of every one, and others by their names in `HTTPStatus`."""
+    """The documented error responses of an endpoint: the common ones, and others by their names in `HTTPStatus`."""
     documented = _EVERYWHERE | {HTTPStatus[name]: description for name, description in also.items()}
     return {
         int(status): ResponseSpec(ErrorBody, generate_examples=False, description=description)
@@ -120,7 +120,7 @@ def _headers(error: Exception, status: int) -> dict[str, str]:
 
 
 def _seen_from_outside(error: Exception) -> tuple[int, str]:
-    """Where native ways say 422, OpenAI says 400."""
+    """Status and message. Where native endpoints respond with 422 or 415, OpenAI's respond with 400."""
     problem = problem_of(error)
     unprocessable = (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
     status = HTTPStatus.BAD_REQUEST if problem.status in unprocessable else problem.status

@@ -26,7 +26,7 @@ def page_of(
 
 
 PAGED = {"page": Provide(page_of, sync_to_thread=False)}
-"""For ways that list something."""
+"""For endpoints that list something."""
 
 
 def ends_of(ids: list[str]) -> tuple[str | None, str | None]:

@@ -1,4 +1,4 @@
-"""All ways in for OpenAI's clients."""
+"""Routers of all endpoints for OpenAI's clients."""
 
 from litestar import Router
 
@@ -11,5 +11,5 @@ from ragkv.settings import Settings
 
 
 def openai_routers(settings: Settings) -> list[Router]:
-    """The ways under /v1 that `OpenAI(base_url="http://host/v1")` asks."""
+    """The endpoints under /v1 that `OpenAI(base_url="http://host/v1")` calls."""
     return [models_router(), chat_router(), responses_router(), files_router(settings), vector_stores_router()]

@@ -33,7 +33,7 @@ class EventEncoder(Protocol):
 
 @dataclass
 class StreamingOperation(Operation):
-    """A way whose answer may also come as a stream: the document says so."""
+    """An endpoint whose response may also be a stream, as the document states."""
 
     def __post_init__(self) -> None:
         answer = (self.responses or {})["200"]

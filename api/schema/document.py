@@ -1,4 +1,4 @@
-"""The OpenAPI document: what Litestar knows of the ways in, made exact and complete.
+"""The OpenAPI document: Litestar's, made exact and complete.
 
 Bodies and answers are described by msgspec, which reads and writes them: what it accepts and what the document says are the
 same. Added are the API keys, the streams, what parameters mean, and an example of everything.
@@ -17,8 +17,8 @@ from api.schema.examples import example_of
 from api.schema.fields import COMMON, FIELDS
 from api.schema.openai_examples import openai_example_of
 from api.schema.openai_fields import OPENAI_COMMON, OPENAI_FIELDS
+from api.schema.routes import Route, routes_of
 from api.schema.streams import STREAMS, media_of
-from api.schema.ways import Way, ways_of
 
 Json = dict[str, Any]
 
@@ -70,20 +70,20 @@ PARAMETERS = {
 def document_of(app: Litestar) -> Json:
     """The whole document, for one app."""
     document: Json = app.openapi_schema.to_schema()
-    ways = list(ways_of(app))
-    describe, components = _described(ways)
-    for way in ways:
-        _complete(document["paths"][way.path][way.method], way, describe)
+    routes = list(routes_of(app))
+    describe, components = _described(routes)
+    for route in routes:
+        _complete(document["paths"][route.path][route.method], route, describe)
     schemas = dict(_used(document["paths"], document["components"]["schemas"] | components))
-    _describe_components(schemas, ways)
+    _describe_components(schemas, routes)
     document["components"] = {"schemas": schemas, "securitySchemes": KEYS}
     document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     return document
 
 
-def _described(ways: list[Way]) -> tuple[Callable[[Any], Json], Json]:
-    """How each JSON type of the ways is described, and the components that this refers to."""
-    kinds = {repr(kind): kind for way in ways for kind in _json_types(way)}
+def _described(routes: list[Route]) -> tuple[Callable[[Any], Json], Json]:
+    """A function that gives the schema of a JSON type of the routes, and the components that the schemas refer to."""
+    kinds = {repr(kind): kind for route in routes for kind in _json_types(route)}
     schemas, components = msgspec.json.schema_components(list(kinds.values()), ref_template=REF)
     by_name = dict(zip(kinds, schemas, strict=True))
     for component in components.values():
@@ -91,12 +91,12 @@ def _described(ways: list[Way]) -> tuple[Callable[[Any], Json], Json]:
     return lambda kind: by_name[repr(kind)], components
 
 
-def _json_types(way: Way) -> Iterator[Any]:
-    if way.body is not None and not way.is_form:
-        yield way.body
-    yield from (kind for kind in way.answers if _is_json(kind))
-    yield from (spec.data_container for spec in (way.handler.responses or {}).values())
-    if stream := STREAMS.get(way.path):
+def _json_types(route: Route) -> Iterator[Any]:
+    if route.body is not None and not route.is_form:
+        yield route.body
+    yield from (kind for kind in route.answers if _is_json(kind))
+    yield from (spec.data_container for spec in (route.handler.responses or {}).values())
+    if stream := STREAMS.get(route.path):
         yield from stream.kinds.values()
 
 
@@ -106,20 +106,20 @@ def _is_json(kind: Any) -> bool:
     return isinstance(inner, type) and issubclass(inner, msgspec.Struct)
 
 
-def _complete(operation: Json, way: Way, describe: Callable[[Any], Json]) -> None:
-    operation["security"] = [] if way.scope is None else [{name: [way.scope]} for name in KEYS]
+def _complete(operation: Json, route: Route, describe: Callable[[Any], Json]) -> None:
+    operation["security"] = [] if route.scope is None else [{name: [route.scope]} for name in KEYS]
     for parameter in operation.get("parameters", ()):
         parameter.setdefault("description", PARAMETERS.get(parameter["name"], ""))
     if "requestBody" in operation:
-        operation["requestBody"]["content"] = _body(operation["requestBody"]["content"], way, describe)
+        operation["requestBody"]["content"] = _body(operation["requestBody"]["content"], route, describe)
     responses = operation["responses"]
-    good = responses[way.status]
-    good["description"] = way.handler.response_description or HTTPStatus(int(way.status)).phrase
-    if content := _answer(good.get("content") or {}, way, describe):
+    good = responses[route.status]
+    good["description"] = route.handler.response_description or HTTPStatus(int(route.status)).phrase
+    if content := _answer(good.get("content") or {}, route, describe):
         good["content"] = content
     if "last-modified" in good.get("headers", ()):
         good["headers"]["last-modified"] |= LAST_MODIFIED
-    for status, spec in (way.handler.responses or {}).items():
+    for status, spec in (route.handler.responses or {}).items():
         media = {"schema": describe(spec.data_container)}
         if example := _example(spec.data_container, int(status), spec.description):
             media["example"] = example
@@ -127,24 +127,24 @@ def _complete(operation: Json, way: Way, describe: Callable[[Any], Json]) -> Non
         responses[str(int(status))] = {"description": spec.description, "content": content}
 
 
-def _body(content: Json, way: Way, describe: Callable[[Any], Json]) -> Json:
-    if not way.is_form:
-        return {JSON: _media(way.body, describe)}
+def _body(content: Json, route: Route, describe: Callable[[Any], Json]) -> Json:
+    if not route.is_form:
+        return {JSON: _media(route.body, describe)}
     for media in content.values():
-        if example := _example(way.body):
+        if example := _example(route.body):
             media["example"] = example
     return content
 
 
-def _answer(content: Json, way: Way, describe: Callable[[Any], Json]) -> Json:
+def _answer(content: Json, route: Route, describe: Callable[[Any], Json]) -> Json:
     """What comes back when all is well. What the handler says of its own media types stays."""
-    for kind in way.answers:
+    for kind in route.answers:
         if _is_json(kind):
-            content = {media: media_of(STREAMS[way.path], describe) for media in content if media == EVENTS}
+            content = {media: media_of(STREAMS[route.path], describe) for media in content if media == EVENTS}
             content[JSON] = _media(kind, describe)
         elif kind is ServerSentEvent:
-            content = {media: shown for media, shown in content.items() if media == JSON and len(way.answers) > 1}
-            content |= {EVENTS: media_of(STREAMS[way.path], describe)}
+            content = {media: shown for media, shown in content.items() if media == JSON and len(route.answers) > 1}
+            content |= {EVENTS: media_of(STREAMS[route.path], describe)}
         elif kind is File:
             content = {BYTES: {"schema": {"type": "string", "format": "binary"}}}
     return content
@@ -161,11 +161,11 @@ def _example(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:
     return openai_example_of(kind, status, detail) if native is None else native
 
 
-def _describe_components(schemas: Json, ways: list[Way]) -> None:
+def _describe_components(schemas: Json, routes: list[Route]) -> None:
     """Add what neither msgspec nor Litestar knows: what forms are, and what each field means."""
-    for way in ways:
-        if way.is_form:
-            schemas[way.body.__name__]["description"] = cleandoc(way.body.__doc__)
+    for route in routes:
+        if route.is_form:
+            schemas[route.body.__name__]["description"] = cleandoc(route.body.__doc__)
     for name, component in schemas.items():
         fields = FIELDS.get(name) or OPENAI_FIELDS.get(name, {})
         for field, schema in component.get("properties", {}).items():

@@ -1,4 +1,4 @@
-"""An example of every body and every answer of the ways in for OpenAI's clients, and of their streams.
+"""An example of every body and every response of the endpoints for OpenAI's clients, and of their streams.
 
 Answers are made by what makes the service's own. Bodies are dictionaries: most of what they may hold is left out.
 """

@@ -48,7 +48,7 @@ def _name_of(handler: object, method: Method, path: list[str | PathParameterDefi
 
 
 class _Document:
-    """What the two ways to see it share."""
+    """The document in both of its forms, for both plugins."""
 
     app: Litestar
 

@@ -16,7 +16,7 @@ from ragkv.access.caller import KEY_SCOPES, KeyScope
 from ragkv.access.keys import issue_key_by_name
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from tests.openai_ways import openai_bodies, openai_ids
+from tests.openai_bodies import openai_bodies, openai_ids
 from tests.over_http import Client, client_of, upload
 
 SECRET = b"# Treasure\n\nThe xanadu chest lies under the third palm of the western beach.\n"

@@ -1,4 +1,4 @@
-"""What the ways in for OpenAI's clients are sent, by a tenant's ids."""
+"""Request bodies for the endpoints of OpenAI's clients, by a tenant's ids."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every way into the service that is documented: a method of a path, and the handler behind it."""
+"""Documented endpoints: a method of a path, and its handler."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from api.access.auth import PUBLIC, Requires
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Route:
     """One method of one path. `method` in lower case."""
 
     method: str
@@ -23,12 +23,12 @@ class Way:
 
     @property
     def status(self) -> str:
-        """Of an answer that is no problem."""
+        """Status code of a successful response."""
         return str(int(self.handler.status_code))
 
     @property
     def scope(self) -> str | None:
-        """What the API key must allow; None for a way that is everybody's."""
+        """The scope that the API key needs; None for a public endpoint."""
         if self.handler.opt.get(PUBLIC):
             return None
         return next(guard.scope for guard in self.handler.resolve_guards() if isinstance(guard, Requires))
@@ -48,26 +48,26 @@ class Way:
 
     @property
     def answers(self) -> list[Any]:
-        """Types of a good answer: what is encoded as JSON, `File` or `ServerSentEvent`; nothing for no content."""
+        """Types of a successful response: those encoded as JSON, `File` or `ServerSentEvent`; empty for no content."""
         returned = self.handler.parsed_fn_signature.return_type.annotation
         kinds = get_args(returned) if get_origin(returned) in _UNIONS else (returned,)
         return [_unwrapped(kind) for kind in kinds if kind is not type(None)]
 
 
-def ways_of(app: Litestar) -> Iterator[Way]:
-    """The documented ways, in the order of the app's routes."""
+def routes_of(app: Litestar) -> Iterator[Route]:
+    """The documented endpoints, in the order of the app's routes."""
     for route in app.routes:
         if isinstance(route, HTTPRoute):
             for method, (handler, _) in route.route_handler_map.items():
                 if handler.resolve_include_in_schema():
-                    yield Way(str(method).lower(), route.path_format, handler)
+                    yield Route(str(method).lower(), route.path_format, handler)
 
 
 _UNIONS = (Union, type(int | str))
 
 
 def _unwrapped(kind: Any) -> Any:
-    """What a Response holds."""
+    """The type of a Response's content."""
     if get_origin(kind) is Response:
         return get_args(kind)[0]
     return kind

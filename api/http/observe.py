@@ -39,29 +39,29 @@ class Observing:
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(scope)
-        bound = logs.bound(**{logs.REQUEST_ID: exchange.request_id})
+        record = RequestRecord(scope)
+        bound = logs.bound(**{logs.REQUEST_ID: record.request_id})
         with bound, self._draining.counted(), ExitStack() as held:
             scope[HELD] = held  # type: ignore[literal-required]
             try:
-                await self._answer(exchange, receive, send)
+                await self._answer(record, receive, send)
             finally:
-                exchange.finish()
+                record.finish()
 
-    async def _answer(self, exchange: "Exchange", receive: Receive, send: Send) -> None:
-        if exchange.is_probe:
-            await self._app(exchange.scope, receive, exchange.watching(send))
+    async def _answer(self, record: "RequestRecord", receive: Receive, send: Send) -> None:
+        if record.is_probe:
+            await self._app(record.scope, receive, record.watching(send))
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in exchange.scope["headers"]}
-        with traces.continued(headers, exchange.method, exchange.attributes(), traces.SpanKind.SERVER) as span:
-            await self._app(exchange.scope, receive, exchange.watching(send))
-            span.update_name(f"{exchange.method} {exchange.route}")
-            span.set_attributes({"http.route": exchange.route, "http.response.status_code": exchange.status})
-            if exchange.status >= 500:  # noqa: PLR2004 - the server's own errors
-                traces.failed(span, str(exchange.status))
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in record.scope["headers"]}
+        with traces.continued(headers, record.method, record.attributes(), traces.SpanKind.SERVER) as span:
+            await self._app(record.scope, receive, record.watching(send))
+            span.update_name(f"{record.method} {record.route}")
+            span.set_attributes({"http.route": record.route, "http.response.status_code": record.status})
+            if record.status >= 500:  # noqa: PLR2004 - the server's own errors
+                traces.failed(span, str(record.status))
 
 
-class Exchange:
+class RequestRecord:
     """One request and what becomes of it. `status` is 499 until an answer begins: the client may not wait for it."""
 
     def __init__(self, scope: HTTPScope) -> None:

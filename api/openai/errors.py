@@ -20,7 +20,7 @@ PATHS = (
 )  # fmt: skip
 """What OpenAI's clients ask, there or not."""
 
-Handler = Callable[[Request[Any, Any, Any], Any], Response[Any]]
+ErrorHandler = Callable[[Request[Any, Any, Any], Any], Response[Any]]
 
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`")
 _NOT_NULL = re.compile(r"Expected `null`, got ")
@@ -101,7 +101,7 @@ _EVERYWHERE = {
 }
 
 
-def _chosen(native: Handler) -> Handler:
+def _chosen(native: ErrorHandler) -> ErrorHandler:
     def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
         if not request.scope["path"].startswith(PATHS):
             return native(request, error)

@@ -10,10 +10,10 @@ from litestar.response import ServerSentEventMessage
 from api.http.sse import event_message
 from api.openai.errors import facts_of
 from api.openai.response_views import (
-    Asked,
     FileSearchCall,
     OutputMessage,
     OutputText,
+    ResponseDraft,
     ResponseFailure,
     ResponseObject,
     response_of,
@@ -32,16 +32,16 @@ class ResponseEventEncoder:
     after the text.
     """
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+    def __init__(self, draft: ResponseDraft) -> None:
+        self._draft = draft
         self._numbers = count()
         self._text = ""
 
     def start(self) -> Messages:
-        search = FileSearchCall(id=self._asked.search_id, queries=[], status="in_progress")
-        message = OutputMessage(id=self._asked.message_id, status="in_progress", content=[])
-        yield self._event("response.created", response=self._asked.begun)
-        yield self._event("response.in_progress", response=self._asked.begun)
+        search = FileSearchCall(id=self._draft.search_id, queries=[], status="in_progress")
+        message = OutputMessage(id=self._draft.message_id, status="in_progress", content=[])
+        yield self._event("response.created", response=self._draft.initial)
+        yield self._event("response.in_progress", response=self._draft.initial)
         yield self._event("response.output_item.added", output_index=SEARCH, item=search)
         for step in ("in_progress", "searching", "completed"):
             yield self._event(f"response.file_search_call.{step}", output_index=SEARCH, item_id=search.id)
@@ -53,7 +53,7 @@ class ResponseEventEncoder:
         yield self._of_text("response.output_text.delta", delta=text, logprobs=[])
 
     def finish(self, answer: Answer, sources: Sources) -> Messages:
-        response = response_of(self._asked, answer, sources)
+        response = response_of(self._draft, answer, sources)
         search, message = response.output
         assert isinstance(message, OutputMessage)
         yield from self._end_of_text(message.content[0])
@@ -63,7 +63,7 @@ class ResponseEventEncoder:
 
     def error(self, error: Exception) -> Messages:
         failed = msgspec.structs.replace(
-            self._asked.begun, status="failed", error=ResponseFailure(facts_of(error)[1].message)
+            self._draft.initial, status="failed", error=ResponseFailure(facts_of(error)[1].message)
         )
         yield self._event("response.failed", response=failed)
 
@@ -76,7 +76,7 @@ class ResponseEventEncoder:
         yield self._of_text("response.content_part.done", part=part)
 
     def _of_text(self, name: str, **facts: Any) -> ServerSentEventMessage:
-        return self._event(name, output_index=MESSAGE, item_id=self._asked.message_id, content_index=0, **facts)
+        return self._event(name, output_index=MESSAGE, item_id=self._draft.message_id, content_index=0, **facts)
 
     def _event(self, name: str, **facts: Any) -> ServerSentEventMessage:
         return event_message(name, {"type": name, "sequence_number": next(self._numbers), **facts})

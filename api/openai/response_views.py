@@ -13,7 +13,7 @@ from ragkv.answer.question import Answer, Usage
 from ragkv.catalog.attachments import Entry
 from ragkv.ids import new_id
 
-Status = Literal["in_progress", "completed", "incomplete", "failed"]
+ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
 class FileSearchResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     created_at: int
     model: str
-    status: Status
+    status: ResponseStatus
     output: list[FileSearchCall | OutputMessage] = []
     usage: ResponseUsage | None = None
     error: ResponseFailure | None = None
@@ -142,10 +142,10 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What an answer repeats of its question. `begun` is the response before anything is known."""
+class ResponseDraft:
+    """A response before its answer. `initial` is how its stream begins; the rest is repeated from the question."""
 
-    begun: ResponseObject
+    initial: ResponseObject
     question: str
     collection_id: str
     with_results: bool
@@ -153,37 +153,37 @@ class Asked:
     message_id: str
 
     @classmethod
-    def now(cls, question: str, collection_id: str, *, with_results: bool, **fields: Any) -> "Asked":
-        begun = ResponseObject(id=f"resp_{new_id()}", created_at=int(time.time()), status="in_progress", **fields)
-        return cls(begun, question, collection_id, with_results, f"fs_{new_id()}", f"msg_{new_id()}")
+    def now(cls, question: str, collection_id: str, *, with_results: bool, **fields: Any) -> "ResponseDraft":
+        initial = ResponseObject(id=f"resp_{new_id()}", created_at=int(time.time()), status="in_progress", **fields)
+        return cls(initial, question, collection_id, with_results, f"fs_{new_id()}", f"msg_{new_id()}")
 
 
-def response_of(asked: Asked, answer: Answer, sources: dict[str, Entry]) -> ResponseObject:
+def response_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry]) -> ResponseObject:
     cut_off = answer.finish_reason == "length"
     return msgspec.structs.replace(
-        asked.begun,
+        draft.initial,
         status="incomplete" if cut_off else "completed",
-        output=[search_of(asked, answer, sources), message_of(asked, answer, sources)],
+        output=[search_of(draft, answer, sources), message_of(draft, answer, sources)],
         usage=ResponseUsage.of(answer.usage),
         incomplete_details=Incomplete() if cut_off else None,
-        ragkv=facts_of(answer, asked.collection_id),
+        ragkv=facts_of(answer, draft.collection_id),
     )
 
 
-def search_of(asked: Asked, answer: Answer, sources: dict[str, Entry]) -> FileSearchCall:
+def search_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry]) -> FileSearchCall:
     """The search, its passages best first."""
     results = None
-    if asked.with_results:
+    if draft.with_results:
         best_first = sorted(answer.passages, key=lambda passage: passage.score, reverse=True)
         known = ((passage, sources.get(passage.chunk.document_id)) for passage in best_first)
         results = [_result(passage.chunk.text, passage.score, entry) for passage, entry in known if entry is not None]
-    return FileSearchCall(id=asked.search_id, queries=[asked.question], status="completed", results=results)
+    return FileSearchCall(id=draft.search_id, queries=[draft.question], status="completed", results=results)
 
 
-def message_of(asked: Asked, answer: Answer, sources: dict[str, Entry]) -> OutputMessage:
+def message_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry]) -> OutputMessage:
     text = OutputText(text=answer.text, annotations=annotations_of(answer, sources))
     status: Literal["completed", "incomplete"] = "incomplete" if answer.finish_reason == "length" else "completed"
-    return OutputMessage(id=asked.message_id, status=status, content=[text])
+    return OutputMessage(id=draft.message_id, status=status, content=[text])
 
 
 def annotations_of(answer: Answer, sources: dict[str, Entry]) -> list[Annotation]:

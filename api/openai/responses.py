@@ -32,7 +32,7 @@ from api.openai.fields import (
 from api.openai.filters import FilterBody, filter_of
 from api.openai.questions import Conversation, MessageText, Role, chosen_collection, conversation_of, question_about
 from api.openai.response_events import ResponseEventEncoder
-from api.openai.response_views import Asked, ResponseObject, TextConfig, response_of
+from api.openai.response_views import ResponseDraft, ResponseObject, TextConfig, response_of
 from api.openai.sources import sources_of
 from api.openai.store_search import Ranking
 from api.openai.streaming import StreamingOperation, streamed
@@ -177,12 +177,12 @@ def responses_router() -> Router:
 
 async def _answer(body: ResponseBody, request: Request[Any, Any, Any], caller: Caller, parts: Parts) -> Response[Any]:
     question = await asyncio.to_thread(_question_of, body, caller, parts)
-    events, asked = parts.answerer.stream(question), _asked(body, question)
+    events, draft = parts.answerer.stream(question), _draft(body, question)
     find_sources = partial(sources_of, parts=parts, tenant_id=caller.tenant_id)
     if body.stream:
-        return await streamed(events, request, ResponseEventEncoder(asked), find_sources)
+        return await streamed(events, request, ResponseEventEncoder(draft), find_sources)
     answer = await unless_disconnected(request, whole_answer(events))
-    return Response(response_of(asked, answer, await asyncio.to_thread(find_sources, answer)))
+    return Response(response_of(draft, answer, await asyncio.to_thread(find_sources, answer)))
 
 
 def _question_of(body: ResponseBody, caller: Caller, parts: Parts) -> Question:
@@ -196,8 +196,8 @@ def _question_of(body: ResponseBody, caller: Caller, parts: Parts) -> Question:
     return question_about(conversation, ref, body.max_output_tokens, tool.max_num_results, chosen)
 
 
-def _asked(body: ResponseBody, question: Question) -> Asked:
-    return Asked.now(
+def _draft(body: ResponseBody, question: Question) -> ResponseDraft:
+    return ResponseDraft.now(
         question.text,
         question.collection_id,
         with_results=bool(body.include),

@@ -17,7 +17,7 @@ from api.openai.file_batches import NewFileBatch
 from api.openai.files import FileDeleted, FileForm, FileObject, FilePage
 from api.openai.models import AT, ModelPage, ModelView
 from api.openai.response_events import ResponseEventEncoder
-from api.openai.response_views import Asked, ResponseObject, response_of
+from api.openai.response_views import ResponseDraft, ResponseObject, response_of
 from api.openai.responses import FileSearch, ResponseBody
 from api.openai.store_files import AttributesChange, ContentPage, NewStoreFile, TextOfFile
 from api.openai.store_search import PassageText, SearchPage, SearchResult, StoreSearchBody
@@ -65,8 +65,8 @@ ANSWERED = Answer(
 )
 HEADING = Heading("chatcmpl-0d9f3b6a5e8c4217a94c1be07f62d835", CREATED, MODEL_WITH_COLLECTION, COLLECTION_ID)
 SEARCH_TOOL = {"type": "file_search", "vector_store_ids": [COLLECTION_ID], "max_num_results": 8, "filters": FILTER}
-ASKED = Asked(
-    begun=ResponseObject(
+DRAFT = ResponseDraft(
+    initial=ResponseObject(
         id="resp_3f7a1c9e6b5d40828e2f4d0b97c6a513",
         created_at=CREATED,
         model=MODEL,
@@ -105,7 +105,7 @@ EXAMPLES: dict[Any, object] = {
         "tools": [SEARCH_TOOL],
         "include": ["file_search_call.results"],
     },
-    ResponseObject: response_of(ASKED, ANSWERED, SOURCES),
+    ResponseObject: response_of(DRAFT, ANSWERED, SOURCES),
     FileForm: {"file": "(the bytes of ada.md)", "purpose": PURPOSE},
     FileObject: FILE,
     FilePage: FilePage(data=[FILE], has_more=False, first_id=FILE_ID, last_id=FILE_ID),
@@ -150,7 +150,7 @@ def chat_events() -> tuple[ServerSentEventMessage, ...]:
 
 def response_events() -> tuple[ServerSentEventMessage, ...]:
     """A response as a stream."""
-    return _encoded(ResponseEventEncoder(ASKED))
+    return _encoded(ResponseEventEncoder(DRAFT))
 
 
 def _encoded(encoder: EventEncoder) -> tuple[ServerSentEventMessage, ...]:

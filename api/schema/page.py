@@ -17,7 +17,7 @@ _LIMITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FieldRow:
     """A parameter, or a member of an object."""
 
     name: str
@@ -47,7 +47,7 @@ class Operation:
     summary: str
     what: str
     scope: str
-    parameters: list[Row]
+    parameters: list[FieldRow]
     bodies: list[Content]
     answers: list[Content]
     problems: list[Content]
@@ -59,7 +59,7 @@ class Type:
 
     name: str
     what: str
-    members: list[Row]
+    members: list[FieldRow]
     kind: str
 
 
@@ -142,15 +142,15 @@ def _contents(status: str, what: str, content: Json) -> Iterator[Content]:
         yield Content(status, what, media_type, kind, _shown(media.get("example")))
 
 
-def _parameter(parameter: Json) -> Row:
+def _parameter(parameter: Json) -> FieldRow:
     required = bool(parameter.get("required"))
-    return Row(parameter["name"], kind_of(parameter["schema"]), required, parameter.get("description") or "")
+    return FieldRow(parameter["name"], kind_of(parameter["schema"]), required, parameter.get("description") or "")
 
 
 def _type(name: str, schema: Json) -> Type:
     needed = schema.get("required", ())
     members = [
-        Row(member, kind_of(field), member in needed, field.get("description", ""))
+        FieldRow(member, kind_of(field), member in needed, field.get("description", ""))
         for member, field in schema.get("properties", {}).items()
     ]
     return Type(name, schema.get("description", ""), members, "" if members else kind_of(schema))

@@ -23,26 +23,33 @@ AT_ONCE = 20
 LONGEST_S = 5.0
 THROTTLED_S = 0.5
 """The delay of every 429."""
-REMEMBERED = 10_000
+PRUNE_EVERY_S = 10.0
 
 
 class Delays:
-    """How late the refusals of each owner come: those of a bucket of AT_ONCE, into which `per_minute` flow back, not at all;
-    beyond it each is a little later than the one before. 0: never late. In the event loop only."""
+    """Delays of refusals, by owner: none for a bucket of AT_ONCE, which refills at `per_minute`; beyond it each is a little
+    longer than the one before. 0: no delays. In the event loop only."""
 
-    def __init__(self, per_minute: int) -> None:
+    def __init__(self, per_minute: int, prune_every_s: float = PRUNE_EVERY_S) -> None:
         self._each_s = 60 / per_minute if per_minute else 0.0
         self._full_at: dict[str, float] = {}
+        self._prune_every_s = prune_every_s
+        self._prune_at = time.monotonic() + prune_every_s
 
     def next(self, owner: str) -> float:
-        """Count one refusal. Returns the seconds by which it is to be late."""
+        """Count one refusal. Returns its delay in seconds."""
         now = time.monotonic()
-        if len(self._full_at) >= REMEMBERED:
-            self._full_at = {name: at for name, at in self._full_at.items() if at > now}
+        if now >= self._prune_at:
+            self._prune(now)
         full_at = max(self._full_at.get(owner, now), now) + self._each_s
         bucket_s = AT_ONCE * self._each_s
         self._full_at[owner] = min(full_at, now + bucket_s + LONGEST_S)
         return max(0.0, self._full_at[owner] - now - bucket_s)
+
+    def _prune(self, now: float) -> None:
+        """Forget the owners whose bucket is full. A look at all of them: at intervals, not at every refusal."""
+        self._full_at = {owner: full_at for owner, full_at in self._full_at.items() if full_at > now}
+        self._prune_at = now + self._prune_every_s
 
 
 class Tarpit:

@@ -1,5 +1,7 @@
 """Refusals that come late."""
 
+import time
+
 from api.access.tarpit import AT_ONCE, LONGEST_S, Delays
 
 
@@ -26,3 +28,21 @@ def test_zero_switches_it_off():
     delays = Delays(0)
 
     assert {delays.next("tenant 1") for _ in range(100)} == {0.0}
+
+
+def test_owners_with_a_full_bucket_are_forgotten():
+    delays = Delays(600_000, prune_every_s=0)
+    delays.next("tenant 1")
+    time.sleep(0.01)
+    delays.next("tenant 2")
+
+    assert set(delays._full_at) == {"tenant 2"}
+
+
+def test_owners_are_looked_through_at_intervals_not_at_every_refusal():
+    delays = Delays(600_000, prune_every_s=60)
+    delays.next("tenant 1")
+    time.sleep(0.01)
+    delays.next("tenant 2")
+
+    assert set(delays._full_at) == {"tenant 1", "tenant 2"}

@@ -2,22 +2,18 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import urlsplit
 
-from litestar.connection import ASGIConnection
 from litestar.middleware import AuthenticationResult
 
 from api.access.refusals import Refusals
-from api.access.session import refuse_forged, session_token
+from api.access.session import Connection, refuse_forged, session_token
 from ragkv.access.caller import Caller
 from ragkv.access.gate import Gate
 from ragkv.access.sessions import Sessions, csrf_token
 from ragkv.errors import Forbidden, Throttled, Unauthorised
 from ragkv.settings import is_loopback
 from ragkv.threads import OWNER, Threads
-
-Connection = ASGIConnection[Any, Any, Any, Any]
 
 THREADS = 4
 """Of their own: requests that wait for slow work do not keep others from being admitted, or refused."""

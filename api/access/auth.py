@@ -7,7 +7,8 @@ from litestar.enums import HttpMethod
 from litestar.handlers import BaseRouteHandler
 from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult, DefineMiddleware
 
-from api.access.admission import Admissions, Connection
+from api.access.admission import Admissions
+from api.access.session import Connection
 from ragkv.access.caller import Caller, KeyScope
 from ragkv.errors import Forbidden
 

@@ -1,8 +1,8 @@
 """Refusals that are remembered for a moment: who asks again at once is refused without a look at database and Redis."""
 
-import hashlib
 import time
 
+from api.http.credentials import digest_of
 from ragkv.errors import Throttled
 
 REMEMBERED = 10_000
@@ -19,15 +19,15 @@ class Refusals:
         """Raises Throttled if the key was, and the time to wait is not over."""
         if not self._until:
             return
-        until, refusal = self._until.get(_name(key), (0.0, ""))
+        until, refusal = self._until.get(_digest(key), (0.0, ""))
         if (left := until - time.monotonic()) > 0:
             raise Throttled(refusal, left)
 
     def note(self, key: str, error: Throttled) -> None:
         if len(self._until) >= REMEMBERED:
             self._until.clear()
-        self._until[_name(key)] = (time.monotonic() + min(error.retry_after_s, LONGEST_S), str(error))
+        self._until[_digest(key)] = (time.monotonic() + min(error.retry_after_s, LONGEST_S), str(error))
 
 
-def _name(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+def _digest(key: str) -> bytes:
+    return digest_of(key.encode("utf-8", "surrogatepass"))

@@ -2,7 +2,7 @@
 
 from litestar.handlers import BaseRouteHandler
 
-from api.access.admission import Connection
+from api.access.session import Connection
 from api.http.forms import BoundedFormRequest
 from api.http.holding import hold
 from ragkv.access.caller import Caller

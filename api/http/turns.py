@@ -5,7 +5,6 @@ which a client with a hundred requests has a hundred places.
 """
 
 import asyncio
-import hashlib
 import time
 
 from litestar.enums import ScopeType
@@ -20,6 +19,7 @@ from litestar.types import (
     WebSocketReceiveMessage,
 )
 
+from api.http.credentials import digest_of
 from api.http.observe import PROBES
 from ragkv.fair_queue import FairQueue
 from ragkv.threads import END_TURN
@@ -143,4 +143,4 @@ class Turn:
 def _key_in(scope: HTTPScope) -> bytes:
     """A name for what the client is admitted by; empty if it shows nothing."""
     shown = [value for name, value in scope["headers"] if name in CREDENTIALS]
-    return hashlib.sha256(b"\0".join(shown)).digest() if shown else b""
+    return digest_of(*shown) if shown else b""

@@ -11,7 +11,7 @@ import msgspec
 from api.app import create_app
 from api.http import interpreter
 from api.http.draining import Draining
-from api.http.server import Helper, Server, raise_descriptor_limit
+from api.http.server import ChildProcess, Server, raise_descriptor_limit
 from api.worker_process import WorkerProcess
 from ragkv.access.keys import any_key
 from ragkv.catalog.documents import refresh_outdated
@@ -73,12 +73,12 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
         redis.start()
     if outdated := refresh_outdated(parts):
         log.info("%d documents were read with other models or settings and are read again", outdated)
-    helpers = [WorkerProcess(os.environ)] if with_worker else []
-    for worker in helpers:
+    children = [WorkerProcess(os.environ)] if with_worker else []
+    for worker in children:
         worker.start()
         stack.callback(worker.stop)
     interpreter.share()
-    _run(parts, listener, *helpers)
+    _run(parts, listener, *children)
 
 
 def _configure_vllm(settings: Settings) -> None:
@@ -100,12 +100,12 @@ def _check_keys(parts: Parts) -> None:
         )
 
 
-def _run(parts: Parts, listener: socket.socket, *helpers: Helper) -> None:
+def _run(parts: Parts, listener: socket.socket, *children: ChildProcess) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     log.info("listening on http://%s:%d; the engine takes up to a minute to start", shown, port)
     draining = Draining()
     app = create_app(parts, draining, when_built=interpreter.settle)
     settings = parts.settings
-    server = Server(app, draining, settings.shutdown_grace_s, *helpers, max_connections=settings.max_connections)
+    server = Server(app, draining, settings.shutdown_grace_s, *children, max_connections=settings.max_connections)
     server.run(sockets=[listener])

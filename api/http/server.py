@@ -1,4 +1,4 @@
-"""The web server, and how it stops: it finishes what it is doing, for a while."""
+"""The web server. On shutdown it finishes running requests within a grace period."""
 
 import asyncio
 import logging
@@ -14,24 +14,22 @@ from api.http.connections import TimedProtocol
 from api.http.draining import Draining
 
 KEEP_ALIVE_S = 75
-"""How long a connection may lie idle: longer than proxies keep theirs, so that it is they who close them."""
+"""How long a connection may lie idle: longer than proxies keep theirs, so that proxies close them."""
 CUT_S = 1
-"""What requests get once they are cut off, to end in good order."""
-
-
+"""How long requests that are cut off have to clean up."""
 DESCRIPTORS = 65536
 
 
 def raise_descriptor_limit() -> None:
-    """As many open files and connections as the system lets this process have, at most DESCRIPTORS."""
+    """Raise the soft limit of open files and connections to the hard limit, at most DESCRIPTORS."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
     if soft not in (resource.RLIM_INFINITY, wanted) and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-class Helper(Protocol):
-    """A process that ends with the server. `stop` waits for it, `kill` does not."""
+class ChildProcess(Protocol):
+    """A process that stops with the server. `stop` waits for it, `kill` does not."""
 
     def stop(self) -> None: ...
 
@@ -39,14 +37,19 @@ class Helper(Protocol):
 
 
 class Server(uvicorn.Server):
-    """Stops in two steps. At the first signal nothing new is answered, the helpers are told to stop, and what is being
-    answered goes on, at most `grace_s` seconds. At the next signal, or when that time is over, the rest is cut off.
+    """uvicorn's server, which stops in two steps. At the first signal new requests are refused, child processes are told to
+    stop, and running requests go on, at most `grace_s` seconds. At the next signal, or after that time, they are cut off.
 
-    Until then the server listens: /readyz says 503, and so does whatever is asked.
+    Until then the server listens: /readyz and all other requests get 503.
     """
 
     def __init__(
-        self, app: Litestar, draining: Draining, grace_s: float, *helpers: Helper, max_connections: int | None = None
+        self,
+        app: Litestar,
+        draining: Draining,
+        grace_s: float,
+        *children: ChildProcess,
+        max_connections: int | None = None,
     ) -> None:
         config = uvicorn.Config(
             app,
@@ -62,39 +65,39 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._draining = draining
         self._grace_s = grace_s
-        self._helpers = helpers
+        self._children = children
         self._impatient = False
         self._stopping: list[asyncio.Task[None]] = []
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Returns when it has stopped."""
+        """Serve until stopped."""
         log = logging.getLogger("uvicorn.error")
-        log.addFilter(self._is_worth_saying)
+        log.addFilter(self._is_worth_logging)
         try:
             super().run(sockets)
         finally:
-            log.removeFilter(self._is_worth_saying)
+            log.removeFilter(self._is_worth_logging)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal came."""
+        """Handle a signal: the first stops the server gracefully, the second at once."""
         if self.should_exit:
             self._impatient = True
         else:
             super().handle_exit(sig, frame)
 
-    def _is_worth_saying(self, record: logging.LogRecord) -> bool:
-        """Not that a request was cut off by the stop, with a trace: the request's own line says that it has ended."""
+    def _is_worth_logging(self, record: logging.LogRecord) -> bool:
+        """False for the trace of a request that was cut off by the shutdown: its access line states that it ended."""
         error = record.exc_info[1] if record.exc_info else None
         return not (self._draining.started and isinstance(error, asyncio.CancelledError))
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: whether to stop listening and cut off what still runs."""
+        """Called ten times a second. Returns whether to stop listening and cut off what still runs."""
         if not await super().on_tick(counter):
             return False
         if not self._draining.started:
             self._draining.start()
-            self._stopping = [asyncio.create_task(asyncio.to_thread(helper.stop)) for helper in self._helpers]
+            self._stopping = [asyncio.create_task(asyncio.to_thread(child.stop)) for child in self._children]
         if self._impatient:
-            for helper in self._helpers:
-                helper.kill()
+            for child in self._children:
+                child.kill()
         return self._impatient or self._draining.in_flight == 0 or self._draining.seconds >= self._grace_s

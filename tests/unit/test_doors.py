@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ragkv.policies import POLICIES
+from ragkv.stitch.select import block_size_of
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("ragkv", "ingest", "bench", "api", "workers", "migrations", "supply")
 DOORS = {
@@ -86,6 +89,17 @@ def test_the_environment_is_read_in_composition_roots_alone():
 
 def test_no_module_is_called_utils():
     assert [path for path in SOURCES if path.stem in {"utils", "helpers", "common", "misc"}] == []
+
+
+def test_architecture_lists_every_policy():
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    for policy in POLICIES.values():
+        alias = f"`{policy.alias}`" if policy.alias else ""
+        place = "engine" if policy.in_engine else "service"
+        assert (
+            f"| `{policy.name}` | {alias} | {policy.chooses} | {policy.source} | {place} | {block_size_of(policy.name)} |"
+            in text
+        )
 
 
 def test_architecture_names_every_module_and_only_what_exists():

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ragkv.errors import Rejected
+from ragkv.policies import ALIASES
 from ragkv.settings import Settings
 
 
@@ -96,3 +97,8 @@ def test_questions_are_kept_as_long_as_the_statistics_show_them(days: str):
 @pytest.mark.parametrize("days", [0, 7])
 def test_or_for_ever(days: int):
     assert Settings.from_env({"RAGKV_QUESTION_RETENTION_DAYS": str(days)}).question_retention_days == days
+
+
+@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
+def test_a_policy_may_be_named_by_its_paper(alias: str, name: str):
+    assert Settings.from_env({"RAGKV_RECOMPUTE_POLICY": alias}).recompute_policy == name

@@ -1,0 +1,24 @@
+import pytest
+
+from api.v1.ask import AskBody
+from ragkv.policies import ALIASES, POLICIES, policy_name
+from ragkv.settings import BLOCK_SIZES
+from ragkv.stitch.select import block_size_of
+from ragkv.tenancy import CollectionRef
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_says_what_it_recomputes_and_has_a_block_size_that_may_be_asked_for(policy: str):
+    assert POLICIES[policy].chooses
+    assert block_size_of(policy) in BLOCK_SIZES
+
+
+def test_no_alias_is_the_name_of_a_policy():
+    assert not set(ALIASES) & set(POLICIES)
+
+
+@pytest.mark.parametrize(("given", "expected"), [*ALIASES.items(), ("head", "head"), (None, None)])
+def test_a_question_has_its_policy_by_name_whatever_it_was_asked_with(given, expected):
+    body = AskBody(question="Who?", policy=given)
+
+    assert policy_name(given) == body.to_question(CollectionRef("t", "c", b""), None).policy == expected

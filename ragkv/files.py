@@ -96,7 +96,11 @@ class FileStore:
                 received = _copy(body, file, path, max_bytes)
             yield received
         finally:
-            _discard(path)
+            # Remove an upload, unless it got its name. On a disk that cannot be written now the sweep will.
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                log.warning("an upload stays for now: %s", error)
 
     def keep(self, received: Received, tenant_id: str) -> None:
         """Give it its name. Whole or not at all, whenever the machine stops. Raises Unavailable like `receive`."""
@@ -117,14 +121,6 @@ class FileStore:
 
     def delete(self, tenant_id: str, sha256: str) -> None:
         self.path(tenant_id, sha256).unlink(missing_ok=True)
-
-
-def _discard(path: Path) -> None:
-    """Remove an upload, unless it got its name. On a disk that cannot be written now the sweep will."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        log.warning("an upload stays for now: %s", error)
 
 
 def _copy(body: Readable, file: BinaryIO, path: Path, max_bytes: int) -> Received:

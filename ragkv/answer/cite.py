@@ -208,17 +208,17 @@ def _best(candidates: Sequence[_Sentence], score: Callable[[_Sentence], float]) 
 
 
 def _sentences_of(passage: Passage) -> list[_Sentence]:
-    title = _title(passage.chunk.title)
+    title = _Title(
+        _words(passage.chunk.title),
+        _terms(passage.chunk.title),
+        tuple(_phrase(name) for name in names(passage.chunk.title)),
+    )
     found = []
     for place in sentences(passage.chunk.text):
         text = passage.chunk.text[slice(*place)]
         terms = _terms(text)
         found.append(_Sentence(passage, place, _words(text), terms, terms | title.terms, title))
     return found
-
-
-def _title(text: str) -> _Title:
-    return _Title(_words(text), _terms(text), tuple(_phrase(name) for name in names(text)))
 
 
 def _citation(answer: Place, sentence: _Sentence) -> Citation:

@@ -87,7 +87,9 @@ class Answerer:
         with observed(question) as answered:
             began = time.perf_counter()
             prepared = await self.prepare(question)
-            request = self._request(question, prepared)
+            request = Generate(
+                prepared.prompt.token_ids, prepared.salt, prepared.plan, max_tokens=self._answer_tokens(question)
+            )
             handed_over = time.perf_counter()
             text, tokens, first, last = "", 0, None, None
             with generation(request, Path(self._settings.model).name) as generated:
@@ -187,11 +189,6 @@ class Answerer:
         if question.mode == "full":
             return None
         return self._planner.plan(prompt, passages, keys, recompute_of(question, self._settings), vectors)
-
-    def _request(self, question: Question, prepared: Prepared) -> Generate:
-        return Generate(
-            prepared.prompt.token_ids, prepared.salt, prepared.plan, max_tokens=self._answer_tokens(question)
-        )
 
     def _answer_tokens(self, question: Question) -> int:
         return question.max_tokens or self._settings.max_answer_tokens

@@ -132,13 +132,10 @@ class StitchConnector(KVConnectorBase_V1):
         if asked := report_asked_for(request.kv_transfer_params):
             report = self._kept.pop(asked, None)
         elif planned is not None and planned.tag is not None and report is not None:
-            self._keep(planned.tag, report)
+            self._kept[planned.tag] = report
+            while len(self._kept) > _KEPT_REPORTS:
+                self._kept.popitem(last=False)
         return False, None if report is None else {PARAM: msgspec.to_builtins(report)}
-
-    def _keep(self, tag: str, report: WireReport) -> None:
-        self._kept[tag] = report
-        while len(self._kept) > _KEPT_REPORTS:
-            self._kept.popitem(last=False)
 
     # The worker's half: keep the promise.
 
@@ -166,7 +163,11 @@ class StitchConnector(KVConnectorBase_V1):
             except Exception:
                 log.exception("request %s: recomputing in place failed too; vLLM computes it", stitch.request_id)
         self._failed_blocks |= stitch.blocks(stitcher.block_size)
-        return _computed_by_vllm(stitch)
+        # The report of a region that vLLM computes in its ordinary steps after stitching failed.
+        region = [(stitch.start, stitch.end)]
+        return WireReport(
+            fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys, recomputed_spans=region
+        )
 
     def get_block_ids_with_load_errors(self) -> set[int]:
         """vLLM: blocks whose KV could not be brought. Those of requests that failed twice: vLLM computes them itself (`kv_load_failure_policy`)."""
@@ -209,12 +210,6 @@ def _expected(stitch: StitchRequest) -> WireReport:
     redo = total_tokens(spans)
     known = None if stitch.plan.selection else [(span.start, span.end) for span in spans]
     return WireReport(fills=1, stitched=stitch.region.num_tokens - redo, recomputed=redo, recomputed_spans=known)
-
-
-def _computed_by_vllm(stitch: StitchRequest) -> WireReport:
-    """The report of a region that vLLM computes in its ordinary steps after stitching failed."""
-    region = [(stitch.start, stitch.end)]
-    return WireReport(fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys, recomputed_spans=region)
 
 
 def _added(before: WireReport, now: WireReport) -> WireReport:

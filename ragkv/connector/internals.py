@@ -44,7 +44,10 @@ class ModelInternals:
             raise Unsupported("the model keeps more than one kind of KV cache: its chunks cannot be stitched")
         self._builders = [_own_builder(group.metadata_builders[0], self._config, self.device) for group in groups]
         self._names = sorted((name for group in groups for name in group.layer_names), key=_layer_number)
-        self._rotary = _the_rotary_embedding(self._model)
+        found = {id(module): module for module in self._model.modules() if isinstance(module, RotaryEmbeddingBase)}
+        if len(found) != 1:
+            raise Unsupported(f"the model has {len(found)} rotary embeddings, one is needed to move its keys")
+        self._rotary = next(iter(found.values()))
         self.block_size: int = groups[0].kv_cache_spec.block_size
         self.max_tokens: int = self._config.scheduler_config.max_num_batched_tokens
         self.max_sequences: int = self._config.scheduler_config.max_num_seqs
@@ -130,7 +133,9 @@ class ModelInternals:
         starts = torch.zeros(len(batch.spans) + 1, dtype=torch.int32)
         starts[1:] = lengths.cumsum(0)
         ends = torch.tensor([span.end for span in batch.spans], dtype=torch.int32)
-        table = _kernel_blocks(block_ids, self.block_size, builder.kv_cache_spec.block_size)
+        # A block table in the kernel's blocks, which may be a fraction of the cache manager's.
+        parts = self.block_size // builder.kv_cache_spec.block_size
+        table = (block_ids[:, None] * parts + torch.arange(parts, device=block_ids.device)).flatten()
         return CommonAttentionMetadata(
             query_start_loc=starts.to(self.device),
             query_start_loc_cpu=starts,
@@ -191,18 +196,5 @@ def _own_builder(
     return type(theirs)(theirs.kv_cache_spec, theirs.layer_names, config, device)
 
 
-def _the_rotary_embedding(model: torch.nn.Module) -> RotaryEmbeddingBase:
-    found = {id(module): module for module in model.modules() if isinstance(module, RotaryEmbeddingBase)}
-    if len(found) != 1:
-        raise Unsupported(f"the model has {len(found)} rotary embeddings, one is needed to move its keys")
-    return next(iter(found.values()))
-
-
 def _layer_number(name: str) -> int:
     return next(int(part) for part in name.split(".") if part.isdigit())
-
-
-def _kernel_blocks(block_ids: torch.Tensor, block_size: int, kernel_block_size: int) -> torch.Tensor:
-    """A block table in the kernel's blocks, which may be a fraction of the cache manager's."""
-    parts = block_size // kernel_block_size
-    return (block_ids[:, None] * parts + torch.arange(parts, device=block_ids.device)).flatten()

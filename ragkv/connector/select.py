@@ -21,7 +21,6 @@ from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.kv.layout import Layout
 from ragkv.policies import POLICIES
 from ragkv.span import Span, total_tokens
-from ragkv.stitch.plan import StitchPlan
 from ragkv.stitch.select import budget_of, take_blocks
 
 _CONTEXT_LAYER = 1  # the first layer whose keys depend on the context
@@ -41,7 +40,8 @@ def select_in_engine(
     """
     selection = stitch.plan.selection
     assert selection is not None, "the plan asks for no selection in the engine"
-    exact = _exact_end(stitch.plan)
+    # Where the KV ends that is the same here as where it was prefilled: behind the prefix and the first chunk.
+    exact = stitch.plan.placed[min(1, len(stitch.plan.placed) - 1)].span.end
     candidates = [one for one in slices if one.span.start >= exact]
     if not candidates:
         return ()
@@ -67,7 +67,9 @@ def question_attention(
     Zeros if the step has no room for any token of the question in the cache: ties go to the latest tokens.
     """
     scores = torch.zeros(sum(one.span.num_tokens for one in slices), device=model.device)
-    question = _question_in_cache(stitch, model.block_size)
+    # The tokens behind the plan that this step has cache slots for: all of them, but in a very full step.
+    start = stitch.plan.end
+    question = Span(start, max(start, min(len(stitch.token_ids), len(stitch.block_ids) * model.block_size)))
     if not question.num_tokens:
         return scores
 
@@ -88,11 +90,6 @@ def question_attention(
 _SCORES: dict[str, Scores] = {"deviation": key_deviation, "question": question_attention}
 """Of every policy that selects in the engine (ragkv/policies.py)."""
 assert set(_SCORES) == {policy.name for policy in POLICIES.values() if policy.in_engine}
-
-
-def _exact_end(plan: StitchPlan) -> int:
-    """Where the KV ends that is the same here as where it was prefilled: behind the prefix and the first chunk."""
-    return plan.placed[min(1, len(plan.placed) - 1)].span.end
 
 
 def _stitched_keys(model: ModelInternals, one: KVSlice, layer: int) -> torch.Tensor:
@@ -127,12 +124,6 @@ def _deviation(model: ModelInternals, one: KVSlice, fresh: torch.Tensor, region_
     span, stitched = one.span, _stitched_keys(model, one, _CONTEXT_LAYER)
     now = fresh[span.start - region_start : span.end - region_start].view(stitched.shape)
     return (now.float() - stitched.float()).square().sum((1, 2))
-
-
-def _question_in_cache(stitch: StitchRequest, block_size: int) -> Span:
-    """The tokens behind the plan that this step has cache slots for: all of them, but in a very full step."""
-    start = stitch.plan.end
-    return Span(start, max(start, min(len(stitch.token_ids), len(stitch.block_ids) * block_size)))
 
 
 def _attention(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:

@@ -108,7 +108,9 @@ class LocalEngine:
         await self._end_loading()
         llm, self._llm = self._llm, None
         if llm is not None:
-            _end_generations(llm)
+            # Raise in everything that waits for an output: vLLM does so for a core that dies, not for one that is
+            # shut down.
+            llm.output_processor.propagate_error(_dead()())
             _shut_down(llm)
 
     async def kill(self) -> None:
@@ -162,11 +164,6 @@ def _shut_down(llm: "AsyncLLM") -> None:
 
 def _nothing() -> None:
     """There is nothing left to shut down."""
-
-
-def _end_generations(llm: "AsyncLLM") -> None:
-    """Raise in everything that waits for an output: vLLM does so for a core that dies, not for one that is shut down."""
-    llm.output_processor.propagate_error(_dead()())
 
 
 def _dead() -> type[Exception]:

@@ -181,7 +181,10 @@ class QdrantIndex:
 
     def _scopes_idf(self) -> bool:
         if self._server_scopes_idf is None:
-            self._server_scopes_idf = _version(self._client.info().version) >= _SCOPED_IDF_SINCE
+            self._server_scopes_idf = (
+                tuple(int(part) for part in self._client.info().version.split(".")[:2] if part.isdigit())
+                >= _SCOPED_IDF_SINCE
+            )
         return self._server_scopes_idf
 
     @contextmanager
@@ -281,7 +284,3 @@ def _within(scope: models.Filter, document_ids: DocumentIds | None) -> models.Fi
         return scope
     chosen = models.FieldCondition(key="document_id", match=models.MatchAny(any=sorted(document_ids)))
     return models.Filter(must=[scope, chosen])
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())

@@ -64,10 +64,10 @@ def ingest_files(files: Sequence[Path], ingest: IngestParts, console: Console) -
 def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally: Tally) -> None:
     parts = ingest.parts
     with file.open("rb") as body:
-        document_id = store_document(file.name, body, parts, parts.default_collection).document_id
-    before = document_view(document_id, parts.database, parts.default_collection.tenant_id)
+        document_id = store_document(parts.default_collection, file.name, body, parts).document_id
+    before = document_view(parts.default_collection.tenant_id, document_id, parts.database)
     outcome = _until_done(document_id, ingest, watch)
-    after = document_view(document_id, parts.database, parts.default_collection.tenant_id)
+    after = document_view(parts.default_collection.tenant_id, document_id, parts.database)
     if outcome is Outcome.FAILED:
         raise Rejected(after.error or "it failed")
     if outcome is Outcome.READY:

@@ -24,7 +24,7 @@ def document_page(
 ) -> Response[str]:
     """`at`=START-END marks these characters of the text and begins with the chunk they begin in."""
     database, tenant_id = parts.database, request.user.tenant_id
-    view, place = document_view(document_id, database, tenant_id), Place.of(at)
+    view, place = document_view(tenant_id, document_id, database), Place.of(at)
     if place is not None and cursor is None:
         cursor = chunks_from(database, tenant_id, document_id, place.start)
     chunks = list_chunks(database, parts.kv_store, tenant_id, document_id, CHUNKS_A_PAGE, cursor)

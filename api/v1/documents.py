@@ -172,7 +172,7 @@ def index(
 )
 def show(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> DocumentView:
     """Get a document with its metadata and the progress of its ingestion."""
-    return document_view(document_id, parts.database, caller.tenant_id)
+    return document_view(caller.tenant_id, document_id, parts.database)
 
 
 @patch(
@@ -189,7 +189,7 @@ def amend(
     parts: NamedDependency[Parts],
 ) -> DocumentView:
     """Rename a document or merge changes into its metadata. The document is not ingested again."""
-    return amend_document(document_id, parts, caller.tenant_id, data.name, data.metadata)
+    return amend_document(caller.tenant_id, document_id, parts, data.name, data.metadata)
 
 
 @put(
@@ -217,7 +217,7 @@ def replace(
     Questions are answered from the old file until the new one is searchable.
     """
     file = data.file
-    return replace_document(document_id, file.filename, file.file, parts, caller.tenant_id)
+    return replace_document(caller.tenant_id, document_id, file.filename, file.file, parts)
 
 
 @delete(
@@ -229,7 +229,7 @@ def replace(
 )
 def remove(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
     """Delete a document with its chunks, vectors and KV, in any state."""
-    delete_document(document_id, parts, caller.tenant_id)
+    delete_document(caller.tenant_id, document_id, parts)
 
 
 @post(
@@ -242,7 +242,7 @@ def remove(document_id: FromPath[str], caller: NamedDependency[Caller], parts: N
 )
 def retry(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> DocumentView:
     """Queue a failed document again, with a full set of attempts."""
-    return retry_document(document_id, parts, caller.tenant_id)
+    return retry_document(caller.tenant_id, document_id, parts)
 
 
 @get(
@@ -254,7 +254,7 @@ def retry(document_id: FromPath[str], caller: NamedDependency[Caller], parts: Na
 )
 def download(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
     """Download the original file, byte for byte. It is sent as an attachment, so browsers do not display it."""
-    path, name = stored_file(document_id, parts, caller.tenant_id)
+    path, name = stored_file(caller.tenant_id, document_id, parts)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
     return File(path, filename=name, media_type="application/octet-stream", headers=headers)
 
@@ -285,8 +285,8 @@ def documents_router(settings: Settings) -> Router:
 
 
 def _accept(ref: CollectionRef, file: UploadFile, metadata: Metadata, parts: Parts) -> tuple[HTTPStatus, DocumentView]:
-    accepted = accept_document(file.filename, file.file, parts, ref, metadata)
-    view = document_view(accepted.document_id, parts.database, ref.tenant_id)
+    accepted = accept_document(ref, file.filename, file.file, parts, metadata)
+    view = document_view(ref.tenant_id, accepted.document_id, parts.database)
     return HTTPStatus.ACCEPTED if accepted.created else HTTPStatus.OK, view
 
 

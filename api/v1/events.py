@@ -73,7 +73,7 @@ async def document_events(
     when the API key was revoked.
     """
     conditions = streams.place(request)
-    await asyncio.to_thread(document_view, document_id, parts.database, caller.tenant_id)
+    await asyncio.to_thread(document_view, caller.tenant_id, document_id, parts.database)
 
     def watch() -> Watch:
         return DocumentWatch(parts.database, document_id, caller.tenant_id)

@@ -195,7 +195,7 @@ def owning_document(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> KVOwner:
     """The dependency `owner` under a document's path. Raises NotFound."""
-    return KVOwner(caller.tenant_id, document_id=document_view(document_id, parts.database, caller.tenant_id).id)
+    return KVOwner(caller.tenant_id, document_id=document_view(caller.tenant_id, document_id, parts.database).id)
 
 
 def owning_collection(

@@ -140,7 +140,7 @@ def detach_file(file_id: str, parts: Parts, ref: CollectionRef) -> None:
         if (session.scalar(count_attachments(document.id)) or 0) > 1:
             session.delete(session.scalars(attachment(document.id, file_id)).one())
             return
-    delete_document(document.id, parts, ref.tenant_id)
+    delete_document(ref.tenant_id, document.id, parts)
 
 
 def detach_if_there(file_id: str, parts: Parts, ref: CollectionRef) -> None:
@@ -181,7 +181,7 @@ def _attach(session: "Session", wanted: Attach, parts: Parts, ref: CollectionRef
     document = session.scalars(document_by_hash(ref.collection_id, file.sha256)).one_or_none()
     metadata = None if wanted.metadata is None else checked(wanted.metadata)
     if document is None:
-        document_id = insert_document(session, file.name, file, ref, metadata or {})
+        document_id = insert_document(session, ref, file.name, file, metadata or {})
         session.add(AttachmentRow(document_id=document_id, file_id=file.id, created_at=utc_now()))
         return document_id
     if metadata is not None:

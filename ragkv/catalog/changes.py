@@ -43,11 +43,11 @@ class Queued(msgspec.Struct, frozen=True):
 
 
 def amend_document(
-    document_id: str, parts: Parts, tenant_id: str, name: str | None = None, patch: Metadata | None = None
+    tenant_id: str, document_id: str, parts: Parts, name: str | None = None, patch: Metadata | None = None
 ) -> DocumentView:
     """Rename a document, merge a patch into its metadata. Raises NotFound, Rejected for too much metadata."""
     with parts.database.writing() as session:
-        document = find_document(session, document_id, tenant_id)
+        document = find_document(session, tenant_id, document_id)
         if name is not None:
             document.name = clean_file_name(name)
         if patch is not None:
@@ -57,7 +57,7 @@ def amend_document(
         return view_of(document)
 
 
-def replace_document(document_id: str, name: str, body: Readable, parts: Parts, tenant_id: str) -> DocumentView:
+def replace_document(tenant_id: str, document_id: str, name: str, body: Readable, parts: Parts) -> DocumentView:
     """Give a document another file, and queue it. It answers from the old file until the new one is searchable.
 
     The same bytes are not read again. Raises NotFound, Conflict if another document of the collection has these bytes,
@@ -66,30 +66,30 @@ def replace_document(document_id: str, name: str, body: Readable, parts: Parts, 
     receiving = parts.files.receive(body, parts.settings.max_upload_bytes)
     with receiving as received, parts.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
-        document = find_document(session, document_id, tenant_id)
+        document = find_document(session, tenant_id, document_id)
         document.name = clean_file_name(name)
         old = document.sha256
         is_new = old != received.sha256
         if is_new:
             _exchange(session, document, received, parts)
         session.execute(collection_changed(document.collection_id))
-    view = document_view(document_id, parts.database, tenant_id)
+    view = document_view(tenant_id, document_id, parts.database)
     if is_new:
         discard_unnamed(tenant_id, old, parts)
-        forget_answers(view.collection_id, parts, tenant_id)
+        forget_answers(tenant_id, view.collection_id, parts)
         enqueue(document_id, parts)
     return view
 
 
-def retry_document(document_id: str, parts: Parts, tenant_id: str) -> DocumentView:
+def retry_document(tenant_id: str, document_id: str, parts: Parts) -> DocumentView:
     """Queue a failed document again. Raises NotFound, Conflict for one that did not fail."""
     with parts.database.writing() as session:
-        document = find_document(session, document_id, tenant_id)
+        document = find_document(session, tenant_id, document_id)
         if document.status is not Status.FAILED:
             raise Conflict(f"the document is {document.status}: only failed documents can be retried")
         _begin_again(session, document)
     enqueue(document_id, parts)
-    return document_view(document_id, parts.database, tenant_id)
+    return document_view(tenant_id, document_id, parts.database)
 
 
 def retry_failed(ref: CollectionRef, parts: Parts) -> Queued:
@@ -121,7 +121,7 @@ def _exchange(session: "Session", document: DocumentRow, received: Received, par
     if twin is not None:
         raise Conflict(f"document {twin.id} of the same collection has the same bytes: delete one of the two")
     document.sha256, document.num_bytes = received.sha256, received.num_bytes
-    check_quota(session, received.num_bytes, document.tenant_id, parts.settings)
+    check_quota(session, document.tenant_id, received.num_bytes, parts.settings)
     session.execute(forget_attachments_of(document.id))
     _begin_again(session, document)
     parts.files.keep(received, document.tenant_id)

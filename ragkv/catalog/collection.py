@@ -151,8 +151,8 @@ def delete_in_batches(collection: str, parts: Parts, tenant_id: str) -> Generato
         _refuse_default(_find(session, collection_id))
     for _, took_s in timed(lambda: _delete_some(collection_id, parts, tenant_id)):
         yield took_s
-    forget_answers(collection_id, parts, tenant_id)
-    forget_in_memory(collection_id, parts, tenant_id)
+    forget_answers(tenant_id, collection_id, parts)
+    forget_in_memory(tenant_id, collection_id, parts)
 
 
 def _delete_some(collection_id: str, parts: Parts, tenant_id: str) -> int:
@@ -178,7 +178,7 @@ def _next_batch(collection_id: str, database: Database) -> list[str]:
 def _delete_documents(collection_id: str, document_ids: Sequence[str], parts: Parts, tenant_id: str) -> None:
     if parts.server_index is not None:
         parts.server_index.delete_from_collection(tenant_id, collection_id, document_ids)
-    remove_documents(collection_id, document_ids, parts, tenant_id)
+    remove_documents(tenant_id, collection_id, document_ids, parts)
 
 
 def _forget_questions(collection_id: str, database: Database) -> int:

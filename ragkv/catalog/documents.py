@@ -80,7 +80,7 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def accept_document(
-    name: str, body: Readable, parts: Parts, ref: CollectionRef, metadata: Metadata | None = None
+    ref: CollectionRef, name: str, body: Readable, parts: Parts, metadata: Metadata | None = None
 ) -> Accepted:
     """Store the bytes, insert the document, commit; then queue it.
 
@@ -88,14 +88,14 @@ def accept_document(
     Once this returns nothing is lost: if the queue is away, the sweep queues the document later. Raises Rejected for
     an empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
     """
-    accepted = store_document(name, body, parts, ref, metadata)
+    accepted = store_document(ref, name, body, parts, metadata)
     if accepted.created or _is_waiting(accepted.document_id, parts.database):
         enqueue(accepted.document_id, parts)
     return accepted
 
 
 def store_document(
-    name: str, body: Readable, parts: Parts, ref: CollectionRef, metadata: Metadata | None = None
+    ref: CollectionRef, name: str, body: Readable, parts: Parts, metadata: Metadata | None = None
 ) -> Accepted:
     """`accept_document` without the queue, for callers that ingest the document themselves."""
     labels = checked(metadata or {})
@@ -106,8 +106,8 @@ def store_document(
                 raise NotFound("the collection was deleted meanwhile")
             found = session.scalars(document_by_hash(ref.collection_id, received.sha256)).one_or_none()
             if found is None:
-                found_id = insert_document(session, name, received, ref, labels)
-                check_quota(session, received.num_bytes, ref.tenant_id, parts.settings)
+                found_id = insert_document(session, ref, name, received, labels)
+                check_quota(session, ref.tenant_id, received.num_bytes, parts.settings)
             else:
                 found_id = found.id
                 revive(session, found, parts.index_fingerprint)
@@ -124,30 +124,30 @@ def _relabel(session: "Session", document: DocumentRow, labels: Metadata) -> Non
         session.execute(collection_changed(document.collection_id))
 
 
-def document_view(document_id: str, database: Database, tenant_id: str) -> DocumentView:
+def document_view(tenant_id: str, document_id: str, database: Database) -> DocumentView:
     """Raises NotFound."""
     with database.reading() as session:
-        return view_of(find_document(session, document_id, tenant_id))
+        return view_of(find_document(session, tenant_id, document_id))
 
 
-def stored_file(document_id: str, parts: Parts, tenant_id: str) -> tuple[Path, str]:
+def stored_file(tenant_id: str, document_id: str, parts: Parts) -> tuple[Path, str]:
     """Where a document's bytes lie, and its name. Raises NotFound, also if the bytes are gone."""
     with parts.database.reading() as session:
-        document = find_document(session, document_id, tenant_id)
+        document = find_document(session, tenant_id, document_id)
     return parts.files.find(tenant_id, document.sha256), document.name
 
 
-def delete_document(document_id: str, parts: Parts, tenant_id: str) -> None:
+def delete_document(tenant_id: str, document_id: str, parts: Parts) -> None:
     """Remove vectors, rows, the file, the KV that no other document uses, and kept answers. Works in any state.
 
     Raises NotFound. When the index is away it raises Unavailable and the document stays: delete it again.
     """
-    collection_id = document_view(document_id, parts.database, tenant_id).collection_id
+    collection_id = document_view(tenant_id, document_id, parts.database).collection_id
     if parts.server_index is not None:
         parts.server_index.delete_document(tenant_id, document_id)
-    if not remove_documents(collection_id, [document_id], parts, tenant_id):
+    if not remove_documents(tenant_id, collection_id, [document_id], parts):
         raise NotFound("the document was deleted meanwhile")
-    forget_answers(collection_id, parts, tenant_id)
+    forget_answers(tenant_id, collection_id, parts)
 
 
 def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
@@ -195,17 +195,17 @@ def stuck_ids(database: Database) -> Sequence[str]:
         return session.scalars(stuck_documents(utc_now())).all()
 
 
-def check_quota(session: "Session", num_bytes: int, tenant_id: str, settings: Settings) -> None:
+def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Settings) -> None:
     """Raises TooLarge if a tenant has more bytes of files, or more documents, than the settings allow, now that one file of
     `num_bytes` is there."""
     session.flush()
-    _check_bytes(session, num_bytes, tenant_id, settings.max_tenant_bytes)
+    _check_bytes(session, tenant_id, num_bytes, settings.max_tenant_bytes)
     most = settings.max_tenant_documents
     if most and (session.scalar(number_of(documents_where(tenant_id))) or 0) > most:
         raise TooLarge(f"the tenant has {most:,} documents already: delete some, or raise RAGKV_MAX_TENANT_DOCUMENTS")
 
 
-def _check_bytes(session: "Session", num_bytes: int, tenant_id: str, most: int) -> None:
+def _check_bytes(session: "Session", tenant_id: str, num_bytes: int, most: int) -> None:
     """0 is no limit."""
     if not most:
         return
@@ -217,7 +217,7 @@ def _check_bytes(session: "Session", num_bytes: int, tenant_id: str, most: int) 
         )
 
 
-def insert_document(session: "Session", name: str, stored: StoredBytes, ref: CollectionRef, metadata: Metadata) -> str:
+def insert_document(session: "Session", ref: CollectionRef, name: str, stored: StoredBytes, metadata: Metadata) -> str:
     """A document over bytes that are kept, or about to be, and its job. To be queued after the commit."""
     document = DocumentRow(
         id=new_id(),
@@ -258,7 +258,7 @@ def _is_waiting(document_id: str, database: Database) -> bool:
         return document is not None and document.status is Status.ACCEPTED
 
 
-def find_document(session: "Session", document_id: str, tenant_id: str) -> DocumentRow:
+def find_document(session: "Session", tenant_id: str, document_id: str) -> DocumentRow:
     """Raises NotFound."""
     found = document_by_id(tenant_id, document_id) if is_id(document_id) else None
     document = None if found is None else session.scalars(found).one_or_none()

@@ -15,7 +15,7 @@ CollectionIds = tuple[str, str]
 """A tenant and its collection."""
 
 
-def forget_answers(collection_id: str, parts: Parts, tenant_id: str) -> None:
+def forget_answers(tenant_id: str, collection_id: str, parts: Parts) -> None:
     """Remove the answers that were kept before the collection's last change; all of them once it is deleted.
 
     Call it after the commit. While Redis is away they stay for the worker's sweep, and none of them is given any more.
@@ -64,7 +64,7 @@ class MemoryKeeper:
             self._seen[held] = generation
 
 
-def forget_in_memory(collection_id: str, parts: Parts, tenant_id: str) -> None:
+def forget_in_memory(tenant_id: str, collection_id: str, parts: Parts) -> None:
     """A collection was deleted: this process drops it at once, others with their next `forget_deleted`."""
     if parts.built_retriever is not None:
         parts.built_retriever.forget(tenant_id, collection_id)

@@ -92,7 +92,7 @@ def list_chunks(
     after = from_cursor(cursor, Ordinal)
     position = None if after is None else (after,)
     with database.reading() as session:
-        is_coming = not find_document(session, document_id, tenant_id).kv_evicted
+        is_coming = not find_document(session, tenant_id, document_id).kv_evicted
         chunks = rows_behind(session, chunks_of(document_id), CHUNK_KEYS, limit, position)
     items = [_chunk_view(row, _chunk_kv(row.kv_key, store, is_coming=is_coming)) for (row,) in chunks.items]
     return ChunkPage(items, chunks.next(lambda row: row[0].ordinal))
@@ -104,7 +104,7 @@ def chunks_from(database: Database, tenant_id: str, document_id: str, char: int)
     None if that is the first page, or there is no such character. Raises NotFound for the document.
     """
     with database.reading() as session:
-        find_document(session, document_id, tenant_id)
+        find_document(session, tenant_id, document_id)
         ordinal = session.scalar(ordinal_at(document_id, char))
     return to_cursor(ordinal - 1) if ordinal else None
 

@@ -10,7 +10,7 @@ from ragkv.db.kv_entries import forget_entries, keys_in_use, keys_of_documents
 from ragkv.parts import Parts
 
 
-def remove_documents(collection_id: str, document_ids: Sequence[str], parts: Parts, tenant_id: str) -> int:
+def remove_documents(tenant_id: str, collection_id: str, document_ids: Sequence[str], parts: Parts) -> int:
     """Remove a collection's documents in one transaction, then files and KV that nothing else uses. Returns how many there
     were.
 

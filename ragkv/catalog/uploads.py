@@ -50,7 +50,7 @@ def keep_file(name: str, purpose: str, body: Readable, parts: Parts, tenant_id: 
             created_at=utc_now(),
         )
         session.add(row)
-        check_quota(session, received.num_bytes, tenant_id, parts.settings)
+        check_quota(session, tenant_id, received.num_bytes, parts.settings)
         parts.files.keep(received, tenant_id)
         return file_view_of(row)
 

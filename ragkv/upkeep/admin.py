@@ -163,7 +163,7 @@ def rebuild_document(document_id: str, parts: Parts, tenant_id: str) -> Document
     It goes on answering. Raises NotFound, Conflict for a document that failed.
     """
     with parts.database.writing() as session:
-        document = find_document(session, document_id, tenant_id)
+        document = find_document(session, tenant_id, document_id)
         if document.status is Status.FAILED:
             raise Conflict("the document failed: retry it, there is nothing to be rebuilt yet")
         is_whole = document.status is Status.READY or document.kv_evicted
@@ -172,7 +172,7 @@ def rebuild_document(document_id: str, parts: Parts, tenant_id: str) -> Document
             session.add(JobRow(tenant_id=tenant_id, document_id=document_id, kind=REBUILD))
     if is_whole:
         enqueue(document_id, parts)
-    return document_view(document_id, parts.database, tenant_id)
+    return document_view(tenant_id, document_id, parts.database)
 
 
 def rebuild_evicted(owner: KVOwner, parts: Parts) -> Queued:

@@ -175,11 +175,11 @@ class TestMisses:
 CHANGES: dict[str, Callable[[Parts, str], object]] = {
     "insert": lambda parts, document: insert(parts),
     "replace": lambda parts, document: replace_document(
-        document, "b.md", BytesIO(b"# B\n\nBob."), parts, tenant(parts)
+        tenant(parts), document, "b.md", BytesIO(b"# B\n\nBob."), parts
     ),
-    "delete": lambda parts, document: delete_document(document, parts, tenant(parts)),
-    "metadata": lambda parts, document: amend_document(document, parts, tenant(parts), patch={"year": 1}),
-    "name": lambda parts, document: amend_document(document, parts, tenant(parts), name="c.md"),
+    "delete": lambda parts, document: delete_document(tenant(parts), document, parts),
+    "metadata": lambda parts, document: amend_document(tenant(parts), document, parts, patch={"year": 1}),
+    "name": lambda parts, document: amend_document(tenant(parts), document, parts, name="c.md"),
 }
 
 
@@ -236,7 +236,7 @@ def test_a_rule_out_of_range_is_refused(client: Client, cache: dict[str, object]
 
 
 def insert(parts: Parts, body: bytes = b"# Bob\n\nBob builds.\n") -> str:
-    return accept_document("bob.md", BytesIO(body), parts, parts.default_collection).document_id
+    return accept_document(parts.default_collection, "bob.md", BytesIO(body), parts).document_id
 
 
 def record(number: int) -> bytes:

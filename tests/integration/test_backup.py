@@ -71,7 +71,7 @@ def over(parts: Parts, loaded: IngestParts) -> IngestParts:
 
 
 def store(parts: Parts, body: bytes = ADA, name: str = "ada.md", **metadata: object) -> str:
-    return store_document(name, io.BytesIO(body), parts, parts.default_collection, metadata).document_id
+    return store_document(parts.default_collection, name, io.BytesIO(body), parts, metadata).document_id
 
 
 def rows(parts: Parts) -> dict[str, list[tuple[object, ...]]]:
@@ -96,7 +96,7 @@ def test_a_backup_moves_between_databases_and_its_documents_answer_at_once(
 
     assert (restored.documents, restored.files, manifest.num_bytes) == (1, 1, len(ADA))
     ref = source.default_collection
-    view = document_view(document_id, target.database, ref.tenant_id)
+    view = document_view(ref.tenant_id, document_id, target.database)
     assert (view.status, view.metadata) == (Status.SEARCHABLE, {"year": 1843, "tags": ["engine", "Böhm"]})
     assert tenant_secret(target.database, ref.tenant_id) == ref.secret
     assert [key.id for _, key in list_all_keys(target.database)] == [issued.view.id]
@@ -180,12 +180,12 @@ def test_a_service_that_holds_data_is_restored_only_when_told_to_replace_it(sour
 
     with pytest.raises(Conflict, match="--replace"):
         restore(folder, source)
-    assert document_view(later, source.database, source.default_collection.tenant_id).name == "alan.md"
+    assert document_view(source.default_collection.tenant_id, later, source.database).name == "alan.md"
 
     restore(folder, source, replace=True)
-    assert document_view(kept, source.database, source.default_collection.tenant_id).name == "ada.md"
+    assert document_view(source.default_collection.tenant_id, kept, source.database).name == "ada.md"
     with pytest.raises(NotFound):
-        document_view(later, source.database, source.default_collection.tenant_id)
+        document_view(source.default_collection.tenant_id, later, source.database)
 
 
 def test_what_a_process_remembers_is_never_taken_for_what_was_restored(
@@ -234,10 +234,10 @@ def test_backups_taken_while_documents_come_and_go_are_consistent(source: Parts,
         while not stop.is_set():
             body = b"document %d of thread %d" % (round_, thread)
             document_id = accept_document(
-                f"{round_}.txt", io.BytesIO(body), source, source.default_collection
+                source.default_collection, f"{round_}.txt", io.BytesIO(body), source
             ).document_id
             if round_ % 2:
-                delete_document(document_id, source, source.default_collection.tenant_id)
+                delete_document(source.default_collection.tenant_id, document_id, source)
             round_ += 1
 
     threads = [threading.Thread(target=churn, args=(thread,)) for thread in range(2)]

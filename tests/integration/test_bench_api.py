@@ -21,7 +21,7 @@ QUESTION = "Who wrote the first program?"
 @pytest.fixture
 def url(parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis):
     """A service with a document."""
-    ingest_document(store_document("ada.md", io.BytesIO(ADA), parts, parts.default_collection).document_id, ingest)
+    ingest_document(store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts).document_id, ingest)
     with serving(parts) as client:
         yield str(client.base_url)
 

@@ -166,7 +166,7 @@ def test_figures_at_100_000_documents(
         "a filter of 64 keys": seconds(lambda: matching_ids(database, wanted), times=3),
         "a filter of 1,000 values": seconds(lambda: matching_ids(database, lists), times=3),
         "bytes of a tenant": seconds(quota, times=3),
-        "a document of 300 chunks deleted": seconds(lambda: delete_document("a" * 31 + "0", parts, ref.tenant_id)),
+        "a document of 300 chunks deleted": seconds(lambda: delete_document(ref.tenant_id, "a" * 31 + "0", parts)),
         "versions, after a document was deleted": seconds(lambda: source.indexed_documents(*place)),
         "and the titles, then": seconds(follow),
     }

@@ -111,7 +111,7 @@ def ingest(on_disk: Parts, loaded: IngestParts) -> IngestParts:
 
 
 def stored(parts: Parts) -> str:
-    return store_document("engines.md", io.BytesIO(LONG), parts, parts.default_collection).document_id
+    return store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts).document_id
 
 
 def fails_for_now(document_id: str, ingest: IngestParts) -> None:
@@ -136,7 +136,7 @@ def test_kv_that_finds_the_disk_full_is_made_when_there_is_room(on_disk: Parts, 
         with on_disk.database.writing() as session:
             session.execute(update(DocumentRow).values(retry_at=None))
         fails_for_now(document_id, ingest)
-    view = document_view(document_id, on_disk.database, on_disk.default_collection.tenant_id)
+    view = document_view(on_disk.default_collection.tenant_id, document_id, on_disk.database)
     assert view.status is Status.SEARCHABLE
     ref = on_disk.default_collection
     assert on_disk.retriever.search(ref.tenant_id, ref.collection_id, "engine number 7", 3, 1)

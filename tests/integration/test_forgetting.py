@@ -52,13 +52,13 @@ def document(client: Client, collection: CollectionRef) -> str:
 
 class TestKeptAnswers:
     def test_a_deleted_document_is_quoted_nowhere_in_redis(self, parts: Parts, document: str):
-        delete_document(document, parts, parts.default_collection.tenant_id)
+        delete_document(parts.default_collection.tenant_id, document, parts)
 
         assert SECRET not in everything_in_redis(parts)
         assert parts.answer_ring.num_bytes() == 0
 
     def test_nor_is_a_document_that_has_another_file_now(self, parts: Parts, document: str):
-        replace_document(document, "b.md", BytesIO(b"# B\n\nBob."), parts, parts.default_collection.tenant_id)
+        replace_document(parts.default_collection.tenant_id, document, "b.md", BytesIO(b"# B\n\nBob."), parts)
 
         assert SECRET not in everything_in_redis(parts)
 
@@ -83,7 +83,7 @@ class TestKeptAnswers:
         self, parts: Parts, document: str, redis_server: EmbeddedRedis
     ):
         redis_server.stop()
-        delete_document(document, parts, parts.default_collection.tenant_id)
+        delete_document(parts.default_collection.tenant_id, document, parts)
         redis_server.start()
         assert SECRET in everything_in_redis(parts)
         Sweeper(parts).sweep()
@@ -112,7 +112,7 @@ class TestMemory:
     def test_what_another_process_deleted_leaves_this_one(
         self, parts: Parts, other: Parts, collection: CollectionRef, document: str
     ):
-        delete_document(document, parts, collection.tenant_id)
+        delete_document(collection.tenant_id, document, parts)
         keeper = MemoryKeeper(other)
         assert points_of(other.retriever) == 1
         keeper.forget_deleted()
@@ -196,12 +196,12 @@ class TestFullRedis:
         token = parts.sessions.begin("key")
         kept = name_of(parts.default_collection.tenant_id, parts.default_collection.collection_id)
         assert parts.answer_ring.put(kept, record(), b"body", 60)
-        accept_document("a.md", BytesIO(ADA), parts, parts.default_collection)
+        accept_document(parts.default_collection, "a.md", BytesIO(ADA), parts)
         parts.redis.config_set("maxmemory", 1)
         try:
             with pytest.raises(Unavailable):
                 parts.answer_ring.put(kept, record(), b"body", 60)
-            later = accept_document("b.md", BytesIO(b"Bob."), parts, parts.default_collection).document_id
+            later = accept_document(parts.default_collection, "b.md", BytesIO(b"Bob."), parts).document_id
             assert parts.sessions.key_id(token) == "key"
             assert parts.redis.llen(QUEUE) == 1
             parts.rate_limit.take("key")

@@ -38,7 +38,7 @@ def ready(parts: Parts, ingest: IngestParts) -> str:
 
 
 def _read(parts: Parts, ingest: IngestParts) -> str:
-    document_id = store_document("engines.md", io.BytesIO(BODY), parts, parts.default_collection).document_id
+    document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(BODY), parts).document_id
     assert ingest_document(document_id, ingest) is Outcome.READY
     return document_id
 
@@ -172,7 +172,7 @@ def test_what_is_broken_is_found_and_mended_and_the_document_ends_well(
     for document_id in stuck_ids(parts.database):
         ingest_document(document_id, ingest)
     assert found(parts) == {}
-    view = document_view(ready, parts.database, parts.default_collection.tenant_id)
+    view = document_view(parts.default_collection.tenant_id, ready, parts.database)
     assert view.status is ends
     assert view.error is None or "upload it again" in view.error
     assert set(parts.kv_store.keys()) == before

@@ -32,11 +32,11 @@ def parser(ingest: IngestParts) -> Iterator[Parser]:
 
 
 def stored(parts: Parts, name: str, body: bytes) -> str:
-    return store_document(name, io.BytesIO(body), parts, parts.default_collection).document_id
+    return store_document(parts.default_collection, name, io.BytesIO(body), parts).document_id
 
 
 def view(parts: Parts, document_id: str):
-    return document_view(document_id, parts.database, parts.default_collection.tenant_id)
+    return document_view(parts.default_collection.tenant_id, document_id, parts.database)
 
 
 def test_hostile_documents_fail_with_the_reason_and_the_next_one_becomes_ready(
@@ -73,7 +73,7 @@ def test_stopping_and_deleting_end_the_parsing_at_once(parts: Parts, ingest: Ing
     def delete(stage: str, done: int, total: int) -> None:
         if _children(parser) and not deleted:
             deleted.append(stage)
-            delete_document(document_id, parts, parts.default_collection.tenant_id)
+            delete_document(parts.default_collection.tenant_id, document_id, parts)
 
     deleted: list[str] = []
     assert ingest_document(document_id, ingest, delete) is Outcome.SKIPPED

@@ -253,7 +253,7 @@ class TestGarbage:
 
     def test_they_go_also_while_documents_are_read(self, answerable: str, parts: Parts):
         """A tenant that always uploads keeps none of it either."""
-        accept_document("new.md", BytesIO(GRACE), parts, parts.default_collection)
+        accept_document(parts.default_collection, "new.md", BytesIO(GRACE), parts)
         with parts.database.writing() as session:
             session.execute(update(ChunkRow).values(kv_key="c" * 64))
             session.execute(update(KVEntryRow).values(created_at=utc_now() - timedelta(hours=2)))

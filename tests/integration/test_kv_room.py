@@ -41,11 +41,11 @@ def ready(parts: Parts, ingest: IngestParts, ref: CollectionRef, name: str, para
 
 def stored(parts: Parts, ref: CollectionRef, name: str, paragraphs: int = 1) -> str:
     body = f"# {name}\n\n" + "".join(f"{name} wrote note {n} about engines and bridges.\n\n" for n in range(paragraphs))
-    return store_document(f"{name}.md", io.BytesIO(body.encode()), parts, ref).document_id
+    return store_document(ref, f"{name}.md", io.BytesIO(body.encode()), parts).document_id
 
 
 def view(parts: Parts, ref: CollectionRef, document_id: str) -> DocumentView:
-    return document_view(document_id, parts.database, ref.tenant_id)
+    return document_view(ref.tenant_id, document_id, parts.database)
 
 
 def kept(parts: Parts, ref: CollectionRef) -> int:

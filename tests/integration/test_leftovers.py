@@ -35,7 +35,7 @@ NOTHING = Cleaned(0, 0, 0)
 
 @pytest.fixture
 def document_id(parts: Parts) -> str:
-    return store_document("ada.md", io.BytesIO(ADA), parts, parts.default_collection).document_id
+    return store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts).document_id
 
 
 @pytest.fixture
@@ -70,20 +70,20 @@ class TestFiles:
 
         event.listen(parts.database.engine, "commit", fail)
         with pytest.raises(ConnectionError):
-            replace_document(document_id, "grace.md", io.BytesIO(GRACE), parts, parts.default_collection.tenant_id)
+            replace_document(parts.default_collection.tenant_id, document_id, "grace.md", io.BytesIO(GRACE), parts)
         event.remove(parts.database.engine, "commit", fail)
 
-        path, name = stored_file(document_id, parts, parts.default_collection.tenant_id)
+        path, name = stored_file(parts.default_collection.tenant_id, document_id, parts)
         assert (path.read_bytes(), name) == (ADA, "ada.md")
 
     def test_a_replaced_file_goes_once_the_new_one_is_committed(self, parts: Parts, document_id: str):
-        replace_document(document_id, "grace.md", io.BytesIO(GRACE), parts, parts.default_collection.tenant_id)
+        replace_document(parts.default_collection.tenant_id, document_id, "grace.md", io.BytesIO(GRACE), parts)
 
         assert files(parts) == [GRACE]
 
     def test_a_file_that_another_row_names_stays(self, parts: Parts, document_id: str):
         kept = keep_file("ada.md", "assistants", io.BytesIO(ADA), parts, parts.default_collection.tenant_id)
-        delete_document(document_id, parts, parts.default_collection.tenant_id)
+        delete_document(parts.default_collection.tenant_id, document_id, parts)
 
         assert kept.bytes == len(ADA) and files(parts) == [ADA]
 
@@ -104,14 +104,14 @@ class TestFiles:
 
     def test_a_file_that_got_a_row_meanwhile_is_not_removed(self, parts: Parts, document_id: str):
         """Found without a row, and uploaded before it was to be removed."""
-        path, _ = stored_file(document_id, parts, parts.default_collection.tenant_id)
+        path, _ = stored_file(parts.default_collection.tenant_id, document_id, parts)
 
         assert not discard_unnamed(parts.default_collection.tenant_id, path.name, parts)
         assert files(parts) == [ADA]
 
     def test_rows_without_their_file_are_found(self, parts: Parts, document_id: str):
         assert leftovers.missing_files(parts) == []
-        path, _ = stored_file(document_id, parts, parts.default_collection.tenant_id)
+        path, _ = stored_file(parts.default_collection.tenant_id, document_id, parts)
         path.unlink()
 
         assert leftovers.missing_files(parts) == [(parts.default_collection.tenant_id, path.name)]
@@ -144,11 +144,11 @@ class TestPoints:
     ):
         """Left by a worker that was killed between writing them and finding out that its document was deleted."""
         assert ingest_document(document_id, ingest) is Outcome.READY
-        other = store_document("grace.md", io.BytesIO(GRACE), parts, parts.default_collection).document_id
+        other = store_document(parts.default_collection, "grace.md", io.BytesIO(GRACE), parts).document_id
         ingest_document(other, ingest)
         before = {held: points for held, points in server_index.held().items() if held.document_id == document_id}
         server_index.delete_document(parts.default_collection.tenant_id, other)
-        delete_document(other, parts, parts.default_collection.tenant_id)
+        delete_document(parts.default_collection.tenant_id, other, parts)
         stray(server_index, parts, "f" * 32, 3)
 
         assert leftovers.stray_points(parts) == ["f" * 32]

@@ -44,7 +44,7 @@ UNREADABLE = Path("/proc/self/mem")
 
 @pytest.fixture
 def document_id(parts: Parts) -> str:
-    return store_document("ada.md", io.BytesIO(ADA), parts, parts.default_collection).document_id
+    return store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts).document_id
 
 
 def row_of(database: Database, document_id: str) -> DocumentRow:
@@ -64,13 +64,13 @@ class TestOutages:
         for _ in range(OFTEN):
             with pytest.raises(Unavailable, match="Qdrant"):
                 ingest_document(document_id, ingest)
-        waiting = document_view(document_id, parts.database, parts.default_collection.tenant_id)
+        waiting = document_view(parts.default_collection.tenant_id, document_id, parts.database)
         assert (waiting.status, row_of(parts.database, document_id).attempts) == (Status.INDEXING, 0)
         assert "Qdrant" in (waiting.error or ""), "the reason is shown while it waits"
 
         parts.server_index = None  # it is back
         assert ingest_document(document_id, ingest) is Outcome.READY
-        assert document_view(document_id, parts.database, parts.default_collection.tenant_id).error is None
+        assert document_view(parts.default_collection.tenant_id, document_id, parts.database).error is None
 
     def test_a_failing_disk_costs_no_attempt_however_often(self, parts: Parts, ingest: IngestParts, document_id: str):
         file = file_of(parts, document_id)
@@ -88,7 +88,7 @@ class TestOutages:
     ):
         """The attempt cannot be given back at that moment: it is with the next call."""
         server = socket.readlink()
-        document_id = store_document("ada.md", io.BytesIO(ADA), on_postgres, on_postgres.default_collection).document_id
+        document_id = store_document(on_postgres.default_collection, "ada.md", io.BytesIO(ADA), on_postgres).document_id
         ingest = IngestParts(on_postgres)
 
         def stop(stage: str, done: int, total: int) -> None:
@@ -182,7 +182,7 @@ class TestClocks:
         self, on_postgres: Parts, monkeypatch: pytest.MonkeyPatch
     ):
         """The database's clock counts."""
-        document_id = store_document("ada.md", io.BytesIO(ADA), on_postgres, on_postgres.default_collection).document_id
+        document_id = store_document(on_postgres.default_collection, "ada.md", io.BytesIO(ADA), on_postgres).document_id
         assert Lease.take(on_postgres.database, document_id, "one")
         for module in (clock, ingestion):
             monkeypatch.setattr(module, "utc_now", lambda: datetime.now(UTC) + timedelta(hours=1))

@@ -60,7 +60,7 @@ def follower(parts: Parts) -> Iterator[Follower]:
 
 def upload(parts: Parts, dice: random.Random) -> str:
     body = io.BytesIO(dice.randbytes(16))
-    return store_document("a.txt", body, parts, find_collection_ref(parts.database)).document_id
+    return store_document(find_collection_ref(parts.database), "a.txt", body, parts).document_id
 
 
 def read(parts: Parts, document_id: str, titles: list[str]) -> None:
@@ -100,14 +100,14 @@ def test_whatever_others_do_it_knows_what_a_new_process_would(parts: Parts, foll
                 read(parts, chosen, dice.choices(TITLES, k=dice.randint(0, 3)))
                 waiting.remove(chosen)
             case "amend" if documents:
-                amend_document(dice.choice(documents), parts, follower.place[0], patch={"n": dice.random()})
+                amend_document(follower.place[0], dice.choice(documents), parts, patch={"n": dice.random()})
             case "replace" if documents:
                 chosen = dice.choice(documents)
-                replace_document(chosen, "b.txt", io.BytesIO(dice.randbytes(16)), parts, follower.place[0])
+                replace_document(follower.place[0], chosen, "b.txt", io.BytesIO(dice.randbytes(16)), parts)
                 waiting.add(chosen)
             case "delete" if documents:
                 chosen = documents.pop(dice.randrange(len(documents)))
-                delete_document(chosen, parts, follower.place[0])
+                delete_document(follower.place[0], chosen, parts)
                 waiting.discard(chosen)
             case "restart":
                 refresh_outdated(parts)
@@ -138,7 +138,7 @@ def test_a_change_that_writes_no_chunks_leaves_the_same_object(parts: Parts, fol
     document_id = upload(parts, random.Random(0))
     read(parts, document_id, TITLES)
     known = follower.source.indexed_documents(*follower.place)
-    amend_document(document_id, parts, follower.place[0], name="other.txt")
+    amend_document(follower.place[0], document_id, parts, name="other.txt")
 
     assert follower.source.indexed_documents(*follower.place) is known
 
@@ -175,7 +175,7 @@ def test_titles_that_are_held_follow_without_being_asked_for(parts: Parts, follo
     for document_id in (kept, gone):
         read(parts, document_id, TITLES)
     follower.check()
-    delete_document(gone, parts, follower.place[0])
+    delete_document(follower.place[0], gone, parts)
     documents = follower.source.indexed_documents(*follower.place)
     with statements(follower.database) as said:
         follower.links.refresh(*follower.place, documents)

@@ -107,7 +107,7 @@ def text(name: str, paragraphs: int = 1) -> io.BytesIO:
 
 
 def status(parts: Parts, tenant: str, document_id: str) -> Status:
-    return document_view(document_id, parts.database, ensure_collection(parts.database, tenant).tenant_id).status
+    return document_view(ensure_collection(parts.database, tenant).tenant_id, document_id, parts.database).status
 
 
 class TestWorker:
@@ -116,9 +116,9 @@ class TestWorker:
     ):
         """One turn makes a document searchable, one keeps its KV; through the queue, by the worker's task."""
         pile = [
-            accept_document(f"{n}.md", text(f"Pile {n}"), parts, parts.default_collection).document_id for n in range(6)
+            accept_document(parts.default_collection, f"{n}.md", text(f"Pile {n}"), parts).document_id for n in range(6)
         ]
-        mine = accept_document("mine.md", text("Mine"), parts, ensure_collection(parts.database, "other")).document_id
+        mine = accept_document(ensure_collection(parts.database, "other"), "mine.md", text("Mine"), parts).document_id
 
         work(parts, ingest, messages=2)
         assert status(parts, "other", mine) is Status.SEARCHABLE
@@ -136,8 +136,8 @@ class TestWorker:
         """What was computed stays, and no attempt is counted."""
         monkeypatch.setattr(turn, "TURN_TOKENS", 1)
         parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200)
-        large = store_document("large.md", text("Large", 40), parts, parts.default_collection).document_id
-        small = store_document("small.md", text("Small"), parts, ensure_collection(parts.database, "other")).document_id
+        large = store_document(parts.default_collection, "large.md", text("Large", 40), parts).document_id
+        small = store_document(ensure_collection(parts.database, "other"), "small.md", text("Small"), parts).document_id
 
         outcomes = []
         while lease := take_next(ingest):
@@ -149,7 +149,7 @@ class TestWorker:
             assert session.get_one(DocumentRow, large).attempts <= 1
 
     def test_alone_a_document_is_read_in_one_turn(self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis):
-        accepted = accept_document("mine.md", text("Mine"), parts, parts.default_collection).document_id
+        accepted = accept_document(parts.default_collection, "mine.md", text("Mine"), parts).document_id
 
         work(parts, ingest, messages=1)
 
@@ -162,10 +162,10 @@ class TestMessages:
         self, parts: Parts, redis_server: EmbeddedRedis
     ):
         for n in range(3):
-            accept_document(f"{n}.md", text(str(n)), parts, parts.default_collection)
+            accept_document(parts.default_collection, f"{n}.md", text(str(n)), parts)
         assert requeue_stuck(parts) == ()
         store_document(
-            "dropped.md", text("dropped"), parts, parts.default_collection
+            parts.default_collection, "dropped.md", text("dropped"), parts
         )  # as if its message had been lost
 
         assert len(requeue_stuck(parts)) == 1
@@ -183,9 +183,9 @@ class TestMessages:
         self, parts: Parts, ingest: IngestParts
     ):
         with logs.bound(request_id="first"):
-            store_document("a.md", text("a"), parts, parts.default_collection)
+            store_document(parts.default_collection, "a.md", text("a"), parts)
         with logs.bound(request_id="second"):
-            store_document("b.md", text("b"), parts, parts.default_collection)
+            store_document(parts.default_collection, "b.md", text("b"), parts)
 
         causes = [Lease.take_next(parts.database, "worker").cause() for _ in range(2)]
         assert [cause[REQUEST_ID] for cause in causes] == ["first", "second"]

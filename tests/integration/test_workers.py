@@ -43,11 +43,11 @@ LONG = b"# Engines\n\n" + b"".join(
 
 
 def stored(parts: Parts, body: bytes = ADA, name: str = "ada.md") -> str:
-    return store_document(name, io.BytesIO(body), parts, parts.default_collection).document_id
+    return store_document(parts.default_collection, name, io.BytesIO(body), parts).document_id
 
 
 def view(parts: Parts, document_id: str) -> DocumentView:
-    return document_view(document_id, parts.database, parts.default_collection.tenant_id)
+    return document_view(parts.default_collection.tenant_id, document_id, parts.database)
 
 
 def changed_in_place(parts: Parts, ingest: IngestParts, folder: str, name: str, home: Path) -> Parts:
@@ -70,8 +70,8 @@ def kv_files(parts: Parts) -> set[str]:
 
 class TestAccepting:
     def test_the_same_bytes_are_the_same_document(self, parts: Parts):
-        first = store_document("a.md", io.BytesIO(ADA), parts, parts.default_collection)
-        second = store_document("b.md", io.BytesIO(ADA), parts, parts.default_collection)
+        first = store_document(parts.default_collection, "a.md", io.BytesIO(ADA), parts)
+        second = store_document(parts.default_collection, "b.md", io.BytesIO(ADA), parts)
 
         assert (first.created, second.created) == (True, False)
         assert first.document_id == second.document_id
@@ -96,7 +96,7 @@ class TestAccepting:
 
     def test_a_queue_that_is_away_loses_nothing(self, parts: Parts):
         """The document is accepted; the sweep queues it once Redis is back."""
-        accepted = accept_document("a.md", io.BytesIO(ADA), parts, parts.default_collection)
+        accepted = accept_document(parts.default_collection, "a.md", io.BytesIO(ADA), parts)
         assert view(parts, accepted.document_id).status is Status.ACCEPTED
 
         server = EmbeddedRedis(parts.settings)
@@ -296,7 +296,7 @@ class TestDeleting:
     def test_nothing_of_a_document_stays(self, parts: Parts, ingest: IngestParts):
         document_id = stored(parts)
         ingest_document(document_id, ingest)
-        delete_document(document_id, parts, parts.default_collection.tenant_id)
+        delete_document(parts.default_collection.tenant_id, document_id, parts)
 
         assert kv_files(parts) == set()
         assert not [path for path in parts.settings.files_dir.rglob("*") if path.is_file()]
@@ -304,16 +304,16 @@ class TestDeleting:
             for table in (DocumentRow, ChunkRow, KVEntryRow):
                 assert session.scalar(select(func.count()).select_from(table)) == 0
         with pytest.raises(NotFound):
-            delete_document(document_id, parts, parts.default_collection.tenant_id)
+            delete_document(parts.default_collection.tenant_id, document_id, parts)
 
     def test_kv_that_another_document_uses_stays(self, parts: Parts, ingest: IngestParts):
         one, two = stored(parts), stored(parts, ADA + b"\n\n")
         ingest_document(one, ingest)
         ingest_document(two, ingest)
-        delete_document(one, parts, parts.default_collection.tenant_id)
+        delete_document(parts.default_collection.tenant_id, one, parts)
         assert kv_files(parts)
 
-        delete_document(two, parts, parts.default_collection.tenant_id)
+        delete_document(parts.default_collection.tenant_id, two, parts)
         assert not kv_files(parts)
 
     @pytest.mark.parametrize("stage", ["parse", "embed", "prefill"])
@@ -324,7 +324,7 @@ class TestDeleting:
 
         def delete(at: str, done: int, total: int) -> None:
             if at == stage and done == total:
-                delete_document(document_id, parts, parts.default_collection.tenant_id)
+                delete_document(parts.default_collection.tenant_id, document_id, parts)
 
         assert ingest_document(document_id, ingest, delete) is Outcome.SKIPPED
         assert kv_files(parts) == set()
@@ -334,9 +334,9 @@ class TestDeleting:
         stranger = ensure_collection(parts.database, "stranger").tenant_id
 
         with pytest.raises(NotFound):
-            document_view(document_id, parts.database, stranger)
+            document_view(stranger, document_id, parts.database)
         with pytest.raises(NotFound):
-            delete_document(document_id, parts, stranger)
+            delete_document(stranger, document_id, parts)
 
 
 class TestWorkerProcess:
@@ -357,7 +357,7 @@ class TestWorkerProcess:
         self, parts: Parts, worker: WorkerProcess
     ):
         """One is accepted through the queue, one only in the database, as if the message had been lost."""
-        queued = accept_document("a.md", io.BytesIO(ADA), parts, parts.default_collection).document_id
+        queued = accept_document(parts.default_collection, "a.md", io.BytesIO(ADA), parts).document_id
         dropped = stored(parts, LONG, "engines.md")
         first = worker.pid
         assert first is not None

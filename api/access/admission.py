@@ -1,4 +1,4 @@
-"""Admission of requests: who makes one, and whether they still might while its answer goes on."""
+"""Admission of requests: the caller of each, confirmed again while a long response goes on."""
 
 import time
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from ragkv.settings import is_loopback
 from ragkv.threads import OWNER, Threads
 
 THREADS = 4
-"""Of their own: requests that wait for slow work do not keep others from being admitted, or refused."""
+"""A pool of its own: requests that wait for slow work do not keep others from being admitted or refused."""
 CONFIRM_EVERY_S = 30.0
 FORWARDED = ("forwarded", "via", "x-real-ip")
 FORWARDED_PREFIX = "x-forwarded-"
 
 
 class Admissions:
-    """Turns connections into callers. A key in a header goes before the session's cookie."""
+    """Authenticates connections. A key in a header takes precedence over the session's cookie."""
 
     def __init__(self, gate: Gate, sessions: Sessions, confirm_every_s: float = CONFIRM_EVERY_S) -> None:
         self._gate = gate
@@ -33,8 +33,7 @@ class Admissions:
         self.confirm_every_s = confirm_every_s
 
     async def admit(self, connection: Connection) -> AuthenticationResult:
-        """The user is the Caller, `auth` the session's CSRF token if there is a session. What is done from now on is done
-        for the caller's tenant.
+        """Authenticate: `user` is the Caller, `auth` the session's CSRF token if there is a session. Sets OWNER to the tenant.
 
         Raises Unauthorised, Forbidden or Throttled.
         """
@@ -64,7 +63,7 @@ class Admissions:
             raise
 
     def confirmation(self, connection: Connection) -> "Confirmation":
-        """For a request that was admitted and whose answer may go on for long."""
+        """The confirmation of an admitted request whose response may go on for long."""
         caller: Caller = connection.user
         token = session_token(connection) if connection.auth is not None else None
         return Confirmation(self._threads, lambda: self._confirm(caller, token), self.confirm_every_s)
@@ -76,7 +75,7 @@ class Admissions:
 
 
 class Confirmation:
-    """Asks again, from time to time, whether a caller would still be admitted."""
+    """Checks from time to time that a caller would still be admitted."""
 
     def __init__(self, threads: Threads, ask: Callable[[], None], every_s: float) -> None:
         self._threads = threads
@@ -89,7 +88,7 @@ class Confirmation:
         return max(0.0, self._due - time.monotonic())
 
     async def renew(self) -> None:
-        """Does nothing before it is due. Raises Unauthorised once the caller would be refused, Unavailable."""
+        """Check, if it is due. Raises Unauthorised once the caller would be refused, Unavailable."""
         if not self.due_in_s:
             await self._threads.run(self._ask)
             self._due = time.monotonic() + self._every_s
@@ -108,9 +107,10 @@ def _key_of(connection: Connection) -> str | None:
 
 
 def _refuse_others(connection: Connection) -> None:
-    """Without keys the service is this machine's own: neither for the clients of a proxy that runs on it, nor for a web
-    page from elsewhere that is open in its browser."""
-    if forwarded := next((name for name in connection.headers if _is_forwarded(name)), None):
+    """Without keys only this machine may send requests. Raises Forbidden for the clients of a proxy that runs on it, and for
+    web pages from elsewhere that are open in its browser."""
+    names = (name.lower() for name in connection.headers)
+    if forwarded := next((name for name in names if name in FORWARDED or name.startswith(FORWARDED_PREFIX)), None):
         raise Forbidden(
             f"this request came through a proxy ({forwarded}), and without API keys only this machine may ask: make a "
             "key first, `ragkv keys create --name first --scope admin`"
@@ -118,10 +118,6 @@ def _refuse_others(connection: Connection) -> None:
     named = (f"//{connection.headers.get('host', '')}", connection.headers.get("origin"))
     if not all(url is None or is_loopback(_hostname(url)) for url in named):
         raise Forbidden("without API keys only this machine may ask, as 127.0.0.1 or localhost: `ragkv keys create`")
-
-
-def _is_forwarded(name: str) -> bool:
-    return name.lower() in FORWARDED or name.lower().startswith(FORWARDED_PREFIX)
 
 
 def _hostname(url: str) -> str:

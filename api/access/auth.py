@@ -1,4 +1,4 @@
-"""Who asks, and whether they may: an API key or a session becomes a `Caller`; guards on the handlers look at its scopes."""
+"""Authentication by API key or session, which gives a `Caller`; guards check its scopes."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from ragkv.access.caller import Caller, KeyScope
 from ragkv.errors import Forbidden
 
 PUBLIC = "public"
-"""A handler with this option is for everybody: nobody is asked for a key."""
+"""Option of handlers that need no key."""
 SCHEMA = "^/schema"
 
 
@@ -29,7 +29,7 @@ class Authentication(AbstractAuthenticationMiddleware):
 
 
 class Requires:
-    """A guard: the caller's key must have this scope. Which methods a path has (OPTIONS) is for everybody, as in /schema."""
+    """A guard: the caller's key must have this scope. OPTIONS, the methods of a path, is public, as is /schema."""
 
     def __init__(self, scope: KeyScope) -> None:
         self.scope = scope

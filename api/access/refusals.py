@@ -1,4 +1,4 @@
-"""Refusals that are remembered for a moment: who asks again at once is refused without a look at database and Redis."""
+"""Refusals remembered for a moment: a client that retries at once is refused without a look at database and Redis."""
 
 import time
 
@@ -10,13 +10,13 @@ LONGEST_S = 1.0
 
 
 class Refusals:
-    """Keys that were throttled. In the event loop only; of the keys themselves nothing is kept."""
+    """Keys that were throttled, by their digest. In the event loop only."""
 
     def __init__(self) -> None:
         self._until: dict[bytes, tuple[float, str]] = {}
 
     def check(self, key: str) -> None:
-        """Raises Throttled if the key was, and the time to wait is not over."""
+        """Raises Throttled while the key's last refusal holds."""
         if not self._until:
             return
         until, refusal = self._until.get(_digest(key), (0.0, ""))

@@ -1,4 +1,4 @@
-"""Room for what takes long, shared out between tenants: questions and uploads that are worked on at once."""
+"""Limits of concurrent questions and uploads, a tenant and in all."""
 
 from litestar.handlers import BaseRouteHandler
 
@@ -10,11 +10,11 @@ from ragkv.access.places import Places
 from ragkv.settings import Settings
 
 STATE = "rooms"
-"""Where the app's state has its Rooms."""
+"""Key of the Rooms in the app's state."""
 
 
 class Rooms:
-    """How many questions a tenant may have answered at once, how many files are received at once, and of one tenant."""
+    """The concurrent questions of each tenant, the concurrent uploads, and those of each tenant, each with a limit."""
 
     def __init__(self, settings: Settings) -> None:
         questions, uploads = settings.max_questions, settings.max_uploads
@@ -28,24 +28,24 @@ class Rooms:
         )
 
     def for_question(self, connection: Connection) -> None:
-        """Raises Throttled."""
+        """Take a place for the length of the request. Raises Throttled."""
         caller: Caller = connection.user
         hold(connection, self._questions.taken(caller.tenant_id))
 
     def for_upload(self, connection: Connection) -> None:
-        """Raises Throttled."""
+        """Take a place for the length of the request. Raises Throttled."""
         caller: Caller = connection.user
         hold(connection, self._of_tenant.taken(caller.tenant_id))
         hold(connection, self._uploads.taken("all"))
 
 
 async def asking(connection: Connection, handler: BaseRouteHandler) -> None:
-    """A guard: there is room for the caller's question."""
+    """A guard: takes a place for the caller's question."""
     _rooms_of(connection).for_question(connection)
 
 
 async def uploading(connection: Connection, handler: BaseRouteHandler) -> None:
-    """A guard: there is room for the caller's upload. Then its form is read, which the handler would do without bounds."""
+    """A guard: takes a place for the caller's upload. Then the form is read, which handlers would do without a bound."""
     _rooms_of(connection).for_upload(connection)
     if isinstance(connection, BoundedFormRequest):
         await connection.form()

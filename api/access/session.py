@@ -1,4 +1,4 @@
-"""The dashboard's cookie, and what keeps other sites' pages from using it."""
+"""The dashboard's session cookie, protected against cross-site requests."""
 
 import hmac
 from typing import Any, Literal
@@ -20,24 +20,24 @@ _SAME_SITE: Literal["strict"] = "strict"
 
 
 def session_token(connection: Connection) -> str | None:
-    """What the cookie says, if there is one."""
+    """The cookie's value, if there is one."""
     return connection.cookies.get(COOKIE)
 
 
 def session_cookie(connection: Connection, token: str) -> Cookie:
-    """Lasts as long as the session. A connection that a proxy decrypts is known by the page's own address."""
+    """The cookie of a session, for as long as it lasts. Behind a proxy that ends TLS, the page's own origin tells https."""
     secure = "https" in (connection.url.scheme, urlsplit(connection.headers.get("origin", "")).scheme)
     return Cookie(COOKIE, path="/", value=token, max_age=LIFETIME_S, httponly=True, secure=secure, samesite=_SAME_SITE)
 
 
 def ended_cookie() -> Cookie:
-    """Takes the place of the session's cookie and is gone at once."""
+    """The cookie that removes the session's."""
     return Cookie(COOKIE, path="/", value="", max_age=0, httponly=True, samesite=_SAME_SITE)
 
 
 def refuse_forged(connection: Connection, token: str) -> None:
-    """What changes something must come from a page of this session. Raises Forbidden for what another site sent."""
-    if not _changes_something(connection):
+    """CSRF protection: an unsafe request must come from a page of this session. Raises Forbidden."""
+    if not _is_unsafe(connection):
         return
     refuse_other_origins(connection)
     given = connection.headers.get(CSRF_HEADER, "")
@@ -46,12 +46,13 @@ def refuse_forged(connection: Connection, token: str) -> None:
 
 
 def refuse_other_origins(connection: Connection) -> None:
-    """Raises Forbidden for a change that a page of another origin asks for. Programs that are no browsers pass."""
-    if not _changes_something(connection):
+    """Raises Forbidden for an unsafe request from a page of another origin. Programs that are not browsers pass."""
+    if not _is_unsafe(connection):
         return
     site = connection.headers.get("sec-fetch-site")
     origin = connection.headers.get("origin")
-    own = site in ("same-origin", "none") if site else origin is None or _is_own(origin, connection)
+    host = connection.headers.get("host")
+    own = site in ("same-origin", "none") if site else origin is None or origin.partition("://")[2] == host
     if not own:
         raise Forbidden("cross-site request: use the dashboard itself")
 
@@ -61,9 +62,5 @@ async def own_pages_only(connection: Connection, handler: BaseRouteHandler) -> N
     refuse_other_origins(connection)
 
 
-def _changes_something(connection: Connection) -> bool:
+def _is_unsafe(connection: Connection) -> bool:
     return connection.scope.get("method") not in SAFE_METHODS
-
-
-def _is_own(origin: str, connection: Connection) -> bool:
-    return origin.partition("://")[2] == connection.headers.get("host")

@@ -1,4 +1,4 @@
-"""Refusals that come late: a client that is refused again and again, and asks again at once, then costs little."""
+"""Delayed refusals: a client that is refused again and again, and retries at once, then costs little."""
 
 import asyncio
 import time
@@ -17,9 +17,9 @@ REFUSED = frozenset(
         HTTPStatus.UNPROCESSABLE_ENTITY,
     }
 )
-"""What a client that works is hardly ever told. 404 and 409 are ordinary answers, and 429 has a delay of its own."""
+"""Codes that a working client hardly ever gets. 404 and 409 are ordinary answers, and 429 has its own delay."""
 AT_ONCE = 20
-"""So many refusals in a row are not late, however fast they come."""
+"""So many refusals in a row are not delayed, however fast they come."""
 LONGEST_S = 5.0
 THROTTLED_S = 0.5
 """The delay of every 429."""
@@ -53,7 +53,7 @@ class Delays:
 
 
 class Tarpit:
-    """Wraps the app. Refusals count for the tenant that was admitted, else for the client's address."""
+    """Wraps the app. Refusals count for the admitted tenant, else for the client's address."""
 
     def __init__(self, app: ASGIApp, per_minute: int) -> None:
         self._app = app
@@ -61,17 +61,17 @@ class Tarpit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == ScopeType.HTTP:
-            await self._app(scope, receive, self._late(scope, send))
+            await self._app(scope, receive, self._delayed(scope, send))
         else:
             await self._app(scope, receive, send)
 
-    def _late(self, scope: HTTPScope, send: Send) -> Send:
-        async def late(message: Message) -> None:
+    def _delayed(self, scope: HTTPScope, send: Send) -> Send:
+        async def delayed(message: Message) -> None:
             if message["type"] == "http.response.start" and (seconds := self._seconds(scope, message["status"])):
                 await asyncio.sleep(seconds)
             await send(message)
 
-        return late
+        return delayed
 
     def _seconds(self, scope: HTTPScope, status: int) -> float:
         if status == HTTPStatus.TOO_MANY_REQUESTS:

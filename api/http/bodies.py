@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON where nothing else is said, and forms within their limits."""
+"""Request bodies: JSON unless another type is stated, and forms within limits."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ class CheckedRequest(BoundedFormRequest):
     """The request of every handler."""
 
     async def json(self) -> Any:
-        """Raises Unsupported for a body that says it is something else: another site's page can send that, and not JSON."""
+        """Raises Unsupported for a body of another content type: pages of other sites can send those, but not JSON."""
         kind, _ = self.content_type
         if kind and not _JSON.fullmatch(kind):
             raise Unsupported(

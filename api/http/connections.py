@@ -1,4 +1,4 @@
-"""Connections that are timed: a client that sends nothing, or half a request, is not waited for."""
+"""Connections with timeouts: a client that sends nothing, or half a request, is cut off."""
 
 import asyncio
 from typing import Any
@@ -8,7 +8,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEADERS_S = 30.0
 """For a new connection's first request, and for a request's headers once they have begun."""
 LINGER_S = 5.0
-"""For the rest of a body that nobody reads: a client that is refused early can still read why."""
+"""For the rest of a body that is not read: a client that is refused early can still read the response."""
 
 
 class TimedProtocol(HttpToolsProtocol):
@@ -48,7 +48,7 @@ class TimedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _close_in(self, seconds: float | None) -> None:
-        """Close the connection after so long; None: no longer."""
+        """Set the timer that closes the connection; None: no timer."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.close)

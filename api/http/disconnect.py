@@ -1,4 +1,4 @@
-"""Work that ends when nobody waits for it any longer."""
+"""Work that is cancelled when the client disconnects."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Generator
@@ -20,7 +20,9 @@ async def unless_disconnected(request: Request[Any, Any, Any], work: Awaitable[T
             raise ClientException("the client closed the request", status_code=499)
         return working.result()
     finally:
-        await _cancelled(working, watching)
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
 
 
 async def stepwise(steps: Generator[T, None, None]) -> AsyncGenerator[T, None]:
@@ -41,9 +43,3 @@ async def stepwise(steps: Generator[T, None, None]) -> AsyncGenerator[T, None]:
 async def _disconnected(request: Request[Any, Any, Any]) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-async def _cancelled(*tasks: "asyncio.Future[Any]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

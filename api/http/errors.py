@@ -1,4 +1,4 @@
-"""Errors as HTTP: RFC 9457 problem details. The only place that knows status codes of errors."""
+"""Errors as RFC 9457 problem details. The only module that knows status codes of errors."""
 
 import logging
 import math
@@ -85,7 +85,7 @@ _EVERYWHERE = {
 
 
 def problem_of(error: Exception) -> Problem:
-    """What a client is told. Of unexpected errors it is told nothing, the log everything."""
+    """The problem that a client gets. The details of unexpected errors go to the log alone."""
     named = _named(error)
     if named is not error:
         log.error("a disk of the service: %s", error)
@@ -93,7 +93,7 @@ def problem_of(error: Exception) -> Problem:
 
 
 def _named(error: Exception) -> Exception:
-    """A disk that is full, read-only or failing is no error of ours, whatever met it."""
+    """The error itself, or OutOfSpace or Unavailable if a full, read-only or failing disk caused it."""
     return trouble_of(error) or error
 
 

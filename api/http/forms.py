@@ -1,4 +1,4 @@
-"""Multipart forms: files go to disk as they come, and fields that are no files have a bounded size while they are read."""
+"""Multipart forms: files are streamed to disk, and other fields are bounded while they are read."""
 
 from collections import defaultdict
 from typing import Any
@@ -13,9 +13,9 @@ from ragkv.errors import TooLarge
 
 FIELD_BYTES = 64 * 1024
 FIELDS = 1000
-"""Files among them."""
+"""Maximum number of fields, files included."""
 SPOOL_BYTES = 16 * 1024
-"""As much of a file lies in memory; of a larger one nothing."""
+"""A file up to this size stays in memory; a larger one is on disk."""
 
 Part = UploadFile | bytearray
 
@@ -24,7 +24,7 @@ class BoundedFormRequest(Request[Any, Any, Any]):
     """A request whose multipart form is read within these limits."""
 
     async def form(self) -> FormMultiDict:
-        """Raises TooLarge for a field above the limit, ClientException for what is no form."""
+        """The form. Raises TooLarge for a field above the limit, ClientException for a malformed form."""
         kind, options = self.content_type
         state = self._connection_state
         if kind == RequestEncodingType.MULTI_PART and "boundary" in options and not isinstance(state.form, dict):
@@ -38,7 +38,7 @@ class BoundedFormRequest(Request[Any, Any, Any]):
 
 
 class _Form:
-    """A form that is being read."""
+    """Reads one form."""
 
     def __init__(self) -> None:
         self._fields: dict[str, list[Any]] = defaultdict(list)
@@ -66,7 +66,7 @@ class _Form:
 
     async def _take(self, piece: MultipartSegment | bytearray | None) -> None:
         if isinstance(piece, MultipartSegment):
-            self._segment, self._part = piece, self._begun(piece)
+            self._segment, self._part = piece, self._started(piece)
         elif not piece:
             await self._end()
         elif isinstance(self._part, UploadFile):
@@ -75,7 +75,7 @@ class _Form:
             self._part.extend(piece)
             self._check_size()
 
-    def _begun(self, segment: MultipartSegment) -> Part:
+    def _started(self, segment: MultipartSegment) -> Part:
         if not segment.filename:
             return bytearray()
         kind = segment.content_type or "text/plain"

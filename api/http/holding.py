@@ -1,4 +1,4 @@
-"""Places that a request holds until its answer has ended, however it ends."""
+"""Contexts that a request holds until its response has ended, however it ends."""
 
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 from litestar.connection import ASGIConnection
 
 HELD = "ragkv_held"
-"""Where a request's scope has its ExitStack; whoever wraps the app closes it."""
+"""Key of the ExitStack in a request's scope. `Observing` makes and closes it."""
 
 
 def hold(connection: ASGIConnection[Any, Any, Any, Any], place: AbstractContextManager[None]) -> None:
-    """Enter the context now and leave it at the end of the request."""
+    """Enter a context now and leave it at the end of the request."""
     held: ExitStack = connection.scope[HELD]  # type: ignore[literal-required]
     held.enter_context(place)

@@ -1,4 +1,4 @@
-"""How the service's process shares Python's interpreter between the event loop and the threads beside it."""
+"""Settings of the Python interpreter, which the event loop shares with threads: switching and garbage collection."""
 
 import gc
 import sys
@@ -8,18 +8,18 @@ from ragkv.threads import share_cores
 SWITCH_S = 0.0001
 """How long a thread may keep the interpreter from others, the event loop among them: a fiftieth of Python's default."""
 GARBAGE = (2_000, 10, 5)
-"""Thresholds of the garbage collector, which stops everything while it looks through all objects: under load with Python's
-own it does so every other second, with these every ten."""
+"""Thresholds of the garbage collector, which stops everything while it looks through all objects: every ten seconds under load,
+instead of every other second with Python's defaults."""
 
 
 def share() -> None:
-    """For the whole process, before it serves."""
+    """Configure the process, before it serves."""
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*GARBAGE)
     share_cores()
 
 
 def settle() -> None:
-    """What has been loaded stays: the collector need not look through half a million objects of it, which takes half a second."""
+    """Exempt everything loaded so far from garbage collection: half a million objects, half a second a collection."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Every request over HTTP: its id, its span, its line in the log, and its place in the counts."""
+"""Observation of every HTTP request: its id, trace span, access log line and metrics."""
 
 import logging
 import re
@@ -19,17 +19,17 @@ log = logging.getLogger("ragkv.access")
 
 HEADER = "X-Request-ID"
 UNROUTED = "(none)"
-"""The route of requests to what is not there."""
+"""The route of requests that match none."""
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Asked every few seconds by machines: logged at the level debug, and in no trace."""
+"""Paths that machines poll: logged at the level debug, and not traced."""
 CLIENT_GONE = 499
 MADE = "ragkv_made"
 _ID = re.compile(r"[0-9a-f]{16}|[0-9a-f]{32}")
-"""Of a key, or of anything else. What is not an id may be a name, and stays out of the log."""
+"""An id of a key or of any other thing. Other texts may be names, and stay out of the log."""
 
 
 class Observing:
-    """Wraps the whole app, so that it sees also what finds no route and what goes wrong before a handler runs."""
+    """Wraps the whole app, so that it also sees requests without a route, and failures before a handler runs."""
 
     def __init__(self, app: ASGIApp, draining: Draining) -> None:
         self._app = app
@@ -62,11 +62,12 @@ class Observing:
 
 
 class RequestRecord:
-    """One request and what becomes of it. `status` is 499 until an answer begins: the client may not wait for it."""
+    """One request and its outcome. `status` is 499, client closed request, until a response starts."""
 
     def __init__(self, scope: HTTPScope) -> None:
         self.scope = scope
-        self.request_id = logs.accepted_id(_header(scope, b"x-request-id"))
+        given = next((value.decode("latin-1") for key, value in scope["headers"] if key == b"x-request-id"), None)
+        self.request_id = logs.accepted_id(given)
         self.status = CLIENT_GONE
         self._location = ""
         self._began = time.perf_counter()
@@ -77,7 +78,7 @@ class RequestRecord:
 
     @property
     def route(self) -> str:
-        """The template: paths have ids in them."""
+        """The path's template: paths contain ids."""
         return str(self.scope.get("path_template") or UNROUTED)
 
     @property
@@ -85,7 +86,7 @@ class RequestRecord:
         return self.scope["path"] in PROBES
 
     def attributes(self) -> traces.Attributes:
-        """Of the request, in the names of OpenTelemetry. Its query is not among them."""
+        """Attributes of the request, named by OpenTelemetry's conventions, without the query."""
         host, port = self.scope.get("server") or ("", 0)
         return {
             "http.request.method": self.method,
@@ -97,7 +98,7 @@ class RequestRecord:
         }
 
     def watching(self, send: Send) -> Send:
-        """`send`, with the request's id in the answer's headers."""
+        """`send`, noting the status and adding the request's id to the response's headers."""
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -128,20 +129,16 @@ class RequestRecord:
         }
 
     def _ids(self) -> list[str]:
-        """Of what the request named in its path, and of what it made."""
+        """Ids in the request's path, and of the thing that it made."""
         named = [str(value) for value in (self.scope.get("path_params") or {}).values()]
         made = [str(self.scope.get(MADE, "")), self._location.rpartition("/")[2]]
         return [text for text in dict.fromkeys((*named, *made)) if _ID.fullmatch(text)]
 
 
 def note_made(connection: ASGIConnection[Any, Any, Any, Any], thing_id: str) -> None:
-    """Name what a request has made in its line of the log, where its answer has no `Location`."""
+    """Note the id of a thing that a request made, for the access log, if its response has no `Location`."""
     connection.scope[MADE] = thing_id  # type: ignore[literal-required]
 
 
 def _location(message: Message) -> str:
     return str(MutableScopeHeaders.from_message(message).get("location", ""))
-
-
-def _header(scope: HTTPScope, name: bytes) -> str | None:
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)

@@ -1,4 +1,4 @@
-"""Patience with clients: how long a body may take."""
+"""Time limits for request bodies."""
 
 import asyncio
 import time
@@ -10,14 +10,14 @@ from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope,
 
 GRACE_S = 30.0
 BYTES_PER_S = 16 * 1024
-"""A body has GRACE_S and as long as it takes at this speed: a client that sends less is cut off."""
+"""A body has GRACE_S and the time that it takes at this rate: a slower client is cut off."""
 SHORTEST_S = 0.01
-"""What has come already is taken, however late."""
+"""Bytes that have already arrived are read, however late."""
 TOO_SLOW = "the body came too slowly, and the connection was closed: send it again, in one go"
 
 
 class Patience:
-    """Wraps the whole app."""
+    """Wraps the whole app: a body that is too slow gets 408, and its connection is closed."""
 
     def __init__(self, app: ASGIApp, grace_s: float = GRACE_S) -> None:
         self._app = app
@@ -32,8 +32,8 @@ class Patience:
 
 
 class _Body:
-    """A request's body as it comes in. Only waiting for it is timed, not what the service does meanwhile; and after its end
-    nothing is: then a client may be silent."""
+    """A request's body as it comes in. Only waiting for it is timed, neither the service's work in between nor anything after
+    its end."""
 
     def __init__(self, receive: Receive, grace_s: float) -> None:
         self._receive = receive

@@ -4,11 +4,11 @@ import msgspec
 from litestar.response import ServerSentEventMessage
 
 KEEP_ALIVE = ServerSentEventMessage(data=None, comment="still here", sep="\n")
-"""For proxies that close what is silent."""
+"""Sent to keep proxies from closing a silent connection."""
 
 
 class Encoded(ServerSentEventMessage):
-    """Events that were encoded before: once, for however many streams."""
+    """Events that are already encoded: once, for all streams that send them."""
 
     def __init__(self, text: bytes) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Turns at the event loop: few requests are worked on at once, and those that wait are taken in fair order.
+"""Fair scheduling of requests at the event loop: few are worked on at once, and the others wait in fair queues.
 
-The loop and the threads beside it share one interpreter. Whatever has come in would otherwise wait in the loop's own line, in
-which a client with a hundred requests has a hundred places.
+The loop and its threads share one interpreter. Without turns all requests would wait in the loop's own queue, in which a client
+with a hundred requests has a hundred places.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from ragkv.threads import END_TURN
 
 AT_ONCE = 2
 LONGEST_S = 0.05
-"""A request that takes longer waits for something else, such as a lock or its own body: another one's turn begins."""
+"""A request that takes longer is waiting for something, such as a lock or its own body: another turn starts."""
 REMEMBERED = 10_000
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"cookie"})
 
 
 class Turns:
-    """Wraps the app. A turn lasts until the answer begins, or the request waits for its body or for a pool of threads that is
-    shared out by itself, at most LONGEST_S. Requests stand in the line of their tenant once their key has been admitted,
-    before that in the line of their address: a key is looked up only when its turn has come."""
+    """Wraps the app. A turn lasts until the response starts, or the request waits for its body or for a pool of threads with
+    fair turns of its own, at most LONGEST_S. A request waits in the queue of its tenant once its key has been admitted, before
+    that in the queue of its address: keys are looked up within turns."""
 
     def __init__(self, app: ASGIApp, at_once: int = AT_ONCE) -> None:
         self._app = app
@@ -47,7 +47,7 @@ class Turns:
             await self._app(scope, receive, send)
             return
         turn = Turn(self, scope)
-        await turn.begin()
+        await turn.start()
         END_TURN.set(turn.end)
         try:
             await self._app(scope, turn.renewed_by(receive), turn.ended_by(send))
@@ -55,79 +55,79 @@ class Turns:
             turn.end()
             self._learn(turn.key, scope)
 
-    def line_of(self, key: bytes, scope: HTTPScope) -> str:
-        """Where a request stands: for whose tenant, or from where."""
+    def queue_of(self, key: bytes, scope: HTTPScope) -> str:
+        """The queue of a request: its tenant, else its address."""
         caller = scope.get("user")
         tenant = self._tenants.get(key) if caller is None else caller.tenant_id
         return tenant or str((scope.get("client") or ("",))[0])
 
     def _learn(self, key: bytes, scope: HTTPScope) -> None:
-        """Whose key it is, if it was admitted."""
+        """Remember the tenant of a key that was admitted."""
         caller = scope.get("user")
         if key and caller is not None:
             if len(self._tenants) >= REMEMBERED:
                 self._tenants.clear()
             self._tenants[key] = caller.tenant_id
 
-    async def begun(self, line: str) -> None:
-        """When this returns it is the turn of this line."""
-        begun = asyncio.get_running_loop().create_future()
-        self._waiting.put(line, begun)
-        self._begin()
+    async def acquire(self, queue: str) -> None:
+        """Wait for a turn of this queue."""
+        started = asyncio.get_running_loop().create_future()
+        self._waiting.put(queue, started)
+        self._start_next()
         try:
-            await begun
+            await started
         except asyncio.CancelledError:
-            if not begun.cancelled():  # the turn had come just then
+            if not started.cancelled():  # the turn had started just then
                 self._free += 1
-                self._begin()
+                self._start_next()
             raise
 
-    def _begin(self) -> None:
-        """The next turns, as many as are free. A request that was given up waiting needs none."""
+    def _start_next(self) -> None:
+        """Start as many turns as are free. A request that no longer waits needs none."""
         while self._free and self._waiting:
-            _, begun = self._waiting.take()
-            if not begun.done():
-                begun.set_result(None)
+            _, started = self._waiting.take()
+            if not started.done():
+                started.set_result(None)
                 self._free -= 1
 
-    def ended(self, line: str, seconds: float) -> None:
-        """A turn of this line ends, after so long."""
-        self._waiting.charge(line, seconds)
+    def release(self, queue: str, seconds: float) -> None:
+        """End a turn of this queue that took so long."""
+        self._waiting.charge(queue, seconds)
         self._free += 1
-        self._begin()
+        self._start_next()
 
 
 class Turn:
-    """One request's. It ends once, however often it is ended."""
+    """The turns of one request, one at a time. Ending one that has ended does nothing."""
 
     def __init__(self, turns: Turns, scope: HTTPScope) -> None:
         self._turns = turns
         self._scope = scope
-        self.key = _key_in(scope)
-        self._line = ""
-        self._began = 0.0
+        self.key = _credentials_digest(scope)
+        self._queue = ""
+        self._started_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    async def begin(self) -> None:
-        self._line = self._turns.line_of(self.key, self._scope)
-        await self._turns.begun(self._line)
-        self._began = time.monotonic()
+    async def start(self) -> None:
+        self._queue = self._turns.queue_of(self.key, self._scope)
+        await self._turns.acquire(self._queue)
+        self._started_at = time.monotonic()
         self._timer = asyncio.get_running_loop().call_later(LONGEST_S, self.end)
 
     def end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            self._turns.ended(self._line, time.monotonic() - self._began)
+            self._turns.release(self._queue, time.monotonic() - self._started_at)
 
     def renewed_by(self, receive: Receive) -> Receive:
-        """A part of the body is waited for between two turns."""
+        """`receive`, which waits for a part of the body between two turns."""
 
         async def renewing() -> HTTPReceiveMessage | WebSocketReceiveMessage:
             self.end()
             message = await receive()
             if message["type"] == "http.request" and message["body"]:
-                await self.begin()
+                await self.start()
             return message
 
         return renewing
@@ -140,7 +140,7 @@ class Turn:
         return ending
 
 
-def _key_in(scope: HTTPScope) -> bytes:
-    """A name for what the client is admitted by; empty if it shows nothing."""
+def _credentials_digest(scope: HTTPScope) -> bytes:
+    """Digest of the request's credentials; empty without any."""
     shown = [value for name, value in scope["headers"] if name in CREDENTIALS]
     return digest_of(*shown) if shown else b""

@@ -126,11 +126,11 @@ class TestAsking:
         self, parts: Parts, engine: EchoEngine, redis_server: EmbeddedRedis, ingest: IngestParts, stream: bool
     ):
         """Over a real connection."""
-        engine.piece_s = 1.0
+        engine.piece_s = 5.0
         with serving(parts) as client:
             ingest_document(str(upload(client).json()["id"]), ingest)
             body = {"question": "Who wrote the first program?", "stream": stream}
-            with pytest.raises(httpx.ReadTimeout), client.stream("POST", "/v1/ask", json=body, timeout=0.5) as response:
+            with pytest.raises(httpx.ReadTimeout), client.stream("POST", "/v1/ask", json=body, timeout=2) as response:
                 response.read()
             wait_until(lambda: engine.closed == 1 and engine.running == 0)
 

@@ -36,5 +36,5 @@ class Passage:
 
 
 def prompt_text(title: str, text: str) -> str:
-    """What a prompt holds for a chunk. No number, no position: its KV is the same in every prompt."""
+    """Text of a chunk in a prompt. No number, no position: its KV is the same in every prompt."""
     return f"Title: {title}\n{text}\n\n"

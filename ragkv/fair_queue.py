@@ -27,7 +27,7 @@ class FairQueue(Generic[T]):
         return bool(self._waiting)
 
     def put(self, owner: str, item: T) -> None:
-        """Whoever waited for nothing comes in now: time that was not asked for is not saved up."""
+        """An owner that had nothing waiting starts at the present time: unused time is not saved up."""
         if owner not in self._waiting:
             self._waiting[owner] = deque()
             self._starts[owner] = max(self._now, self._starts.get(owner, 0.0))
@@ -47,6 +47,6 @@ class FairQueue(Generic[T]):
         return owner, item
 
     def charge(self, owner: str, seconds: float) -> None:
-        """What was taken has taken so long."""
+        """Charge the owner of a taken item with the seconds that it took."""
         waiting = len(self._waiting.get(owner, ()))
         self._starts[owner] = self._starts.get(owner, self._now) + seconds * min(1 + waiting, HEAVIEST)

@@ -30,7 +30,7 @@ def model_folder(settings: Settings, progress: Progress = lambda line: None) -> 
 
 
 def public_name(settings: Settings) -> str:
-    """What clients call the language model: its name on the hub, or the last part of its path."""
+    """Public name of the language model: its name on the hub, or the last part of its path."""
     if settings.model == EMBEDDED:
         return _LM_FOLDER
     folder = Path(settings.model)

@@ -60,7 +60,7 @@ EMBEDDED_KEPT = 256
 
 
 class Parts:
-    """The service's parts. Close it when done; the engine is started and stopped by whoever uses it."""
+    """The service's parts. Close it when done; the engine is started and stopped by its user."""
 
     def __init__(self, settings: Settings, engine: "Engine | None" = None, *, encoder_apart: bool = False) -> None:
         """`encoder_apart`: questions are encoded in a process of its own."""
@@ -165,7 +165,7 @@ class Parts:
 
     @cached_property
     def login_limit(self) -> RateLimit:
-        """How often one address may try to log in with a wrong key."""
+        """Rate limit of failed logins from one address."""
         return RateLimit(self.redis, LOGINS_PER_MINUTE, fails_open=self.settings.redis_url is None)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Where something lies in a prompt."""
+"""Spans: ranges of token positions in a prompt."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whose documents, and whose KV: a tenant, its collection, the owner of KV files."""
+"""Tenants, their collections, and owners of KV."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class CollectionRef:
 
 @dataclass(frozen=True, slots=True)
 class KVOwner:
-    """Whose KV: all of a tenant's, or that of one of its collections or documents."""
+    """Owner of KV: all of a tenant's, or that of one of its collections or documents."""
 
     tenant_id: str
     collection_id: str | None = None

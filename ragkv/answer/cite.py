@@ -1,4 +1,4 @@
-"""Which passages an answer rests on: by the words they share, so that every citation can be checked by eye.
+"""Citations: the passages that support an answer, found by shared words, so that each can be checked by eye.
 
 A statement is first matched with a sentence that says what is new in it (what the question did not already say), then
 with sentences that lead there: those that name the title of a cited passage, or the answer, beside something of the
@@ -46,7 +46,7 @@ Phrase = str
 
 
 class _Weights:
-    """How much each term counts: numbers and names more than words, rare terms more than common ones."""
+    """Weight of each term: numbers and names more than words, rare terms more than common ones."""
 
     def __init__(self, of: Mapping[str, float]) -> None:
         self.of = of
@@ -105,7 +105,7 @@ class _Cited:
 
 
 class _Adds(Protocol):
-    """What a sentence adds to those cited so far; 0 when it is not enough."""
+    """Support that a sentence adds to those cited so far; 0 when it is not enough."""
 
     def __call__(self, sentence: _Sentence, *, cited: _Cited) -> float: ...
 
@@ -177,7 +177,7 @@ def _extend(cited: _Cited, candidates: Sequence[_Sentence], added: _Adds) -> _Ci
 
 
 def _added(sentence: _Sentence, cited: _Cited, statement: _Statement) -> float:
-    """What it adds to the cited: more of the statement, or something of the question if it leads to them."""
+    """Support added to the cited: more of the statement, or something of the question if it leads to them."""
     added_news = statement.new.share(sentence.terms - cited.said)
     added_question = statement.asked.share(sentence.known - cited.known)
     leads_there = added_question >= MIN_ADDED and _leads_to(sentence, cited, statement)
@@ -196,7 +196,7 @@ def _leads_to(sentence: _Sentence, cited: _Cited, statement: _Statement) -> bool
 
 
 def _accounted(sentence: _Sentence, cited: _Cited, asked: _Weights) -> float:
-    """What it adds to the part of the question that the cited account for."""
+    """Terms of the question added to those that the cited sentences account for."""
     added = asked.share(sentence.known - cited.known)
     return added + asked.share(sentence.terms) if added >= (MIN_ADDED if cited.sentences else MIN_ABOUT) else 0.0
 

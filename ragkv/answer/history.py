@@ -27,7 +27,7 @@ def searched_for(question: Question) -> str:
 
 
 def said_in_prompt(question: Question) -> str:
-    """What stands after "Question: ": the turns that fit PROMPT_CHARACTERS, from a question on, then the question.
+    """Text after "Question: " in the prompt: the turns that fit PROMPT_CHARACTERS, from a question on, then the question.
 
     Instructions of the request stand before them all: behind the passages, where they leave the KV of those as it is.
     """

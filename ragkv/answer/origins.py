@@ -90,7 +90,7 @@ def _split(region: Span, recomputed: tuple[Span, ...] | None) -> Iterator[_Came]
 
 
 def _recomputed_spans(region: Span, plan: StitchPlan | None, report: Report) -> tuple[Span, ...] | None:
-    """What was recomputed of the stitched region: what the engine said or, where it had no choice, what was planned."""
+    """Recomputed spans of the stitched region: as the engine reports or, where it had no choice, as planned."""
     spans = report.recomputed_spans
     if spans is None:
         if plan is None or plan.selection is not None:

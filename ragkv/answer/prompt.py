@@ -48,7 +48,7 @@ class PromptBuilder:
         self.prefix_ids = tuple(tokenizer.encode_template(head))
 
     def question_ids(self, question: str) -> tuple[int, ...]:
-        """What follows the chunks. The question's text never becomes a special token."""
+        """Token ids behind the chunks. The question's text never becomes a special token."""
         return (
             *self._tokenizer.encode_template(self._before_question),
             *self._tokenizer.encode(question),

@@ -13,7 +13,7 @@ Origin = Literal["cached", "stitched", "recomputed", "computed"]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What was said before the question, by one of the two."""
+    """One message of the conversation before the question."""
 
     role: Literal["user", "assistant"]
     text: str

@@ -117,7 +117,7 @@ class Answerer:
             yield answer
 
     async def _keep_record(self, question: Question, answer: Answer) -> None:
-        """Whoever asked gets the answer, whether or not it can be recorded."""
+        """Record the answer. It is delivered whether or not it can be recorded."""
         try:
             await self._threads.run(self._journal, question, answer)
         except RagKVError as error:
@@ -152,7 +152,7 @@ class Answerer:
         )
 
     def _room(self, question: Question) -> tuple[str, int]:
-        """What the prompt says after the passages, and the tokens that this leaves for them. Raises TooLarge."""
+        """Text of the prompt behind the passages, and the number of tokens left for them. Raises TooLarge."""
         said = said_in_prompt(question)
         return said, self._prompts.room_for_chunks(said, self._answer_tokens(question))
 

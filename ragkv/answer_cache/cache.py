@@ -39,7 +39,7 @@ _NOTHING_RAN = Usage(prompt=0, cached=0, stitched=0, recomputed=0, computed=0, c
 
 @dataclass(frozen=True, slots=True)
 class CacheRule:
-    """How a collection's answers serve again: from this cosine on, for so many seconds, within one generation."""
+    """Rule of a collection's kept answers: they serve again from this cosine on, for so many seconds, within one generation."""
 
     threshold: float
     ttl_s: int
@@ -64,7 +64,7 @@ class _PassageOf(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What is kept of an answer. Text of documents stays in the database, quotations aside."""
+    """The kept part of an answer. Text of documents stays in the database, quotations aside."""
 
     id: bytes
     at: float
@@ -186,7 +186,7 @@ class AnswerCache:
         return record.tobytes()
 
     def _asked(self, question: Question) -> bytes:
-        """What the question asks for beside its words, and what answers it: whatever differs here is another answer."""
+        """Digest of the question's options and of the service's basis: answers with another digest do not serve."""
         wishes = {
             field.name: getattr(question, field.name)
             for field in dataclasses.fields(question)

@@ -34,7 +34,7 @@ Records = NDArray[np.void]
 
 @dataclass(frozen=True, slots=True)
 class RingName:
-    """Whose answers: a tenant's collection in one generation, with vectors of one encoder."""
+    """Name of a ring: a tenant's collection in one generation, with vectors of one encoder."""
 
     tenant_id: str
     collection_id: str
@@ -70,7 +70,7 @@ class AnswerRing:
         self._forget = client.register_script(FORGET)
 
     def records(self, name: RingName, dim: int) -> Records:
-        """What is kept, in no order: none if it is of another generation."""
+        """Kept records, in no order: none if it is of another generation."""
         head, records, _ = name.keys()
         with reporting(), self._client.pipeline() as pipeline:
             pipeline.hget(head, "generation")
@@ -151,7 +151,7 @@ def new_record_id() -> bytes:
 
 
 def _of(tenant_id: str, collection_id: str) -> str:
-    """How names of a collection's keys begin."""
+    """Prefix of the names of a collection's keys."""
     return f"{_PREFIX}{tenant_id}:{collection_id}:"
 
 

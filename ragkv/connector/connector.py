@@ -205,7 +205,7 @@ def _planned(request: "Request") -> Planned | None:
 
 
 def _expected(stitch: StitchRequest) -> WireReport:
-    """What is promised: of a selection in the engine no more is known than that it will be made."""
+    """Report of a promise: of a selection in the engine no more is known than that it will be made."""
     spans = merge(map(stitch.clip, stitch.plan.recompute))
     redo = total_tokens(spans)
     known = None if stitch.plan.selection else [(span.start, span.end) for span in spans]
@@ -213,7 +213,7 @@ def _expected(stitch: StitchRequest) -> WireReport:
 
 
 def _added(before: WireReport, now: WireReport) -> WireReport:
-    """What was promised and then done. After a preemption tokens are those of the first time, as vLLM counts them."""
+    """Report of a promise that was kept. After a preemption tokens are those of the first time, as vLLM counts them."""
     if before.kv_load_ms == before.recompute_ms == 0:  # only promised so far
         return now
     return WireReport(

@@ -61,7 +61,7 @@ class StitchMetadata(KVConnectorMetadata):
 
 @dataclass
 class StitchReports(KVConnectorWorkerMetadata):
-    """What the worker did in one step, by request id."""
+    """Reports of the worker on one step, by request id."""
 
     by_request: dict[str, WireReport] = field(default_factory=dict)
 

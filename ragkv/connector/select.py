@@ -62,7 +62,7 @@ def key_deviation(
 def question_attention(
     model: ModelInternals, layout: Layout, stitch: StitchRequest, slices: Sequence[KVSlice], block_ids: torch.Tensor
 ) -> torch.Tensor:
-    """How much the question attends to each token of the slices: mean over queries, heads and layers. [tokens] float32.
+    """Attention of the question to each token of the slices: mean over queries, heads and layers. [tokens] float32.
 
     Zeros if the step has no room for any token of the question in the cache: ties go to the latest tokens.
     """

@@ -1,4 +1,4 @@
-"""How a vLLM that stitches is started: the same arguments in-process and for `vllm serve`."""
+"""Arguments of a vLLM that stitches: the same in-process and for `vllm serve`."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What an engine does for the rest of the service, whatever process it runs in."""
+"""The engine's interface to the rest of the service, whatever process it runs in."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -38,19 +38,19 @@ class Generate:
     ignore_eos: bool = False
     capture: Span | None = None
 
-    def check_fits(self, window: int) -> None:
+    def check_fits(self, max_model_len: int) -> None:
         """Raises TooLarge if prompt and answer do not fit the model's window."""
         needed = len(self.token_ids) + self.max_tokens
-        if needed > window:
+        if needed > max_model_len:
             raise TooLarge(
-                f"prompt and answer need {needed} tokens, the model's window is {window}: "
+                f"prompt and answer need {needed} tokens, the model's window is {max_model_len}: "
                 "ask for fewer passages or a shorter answer"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the engine did with one prompt, in tokens and milliseconds.
+    """Work of the engine on one prompt, in tokens and milliseconds.
 
     cached: found in the engine's own prefix cache; stitched: placed from KV files and not recomputed; recomputed: run
     through the model in place; computed: the rest, run by the ordinary step. `failed_keys`: KV that was missing or

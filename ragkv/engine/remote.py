@@ -37,8 +37,8 @@ class RemoteEngine:
     silence_s: the longest a prompt may take before its first token, and a token after another.
     """
 
-    def __init__(self, url: str, api_key: str | None, window: int, silence_s: float = 300.0) -> None:
-        self._window = window
+    def __init__(self, url: str, api_key: str | None, max_model_len: int, silence_s: float = 300.0) -> None:
+        self._max_model_len = max_model_len
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx.Timeout(silence_s, connect=_CONNECT_SECONDS)
         base, login = _without_login(url.rstrip("/").removesuffix("/v1"))
@@ -64,7 +64,7 @@ class RemoteEngine:
 
     async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
         """See Engine.generate. Asked again once if the server is lost before the first output."""
-        request.check_fits(self._window)
+        request.check_fits(self._max_model_len)
         recovered = partial(asyncio.sleep, _AGAIN_AFTER_S)
         async with aclosing(asked_again(lambda: self._attempt(request), recovered)) as outputs:
             async for output in outputs:

@@ -38,7 +38,7 @@ class Replaceable(Engine, Protocol):
 
 
 class Phase(enum.Enum):
-    """Where supervision stands."""
+    """State of supervision."""
 
     STOPPED = "stopped"
     STARTING = "starting"

@@ -1,4 +1,4 @@
-"""How a plan travels to the engine in `kv_transfer_params`, and how the report comes back.
+"""Wire format: the plan to the engine in `kv_transfer_params`, the report back.
 
 Both ends may be hostile or of another version: what does not parse is no plan, and the prompt is computed in full.
 Every number is bounded by the prompt's length before the engine acts on it.
@@ -69,7 +69,7 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a request asks of the engine: its plan, positions whose queries are wanted, a name for its report."""
+    """Instructions of a request to the engine: its plan, positions whose queries are wanted, a name for its report."""
 
     plan: StitchPlan
     capture: Span | None
@@ -77,7 +77,7 @@ class Planned:
 
 
 def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int) -> Planned | None:
-    """What the `kv_transfer_params` of a request with so many prompt tokens ask for, None if nothing.
+    """Plan in the `kv_transfer_params` of a request with so many prompt tokens, None if there is none.
 
     Raises Rejected if they are malformed, make no sense or reach beyond the prompt.
     """

@@ -30,7 +30,7 @@ _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class ChunkKV:
-    """What the model computed for one chunk behind the prefix.
+    """Keys, values and Q-Cache of one chunk, computed behind the prefix.
 
     keys, values: [layers, tokens, kv_heads, head_dim] in the layout's dtype; keys carry no rotation.
     initial, local: [q_layers, q_heads, head_dim] float32, the mean un-rotated query of the chunk's first and of its
@@ -124,7 +124,7 @@ def read_qcache(path: Path) -> QCache:
 
 
 def read_shape(path: Path) -> KVShape:
-    """What the file holds. Its tensors are neither read nor checked. Raises like `read_kv`."""
+    """Shape of a file's KV. Its tensors are neither read nor checked. Raises like `read_kv`."""
     with _opened(path) as file:
         keys, initial, means = (file.get_slice(name) for name in ("keys", "initial", "mean_keys"))
         layers, tokens, kv_heads, head_dim = keys.get_shape()

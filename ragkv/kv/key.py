@@ -1,4 +1,4 @@
-"""Names of KV: nobody outside a tenant can guess, share or collide with one."""
+"""Names of KV files: derived from the tenant's secret, so that none can be guessed, shared or collided with from outside."""
 
 import hashlib
 import hmac

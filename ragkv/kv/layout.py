@@ -19,7 +19,7 @@ _MULTIMODAL_ROPE = "mrope_section"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What one token's KV consists of. `q_layers` are the layers whose queries the Q-Cache keeps."""
+    """Shape of one token's KV. `q_layers` are the layers whose queries the Q-Cache keeps."""
 
     layers: int
     q_heads: int

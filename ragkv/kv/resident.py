@@ -1,4 +1,4 @@
-"""How much of a file the kernel holds in memory: its page cache is the store's host tier."""
+"""Share of a file that the kernel holds in memory: its page cache is the store's host tier."""
 
 import ctypes
 import mmap

@@ -28,7 +28,7 @@ class KVStore:
         self.folder = folder
 
     def path(self, key: str) -> Path:
-        """Where the KV of `key` lies. Raises Corrupt for what is not a KV key: nothing else becomes a path."""
+        """Path of the KV file of `key`. Raises Corrupt for what is not a KV key: nothing else becomes a path."""
         if not _KEY.fullmatch(key):
             raise Corrupt(f"not a KV key: {key[:80]!r}")
         return self.folder / key[:2] / f"{key}.safetensors"
@@ -65,7 +65,7 @@ class KVStore:
         return self._use(key, read_qcache)
 
     def shape(self, key: str) -> KVShape | None:
-        """What the file of a key holds; None like `get`. Little is read: a damaged file may have one."""
+        """Shape of the KV of a key; None like `get`. Little is read: a damaged file may have one."""
         return self._use(key, read_shape)
 
     def _use(self, key: str, read: Callable[[Path], T]) -> T | None:

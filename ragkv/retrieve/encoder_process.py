@@ -71,7 +71,7 @@ _loaded: dict[Path, Encoder] = {}
 
 
 def _prepare() -> None:
-    """Signals of the terminal and of a service manager are for the parent: it stops this process when nobody needs it any longer."""
+    """Signals of the terminal and of a service manager are for the parent: it stops this process when it is not needed any longer."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     end_with_parent()

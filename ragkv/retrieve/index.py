@@ -1,4 +1,4 @@
-"""What a search index does, whichever holds the vectors: this process's memory or a Qdrant server."""
+"""Interface of a search index, in this process's memory or on a Qdrant server."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -144,7 +144,7 @@ class QdrantIndex:
         return {by_point[str(record.id)]: _dense(record) for record in found}
 
     def held(self) -> dict[Held, int]:
-        """How many points there are of each document of each collection. Reads the payloads of all points."""
+        """Number of points of each document of each collection. Reads the payloads of all points."""
         counts: Counter[Held] = Counter()
         offset: Any = None
         with self._reporting():

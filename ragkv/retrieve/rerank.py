@@ -49,7 +49,7 @@ class Reranker:
         return cls(model)
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float]:
-        """How well each text answers the question, higher is better; the scale is the model's own."""
+        """Relevance of each text to the question, higher is better; the scale is the model's own."""
         if not texts:
             return []
         with self._lock:

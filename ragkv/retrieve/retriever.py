@@ -42,7 +42,7 @@ LinkedGroup = tuple[float, Sequence[str]]
 
 
 class SearchScope(NamedTuple):
-    """What one search may see."""
+    """Visibility of one search: a collection, or some of its documents."""
 
     tenant_id: str
     collection_id: str

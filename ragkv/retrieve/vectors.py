@@ -1,4 +1,4 @@
-"""What the index holds for a chunk."""
+"""Vectors of a text, and the entry of a chunk in the index."""
 
 from dataclasses import dataclass
 

@@ -1,1 +1,1 @@
-"""What to place and what to recompute: decided here, carried out by the engine."""
+"""Stitch plans and recompute policies: decided here, carried out by the engine."""

@@ -1,4 +1,4 @@
-"""Which parts of a stitched context to recompute: one pure function a policy, one table.
+"""Selection of the tokens to recompute: a pure function for each policy that needs no model.
 
 Every selector takes the evidence and returns disjoint spans of exactly the budget (or of the whole context, if that
 is smaller). Ties go to the later position.
@@ -27,7 +27,7 @@ class ChunkEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a selector may look at. `question`: [q_layers, q_heads, head_dim], the question's initial vectors."""
+    """Evidence for a selector. `question`: [q_layers, q_heads, head_dim], the question's initial vectors."""
 
     chunks: tuple[ChunkEvidence, ...]
     question: torch.Tensor | None = None

@@ -32,12 +32,12 @@ class Planner:
     ) -> StitchPlan:
         """The plan of a prompt whose chunks are these passages, in this order.
 
-        question: the question's initial vectors, needed by policies that look at them. The first chunk stands where
+        question: the question's initial vectors, [q_layers, q_heads, head_dim] float32, needed by policies that look at them. The first chunk stands where
         it was prefilled: its KV is exact, and no policy spends tokens on it (EPIC does likewise, arXiv 2410.15332).
         """
         placed = [PlacedChunk(keys.prefix(), prompt.prefix)]
         placed += [PlacedChunk(keys.chunk(p.chunk.token_ids), s) for p, s in zip(passages, prompt.chunks, strict=True)]
-        missing = frozenset(chunk.key for chunk in placed if self._is_missing(chunk.key))
+        missing = frozenset(chunk.key for chunk in placed if chunk.key is None or chunk.key not in self._store)
         context = total_tokens(prompt.chunks)
         budget = recompute.budget(context)
         if budget >= context:
@@ -49,9 +49,6 @@ class Planner:
         if placed[1:] and placed[1].key not in missing:
             evidence = evidence.without_first()
         return plan_stitch(placed, missing, SELECTORS[recompute.policy](evidence, budget) if budget else ())
-
-    def _is_missing(self, key: str | None) -> bool:
-        return key is None or key not in self._store
 
     def _evidence(
         self,

@@ -140,8 +140,11 @@ class Answerer:
         retrieved = time.perf_counter()
         chunks = [passage.chunk for passage in passages]
         prompt = await self._threads.run(self._prompts.build, chunks, said, self._answer_tokens(question))
-        with traces.span("plan"):
-            plan = await self._threads.run(self._plan, question, prompt, passages, keys, vectors)
+        plan = None
+        if question.mode != "full":
+            recompute = recompute_of(question, self._settings)
+            with traces.span("plan"):
+                plan = await self._threads.run(self._planner.plan, prompt, passages, keys, recompute, vectors)
         return Prepared(
             prompt=prompt,
             passages=passages,
@@ -177,18 +180,6 @@ class Answerer:
             return None
         with traces.span("question vectors"):
             return await self._question_vectors.of(said, keys)
-
-    def _plan(
-        self,
-        question: Question,
-        prompt: Prompt,
-        passages: Sequence[Passage],
-        keys: KeyMaker,
-        vectors: torch.Tensor | None,
-    ) -> StitchPlan | None:
-        if question.mode == "full":
-            return None
-        return self._planner.plan(prompt, passages, keys, recompute_of(question, self._settings), vectors)
 
     def _answer_tokens(self, question: Question) -> int:
         return question.max_tokens or self._settings.max_answer_tokens
@@ -237,9 +228,5 @@ def _usage(prepared: Prepared, report: Report, completion: int) -> Usage:
         recomputed=report.recomputed,
         computed=report.computed,
         completion=completion,
-        failed_chunks=len(report.failed_keys) + _missing(prepared),
+        failed_chunks=len(report.failed_keys) + (prepared.plan.num_missing if prepared.plan else 0),
     )
-
-
-def _missing(prepared: Prepared) -> int:
-    return prepared.plan.num_missing if prepared.plan else 0

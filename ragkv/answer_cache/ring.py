@@ -120,13 +120,14 @@ class AnswerRing:
         """Remove rings that were kept by a version which listed none. Returns how many."""
         with reporting():
             heads = [head.decode() for head in self._client.scan_iter(f"{_PREFIX}*:head", count=1000)]
-            bases = [base for base in (head.removesuffix(":head") for head in heads) if not self._is_listed(base)]
+            bases = [
+                base
+                for base in (head.removesuffix(":head") for head in heads)
+                if self._client.zscore(_USED, base) is None
+            ]
             for base in bases:
                 self._client.delete(*(f"{base}:{part}" for part in _PARTS))
         return len(bases)
-
-    def _is_listed(self, base: str) -> bool:
-        return self._client.zscore(_USED, base) is not None
 
     def forget(self, tenant_id: str, collection_id: str, before: int) -> int:
         """Remove the answers of generations before `before`, and take none of these for a day. Returns how many rings.

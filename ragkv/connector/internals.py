@@ -76,7 +76,7 @@ class ModelInternals:
         return rotated.view(keys.shape)
 
     def unrotate(self, positions: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
-        """The inverse of `rotate`, in float32: a rotation's transpose, with any scale the model's has divided out.
+        """The inverse of `rotate`, [tokens, heads, head_dim] in float32: a rotation's transpose, with any scale the model's has divided out.
 
         RoFormer, arXiv 2104.09864, section 3.2.2: the rotation matrices are orthogonal.
         """

@@ -5,6 +5,7 @@ Every number is bounded by the prompt's length before the engine acts on it.
 """
 
 import base64
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -60,7 +61,7 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
     wire = WirePlan(
         placed=[(chunk.key, chunk.span.start, chunk.span.end) for chunk in plan.placed],
         recompute=[(span.start, span.end) for span in plan.recompute],
-        selection=_selection_to_wire(plan.selection),
+        selection=dataclasses.astuple(plan.selection) if plan.selection else None,
         capture=(request.capture.start, request.capture.end) if request.capture else None,
         tag=tag,
     )
@@ -119,10 +120,6 @@ def _span(start: int, end: int) -> Span:
     if not 0 <= start <= end:
         raise Rejected(f"[{start}, {end}) is not a span")
     return Span(start, end)
-
-
-def _selection_to_wire(selection: EngineSelection | None) -> tuple[str, float, int, str] | None:
-    return (selection.policy, selection.ratio, selection.block_size, selection.topic) if selection else None
 
 
 def _selection(selection: tuple[str, float, int, str] | None) -> EngineSelection | None:

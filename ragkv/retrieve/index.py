@@ -88,5 +88,5 @@ class Index(Protocol):
     def dense_of(
         self, tenant_id: str, collection_id: str, chunk_ids: Sequence[str]
     ) -> Mapping[str, NDArray[np.float32]]:
-        """The dense vectors of those chunks that the collection holds."""
+        """Dense vectors, [dim] float32 of unit length each, of those chunks that the collection holds."""
         ...

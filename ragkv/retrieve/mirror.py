@@ -38,7 +38,8 @@ class Mirror:
         When nothing changed this is one call of `indexed_documents`. A failure half-way leaves the documents it did not
         reach to the next sync. Threads that ask at the same time wait for one of them to do the work.
         """
-        scope = self._scope(tenant_id, collection_id)
+        with self._lock:
+            scope = self._scopes.setdefault((tenant_id, collection_id), _Scope())
         with scope.lock:
             wanted = self._source.indexed_documents(tenant_id, collection_id)
             if wanted is scope.seen or wanted == scope.mirrored:
@@ -67,10 +68,6 @@ class Mirror:
         if scope is not None:
             with scope.lock:  # a sync that had begun comes first
                 self._index.delete_collection(tenant_id, collection_id)
-
-    def _scope(self, tenant_id: str, collection_id: str) -> "_Scope":
-        with self._lock:
-            return self._scopes.setdefault((tenant_id, collection_id), _Scope())
 
 
 class _Scope:

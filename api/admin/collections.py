@@ -22,7 +22,7 @@ def collections_page(
     request: AdminRequest, parts: NamedDependency[Parts], cursor: FromQuery[str | None] = None
 ) -> Response[str]:
     """The tenant's collections by name."""
-    shown = list_collections(parts.database, request.user.tenant_id, COLLECTIONS_A_PAGE, cursor)
+    shown = list_collections(request.user.tenant_id, COLLECTIONS_A_PAGE, cursor, parts.database)
     return page(request, "collections.html", shown=shown, cursor=cursor, default=DEFAULT_COLLECTION)
 
 
@@ -37,14 +37,14 @@ def collection_page(
 ) -> Response[str]:
     """A collection, by id or name, and its documents, newest first: of one status, with a part of the name."""
     chosen = Status(status) if status in list(Status) else None
-    view = collection_with_counts(collection, parts, request.user.tenant_id)
+    view = collection_with_counts(request.user.tenant_id, collection, parts)
     ref = collection_ref(parts.database, request.user.tenant_id, view.id)
     wanted = DocumentFilter(request.user.tenant_id, view.id, chosen, name or None)
     return page(
         request,
         "collection.html",
         collection=view,
-        documents=list_documents(parts.database, wanted, DOCUMENTS_A_PAGE, cursor),
+        documents=list_documents(wanted, DOCUMENTS_A_PAGE, cursor, parts.database),
         failures=failures(ref, parts.database),
         default=DEFAULT_COLLECTION,
         max_bytes=parts.settings.max_upload_bytes,

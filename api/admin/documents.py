@@ -26,13 +26,13 @@ def document_page(
     database, tenant_id = parts.database, request.user.tenant_id
     view, place = document_view(tenant_id, document_id, database), Place.of(at)
     if place is not None and cursor is None:
-        cursor = chunks_from(database, tenant_id, document_id, place.start)
-    chunks = list_chunks(database, parts.kv_store, tenant_id, document_id, CHUNKS_A_PAGE, cursor)
+        cursor = chunks_from(tenant_id, document_id, place.start, database)
+    chunks = list_chunks(tenant_id, document_id, CHUNKS_A_PAGE, cursor, database, parts.kv_store)
     return page(
         request,
         "document.html",
         document=view,
-        collection=collection_view(view.collection_id, database, tenant_id),
+        collection=collection_view(tenant_id, view.collection_id, database),
         chunks=[mark(chunk, place) for chunk in chunks.items],
         place=place,
         previous=chunks_before(chunks, CHUNKS_A_PAGE),

@@ -22,6 +22,6 @@ def jobs_page(
     """The tenant's jobs, newest first, all or those of one status. A failed one is retried through its document."""
     chosen = JobStatus(status) if status in list(JobStatus) else None
     tenant_id = request.user.tenant_id
-    jobs = list_jobs(parts.database, tenant_id, chosen, JOBS_A_PAGE, cursor)
-    counts = jobs_by_status(parts.database, tenant_id)
+    jobs = list_jobs(tenant_id, chosen, JOBS_A_PAGE, cursor, parts.database)
+    counts = jobs_by_status(tenant_id, parts.database)
     return page(request, "jobs.html", jobs=jobs, counts=counts, status=chosen, cursor=cursor)

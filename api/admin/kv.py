@@ -39,7 +39,7 @@ def kv_page(
     tenant_id = request.user.tenant_id
     seen = overview(parts, tenant_id)
     collection_id = collection_ref(parts.database, tenant_id, collection).collection_id if collection else None
-    documents = list_documents(parts.database, DocumentFilter(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor)
+    documents = list_documents(DocumentFilter(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor, parts.database)
     kept = kv_of_documents([document.id for document in documents.items], parts)
     return page(
         request,

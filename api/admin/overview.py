@@ -68,4 +68,4 @@ def _race(first: FirstToken) -> list[Runner]:
 
 
 def _documents(parts: Parts, tenant_id: str) -> int:
-    return sum(item.documents for item in list_collections(parts.database, tenant_id, MAX_PAGE, None).items)
+    return sum(item.documents for item in list_collections(tenant_id, MAX_PAGE, None, parts.database).items)

@@ -20,7 +20,7 @@ def playground_page(
     question: FromQuery[str] = "",
 ) -> Response[str]:
     """The form. `collection`, by id or name, and `question` fill it."""
-    shown = list_collections(parts.database, request.user.tenant_id, MAX_PAGE, None)
+    shown = list_collections(request.user.tenant_id, MAX_PAGE, None, parts.database)
     chosen = next((item.id for item in shown.items if collection in (item.id, item.name)), None)
     return page(
         request,

@@ -59,7 +59,7 @@ def create(
     parts: NamedDependency[Parts],
 ) -> FileBatch:
     """Attach several files to a vector store and queue them for ingestion: either all of them or none."""
-    return FileBatch.of(attach_batch(data.to_attach(), parts, store))
+    return FileBatch.of(attach_batch(store, data.to_attach(), parts))
 
 
 @get(
@@ -75,7 +75,7 @@ def show(
     parts: NamedDependency[Parts],
 ) -> FileBatch:
     """Get a file batch with the progress of its files."""
-    return FileBatch.of(batch_of(batch_id, parts.database, store))
+    return FileBatch.of(batch_of(store, batch_id, parts.database))
 
 
 @post(
@@ -92,7 +92,7 @@ def cancel(
     parts: NamedDependency[Parts],
 ) -> FileBatch:
     """Cancel a file batch: detach those of its files that are not ingested yet. The files themselves are kept."""
-    return FileBatch.of(cancel_batch(batch_id, parts, store))
+    return FileBatch.of(cancel_batch(store, batch_id, parts))
 
 
 @get(
@@ -111,7 +111,7 @@ def files(
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a batch that are still attached to the vector store."""
-    return StoreFilePage.of(list_batch(batch_id, parts.database, store, page, statuses_of(filter)))
+    return StoreFilePage.of(list_batch(store, batch_id, page, statuses_of(filter), parts.database))
 
 
 def file_batches_router() -> Router:

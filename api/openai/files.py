@@ -96,7 +96,7 @@ class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
 def create(data: MultipartBody[FileForm], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileObject:
     """Upload a file, to be attached to vector stores. Uploading the same bytes again creates another file."""
     file = data.file
-    return FileObject.of(keep_file(file.filename, data.purpose, file.file, parts, caller.tenant_id))
+    return FileObject.of(keep_file(caller.tenant_id, file.filename, data.purpose, file.file, parts))
 
 
 @get(
@@ -118,7 +118,7 @@ def index(
 ) -> FilePage:
     """List the tenant's files."""
     page = PageRequest(limit, newest_first=order == "desc", after=after)
-    return FilePage.of(list_files(parts.database, caller.tenant_id, page, purpose))
+    return FilePage.of(list_files(caller.tenant_id, page, purpose, parts.database))
 
 
 @get(
@@ -126,7 +126,7 @@ def index(
 )
 def show(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileObject:
     """Get a file by its id."""
-    return FileObject.of(file_view(file_id, parts.database, caller.tenant_id))
+    return FileObject.of(file_view(caller.tenant_id, file_id, parts.database))
 
 
 @get(
@@ -138,7 +138,7 @@ def show(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDe
 )
 def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
     """Download a file, byte for byte. It is sent as an attachment, so browsers do not display it."""
-    path, name = kept_file(file_id, parts, caller.tenant_id)
+    path, name = kept_file(caller.tenant_id, file_id, parts)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
     return File(path, filename=name, media_type="application/octet-stream", headers=headers)
 
@@ -153,7 +153,7 @@ def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts: Name
 )
 def remove(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileDeleted:
     """Delete a file and detach it from all vector stores."""
-    delete_file(file_id, parts, caller.tenant_id)
+    delete_file(caller.tenant_id, file_id, parts)
     return FileDeleted(id=file_id)
 
 

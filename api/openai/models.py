@@ -55,7 +55,7 @@ def show(model: FromPath[str], caller: NamedDependency[Caller], parts: NamedDepe
     if collection is None:
         return _served(parts)
     try:
-        return _with(collection_view(collection, parts.database, caller.tenant_id), parts)
+        return _with(collection_view(caller.tenant_id, collection, parts.database), parts)
     except NotFound as error:
         raise NoSuchModel(str(error)) from None
 
@@ -77,7 +77,7 @@ def collection_in(model: str, parts: Parts) -> str | None:
 def _collections(caller: Caller, parts: Parts) -> Iterator[CollectionView]:
     cursor = None
     while True:
-        page = list_collections(parts.database, caller.tenant_id, MAX_PAGE, cursor)
+        page = list_collections(caller.tenant_id, MAX_PAGE, cursor, parts.database)
         yield from page.items
         cursor = page.next
         if cursor is None:

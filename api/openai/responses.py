@@ -192,7 +192,7 @@ def _question_of(body: ResponseBody, caller: Caller, parts: Parts) -> Question:
     if tool is None:
         return question_about(conversation, ref, body.max_output_tokens)
     wanted = None if tool.filters is None else filter_of(tool.filters, "tools[0].filters")
-    chosen = None if wanted is None else documents_that_match(parts.database, ref, wanted)
+    chosen = None if wanted is None else documents_that_match(ref, wanted, parts.database)
     return question_about(conversation, ref, body.max_output_tokens, tool.max_num_results, chosen)
 
 

@@ -39,7 +39,7 @@ class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
 def sources_of(answer: Answer, parts: Parts, tenant_id: str) -> dict[str, Entry]:
     """By document id: the files of the answer's passages. One that was deleted meanwhile is left out."""
     document_ids = {passage.chunk.document_id for passage in answer.passages}
-    return entries_by_document(parts.database, tenant_id, sorted(document_ids))
+    return entries_by_document(tenant_id, sorted(document_ids), parts.database)
 
 
 def citations_of(answer: Answer, sources: dict[str, Entry]) -> list[FileCitation]:

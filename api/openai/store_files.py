@@ -70,8 +70,8 @@ def create(
     parts: NamedDependency[Parts],
 ) -> StoreFile:
     """Attach a file to a vector store and queue it for ingestion. Files with the same bytes share one document."""
-    attach_files([data.to_attach()], parts, store)
-    return StoreFile.of(entry_of(data.file_id, parts.database, store))
+    attach_files(store, [data.to_attach()], parts)
+    return StoreFile.of(entry_of(store, data.file_id, parts.database))
 
 
 @get(
@@ -89,7 +89,7 @@ def index(
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a vector store, including documents that were uploaded to the collection directly."""
-    return StoreFilePage.of(list_entries(parts.database, store, page, statuses_of(filter)))
+    return StoreFilePage.of(list_entries(store, page, statuses_of(filter), parts.database))
 
 
 @get(
@@ -105,7 +105,7 @@ def show(
     parts: NamedDependency[Parts],
 ) -> StoreFile:
     """Get a file of a vector store with the status of its ingestion."""
-    return StoreFile.of(entry_of(file_id, parts.database, store))
+    return StoreFile.of(entry_of(store, file_id, parts.database))
 
 
 @post(
@@ -123,7 +123,7 @@ def change(
     parts: NamedDependency[Parts],
 ) -> StoreFile:
     """Replace all attributes of a vector store's file."""
-    return StoreFile.of(describe(file_id, dict(data.attributes or {}), parts, store))
+    return StoreFile.of(describe(store, file_id, dict(data.attributes or {}), parts))
 
 
 @delete(
@@ -140,7 +140,7 @@ def remove(
     parts: NamedDependency[Parts],
 ) -> StoreFileDeleted:
     """Detach a file from a vector store and delete its chunks, vectors and KV there. The file itself is kept."""
-    detach_file(file_id, parts, store)
+    detach_file(store, file_id, parts)
     return StoreFileDeleted(id=file_id)
 
 
@@ -157,7 +157,7 @@ def content(
     parts: NamedDependency[Parts],
 ) -> ContentPage:
     """Get the text of a file as the chunks that are searched. The list is empty until the file has been parsed."""
-    return ContentPage(data=[TextOfFile(text) for text in texts_of(file_id, parts.database, store)])
+    return ContentPage(data=[TextOfFile(text) for text in texts_of(store, file_id, parts.database)])
 
 
 def store_files_router() -> Router:

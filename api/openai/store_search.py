@@ -93,7 +93,7 @@ def _search(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> Search
         raise BadParam("query", "the query is empty: ask something")
     passages = _passages(store, body, parts)
     documents = sorted({passage.chunk.document_id for passage in passages})
-    entries = entries_by_document(parts.database, store.tenant_id, documents)
+    entries = entries_by_document(store.tenant_id, documents, parts.database)
     found = [_result(one, entries[one.chunk.document_id]) for one in passages if one.chunk.document_id in entries]
     return SearchPage(search_query=body.queries, data=found)
 
@@ -102,7 +102,7 @@ def _passages(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> list
     """The best of all queries, each by the query that it answers best."""
     limit, hops = body.max_num_results or 10, parts.settings.hops
     wanted = None if body.filters is None else filter_of(body.filters, "filters")
-    chosen = None if wanted is None else documents_that_match(parts.database, store, wanted)
+    chosen = None if wanted is None else documents_that_match(store, wanted, parts.database)
     best: dict[str, Passage] = {}
     for query in body.queries:
         found = parts.retriever.search(store.tenant_id, store.collection_id, query, limit, hops, document_ids=chosen)

@@ -69,13 +69,13 @@ def create(
 ) -> VectorStore:
     """Create a vector store, which is a collection, and attach files to it."""
     for file_id in data.file_ids:
-        file_view(file_id, parts.database, caller.tenant_id)
+        file_view(caller.tenant_id, file_id, parts.database)
     name = data.name or f"vector store {new_id()[:8]}"
-    made = make_collection(name, parts.database, caller.tenant_id)
+    made = make_collection(caller.tenant_id, name, parts.database)
     if data.file_ids:
         ref = collection_ref(parts.database, caller.tenant_id, made.id)
-        attach_files([Attach(file_id) for file_id in data.file_ids], parts, ref)
-    return VectorStore.of(store_of(made.id, parts.database, caller.tenant_id))
+        attach_files(ref, [Attach(file_id) for file_id in data.file_ids], parts)
+    return VectorStore.of(store_of(caller.tenant_id, made.id, parts.database))
 
 
 @get(
@@ -92,7 +92,7 @@ def index(
     page: NamedDependency[PageRequest],
 ) -> VectorStorePage:
     """List the tenant's vector stores with the progress of their files."""
-    return VectorStorePage.of(list_stores(parts.database, caller.tenant_id, page))
+    return VectorStorePage.of(list_stores(caller.tenant_id, page, parts.database))
 
 
 @get(
@@ -104,7 +104,7 @@ def index(
 )
 def show(vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> VectorStore:
     """Get a vector store by id or name."""
-    return VectorStore.of(store_of(vector_store_id, parts.database, caller.tenant_id))
+    return VectorStore.of(store_of(caller.tenant_id, vector_store_id, parts.database))
 
 
 @post(
@@ -122,8 +122,8 @@ def change(
     parts: NamedDependency[Parts],
 ) -> VectorStore:
     """Rename a vector store. Its id does not change."""
-    view = amend_collection(vector_store_id, parts.database, caller.tenant_id, data.name)
-    return VectorStore.of(store_of(view.id, parts.database, caller.tenant_id))
+    view = amend_collection(caller.tenant_id, vector_store_id, parts.database, data.name)
+    return VectorStore.of(store_of(caller.tenant_id, view.id, parts.database))
 
 
 @delete(
@@ -137,7 +137,7 @@ async def remove(
     vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> VectorStoreDeleted:
     """Delete a vector store with the chunks, vectors and KV of its files. Files in `/v1/files` are kept."""
-    await delete_collection(vector_store_id, parts, caller.tenant_id)
+    await delete_collection(caller.tenant_id, vector_store_id, parts)
     return VectorStoreDeleted(id=vector_store_id)
 
 

@@ -58,7 +58,7 @@ def create(
     data: JSONBody[CollectionBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> CollectionView:
     """Create an empty collection. Names are unique within a tenant: a name in use is refused with 409."""
-    return make_collection(data.name, parts.database, caller.tenant_id)
+    return make_collection(caller.tenant_id, data.name, parts.database)
 
 
 @get(
@@ -75,7 +75,7 @@ def index(
     cursor: FromQuery[str | None] = None,
 ) -> CollectionPage:
     """List the tenant's collections, ordered by name, each with the number of its documents, chunks and tokens."""
-    return list_collections(parts.database, caller.tenant_id, limit, cursor)
+    return list_collections(caller.tenant_id, limit, cursor, parts.database)
 
 
 @get(
@@ -87,7 +87,7 @@ def index(
 )
 def show(collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> CollectionView:
     """Get a collection by id or name, including the hits and misses of its answer cache."""
-    return collection_with_counts(collection, parts, caller.tenant_id)
+    return collection_with_counts(caller.tenant_id, collection, parts)
 
 
 @patch(
@@ -113,7 +113,7 @@ def amend(
     the cache until the collection changes. Questions within a conversation, and those that refer to the present day, are
     never answered from the cache.
     """
-    return amend_collection(collection, parts.database, caller.tenant_id, data.name, data.answer_cache)
+    return amend_collection(caller.tenant_id, collection, parts.database, data.name, data.answer_cache)
 
 
 @delete(
@@ -124,7 +124,7 @@ def amend(
 )
 async def remove(collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
     """Delete a collection with all its documents, their chunks, vectors and KV."""
-    await delete_collection(collection, parts, caller.tenant_id)
+    await delete_collection(caller.tenant_id, collection, parts)
 
 
 @post(

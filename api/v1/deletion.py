@@ -7,8 +7,8 @@ from ragkv.catalog.collection import delete_in_batches
 from ragkv.parts import Parts
 
 
-async def delete_collection(collection: str, parts: Parts, tenant_id: str) -> None:
+async def delete_collection(tenant_id: str, collection: str, parts: Parts) -> None:
     """`delete_in_batches`, each batch a piece of work of its own: others take their turns in between, and have the database
     for as long as the batch had it."""
-    async for took_s in stepwise(delete_in_batches(collection, parts, tenant_id)):
+    async for took_s in stepwise(delete_in_batches(tenant_id, collection, parts)):
         await asyncio.sleep(took_s)

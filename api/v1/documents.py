@@ -160,7 +160,7 @@ def index(
     )
     having = None if metadata is None else read_filter(metadata)
     wanted = DocumentFilter(caller.tenant_id, collection_id, status, name, metadata=having)
-    return list_documents(parts.database, wanted, limit, cursor)
+    return list_documents(wanted, limit, cursor, parts.database)
 
 
 @get(
@@ -274,7 +274,7 @@ def chunks(
     cursor: FromQuery[str | None] = None,
 ) -> ChunkPage:
     """List the chunks of a document in order, each with its text, position and the state of its KV."""
-    return list_chunks(parts.database, parts.kv_store, caller.tenant_id, document_id, limit, cursor)
+    return list_chunks(caller.tenant_id, document_id, limit, cursor, parts.database, parts.kv_store)
 
 
 def documents_router(settings: Settings) -> Router:

@@ -61,11 +61,11 @@ def chosen_documents(
     if filters is None and document_ids is None:
         return None
     given = None if document_ids is None else _known(parts, ref, frozenset(document_ids))
-    return matching_ids(parts.database, DocumentFilter(*_place(ref), ids=given, metadata=filters))
+    return matching_ids(DocumentFilter(*_place(ref), ids=given, metadata=filters), parts.database)
 
 
 def _known(parts: Parts, ref: CollectionRef, document_ids: frozenset[str]) -> frozenset[str]:
-    unknown = document_ids - matching_ids(parts.database, DocumentFilter(*_place(ref), ids=document_ids))
+    unknown = document_ids - matching_ids(DocumentFilter(*_place(ref), ids=document_ids), parts.database)
     if unknown:
         raise NotFound(f"the collection has no document {min(unknown)[:80]!r}")
     return document_ids

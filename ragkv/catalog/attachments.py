@@ -68,7 +68,7 @@ class Attach:
 
 
 def attach_files(
-    wanted: Sequence[Attach], parts: Parts, ref: CollectionRef, also: Callable[["Session"], None] = lambda session: None
+    ref: CollectionRef, wanted: Sequence[Attach], parts: Parts, also: Callable[["Session"], None] = lambda session: None
 ) -> None:
     """Attach all files, or none; commit, then queue them. `also` runs in the same transaction.
 
@@ -78,93 +78,93 @@ def attach_files(
         advisory_lock(session, uploads_lock(ref.tenant_id))
         if session.get(CollectionRow, ref.collection_id) is None:
             raise NotFound("the collection was deleted meanwhile")
-        waiting = [_attach(session, one, parts, ref) for one in wanted]
+        waiting = [_attach(session, ref, one, parts) for one in wanted]
         also(session)
         session.execute(collection_changed(ref.collection_id))
     for document_id in dict.fromkeys(filter(None, waiting)):
         enqueue(document_id, parts)
 
 
-def entry_of(file_id: str, database: Database, ref: CollectionRef) -> Entry:
+def entry_of(ref: CollectionRef, file_id: str, database: Database) -> Entry:
     """Raises NotFound."""
     with database.reading() as session:
-        return to_entry(_find(session, file_id, ref))
+        return to_entry(_find(session, ref, file_id))
 
 
-def texts_of(file_id: str, database: Database, ref: CollectionRef) -> list[str]:
+def texts_of(ref: CollectionRef, file_id: str, database: Database) -> list[str]:
     """The text of a file of a collection, chunk by chunk; none before it is read. Raises NotFound."""
     with database.reading() as session:
-        document = _find(session, file_id, ref)[0]
+        document = _find(session, ref, file_id)[0]
         return list(session.scalars(texts_of_document(document.id)))
 
 
 def list_entries(
-    database: Database, ref: CollectionRef, page: PageRequest, statuses: Sequence[Status] | None
+    ref: CollectionRef, page: PageRequest, statuses: Sequence[Status] | None, database: Database
 ) -> Page[Entry]:
     """A collection's files. Raises NotFound for one to begin at that is not there."""
     with database.reading() as session:
-        return entries_among(session, entries_of(ref.tenant_id, ref.collection_id, statuses), ref, page)
+        return entries_among(session, ref, entries_of(ref.tenant_id, ref.collection_id, statuses), page)
 
 
 def entries_among(
-    session: "Session", listed: "Select[DocumentRow, str, datetime]", ref: CollectionRef, page: PageRequest
+    session: "Session", ref: CollectionRef, listed: "Select[DocumentRow, str, datetime]", page: PageRequest
 ) -> Page[Entry]:
     """One page of these files of a collection."""
 
     def place_of(file_id: str) -> Position:
-        _, found_id, moment = _find(session, file_id, ref)
+        _, found_id, moment = _find(session, ref, file_id)
         return moment, found_id
 
     found = rows_of(session, listed, ENTRY_KEYS, page, place_of)
     return Page([to_entry(row) for row in found.items], found.more)
 
 
-def describe(file_id: str, metadata: Metadata, parts: Parts, ref: CollectionRef) -> Entry:
+def describe(ref: CollectionRef, file_id: str, metadata: Metadata, parts: Parts) -> Entry:
     """Give a file of a collection this metadata in place of what it had. Raises NotFound, Rejected for too much."""
     with parts.database.writing() as session:
-        row = _find(session, file_id, ref)
+        row = _find(session, ref, file_id)
         label(session, row[0], checked(metadata))
         session.flush()
         session.execute(collection_changed(ref.collection_id))
         return to_entry(row)
 
 
-def detach_file(file_id: str, parts: Parts, ref: CollectionRef) -> None:
+def detach_file(ref: CollectionRef, file_id: str, parts: Parts) -> None:
     """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's too.
 
     Raises NotFound. When the index is away it raises Unavailable and the file stays attached: detach it again.
     """
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
-        document = _find(session, file_id, ref)[0]
+        document = _find(session, ref, file_id)[0]
         if (session.scalar(count_attachments(document.id)) or 0) > 1:
             session.delete(session.scalars(attachment(document.id, file_id)).one())
             return
     delete_document(ref.tenant_id, document.id, parts)
 
 
-def detach_if_there(file_id: str, parts: Parts, ref: CollectionRef) -> None:
+def detach_if_there(ref: CollectionRef, file_id: str, parts: Parts) -> None:
     """`detach_file`, for callers that may not be the only one to do it."""
     try:
-        detach_file(file_id, parts, ref)
+        detach_file(ref, file_id, parts)
     except NotFound:
         return  # somebody else was faster
 
 
-def delete_file(file_id: str, parts: Parts, tenant_id: str) -> None:
+def delete_file(tenant_id: str, file_id: str, parts: Parts) -> None:
     """Take a file out of every collection, and delete it. Its bytes go with the last that uses them.
 
     Raises NotFound. When the index is away it raises Unavailable and the file stays, perhaps in fewer collections:
     delete it again.
     """
     with parts.database.reading() as session:
-        sha256 = find_file(session, file_id, tenant_id).sha256
-    while (collection_id := _delete_if_nowhere(file_id, parts, tenant_id)) is not None:
-        detach_if_there(file_id, parts, CollectionRef(tenant_id, collection_id, b""))
+        sha256 = find_file(session, tenant_id, file_id).sha256
+    while (collection_id := _delete_if_nowhere(tenant_id, file_id, parts)) is not None:
+        detach_if_there(CollectionRef(tenant_id, collection_id, b""), file_id, parts)
     discard_unnamed(tenant_id, sha256, parts)
 
 
-def entries_by_document(database: Database, tenant_id: str, document_ids: Sequence[str]) -> dict[str, Entry]:
+def entries_by_document(tenant_id: str, document_ids: Sequence[str], database: Database) -> dict[str, Entry]:
     """Documents that are still there, each as its oldest file."""
     with database.reading() as session:
         return {row[0].id: to_entry(row) for row in session.execute(entries_of_documents(tenant_id, document_ids))}
@@ -175,9 +175,9 @@ def to_entry(row: "Row[DocumentRow, str, datetime]") -> Entry:
     return Entry(file_id, view_of(document), moment)
 
 
-def _attach(session: "Session", wanted: Attach, parts: Parts, ref: CollectionRef) -> str | None:
+def _attach(session: "Session", ref: CollectionRef, wanted: Attach, parts: Parts) -> str | None:
     """Returns the document's id if it is to be queued."""
-    file = find_file(session, wanted.file_id, ref.tenant_id)
+    file = find_file(session, ref.tenant_id, wanted.file_id)
     document = session.scalars(document_by_hash(ref.collection_id, file.sha256)).one_or_none()
     metadata = None if wanted.metadata is None else checked(wanted.metadata)
     if document is None:
@@ -194,18 +194,18 @@ def _attach(session: "Session", wanted: Attach, parts: Parts, ref: CollectionRef
     return document.id if document.status is Status.ACCEPTED else None
 
 
-def _delete_if_nowhere(file_id: str, parts: Parts, tenant_id: str) -> str | None:
+def _delete_if_nowhere(tenant_id: str, file_id: str, parts: Parts) -> str | None:
     """Under the lock that attaching holds. Returns a collection that the file is still in, None once it is deleted."""
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
-        file = find_file(session, file_id, tenant_id)
+        file = find_file(session, tenant_id, file_id)
         collection_id = session.scalars(places_of(file_id).limit(1)).one_or_none()
         if collection_id is None:
             session.delete(file)
         return collection_id
 
 
-def _find(session: "Session", file_id: str, ref: CollectionRef) -> "Row[DocumentRow, str, datetime]":
+def _find(session: "Session", ref: CollectionRef, file_id: str) -> "Row[DocumentRow, str, datetime]":
     found = entry_by_id(ref.tenant_id, ref.collection_id, file_id) if is_id(file_id) else None
     row = None if found is None else session.execute(found).one_or_none()
     if row is None:

@@ -57,7 +57,7 @@ class _Facts:
 _Test = Callable[[_Facts], bool]
 
 
-def documents_that_match(database: Database, ref: CollectionRef, wanted: AttributeFilter) -> frozenset[str]:
+def documents_that_match(ref: CollectionRef, wanted: AttributeFilter, database: Database) -> frozenset[str]:
     """The ids of a collection's documents. The database narrows them down by what must be equal, this process the rest."""
     labels = conditions({key: list(values) for key, values in _must_equal(wanted)})
     narrowed = metadata_of(documents_where(ref.tenant_id, ref.collection_id, labels=labels))

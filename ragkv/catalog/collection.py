@@ -77,7 +77,7 @@ class CollectionPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-def make_collection(name: str, database: Database, tenant_id: str) -> CollectionView:
+def make_collection(tenant_id: str, name: str, database: Database) -> CollectionView:
     """Raises Rejected for a bad name, Conflict for one that is taken."""
     cleaned = clean_name(name)
     with database.writing() as session:
@@ -85,10 +85,10 @@ def make_collection(name: str, database: Database, tenant_id: str) -> Collection
         _refuse_taken(session, tenant_id, cleaned)
         row = CollectionRow(id=new_id(), tenant_id=tenant_id, name=cleaned)
         session.add(row)
-    return collection_view(row.id, database, tenant_id)
+    return collection_view(tenant_id, row.id, database)
 
 
-def collection_view(collection: str, database: Database, tenant_id: str) -> CollectionView:
+def collection_view(tenant_id: str, collection: str, database: Database) -> CollectionView:
     """A collection by id or name. Raises NotFound."""
     collection_id = collection_ref(database, tenant_id, collection).collection_id
     with database.reading() as session:
@@ -98,9 +98,9 @@ def collection_view(collection: str, database: Database, tenant_id: str) -> Coll
         return _view(*facts)
 
 
-def collection_with_counts(collection: str, parts: Parts, tenant_id: str) -> CollectionView:
+def collection_with_counts(tenant_id: str, collection: str, parts: Parts) -> CollectionView:
     """`collection_view`, with what its answer cache did."""
-    view = collection_view(collection, parts.database, tenant_id)
+    view = collection_view(tenant_id, collection, parts.database)
     try:
         counted = parts.answer_ring.counts(tenant_id, view.id)
     except Unavailable:
@@ -111,7 +111,7 @@ def collection_with_counts(collection: str, parts: Parts, tenant_id: str) -> Col
     return msgspec.structs.replace(view, answer_cache=msgspec.structs.replace(view.answer_cache, **numbers))
 
 
-def list_collections(database: Database, tenant_id: str, limit: int, cursor: str | None) -> CollectionPage:
+def list_collections(tenant_id: str, limit: int, cursor: str | None, database: Database) -> CollectionPage:
     """Raises Rejected for a cursor that is not ours."""
     after = from_cursor(cursor, Name)
     position = None if after is None else (storable(after),)
@@ -122,7 +122,7 @@ def list_collections(database: Database, tenant_id: str, limit: int, cursor: str
 
 
 def amend_collection(
-    collection: str, database: Database, tenant_id: str, name: str | None = None, cache: AnswerCachePatch | None = None
+    tenant_id: str, collection: str, database: Database, name: str | None = None, cache: AnswerCachePatch | None = None
 ) -> CollectionView:
     """Rename a collection, say how its answers serve again. What is None stays.
 
@@ -136,10 +136,10 @@ def amend_collection(
             _rename(session, row, clean_name(name))
         if cache is not None:
             _set_cache(row, cache)
-    return collection_view(collection_id, database, tenant_id)
+    return collection_view(tenant_id, collection_id, database)
 
 
-def delete_in_batches(collection: str, parts: Parts, tenant_id: str) -> Generator[float, None, None]:
+def delete_in_batches(tenant_id: str, collection: str, parts: Parts) -> Generator[float, None, None]:
     """Remove a collection with all its documents, the questions asked about it and the answers kept. Raises NotFound, Conflict for the default collection.
 
     It is gone when the iterator ends. Each step is one batch, and gives the seconds it took: leave as much time to others.
@@ -149,20 +149,20 @@ def delete_in_batches(collection: str, parts: Parts, tenant_id: str) -> Generato
     collection_id = collection_ref(parts.database, tenant_id, collection).collection_id
     with parts.database.reading() as session:
         _refuse_default(_find(session, collection_id))
-    for _, took_s in timed(lambda: _delete_some(collection_id, parts, tenant_id)):
+    for _, took_s in timed(lambda: _delete_some(tenant_id, collection_id, parts)):
         yield took_s
     forget_answers(tenant_id, collection_id, parts)
     forget_in_memory(tenant_id, collection_id, parts)
 
 
-def _delete_some(collection_id: str, parts: Parts, tenant_id: str) -> int:
+def _delete_some(tenant_id: str, collection_id: str, parts: Parts) -> int:
     """Remove a batch of documents, or else of questions, or else the collection itself. 0 once it is gone."""
     if batch := _next_batch(collection_id, parts.database):
-        _delete_documents(collection_id, batch, parts, tenant_id)
+        _delete_documents(tenant_id, collection_id, batch, parts)
         return len(batch)
     if questions := _forget_questions(collection_id, parts.database):
         return questions
-    return 0 if _delete_if_empty(collection_id, parts.database, tenant_id) else 1
+    return 0 if _delete_if_empty(tenant_id, collection_id, parts.database) else 1
 
 
 def _next_batch(collection_id: str, database: Database) -> list[str]:
@@ -175,7 +175,7 @@ def _next_batch(collection_id: str, database: Database) -> list[str]:
     ]
 
 
-def _delete_documents(collection_id: str, document_ids: Sequence[str], parts: Parts, tenant_id: str) -> None:
+def _delete_documents(tenant_id: str, collection_id: str, document_ids: Sequence[str], parts: Parts) -> None:
     if parts.server_index is not None:
         parts.server_index.delete_from_collection(tenant_id, collection_id, document_ids)
     remove_documents(tenant_id, collection_id, document_ids, parts)
@@ -203,7 +203,7 @@ def _set_cache(row: CollectionRow, wanted: AnswerCachePatch) -> None:
         row.cache_ttl_s = wanted.ttl_s
 
 
-def _delete_if_empty(collection_id: str, database: Database, tenant_id: str) -> bool:
+def _delete_if_empty(tenant_id: str, collection_id: str, database: Database) -> bool:
     """Under the lock that uploads hold: none can come in between."""
     with database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))

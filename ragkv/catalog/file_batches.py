@@ -38,7 +38,7 @@ class Batch:
     gone: int
 
 
-def attach_batch(wanted: Sequence[Attach], parts: Parts, ref: CollectionRef) -> Batch:
+def attach_batch(ref: CollectionRef, wanted: Sequence[Attach], parts: Parts) -> Batch:
     """Attach all files, or none. Raises like `attach_files`."""
     batch_id, file_ids = new_id(), dict.fromkeys(one.file_id for one in wanted)
 
@@ -47,14 +47,14 @@ def attach_batch(wanted: Sequence[Attach], parts: Parts, ref: CollectionRef) -> 
         session.flush()
         session.add_all(FileBatchMemberRow(batch_id=batch_id, file_id=file_id) for file_id in file_ids)
 
-    attach_files(wanted, parts, ref, keep)
-    return batch_of(batch_id, parts.database, ref)
+    attach_files(ref, wanted, parts, keep)
+    return batch_of(ref, batch_id, parts.database)
 
 
-def batch_of(batch_id: str, database: Database, ref: CollectionRef) -> Batch:
+def batch_of(ref: CollectionRef, batch_id: str, database: Database) -> Batch:
     """Raises NotFound."""
     with database.reading() as session:
-        row = _find(session, batch_id, ref)
+        row = _find(session, ref, batch_id)
         documents = session.execute(entries_of_batch(row, ref.tenant_id)).all()
         statuses = Counter(document.status for document, *_ in documents)
         gone = (session.scalar(count_members(row.id)) or 0) - len(documents)
@@ -62,26 +62,26 @@ def batch_of(batch_id: str, database: Database, ref: CollectionRef) -> Batch:
 
 
 def list_batch(
-    batch_id: str, database: Database, ref: CollectionRef, page: PageRequest, statuses: Sequence[Status] | None
+    ref: CollectionRef, batch_id: str, page: PageRequest, statuses: Sequence[Status] | None, database: Database
 ) -> Page[Entry]:
     """The batch's files that are still in the collection. Raises NotFound for the batch or the one to begin at."""
     with database.reading() as session:
-        listed = entries_of_batch(_find(session, batch_id, ref), ref.tenant_id, statuses)
-        return entries_among(session, listed, ref, page)
+        listed = entries_of_batch(_find(session, ref, batch_id), ref.tenant_id, statuses)
+        return entries_among(session, ref, listed, page)
 
 
-def cancel_batch(batch_id: str, parts: Parts, ref: CollectionRef) -> Batch:
+def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts) -> Batch:
     """Take out of the collection those of the batch's files that are not searchable yet. Raises NotFound, Unavailable."""
     with parts.database.writing() as session:
-        row = _find(session, batch_id, ref)
+        row = _find(session, ref, batch_id)
         row.cancelled = True
         unread = [file_id for _, file_id, _ in session.execute(entries_of_batch(row, ref.tenant_id, UNREAD))]
     for file_id in unread:
-        detach_if_there(file_id, parts, ref)
-    return batch_of(batch_id, parts.database, ref)
+        detach_if_there(ref, file_id, parts)
+    return batch_of(ref, batch_id, parts.database)
 
 
-def _find(session: "Session", batch_id: str, ref: CollectionRef) -> FileBatchRow:
+def _find(session: "Session", ref: CollectionRef, batch_id: str) -> FileBatchRow:
     found = batch_by_id(ref.tenant_id, ref.collection_id, batch_id) if is_id(batch_id) else None
     row = None if found is None else session.scalars(found).one_or_none()
     if row is None:

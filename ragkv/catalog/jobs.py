@@ -38,7 +38,7 @@ class JobPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-def list_jobs(database: Database, tenant_id: str, status: JobStatus | None, limit: int, cursor: str | None) -> JobPage:
+def list_jobs(tenant_id: str, status: JobStatus | None, limit: int, cursor: str | None, database: Database) -> JobPage:
     """A tenant's jobs. Raises Rejected for a cursor that is not ours."""
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
@@ -47,7 +47,7 @@ def list_jobs(database: Database, tenant_id: str, status: JobStatus | None, limi
     return JobPage(items, jobs.next(lambda row: (row[0].created_at, row[0].id)))
 
 
-def jobs_by_status(database: Database, tenant_id: str) -> dict[JobStatus, int]:
+def jobs_by_status(tenant_id: str, database: Database) -> dict[JobStatus, int]:
     """How many of a tenant's jobs have each status, also those that none has."""
     with database.reading() as session:
         found = dict(session.execute(count_jobs(tenant_id)).all())

@@ -70,7 +70,7 @@ class ChunkPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-def list_documents(database: Database, wanted: DocumentFilter, limit: int, cursor: str | None) -> DocumentPage:
+def list_documents(wanted: DocumentFilter, limit: int, cursor: str | None, database: Database) -> DocumentPage:
     """Raises Rejected for a cursor that is not ours."""
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
@@ -79,14 +79,14 @@ def list_documents(database: Database, wanted: DocumentFilter, limit: int, curso
     return DocumentPage(items, documents.next(lambda row: (row.created_at, row.id)))
 
 
-def matching_ids(database: Database, wanted: DocumentFilter) -> frozenset[str]:
+def matching_ids(wanted: DocumentFilter, database: Database) -> frozenset[str]:
     """The ids of all documents that are wanted."""
     with database.reading() as session:
         return frozenset(session.scalars(ids_of(_found(wanted))))
 
 
 def list_chunks(
-    database: Database, store: KVStore, tenant_id: str, document_id: str, limit: int, cursor: str | None
+    tenant_id: str, document_id: str, limit: int, cursor: str | None, database: Database, store: KVStore
 ) -> ChunkPage:
     """Raises NotFound for the document, Rejected for a cursor that is not ours."""
     after = from_cursor(cursor, Ordinal)
@@ -98,7 +98,7 @@ def list_chunks(
     return ChunkPage(items, chunks.next(lambda row: row[0].ordinal))
 
 
-def chunks_from(database: Database, tenant_id: str, document_id: str, char: int) -> str | None:
+def chunks_from(tenant_id: str, document_id: str, char: int, database: Database) -> str | None:
     """The cursor of the page that begins with the chunk in which a character of the document's text lies.
 
     None if that is the first page, or there is no such character. Raises NotFound for the document.

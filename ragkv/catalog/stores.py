@@ -30,17 +30,17 @@ class Store:
     num_bytes: int
 
 
-def store_of(collection: str, database: Database, tenant_id: str) -> Store:
+def store_of(tenant_id: str, collection: str, database: Database) -> Store:
     """A collection by id or name. Raises NotFound."""
     collection_id = collection_ref(database, tenant_id, collection).collection_id
     with database.reading() as session:
         row = session.get(CollectionRow, collection_id)
         if row is None:
             raise NotFound(f"there is no collection {collection[:80]!r}")
-        return _stores(session, [row], tenant_id)[0]
+        return _stores(session, tenant_id, [row])[0]
 
 
-def list_stores(database: Database, tenant_id: str, page: PageRequest) -> Page[Store]:
+def list_stores(tenant_id: str, page: PageRequest, database: Database) -> Page[Store]:
     """Raises NotFound for a collection to begin at that is not there."""
 
     def place_of(collection_id: str) -> Position:
@@ -49,10 +49,10 @@ def list_stores(database: Database, tenant_id: str, page: PageRequest) -> Page[S
 
     with database.reading() as session:
         found = rows_of(session, collections_by_age(tenant_id), COLLECTION_KEYS, page, place_of)
-        return Page(_stores(session, [row for (row,) in found.items], tenant_id), found.more)
+        return Page(_stores(session, tenant_id, [row for (row,) in found.items]), found.more)
 
 
-def _stores(session: "Session", rows: Sequence[CollectionRow], tenant_id: str) -> list[Store]:
+def _stores(session: "Session", tenant_id: str, rows: Sequence[CollectionRow]) -> list[Store]:
     ids = [row.id for row in rows]
     statuses: dict[str, Counter[Status]] = defaultdict(Counter)
     for collection_id, status, count in session.execute(status_counts(tenant_id, ids)):

@@ -33,7 +33,7 @@ class FileView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
 
 
-def keep_file(name: str, purpose: str, body: Readable, parts: Parts, tenant_id: str) -> FileView:
+def keep_file(tenant_id: str, name: str, purpose: str, body: Readable, parts: Parts) -> FileView:
     """Store the bytes under a new id. Equal bytes are stored once, whatever they are files or documents of.
 
     Raises Rejected for an empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
@@ -55,32 +55,32 @@ def keep_file(name: str, purpose: str, body: Readable, parts: Parts, tenant_id: 
         return file_view_of(row)
 
 
-def file_view(file_id: str, database: Database, tenant_id: str) -> FileView:
+def file_view(tenant_id: str, file_id: str, database: Database) -> FileView:
     """Raises NotFound."""
     with database.reading() as session:
-        return file_view_of(find_file(session, file_id, tenant_id))
+        return file_view_of(find_file(session, tenant_id, file_id))
 
 
-def list_files(database: Database, tenant_id: str, page: PageRequest, purpose: str | None) -> Page[FileView]:
+def list_files(tenant_id: str, page: PageRequest, purpose: str | None, database: Database) -> Page[FileView]:
     """Raises NotFound for a file to begin at that is not there."""
     with database.reading() as session:
 
         def place_of(file_id: str) -> Position:
-            row = find_file(session, file_id, tenant_id)
+            row = find_file(session, tenant_id, file_id)
             return row.created_at, row.id
 
         found = rows_of(session, files_of(tenant_id, purpose), FILE_KEYS, page, place_of)
         return Page([file_view_of(row) for (row,) in found.items], found.more)
 
 
-def kept_file(file_id: str, parts: Parts, tenant_id: str) -> tuple[Path, str]:
+def kept_file(tenant_id: str, file_id: str, parts: Parts) -> tuple[Path, str]:
     """Where a file's bytes lie, and its name. Raises NotFound, also if the bytes are gone."""
     with parts.database.reading() as session:
-        row = find_file(session, file_id, tenant_id)
+        row = find_file(session, tenant_id, file_id)
     return parts.files.find(tenant_id, row.sha256), row.name
 
 
-def find_file(session: "Session", file_id: str, tenant_id: str) -> FileRow:
+def find_file(session: "Session", tenant_id: str, file_id: str) -> FileRow:
     """Raises NotFound."""
     row = session.scalars(file_by_id(tenant_id, file_id)).one_or_none() if is_id(file_id) else None
     if row is None:

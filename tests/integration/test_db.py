@@ -407,6 +407,6 @@ class TestSqliteFile:
 
 
 def test_a_cursor_with_a_character_that_no_name_has_finds_nothing_odd(database: Database):
-    page = list_collections(database, find_collection_ref(database).tenant_id, 10, to_cursor("\x00"))
+    page = list_collections(find_collection_ref(database).tenant_id, 10, to_cursor("\x00"), database)
 
     assert [item.name for item in page.items] in ([], ["default"])

@@ -63,7 +63,7 @@ class TestKeptAnswers:
         assert SECRET not in everything_in_redis(parts)
 
     def test_an_answer_in_the_making_is_not_kept_after_the_deletion(self, parts: Parts, collection: CollectionRef):
-        asyncio.run(delete_collection(collection.collection_id, parts, collection.tenant_id))
+        asyncio.run(delete_collection(collection.tenant_id, collection.collection_id, parts))
 
         late = RingName(collection.tenant_id, collection.collection_id, "r", 10**6)
         assert not parts.answer_ring.put(late, record(), SECRET, 60)
@@ -105,7 +105,7 @@ class TestKeptAnswers:
 class TestMemory:
     def test_a_deleted_collection_leaves_this_process(self, parts: Parts, collection: CollectionRef):
         assert parts.retriever.held()
-        asyncio.run(delete_collection(collection.collection_id, parts, collection.tenant_id))
+        asyncio.run(delete_collection(collection.tenant_id, collection.collection_id, parts))
 
         assert parts.retriever.held() == [] and points_of(parts.retriever) == 0
 
@@ -118,12 +118,12 @@ class TestMemory:
         keeper.forget_deleted()
         assert points_of(other.retriever) == 0 and other.retriever.held()
 
-        asyncio.run(delete_collection(collection.collection_id, parts, collection.tenant_id))
+        asyncio.run(delete_collection(collection.tenant_id, collection.collection_id, parts))
         keeper.forget_deleted()
         assert other.retriever.held() == []
 
     def test_the_running_service_does_so_by_itself(self, parts: Parts, other: Parts, collection: CollectionRef):
-        asyncio.run(delete_collection(collection.collection_id, parts, collection.tenant_id))
+        asyncio.run(delete_collection(collection.tenant_id, collection.collection_id, parts))
 
         async def serve() -> None:
             async with forgetting_deleted(other, interval_s=0.01)(None):  # type: ignore[arg-type]

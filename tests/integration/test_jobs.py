@@ -35,7 +35,7 @@ def test_jobs_come_newest_first_a_page_at_a_time(database: Database, ref: Collec
 
     names, cursor = [], None
     while True:
-        page = list_jobs(database, ref.tenant_id, None, 2, cursor)
+        page = list_jobs(ref.tenant_id, None, 2, cursor, database)
         names.append([job.document for job in page.items])
         if (cursor := page.next) is None:
             break
@@ -45,19 +45,19 @@ def test_jobs_come_newest_first_a_page_at_a_time(database: Database, ref: Collec
 def test_jobs_of_one_status_and_counts_of_each(database: Database, ref: CollectionRef):
     document_id = queue(database, ref, "a.md", JobStatus.FAILED, JobStatus.QUEUED)
 
-    failed = list_jobs(database, ref.tenant_id, JobStatus.FAILED, 10, None).items
+    failed = list_jobs(ref.tenant_id, JobStatus.FAILED, 10, None, database).items
     assert [(job.document_id, job.collection, job.status) for job in failed] == [(document_id, "default", "failed")]
-    assert jobs_by_status(database, ref.tenant_id) == {"queued": 1, "running": 0, "done": 0, "failed": 1}
+    assert jobs_by_status(ref.tenant_id, database) == {"queued": 1, "running": 0, "done": 0, "failed": 1}
 
 
 def test_another_tenants_jobs_are_not_listed(database: Database, ref: CollectionRef):
     queue(database, ensure_collection(database, "other"), "theirs.md", JobStatus.DONE)
 
-    assert list_jobs(database, ref.tenant_id, None, 10, None).items == []
-    assert sum(jobs_by_status(database, ref.tenant_id).values()) == 0
+    assert list_jobs(ref.tenant_id, None, 10, None, database).items == []
+    assert sum(jobs_by_status(ref.tenant_id, database).values()) == 0
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "bnVsbA", "W10"])
 def test_a_cursor_that_is_not_ours_is_refused(database: Database, ref: CollectionRef, cursor: str):
     with pytest.raises(Rejected, match="cursor"):
-        list_jobs(database, ref.tenant_id, None, 10, cursor)
+        list_jobs(ref.tenant_id, None, 10, cursor, database)

@@ -109,7 +109,7 @@ class TestQuotas:
         shown = view(parts, parts.default_collection, large)
         assert (shown.status, shown.kv_evicted, shown.error) == (Status.SEARCHABLE, True, None)
         assert 0 < kept(parts, parts.default_collection) <= parts.settings.max_tenant_kv_bytes
-        chunks = list_chunks(parts.database, parts.kv_store, parts.default_collection.tenant_id, large, 100, None).items
+        chunks = list_chunks(parts.default_collection.tenant_id, large, 100, None, parts.database, parts.kv_store).items
         assert {chunk.kv.state for chunk in chunks} == {"stored", "missing"}, "none is pending: nobody makes it"
         assert ingest_document(large, ingest) is Outcome.SKIPPED, "nothing is tried in vain"
 

@@ -82,7 +82,7 @@ class TestFiles:
         assert files(parts) == [GRACE]
 
     def test_a_file_that_another_row_names_stays(self, parts: Parts, document_id: str):
-        kept = keep_file("ada.md", "assistants", io.BytesIO(ADA), parts, parts.default_collection.tenant_id)
+        kept = keep_file(parts.default_collection.tenant_id, "ada.md", "assistants", io.BytesIO(ADA), parts)
         delete_document(parts.default_collection.tenant_id, document_id, parts)
 
         assert kept.bytes == len(ADA) and files(parts) == [ADA]

@@ -46,7 +46,7 @@ def parts(parts_on_either: Parts) -> Parts:
 def large(parts: Parts) -> CollectionRef:
     """A collection beside the default one, which shares a file and a chunk's KV with it."""
     home = find_collection_ref(parts.database)
-    made = collection_ref(parts.database, home.tenant_id, make_collection("large", parts.database, home.tenant_id).id)
+    made = collection_ref(parts.database, home.tenant_id, make_collection(home.tenant_id, "large", parts.database).id)
     add_documents(parts.database, made, DOCUMENTS, CHUNKS, "d")
     add_documents(parts.database, home, 1, 2, "kept")
     with parts.database.writing() as session:
@@ -61,7 +61,7 @@ def large(parts: Parts) -> CollectionRef:
 
 
 def delete(parts: Parts, ref: CollectionRef) -> None:
-    asyncio.run(delete_collection(ref.collection_id, parts, ref.tenant_id))
+    asyncio.run(delete_collection(ref.tenant_id, ref.collection_id, parts))
 
 
 def counts(parts: Parts) -> dict[str, int]:
@@ -92,7 +92,7 @@ def test_the_default_collection_stays_whole(parts: Parts, large: CollectionRef):
 
 
 def test_a_step_removes_a_bounded_number_of_whole_documents(parts: Parts, large: CollectionRef):
-    steps = delete_in_batches(large.collection_id, parts, large.tenant_id)
+    steps = delete_in_batches(large.tenant_id, large.collection_id, parts)
     chunks = [counts(parts)["chunks"], *(counts(parts)["chunks"] for _ in steps)]
 
     removed = [before - after for before, after in pairwise(chunks)]
@@ -103,9 +103,9 @@ def test_a_step_removes_a_bounded_number_of_whole_documents(parts: Parts, large:
 
 def test_a_document_larger_than_a_batch_goes_by_itself(parts: Parts):
     home = find_collection_ref(parts.database)
-    made = collection_ref(parts.database, home.tenant_id, make_collection("one", parts.database, home.tenant_id).id)
+    made = collection_ref(parts.database, home.tenant_id, make_collection(home.tenant_id, "one", parts.database).id)
     add_documents(parts.database, made, 2, BATCH_CHUNKS + 1, "huge")
-    steps = delete_in_batches(made.collection_id, parts, made.tenant_id)
+    steps = delete_in_batches(made.tenant_id, made.collection_id, parts)
 
     assert [counts(parts)["documents"] for _ in steps] == [1, 0]
 
@@ -141,7 +141,7 @@ def test_an_index_that_goes_away_leaves_the_rest_to_another_try(parts: Parts, la
     index.upsert(large.tenant_id, large.collection_id, points)
     index.upsert(large.tenant_id, "other", [Point("x", "kept0", "", vectors)])
 
-    steps = delete_in_batches(large.collection_id, parts, large.tenant_id)
+    steps = delete_in_batches(large.tenant_id, large.collection_id, parts)
     next(steps)
     server.stop()
     with pytest.raises(Unavailable):
@@ -178,7 +178,7 @@ def dies_at(parts: Parts, large: CollectionRef, moment: str, number: int) -> boo
     """Whether a deletion had a transaction of this number to be killed at."""
     with killed_at(parts, moment, number) as died:
         try:
-            for _ in delete_in_batches(large.collection_id, parts, large.tenant_id):
+            for _ in delete_in_batches(large.tenant_id, large.collection_id, parts):
                 pass
         except (Killed, NotFound):
             pass

@@ -154,7 +154,7 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
         superseded = _make_searchable(lease, document, ingest, reporter)
         turn.made_searchable()
     keep_kv(lease, parts.keys_of(document.tenant_id), ingest, reporter, turn)
-    parts.kv_store.delete(forget_unused(parts.database, superseded))
+    parts.kv_store.delete(forget_unused(superseded, parts.database))
 
 
 def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> list[str]:

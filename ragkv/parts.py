@@ -256,7 +256,7 @@ class Parts:
         if tenant_id not in self._keys:
             from ragkv.kv.key import KeyMaker
 
-            secret = tenant_secret(self.database, tenant_id)
+            secret = tenant_secret(tenant_id, self.database)
             self._keys[tenant_id] = KeyMaker(
                 secret, self.model_fingerprint, str(self.layout.dtype), self.prompts.prefix_ids
             )

@@ -45,7 +45,7 @@ class OpenAIService:
         return OpenAI(base_url=self.base_url, api_key=key or self.key, max_retries=0)
 
     def key_of(self, tenant: str, *scopes: str) -> str:
-        return issue_key_by_name(self.parts.database, tenant, "tests", scopes).key
+        return issue_key_by_name(tenant, "tests", scopes, self.parts.database).key
 
     def read_all(self) -> None:
         """Every document that waits is read."""
@@ -74,7 +74,7 @@ def openai_service(folder: Path, loaded: IngestParts) -> Iterator[OpenAIService]
         try:
             ingest = IngestParts(parts)
             ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
-            key = issue_key_by_name(parts.database, "default", "tests", ["admin"]).key
+            key = issue_key_by_name("default", "tests", ["admin"], parts.database).key
             with serving(parts) as http:
                 yield OpenAIService(parts, engine, ingest, http, key)
         finally:

@@ -13,6 +13,6 @@ from ragkv.parts import Parts
 @get("/keys", sync_to_thread=True)
 def keys_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[str]:
     """The tenant's keys; those that are good come first, newest first. Making and revoking is /v1/keys."""
-    keys = list_keys(parts.database, request.user.tenant_id)
+    keys = list_keys(request.user.tenant_id, parts.database)
     keys.sort(key=lambda key: (key.revoked_at is None, key.created_at), reverse=True)
     return page(request, "keys.html", keys=keys, now=utc_now(), scopes=KEY_SCOPES, max_days=MAX_DAYS)

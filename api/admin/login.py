@@ -67,7 +67,7 @@ def logout(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[Non
 def _begin(key: str, address: str, parts: Parts) -> str:
     """The token of a new session. Raises Throttled after too many wrong keys, Unauthorised, Forbidden, Unavailable."""
     try:
-        caller = authenticate(parts.database, key)
+        caller = authenticate(key, parts.database)
     except Unauthorised:
         _count_failure(address, parts)
         raise

@@ -40,7 +40,7 @@ async def overview_page(
 ) -> Response[str]:
     """The page, which asks for itself again every few seconds."""
     now = await statistics_of(request.user, parts, window)
-    asked = await asyncio.to_thread(latest, parts.database, request.user.tenant_id, public_name(parts.settings), LATEST)
+    asked = await asyncio.to_thread(latest, request.user.tenant_id, public_name(parts.settings), LATEST, parts.database)
     race = _race(now.summary.first_token)
     return page(
         request,

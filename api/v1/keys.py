@@ -37,7 +37,7 @@ def create(
     parts: NamedDependency[Parts],
 ) -> IssuedKey:
     """Create an API key. The key itself is returned only once, in this response."""
-    issued = issue_key(parts.database, caller.tenant_id, data.name, data.scopes, data.days, caller.key_id)
+    issued = issue_key(caller.tenant_id, data.name, data.scopes, parts.database, data.days, caller.key_id)
     note_made(request, issued.view.id)
     return issued
 
@@ -45,7 +45,7 @@ def create(
 @get("/", summary="List API keys", responses=problems(), sync_to_thread=True)
 def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list[KeyView]:
     """List the tenant's API keys, including revoked ones. Secrets are not returned."""
-    return list_keys(parts.database, caller.tenant_id)
+    return list_keys(caller.tenant_id, parts.database)
 
 
 @delete(
@@ -53,7 +53,7 @@ def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list
 )
 def revoke(key_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
     """Revoke an API key with immediate effect. It remains in the list of keys."""
-    revoke_key(parts.database, key_id, caller.tenant_id, caller.key_id)
+    revoke_key(key_id, parts.database, caller.tenant_id, caller.key_id)
 
 
 def keys_router() -> Router:

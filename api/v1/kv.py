@@ -42,7 +42,7 @@ class PinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 @get("/kv", guards=[reading], summary="Get KV usage", responses=problems(), sync_to_thread=True)
 def show_all(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> KVOverview:
     """Get the size of the tenant's stored KV by tier and by collection."""
-    return overview(parts, caller.tenant_id)
+    return overview(caller.tenant_id, parts)
 
 
 @post("/kv/verify", guards=[administering], status_code=HTTPStatus.OK, summary="Verify all KV", responses=problems())
@@ -109,7 +109,7 @@ def rebuild_one(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> DocumentView:
     """Queue a document so that its missing KV is computed and stored. Has no effect while the document is being ingested."""
-    return rebuild_document(document_id, parts, caller.tenant_id)
+    return rebuild_document(caller.tenant_id, document_id, parts)
 
 
 @post(

@@ -39,4 +39,4 @@ async def statistics(
 async def statistics_of(caller: Caller, parts: Parts, window: Window) -> Statistics:
     engine = await engine_view(parts.engine, parts.settings)
     model = public_name(parts.settings)
-    return Statistics(await asyncio.to_thread(summary, parts.database, caller.tenant_id, model, window), engine)
+    return Statistics(await asyncio.to_thread(summary, caller.tenant_id, model, window, parts.database), engine)

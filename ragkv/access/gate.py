@@ -36,16 +36,16 @@ class Gate:
         """Raises Unauthorised, Throttled, or Unavailable when the database is away."""
         if key is None or (self.is_open() and not is_like_a_key(key)):
             return self._admit_without_key()
-        return self._counted(authenticate(self._database, key))
+        return self._counted(authenticate(key, self._database))
 
     def readmit(self, key_id: str) -> Caller:
         """Who showed this key when their session began: the key may have been revoked since. Raises like `admit`."""
-        return self._counted(recognise(self._database, key_id))
+        return self._counted(recognise(key_id, self._database))
 
     def confirm(self, caller: Caller) -> None:
         """Raises Unauthorised once the caller would not be admitted any longer. Counts no request."""
         if caller.key_id is not None:
-            recognise(self._database, caller.key_id)
+            recognise(caller.key_id, self._database)
         elif not self.is_open():
             raise Unauthorised(NO_KEY)
 

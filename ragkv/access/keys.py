@@ -53,10 +53,10 @@ class IssuedKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def issue_key(
-    database: Database,
     tenant_id: str,
     name: str,
     scopes: Iterable[KeyScope],
+    database: Database,
     days: int | None = None,
     created_by: str | None = None,
 ) -> IssuedKey:
@@ -78,13 +78,13 @@ def issue_key(
 
 
 def issue_key_by_name(
-    database: Database, tenant: str, name: str, scopes: Iterable[KeyScope], days: int | None = None
+    tenant: str, name: str, scopes: Iterable[KeyScope], database: Database, days: int | None = None
 ) -> IssuedKey:
     """Likewise, for a tenant by name; a tenant that is new is made."""
-    return issue_key(database, ensure_collection(database, clean_name(tenant)).tenant_id, name, scopes, days)
+    return issue_key(ensure_collection(database, clean_name(tenant)).tenant_id, name, scopes, database, days)
 
 
-def list_keys(database: Database, tenant_id: str) -> list[KeyView]:
+def list_keys(tenant_id: str, database: Database) -> list[KeyView]:
     """A tenant's keys, revoked ones too, oldest first."""
     with database.reading() as session:
         return [_view(row) for row in session.scalars(keys_of_tenant(tenant_id))]
@@ -96,7 +96,7 @@ def list_all_keys(database: Database) -> list[tuple[str, KeyView]]:
         return [(tenant, _view(row)) for row, tenant in session.execute(keys_with_tenants())]
 
 
-def revoke_key(database: Database, key_id: str, tenant_id: str | None = None, revoked_by: str | None = None) -> None:
+def revoke_key(key_id: str, database: Database, tenant_id: str | None = None, revoked_by: str | None = None) -> None:
     """From now on the key is refused. Raises NotFound for a key that is not there, or not the tenant's if one is given."""
     with database.writing() as session:
         row = session.get(ApiKeyRow, key_id) if _ID.fullmatch(key_id) else None
@@ -117,7 +117,7 @@ def is_like_a_key(word: str) -> bool:
     return word.startswith("rk_")
 
 
-def authenticate(database: Database, key: str) -> Caller:
+def authenticate(key: str, database: Database) -> Caller:
     """Whose key this is. Raises Unauthorised for one that is wrong, expired or revoked."""
     parts = _KEY.fullmatch(key)
     if parts is None:
@@ -128,21 +128,21 @@ def authenticate(database: Database, key: str) -> Caller:
     known = row.digest if row is not None else bytes(32)
     if not hmac.compare_digest(_digest(parts[2]), known) or row is None:
         raise Unauthorised(_WRONG)
-    return _caller(database, row, now)
+    return _caller(row, now, database)
 
 
-def recognise(database: Database, key_id: str) -> Caller:
+def recognise(key_id: str, database: Database) -> Caller:
     """Whose key this is, by its id alone: for whoever has shown it before. Raises Unauthorised like `authenticate`."""
     with database.reading() as session:
         row = session.get(ApiKeyRow, key_id)
     if row is None:
         raise Unauthorised(_WRONG)
-    return _caller(database, row, utc_now())
+    return _caller(row, utc_now(), database)
 
 
-def _caller(database: Database, row: ApiKeyRow, now: datetime) -> Caller:
+def _caller(row: ApiKeyRow, now: datetime, database: Database) -> Caller:
     _check_valid(row, now)
-    _note_use(database, row, now)
+    _note_use(row, now, database)
     return Caller(row.tenant_id, row.id, frozenset(_scopes(row)))
 
 
@@ -153,7 +153,7 @@ def _check_valid(row: ApiKeyRow, now: datetime) -> None:
         raise Unauthorised(f"the API key {row.id} expired on {row.expires_at:%Y-%m-%d}: create another")
 
 
-def _note_use(database: Database, row: ApiKeyRow, now: datetime) -> None:
+def _note_use(row: ApiKeyRow, now: datetime, database: Database) -> None:
     """About once a minute, so that reading stays reading."""
     if row.last_used_at is not None and now - row.last_used_at < USE_NOTED_EVERY:
         return

@@ -55,7 +55,7 @@ def batch_of(ref: CollectionRef, batch_id: str, database: Database) -> Batch:
     """Raises NotFound."""
     with database.reading() as session:
         row = _find(session, ref, batch_id)
-        documents = session.execute(entries_of_batch(row, ref.tenant_id)).all()
+        documents = session.execute(entries_of_batch(ref.tenant_id, row)).all()
         statuses = Counter(document.status for document, *_ in documents)
         gone = (session.scalar(count_members(row.id)) or 0) - len(documents)
         return Batch(row.id, row.collection_id, row.created_at, row.cancelled, statuses, gone)
@@ -66,7 +66,7 @@ def list_batch(
 ) -> Page[Entry]:
     """The batch's files that are still in the collection. Raises NotFound for the batch or the one to begin at."""
     with database.reading() as session:
-        listed = entries_of_batch(_find(session, ref, batch_id), ref.tenant_id, statuses)
+        listed = entries_of_batch(ref.tenant_id, _find(session, ref, batch_id), statuses)
         return entries_among(session, ref, listed, page)
 
 
@@ -75,7 +75,7 @@ def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts) -> Batch:
     with parts.database.writing() as session:
         row = _find(session, ref, batch_id)
         row.cancelled = True
-        unread = [file_id for _, file_id, _ in session.execute(entries_of_batch(row, ref.tenant_id, UNREAD))]
+        unread = [file_id for _, file_id, _ in session.execute(entries_of_batch(ref.tenant_id, row, UNREAD))]
     for file_id in unread:
         detach_if_there(ref, file_id, parts)
     return batch_of(ref, batch_id, parts.database)

@@ -37,7 +37,7 @@ def keys() -> None:
 def create(name: str, tenant: str, scopes: tuple[KeyScope, ...], days: int | None) -> None:
     """Create an API key and print it, only this once."""
     with _parts() as parts:
-        issued = issue_key_by_name(parts.database, tenant, name, scopes, days)
+        issued = issue_key_by_name(tenant, name, scopes, parts.database, days)
     click.echo(issued.key)
     click.echo("This is the only time the key is shown: keep it somewhere safe.", err=True)
 
@@ -60,7 +60,7 @@ def show() -> None:
 def revoke(key_id: str) -> None:
     """Revoke an API key with immediate effect. KEY_ID is the part between the underscores."""
     with _parts() as parts:
-        revoke_key(parts.database, key_id)
+        revoke_key(key_id, parts.database)
     click.echo(f"{key_id} is revoked")
 
 

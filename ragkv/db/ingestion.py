@@ -208,7 +208,7 @@ class Lease:
             raise Conflict(f"document {self.document_id} was deleted, or another worker took it over")
 
 
-def forget_unused(database: Database, keys: Sequence[str]) -> list[str]:
+def forget_unused(keys: Sequence[str], database: Database) -> list[str]:
     """Forget those of `keys` that no chunk uses any longer. Returns them: their files can go."""
     unused: list[str] = []
     with database.writing() as session:

@@ -56,7 +56,7 @@ def find_collection_ref(
         return CollectionRef(owner.id, members.id, owner.secret)
 
 
-def tenant_secret(database: Database, tenant_id: str) -> bytes:
+def tenant_secret(tenant_id: str, database: Database) -> bytes:
     """What keys the names of the tenant's KV. Raises NotFound."""
     with database.reading() as session:
         tenant = session.get(TenantRow, tenant_id)

@@ -51,7 +51,7 @@ def entry_by_id(tenant_id: str, collection_id: str, file_id: str) -> Select[Docu
 
 
 def entries_of_batch(
-    batch: FileBatchRow, tenant_id: str, statuses: Sequence[Status] | None = None
+    tenant_id: str, batch: FileBatchRow, statuses: Sequence[Status] | None = None
 ) -> Select[DocumentRow, str, datetime]:
     """Those of a batch's files that are still in the collection."""
     members = (FileBatchMemberRow.batch_id == batch.id, FileBatchMemberRow.file_id == AttachmentRow.file_id)

@@ -51,7 +51,7 @@ _MS_OF = {"stitched": "stitched_ms", "full": "full_ms"}
 _SERIES_TOKENS = ("cached", "stitched", "recomputed", "computed")
 
 
-def summary(database: Database, tenant_id: str, model: str, window: Window, now: datetime | None = None) -> Summary:
+def summary(tenant_id: str, model: str, window: Window, database: Database, now: datetime | None = None) -> Summary:
     """Statistics of the window that ends now. `model`: the name of the one that is served now."""
     until = now or utc_now()
     length, width_s = WINDOWS[window]
@@ -73,7 +73,7 @@ def summary(database: Database, tenant_id: str, model: str, window: Window, now:
         )
 
 
-def latest(database: Database, tenant_id: str, model: str, limit: int) -> list[AskedQuestion]:
+def latest(tenant_id: str, model: str, limit: int, database: Database) -> list[AskedQuestion]:
     """The latest questions, newest first, whenever they were asked."""
     with database.reading() as session:
         full_cost = estimate(session, tenant_id, model, utc_now())

@@ -108,14 +108,14 @@ class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
     last_used_at: datetime | None
 
 
-def overview(parts: Parts, tenant_id: str) -> KVOverview:
+def overview(tenant_id: str, parts: Parts) -> KVOverview:
     """All of a tenant's KV. Looks at every file: it may take a second."""
     with parts.database.reading() as session:
         files, size, tokens, last_used = session.execute(kv_of(KVOwner(tenant_id))).one()
         collections = [_collection(*facts) for facts in session.execute(kv_by_collection(tenant_id))]
         tenants = _tenants(session) if tenant_id == parts.default_collection.tenant_id else None
         limit = limit_now(session, parts)
-    tiers = KVTiers(_device(parts), HostTier(_resident(parts, tenant_id, files)), _amount(files, size, tokens))
+    tiers = KVTiers(_device(parts), HostTier(_resident(tenant_id, files, parts)), _amount(files, size, tokens))
     return KVOverview(tiers, collections, tenants, limit or None, last_used)
 
 
@@ -157,7 +157,7 @@ def pin(owner: KVOwner, parts: Parts, *, pinned: bool) -> HeldKV:
     return held_kv(owner, parts)
 
 
-def rebuild_document(document_id: str, parts: Parts, tenant_id: str) -> DocumentView:
+def rebuild_document(tenant_id: str, document_id: str, parts: Parts) -> DocumentView:
     """Queue a document so that its KV is made where it is missing; nothing to do for one that is being read.
 
     It goes on answering. Raises NotFound, Conflict for a document that failed.
@@ -179,12 +179,12 @@ def rebuild_evicted(owner: KVOwner, parts: Parts) -> Queued:
     """Queue every document whose KV was evicted."""
     with parts.database.reading() as session:
         evicted = session.scalars(evicted_documents(owner)).all()
-    return Queued(sum(_rebuild_if_there(document_id, parts, owner.tenant_id) for document_id in evicted))
+    return Queued(sum(_rebuild_if_there(owner.tenant_id, document_id, parts) for document_id in evicted))
 
 
-def _rebuild_if_there(document_id: str, parts: Parts, tenant_id: str) -> bool:
+def _rebuild_if_there(tenant_id: str, document_id: str, parts: Parts) -> bool:
     try:
-        rebuild_document(document_id, parts, tenant_id)
+        rebuild_document(tenant_id, document_id, parts)
     except (NotFound, Conflict):
         return False  # deleted or replaced meanwhile
     return True
@@ -225,7 +225,7 @@ def _device(parts: Parts) -> DeviceTier:
     return DeviceTier(capacity, None if used is None else int(capacity * used))
 
 
-def _resident(parts: Parts, tenant_id: str, files: int) -> int | None:
+def _resident(tenant_id: str, files: int, parts: Parts) -> int | None:
     if files > MAX_LOOKED_AT:
         return None
     with parts.database.reading() as session:

@@ -67,7 +67,7 @@ def evict_entries(entries: Iterable[tuple[str, int]], parts: Parts) -> Freed:
 def collect_garbage(parts: Parts) -> Freed:
     """Remove KV that no chunk uses, and files that nothing names: left by what was replaced, or by a worker that died."""
     unused = unused_kv(parts, utc_now() - ENTRY_GRACE)
-    gone = {*forget_unused(parts.database, unused), *unnamed_kv(parts, utc_now() - FILE_GRACE)}
+    gone = {*forget_unused(unused, parts.database), *unnamed_kv(parts, utc_now() - FILE_GRACE)}
     freed = Freed(len(gone), sum(parts.kv_store.bytes_of(key) for key in gone))
     parts.kv_store.delete(gone)
     for path in partial_kv(parts, utc_now() - FILE_GRACE):

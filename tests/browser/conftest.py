@@ -53,7 +53,7 @@ def service(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[httpx.Client]
 @pytest.fixture
 def key(parts: Parts) -> str:
     """An admin's. From now on the service is closed."""
-    return issue_key(parts.database, parts.default_collection.tenant_id, "browser", ["admin"]).key
+    return issue_key(parts.default_collection.tenant_id, "browser", ["admin"], parts.database).key
 
 
 @pytest.fixture

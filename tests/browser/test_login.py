@@ -59,7 +59,7 @@ def test_the_login_leads_to_the_page_that_was_asked_for(page: Page, key: str):
 
 @pytest.mark.parametrize(("scope", "reason"), [(None, "the API key is not known"), ("read", "lacks the scope admin")])
 def test_a_key_that_will_not_do_is_refused_with_the_reason(visit: Visit, key: str, parts: Parts, scope, reason: str):
-    given = issue_key(parts.database, parts.default_collection.tenant_id, "x", [scope]).key if scope else "rk_wrong"
+    given = issue_key(parts.default_collection.tenant_id, "x", [scope], parts.database).key if scope else "rk_wrong"
     visit.page.goto("/admin/login")
     visit.page.get_by_label("API key").fill(given)
     visit.page.get_by_role("button", name="Log in").click()

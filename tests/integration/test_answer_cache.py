@@ -154,7 +154,7 @@ class TestMisses:
     def test_another_tenant_gets_nothing_of_it(self, keeping: Client, parts: Parts, ingest: IngestParts):
         """The same bytes, the same question, and a cache that is on."""
         ask(keeping)
-        headers = {"Authorization": f"Bearer {issue_key_by_name(parts.database, 'other', 'x', ['admin']).key}"}
+        headers = {"Authorization": f"Bearer {issue_key_by_name('other', 'x', ['admin'], parts.database).key}"}
         keeping.headers.update(headers)
         ingest_document(upload(keeping).json()["id"], ingest)
         keeping.patch("/v1/collections/default", json={"answer_cache": {"enabled": True, "threshold": 0.5}})

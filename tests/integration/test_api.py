@@ -183,7 +183,7 @@ class TestService:
         ],
     )
     def test_a_path_says_to_anybody_which_methods_it_has(self, client: Client, parts: Parts, path: str, methods: str):
-        issue_key_by_name(parts.database, "default", "x", ["read"])
+        issue_key_by_name("default", "x", ["read"], parts.database)
 
         response = client.options(path)
         assert (response.status_code, response.headers["allow"]) == (204, methods)

@@ -88,7 +88,7 @@ def test_a_backup_moves_between_databases_and_its_documents_answer_at_once(
     """From SQLite to PostgreSQL, and from PostgreSQL to SQLite; the KV is made again by the worker."""
     document_id = store(source, year=1843, tags=["engine", "Böhm"])
     assert ingest_document(document_id, over(source, loaded)) is Outcome.READY
-    issued = issue_key_by_name(source.database, "guests", "laptop", ("read",), 30)
+    issued = issue_key_by_name("guests", "laptop", ("read",), source.database, 30)
     manifest = backup(tmp_path / "backup", source)
     is_postgres = source.database.engine.dialect.name == "postgresql"
     target = make("target", f"sqlite:///{tmp_path / 'target.sqlite3'}" if is_postgres else postgres_url)
@@ -98,7 +98,7 @@ def test_a_backup_moves_between_databases_and_its_documents_answer_at_once(
     ref = source.default_collection
     view = document_view(ref.tenant_id, document_id, target.database)
     assert (view.status, view.metadata) == (Status.SEARCHABLE, {"year": 1843, "tags": ["engine", "Böhm"]})
-    assert tenant_secret(target.database, ref.tenant_id) == ref.secret
+    assert tenant_secret(ref.tenant_id, target.database) == ref.secret
     assert [key.id for _, key in list_all_keys(target.database)] == [issued.view.id]
     assert target.files.path(ref.tenant_id, _sha256(target, document_id)).read_bytes() == ADA
     found = target.retriever.search(ref.tenant_id, ref.collection_id, "first program", 3, 1)
@@ -113,7 +113,7 @@ def test_every_row_comes_back_as_it_was(source: Parts, empty: Parts, tmp_path: P
     """But for what says where a document stands: nobody holds it, and its collection has a new generation."""
     store(source, year=1843)
     store(source, ALAN, "alan.md")
-    issue_key_by_name(source.database, "guests", "laptop", ("read", "write"), None)
+    issue_key_by_name("guests", "laptop", ("read", "write"), source.database, None)
     backup(tmp_path / "backup", source)
     restore(tmp_path / "backup", empty)
 

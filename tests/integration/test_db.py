@@ -154,10 +154,10 @@ class TestAccess:
         ref = find_collection_ref(database)
 
         assert len(ref.secret) == 32
-        assert tenant_secret(database, ref.tenant_id) == ref.secret
+        assert tenant_secret(ref.tenant_id, database) == ref.secret
         assert ref.secret.hex() not in repr(ref)
         with pytest.raises(NotFound):
-            tenant_secret(database, "x")
+            tenant_secret("x", database)
         with pytest.raises(NotFound):
             find_collection_ref(database, "default", "other")
 

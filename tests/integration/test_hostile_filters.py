@@ -66,7 +66,7 @@ def tenants(service: tuple[httpx.Client, Parts]) -> list[Tenant]:
     client, parts = service
     found = []
     for name in ("ada", "bob"):
-        key = issue_key_by_name(parts.database, name, "x", ["write"]).key
+        key = issue_key_by_name(name, "x", ["write"], parts.database).key
         found.append(Tenant(name, {"Authorization": f"Bearer {key}"}))
         upload(client, f"# {name}\n\nOf {name} alone.".encode(), found[-1].file, headers=found[-1].headers)
     return found
@@ -74,7 +74,7 @@ def tenants(service: tuple[httpx.Client, Parts]) -> list[Tenant]:
 
 @pytest.fixture
 def stranger(service: tuple[httpx.Client, Parts]) -> dict[str, str]:
-    return {"Authorization": f"Bearer {issue_key_by_name(service[1].database, 'eve', 'x', ['read']).key}"}
+    return {"Authorization": f"Bearer {issue_key_by_name('eve', 'x', ['read'], service[1].database).key}"}
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ def bearer(key: str) -> dict[str, str]:
 
 class TestKeys:
     def test_a_key_is_recognised_and_its_secret_is_kept_nowhere(self, database: Database, tenant_id: str):
-        key = issue_key(database, tenant_id, "laptop", ["write", "read"]).key
-        caller = authenticate(database, key)
+        key = issue_key(tenant_id, "laptop", ["write", "read"], database).key
+        caller = authenticate(key, database)
 
         assert (caller.tenant_id, caller.scopes) == (tenant_id, {"read", "write"})
         with database.reading() as session:
@@ -49,34 +49,34 @@ class TestKeys:
                                        lambda k: k.upper(), lambda k: "rk_" + "0" * 16 + k[19:], lambda k: k + "\x00"])  # fmt: skip
     def test_a_key_that_is_nearly_right_is_wrong(self, database: Database, tenant_id: str, spoil):
         with pytest.raises(Unauthorised, match="not known"):
-            authenticate(database, spoil(issue_key(database, tenant_id, "x", ["read"]).key))
+            authenticate(spoil(issue_key(tenant_id, "x", ["read"], database).key), database)
 
     def test_a_revoked_key_is_refused_and_stays_in_the_list(self, database: Database, tenant_id: str):
-        issued = issue_key(database, tenant_id, "x", ["read"])
-        revoke_key(database, issued.view.id)
+        issued = issue_key(tenant_id, "x", ["read"], database)
+        revoke_key(issued.view.id, database)
 
         with pytest.raises(Unauthorised, match="revoked"):
-            authenticate(database, issued.key)
-        assert list_keys(database, tenant_id)[0].revoked_at is not None
+            authenticate(issued.key, database)
+        assert list_keys(tenant_id, database)[0].revoked_at is not None
 
     def test_a_key_expires(self, database: Database, tenant_id: str):
-        key = issue_key(database, tenant_id, "x", ["read"], days=1).key
-        authenticate(database, key)
+        key = issue_key(tenant_id, "x", ["read"], database, days=1).key
+        authenticate(key, database)
         with database.writing() as session:
             session.execute(update(ApiKeyRow).values(expires_at=utc_now() - timedelta(seconds=1)))
 
         with pytest.raises(Unauthorised, match="expired"):
-            authenticate(database, key)
+            authenticate(key, database)
 
     def test_the_last_use_is_noted(self, database: Database, tenant_id: str):
-        issued = issue_key(database, tenant_id, "x", ["read"])
+        issued = issue_key(tenant_id, "x", ["read"], database)
         assert issued.view.last_used_at is None
-        authenticate(database, issued.key)
-        first = list_keys(database, tenant_id)[0].last_used_at
-        authenticate(database, issued.key)
+        authenticate(issued.key, database)
+        first = list_keys(tenant_id, database)[0].last_used_at
+        authenticate(issued.key, database)
 
         assert first is not None
-        assert list_keys(database, tenant_id)[0].last_used_at == first, "once a minute is enough"
+        assert list_keys(tenant_id, database)[0].last_used_at == first, "once a minute is enough"
 
     def test_a_key_needs_a_name_scopes_and_a_sensible_life(self, database: Database, tenant_id: str):
         for bad in ({"name": ""}, {"scopes": []}, {"scopes": ["root"]}, {"days": 0}, {"days": 10**9}):
@@ -84,12 +84,12 @@ class TestKeys:
                 issue_key(**{"database": database, "tenant_id": tenant_id, "name": "x", "scopes": ["read"], **bad})
 
     def test_nobody_revokes_what_is_not_theirs(self, database: Database, tenant_id: str):
-        issued = issue_key_by_name(database, "stranger", "x", ["admin"])
+        issued = issue_key_by_name("stranger", "x", ["admin"], database)
 
         for key_id in (issued.view.id, "0" * 16, "\x00", "%"):
             with pytest.raises(NotFound):
-                revoke_key(database, key_id, tenant_id)
-        authenticate(database, issued.key)
+                revoke_key(key_id, database, tenant_id)
+        authenticate(issued.key, database)
 
 
 class TestGate:
@@ -102,11 +102,11 @@ class TestGate:
     ):
         gate = self.gate(database, settings)
         assert gate.admit(None).tenant_id == "owner"
-        issued = issue_key(database, tenant_id, "x", ["read"])
+        issued = issue_key(tenant_id, "x", ["read"], database)
         with pytest.raises(Unauthorised, match="ragkv keys create"):
             gate.admit(None)
 
-        revoke_key(database, issued.view.id)
+        revoke_key(issued.view.id, database)
         with pytest.raises(Unauthorised):
             self.gate(database, settings).admit(None)
 
@@ -123,7 +123,7 @@ class TestGate:
     ):
         gate = self.gate(database, settings)
         assert gate.admit("none").tenant_id == "owner"
-        issue_key(database, tenant_id, "x", ["read"])
+        issue_key(tenant_id, "x", ["read"], database)
         with pytest.raises(Unauthorised):
             gate.admit("none")
 
@@ -194,7 +194,7 @@ class TestOverHttp:
     def test_without_keys_clients_of_a_proxy_may_not_ask(self, client: Client, parts: Parts, name: str):
         for method in ("GET", "POST"):
             assert_problem(client.request(method, "/v1/keys", json={"name": "x"}, headers={name: "x"}), 403, "proxy")
-        key = issue_key(parts.database, parts.default_collection.tenant_id, "x", ["read"]).key
+        key = issue_key(parts.default_collection.tenant_id, "x", ["read"], parts.database).key
 
         assert client.get("/v1/documents", headers={name: "x"} | bearer(key)).status_code == 200
 
@@ -202,7 +202,7 @@ class TestOverHttp:
         self, settings: Settings, parts: Parts, redis_server: EmbeddedRedis
     ):
         parts.settings = msgspec.structs.replace(settings, requests_per_minute=2)
-        headers = bearer(issue_key_by_name(parts.database, "default", "x", ["read"]).key)
+        headers = bearer(issue_key_by_name("default", "x", ["read"], parts.database).key)
         with client_of(parts) as client:
             codes = [client.get("/v1/documents/none", headers=headers).status_code for _ in range(3)]
             last = client.get("/v1/documents/none", headers=headers)
@@ -234,7 +234,7 @@ class TestCommand:
         made = run(keys_command, ["create", "--name", "laptop", "--tenant", "acme", "--scope", "write", "--days", "9"])
         key = made.stdout.strip()
         assert re.fullmatch(r"rk_[0-9a-f]{16}_[0-9a-f]{64}", key)
-        assert authenticate(Database(settings.database), key).scopes == {"write"}
+        assert authenticate(key, Database(settings.database)).scopes == {"write"}
 
         listed = run(keys_command, ["list"]).stdout
         assert "acme" in listed and "laptop" in listed and "until" in listed

@@ -87,7 +87,7 @@ class TestRequestIds:
 
 class TestLog:
     def test_a_request_is_one_line_with_its_route_and_caller(self, client: Client, parts: Parts, logged: Lines):
-        key = issue_key(parts.database, parts.default_collection.tenant_id, "k", ["read"])
+        key = issue_key(parts.default_collection.tenant_id, "k", ["read"], parts.database)
         headers = {"X-Request-ID": "r-1", "Authorization": f"Bearer {key.key}"}
         client.get("/v1/documents/0123456789abcdef?name=private", headers=headers)
 
@@ -105,7 +105,7 @@ class TestLog:
     def test_a_line_names_what_was_touched_and_made_by_whom_from_where(
         self, client: Client, parts: Parts, logged: Lines
     ):
-        owner = issue_key(parts.database, parts.default_collection.tenant_id, "k", ["admin"])
+        owner = issue_key(parts.default_collection.tenant_id, "k", ["admin"], parts.database)
         headers = {"Authorization": f"Bearer {owner.key}"}
         document_id = upload(client, headers=headers | {"X-Request-ID": "r-up"}).json()["id"]
         client.delete(f"/v1/documents/{document_id}", headers=headers | {"X-Request-ID": "r-gone"})
@@ -123,7 +123,7 @@ class TestLog:
     def test_questions_keys_and_texts_are_in_no_line(
         self, client: Client, parts: Parts, answerable: str, logged: Lines
     ):
-        key = issue_key(parts.database, parts.default_collection.tenant_id, "k", ["write"])
+        key = issue_key(parts.default_collection.tenant_id, "k", ["write"], parts.database)
         headers = {"X-Request-ID": "r-2", "Authorization": f"Bearer {key.key}"}
         client.post("/v1/ask", json={"question": QUESTION}, headers=headers)
         client.post("/v1/search", json={"query": QUESTION}, headers=headers)
@@ -219,8 +219,8 @@ class TestFigures:
 class TestWhoMayScrape:
     def test_once_there_is_a_key_the_owners_alone(self, client: Client, parts: Parts):
         assert client.get("/metrics").status_code == 200
-        owner = issue_key(parts.database, parts.default_collection.tenant_id, "prometheus", ["read"]).key
-        other = issue_key_by_name(parts.database, "acme", "theirs", ["admin"]).key
+        owner = issue_key(parts.default_collection.tenant_id, "prometheus", ["read"], parts.database).key
+        other = issue_key_by_name("acme", "theirs", ["admin"], parts.database).key
 
         assert client.get("/metrics").status_code == 401
         assert client.get("/metrics", headers={"Authorization": f"Bearer {other}"}).status_code == 403

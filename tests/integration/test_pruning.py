@@ -98,12 +98,12 @@ class TestQuestions:
     ):
         now = utc_now()
         ask(database, ref, *(timedelta(days=day, hours=1) for day in range(12)))
-        before = summary(database, ref.tenant_id, MODEL, "7d", now)
+        before = summary(ref.tenant_id, MODEL, "7d", database, now)
 
         assert prune(database, 7).questions == 5
         assert before.questions.total == 7
-        assert summary(database, ref.tenant_id, MODEL, "7d", now) == before
-        assert len(latest(database, ref.tenant_id, MODEL, 100)) == 7
+        assert summary(ref.tenant_id, MODEL, "7d", database, now) == before
+        assert len(latest(ref.tenant_id, MODEL, 100, database)) == 7
 
 
 class TestJobs:
@@ -122,21 +122,21 @@ class TestKeys:
     def test_a_key_goes_a_year_after_it_ended_and_stays_refused(
         self, database: Database, ref: CollectionRef, caplog: pytest.LogCaptureFixture
     ):
-        old, recent, living = (issue_key(database, ref.tenant_id, name, ["read"]) for name in ("old", "recent", "now"))  # fmt: skip
+        old, recent, living = (issue_key(ref.tenant_id, name, ["read"], database) for name in ("old", "recent", "now"))  # fmt: skip
         ended(database, old.view.id, utc_now() - YEAR - MINUTE)
         ended(database, recent.view.id, utc_now() - YEAR + MINUTE)
         with caplog.at_level(logging.INFO, "ragkv"):
             assert prune(database, 90) == Pruned(questions=0, jobs=0, keys=1)
 
         assert f"{old.view.id}, 'old'" in caplog.text
-        assert [key.id for key in list_keys(database, ref.tenant_id)] == [recent.view.id, living.view.id]
-        for refused in (lambda: authenticate(database, old.key), lambda: recognise(database, old.view.id)):
+        assert [key.id for key in list_keys(ref.tenant_id, database)] == [recent.view.id, living.view.id]
+        for refused in (lambda: authenticate(old.key, database), lambda: recognise(old.view.id, database)):
             with pytest.raises(Unauthorised):
                 refused()
-        authenticate(database, living.key)
+        authenticate(living.key, database)
 
     def test_one_that_expired_too(self, database: Database, ref: CollectionRef):
-        expired, _ = (issue_key(database, ref.tenant_id, name, ["read"], days=1) for name in "ab")
+        expired, _ = (issue_key(ref.tenant_id, name, ["read"], database, days=1) for name in "ab")
         with database.writing() as session:
             old = utc_now() - YEAR - MINUTE
             session.execute(update(ApiKeyRow).where(ApiKeyRow.id == expired.view.id).values(expires_at=old))
@@ -146,7 +146,7 @@ class TestKeys:
     def test_without_any_living_key_the_service_stays_closed(
         self, database: Database, ref: CollectionRef, settings: Settings
     ):
-        keys = [issue_key(database, ref.tenant_id, str(i), ["read"]).view.id for i in range(3)]
+        keys = [issue_key(ref.tenant_id, str(i), ["read"], database).view.id for i in range(3)]
         for key in keys:
             ended(database, key, utc_now() - 2 * YEAR)
         assert prune(database, 90).keys == 2
@@ -159,13 +159,13 @@ class TestKeys:
             gate.admit(None)
 
     def test_one_stays_while_it_explains_where_another_came_from(self, database: Database, ref: CollectionRef):
-        maker = issue_key(database, ref.tenant_id, "maker", KEY_SCOPES).view.id
-        made = issue_key(database, ref.tenant_id, "made", ["read"], created_by=maker).view.id
-        issue_key(database, ref.tenant_id, "newest", ["read"])
+        maker = issue_key(ref.tenant_id, "maker", KEY_SCOPES, database).view.id
+        made = issue_key(ref.tenant_id, "made", ["read"], database, created_by=maker).view.id
+        issue_key(ref.tenant_id, "newest", ["read"], database)
         ended(database, maker, utc_now() - 2 * YEAR, revoked_by=maker)
         assert not prune(database, 90)
 
-        revoke_key(database, made)
+        revoke_key(made, database)
         assert not prune(database, 90)
         ended(database, made, utc_now() - 2 * YEAR)
         assert prune(database, 90).keys == 2

@@ -29,7 +29,7 @@ FORM = b"POST /v1/documents HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 10000
 
 
 def key_of(parts: Parts, tenant: str) -> dict[str, str]:
-    key = issue_key_by_name(parts.database, tenant, "x", ["admin"]).key
+    key = issue_key_by_name(tenant, "x", ["admin"], parts.database).key
     return {"authorization": f"Bearer {key}"}
 
 

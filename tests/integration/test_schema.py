@@ -140,7 +140,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, language_model: Path, loaded
         parts.prepare()
         stack.callback(parts.close)
         client = stack.enter_context(serving(parts))
-        client.headers["Authorization"] = f"Bearer {issue_key_by_name(parts.database, 'default', 'x', ['admin']).key}"
+        client.headers["Authorization"] = f"Bearer {issue_key_by_name('default', 'x', ['admin'], parts.database).key}"
         ingest = IngestParts(parts)
         ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
         refusing = Refusing(parts, threading.Lock())

@@ -28,7 +28,7 @@ def client(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[Client]:
 @pytest.fixture
 def key(parts: Parts) -> str:
     """An admin's."""
-    return issue_key(parts.database, parts.default_collection.tenant_id, "browser", ["admin"]).key
+    return issue_key(parts.default_collection.tenant_id, "browser", ["admin"], parts.database).key
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ class TestLogin:
         assert "set-cookie" not in response.headers
 
     def test_a_key_without_the_scope_admin_is_refused(self, client: Client, parts: Parts, key: str):
-        narrow = issue_key(parts.database, parts.default_collection.tenant_id, "x", ["write"]).key
+        narrow = issue_key(parts.default_collection.tenant_id, "x", ["write"], parts.database).key
 
         assert log_in(client, narrow).status_code == 403
         for page in PAGES:
@@ -134,7 +134,7 @@ class TestEnd:
         assert_problem(session.get("/v1/documents"), 401)
 
     def test_revoking_the_key_ends_its_sessions(self, session: Client, parts: Parts, key: str):
-        revoke_key(parts.database, key.split("_")[1])
+        revoke_key(key.split("_")[1], parts.database)
 
         assert_problem(session.get("/v1/documents"), 401, "revoked")
 
@@ -150,7 +150,7 @@ class TestEnd:
         assert_problem(client.get("/v1/documents", headers={b"cookie": header}), 401)
 
     def test_a_key_in_the_header_goes_before_the_session(self, session: Client, parts: Parts):
-        other = issue_key_by_name(parts.database, "other", "x", ["read"]).key
+        other = issue_key_by_name("other", "x", ["read"], parts.database).key
         upload(session, headers={"x-csrf-token": csrf_token(session)})
 
         assert session.get("/v1/documents", headers={"authorization": f"Bearer {other}"}).json()["items"] == []
@@ -237,7 +237,7 @@ class TestPages:
     def test_only_the_default_tenant_sees_where_the_service_keeps_its_things(
         self, client: Client, parts: Parts, key: str
     ):
-        other = issue_key_by_name(parts.database, "other", "x", ["admin"]).key
+        other = issue_key_by_name("other", "x", ["admin"], parts.database).key
         mine, theirs = (
             client.get("/admin/settings", headers={"authorization": f"Bearer {one}"}).text for one in (key, other)
         )

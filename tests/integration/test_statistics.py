@@ -69,7 +69,7 @@ def add(database: Database, *rows: object) -> None:
 
 class TestSummary:
     def test_nothing_asked_is_zeros_and_unknowns(self, database: Database, ref: CollectionRef):
-        found = summary(database, ref.tenant_id, MODEL, "24h", NOW)
+        found = summary(ref.tenant_id, MODEL, "24h", database, NOW)
 
         assert (found.questions.total, found.tokens.prompt, found.hit_rate) == (0, 0, None)
         assert (found.first_token.stitched, found.first_token.full) == (None, None)
@@ -78,19 +78,19 @@ class TestSummary:
 
     def test_percentiles_are_by_nearest_rank(self, database: Database, ref: CollectionRef):
         add(database, *(question(ref, float(ms)) for ms in range(100, 120)))
-        stitched = summary(database, ref.tenant_id, MODEL, "1h", NOW).first_token.stitched
+        stitched = summary(ref.tenant_id, MODEL, "1h", database, NOW).first_token.stitched
 
         assert (stitched.p50_ms, stitched.p95_ms) == (109, 118)
 
     def test_one_question_is_its_own_percentiles(self, database: Database, ref: CollectionRef):
         add(database, question(ref, 123.0))
-        stitched = summary(database, ref.tenant_id, MODEL, "1h", NOW).first_token.stitched
+        stitched = summary(ref.tenant_id, MODEL, "1h", database, NOW).first_token.stitched
 
         assert (stitched.p50_ms, stitched.p95_ms) == (123, 123)
 
     def test_tokens_add_up_and_saved_ones_did_not_run(self, database: Database, ref: CollectionRef):
         add(database, question(ref, 100.0), question(ref, 100.0, failed_chunks=2), in_full(ref, 900.0))
-        found = summary(database, ref.tenant_id, MODEL, "1h", NOW)
+        found = summary(ref.tenant_id, MODEL, "1h", database, NOW)
 
         tokens = found.tokens
         assert (tokens.prompt, tokens.saved, tokens.completion) == (2900, 1600, 24)
@@ -99,7 +99,7 @@ class TestSummary:
 
     def test_the_hit_rate_is_of_stitched_questions_alone(self, database: Database, ref: CollectionRef):
         add(database, question(ref, 100.0, failed_chunks=2), in_full(ref, 900.0))
-        rate = summary(database, ref.tenant_id, MODEL, "1h", NOW).hit_rate
+        rate = summary(ref.tenant_id, MODEL, "1h", database, NOW).hit_rate
 
         assert (rate.device, rate.host, rate.disk, rate.recomputed, rate.computed) == (0.1, 0.5, 0.2, 0.12, 0.08)
         assert rate.failed_chunks == 2
@@ -108,15 +108,15 @@ class TestSummary:
         add(database, *(question(ref, 100.0, ago) for ago in (QUARTER, 3 * QUARTER, 5 * QUARTER)))
         add(database, question(ref, 100.0, timedelta(days=6)))
 
-        asked = [summary(database, ref.tenant_id, MODEL, window, NOW).questions.total for window in ("1h", "24h", "7d")]
+        asked = [summary(ref.tenant_id, MODEL, window, database, NOW).questions.total for window in ("1h", "24h", "7d")]
         assert asked == [2, 3, 4]
 
     def test_another_tenants_questions_do_not_count(self, database: Database, ref: CollectionRef):
         add(database, question(ref, 100.0))
         other = ensure_collection(database, "other").tenant_id
 
-        assert summary(database, other, MODEL, "24h", NOW).questions.total == 0
-        assert latest(database, other, MODEL, 5) == []
+        assert summary(other, MODEL, "24h", database, NOW).questions.total == 0
+        assert latest(other, MODEL, 5, database) == []
 
     def test_jobs_are_counted_by_what_became_of_them(self, database: Database, ref: CollectionRef):
         document = DocumentRow(
@@ -130,15 +130,15 @@ class TestSummary:
         )
         add(database, *jobs)
 
-        found = summary(database, ref.tenant_id, MODEL, "1h", NOW).jobs
+        found = summary(ref.tenant_id, MODEL, "1h", database, NOW).jobs
         assert (found.queued, found.running, found.failed) == (2, 1, 1)
-        assert summary(database, ref.tenant_id, MODEL, "1h", NOW + timedelta(hours=2)).jobs.failed == 0
+        assert summary(ref.tenant_id, MODEL, "1h", database, NOW + timedelta(hours=2)).jobs.failed == 0
 
 
 class TestCostInFull:
     def test_unknown_until_something_ran_in_full(self, database: Database, ref: CollectionRef):
         add(database, question(ref, 100.0))
-        found = summary(database, ref.tenant_id, MODEL, "1h", NOW).first_token
+        found = summary(ref.tenant_id, MODEL, "1h", database, NOW).first_token
 
         assert found.stitched_in_full is None
         assert 'mode "full"' in found.hint
@@ -146,7 +146,7 @@ class TestCostInFull:
     def test_a_question_in_full_is_what_others_are_measured_by(self, database: Database, ref: CollectionRef):
         """900 tokens took 900 ms, so the 900 that a stitched question had no cache for would have: and its retrieval."""
         add(database, question(ref, 130.0), in_full(ref, 900.0))
-        found = summary(database, ref.tenant_id, MODEL, "1h", NOW).first_token
+        found = summary(ref.tenant_id, MODEL, "1h", database, NOW).first_token
 
         assert (found.stitched_in_full.basis, found.stitched_in_full.runs) == ("full", 1)
         assert found.stitched_in_full.p50_ms == pytest.approx(910)
@@ -158,7 +158,7 @@ class TestCostInFull:
         add(database, *(in_full(ref, 20 + tokens * 0.3 + tokens**2 * 1e-5, tokens) for tokens in lengths))
         long = {"prompt_tokens": 200_000, "computed_tokens": 199_080}
         add(database, question(ref, 130.0), question(ref, 100.0, **long))
-        found = summary(database, ref.tenant_id, MODEL, "1h", NOW).first_token.stitched_in_full
+        found = summary(ref.tenant_id, MODEL, "1h", database, NOW).first_token.stitched_in_full
 
         assert found.p50_ms == pytest.approx(10 + 20 + 0.3 * 900 + 1e-5 * 2 * 900 * (100 + 450))
         assert found.p95_ms == pytest.approx(10 + 20 + 0.3 * 199_900 + 1e-5 * 2 * 199_900 * (100 + 199_900 / 2))
@@ -166,7 +166,7 @@ class TestCostInFull:
     def test_prompts_that_were_recomputed_whole_will_do(self, database: Database, ref: CollectionRef):
         whole = {"stitched_tokens": 0, "recomputed_tokens": 820}
         add(database, question(ref, 130.0), question(ref, 911.0, **whole))
-        found = summary(database, ref.tenant_id, MODEL, "1h", NOW).first_token.stitched_in_full
+        found = summary(ref.tenant_id, MODEL, "1h", database, NOW).first_token.stitched_in_full
 
         assert (found.basis, found.runs) == ("recomputed", 1)
         assert found.p50_ms == pytest.approx(910)
@@ -174,18 +174,18 @@ class TestCostInFull:
     def test_what_ran_long_ago_says_nothing(self, database: Database, ref: CollectionRef):
         add(database, question(ref, 100.0), in_full(ref, 900.0, ago=timedelta(days=8)))
 
-        assert summary(database, ref.tenant_id, MODEL, "1h", NOW).first_token.stitched_in_full is None
+        assert summary(ref.tenant_id, MODEL, "1h", database, NOW).first_token.stitched_in_full is None
 
     def test_what_another_model_took_says_nothing(self, database: Database, ref: CollectionRef):
         add(database, question(ref, 100.0), in_full(ref, 900.0, model="another"), in_full(ref, 90.0, model=None))
 
-        assert summary(database, ref.tenant_id, MODEL, "1h", NOW).first_token.stitched_in_full is None
+        assert summary(ref.tenant_id, MODEL, "1h", database, NOW).first_token.stitched_in_full is None
 
 
 class TestSeries:
     @pytest.mark.parametrize(("window", "steps"), [("1h", 61), ("24h", 49), ("7d", 57)])
     def test_steps_cover_the_window_without_gaps(self, database: Database, ref: CollectionRef, window: str, steps: int):
-        found = summary(database, ref.tenant_id, MODEL, window, NOW)
+        found = summary(ref.tenant_id, MODEL, window, database, NOW)
         starts = [bucket.start.timestamp() for bucket in found.series]
 
         assert len(starts) == steps
@@ -195,7 +195,7 @@ class TestSeries:
 
     def test_a_question_counts_in_its_step(self, database: Database, ref: CollectionRef):
         add(database, question(ref, 100.0), question(ref, 300.0), in_full(ref, 900.0))
-        found = summary(database, ref.tenant_id, MODEL, "24h", NOW)
+        found = summary(ref.tenant_id, MODEL, "24h", database, NOW)
         (step,) = (bucket for bucket in found.series if bucket.questions)
 
         assert 0 <= (NOW - QUARTER - step.start).total_seconds() < found.bucket_s
@@ -207,7 +207,7 @@ class TestSeries:
         """To the last fraction of a second, in which one database may round."""
         moments = (timedelta(seconds=s) for s in (0, 0.2, 0.5, 27, 60, 61.5, 3599.9))
         add(database, *(question(ref, 100.0, ago) for ago in moments))
-        found = summary(database, ref.tenant_id, MODEL, "1h", NOW)
+        found = summary(ref.tenant_id, MODEL, "1h", database, NOW)
 
         assert sum(bucket.questions for bucket in found.series) == found.questions.total == 7
 
@@ -215,7 +215,7 @@ class TestSeries:
 class TestLatest:
     def test_newest_come_first_with_what_they_took(self, database: Database, ref: CollectionRef):
         add(database, question(ref, 100.0, 2 * QUARTER, text="first"), question(ref, 90.0, text="second"))
-        found = latest(database, ref.tenant_id, MODEL, 5)
+        found = latest(ref.tenant_id, MODEL, 5, database)
 
         assert [asked.text for asked in found] == ["second", "first"]
         assert (found[0].ttft_ms, found[0].collection, found[0].tokens.saved) == (90, "default", 800)
@@ -225,7 +225,7 @@ class TestLatest:
         with database.writing() as session:
             session.delete(session.get_one(CollectionRow, ref.collection_id))
 
-        assert latest(database, ref.tenant_id, MODEL, 5) == []
+        assert latest(ref.tenant_id, MODEL, 5, database) == []
 
 
 class TestRoute:
@@ -245,7 +245,7 @@ class TestRoute:
 
     def test_a_tenant_sees_its_own(self, client: Client, answerable: str, parts: Parts):
         client.post("/v1/ask", json={"question": "Who?"})
-        other = {"Authorization": f"Bearer {issue_key_by_name(parts.database, 'other', 'x', ['read']).key}"}
+        other = {"Authorization": f"Bearer {issue_key_by_name('other', 'x', ['read'], parts.database).key}"}
 
         assert client.get("/v1/statistics", headers=other).json()["summary"]["questions"]["total"] == 0
         assert client.get("/v1/statistics").status_code == 401

@@ -42,7 +42,7 @@ def served(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def key(parts: Parts) -> str:
-    return issue_key_by_name(parts.database, "default", "x", ["admin"]).key
+    return issue_key_by_name("default", "x", ["admin"], parts.database).key
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -104,7 +104,7 @@ def readers(served: httpx.Client, parts: Parts) -> Iterator[list[Reader]]:
     """Four streams of one collection, ended by the first key that is made."""
     readers = [Reader(served) for _ in range(4)]
     yield readers
-    issue_key_by_name(parts.database, "default", "first", ["admin"])
+    issue_key_by_name("default", "first", ["admin"], parts.database)
     for reader in readers:
         reader.ended()
 
@@ -152,7 +152,7 @@ def test_a_stream_ends_when_its_key_is_revoked(served: httpx.Client, parts: Part
     document_id = upload(served, headers=bearer(key)).json()["id"]
     reader = Reader(served, EVENTS if path == "collection" else f"/v1/documents/{document_id}/events", bearer(key))
     wait_until(lambda: reader.events)
-    revoke_key(parts.database, key.split("_")[1])
+    revoke_key(key.split("_")[1], parts.database)
 
     name, problem = reader.ended()[-1]
     assert (name, problem["status"]) == ("error", 401)
@@ -174,7 +174,7 @@ def test_a_stream_that_needed_no_key_ends_when_there_is_one(served: httpx.Client
     reader = Reader(served)
     upload(served)
     wait_until(lambda: reader.events)
-    issue_key_by_name(parts.database, "default", "first", ["admin"])
+    issue_key_by_name("default", "first", ["admin"], parts.database)
 
     assert reader.ended()[-1][0] == "error"
 
@@ -197,5 +197,5 @@ def test_a_stream_that_comes_later_is_told_of_all_that_waits(served: httpx.Clien
     later = Reader(served, headers=bearer(key))
     wait_until(lambda: later.events)
     assert later.events == first.events
-    revoke_key(parts.database, key.split("_")[1])
+    revoke_key(key.split("_")[1], parts.database)
     assert [reader.ended()[-1][0] for reader in (first, later)] == ["error", "error"]

@@ -115,7 +115,7 @@ def client(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[Client]:
 @pytest.fixture
 def owner(client: Client, parts: Parts, ingest: IngestParts) -> Owner:
     """Whose things they are."""
-    issued = issue_key_by_name(parts.database, "owner", "x", ["admin"])
+    issued = issue_key_by_name("owner", "x", ["admin"], parts.database)
     owner = Owner(issued.key)
     made = client.post("/v1/collections", json={"name": "maps"}, headers=owner.headers).json()
     form = {"collection": made["id"], "metadata": '{"place": "beach"}'}
@@ -133,7 +133,7 @@ def owner(client: Client, parts: Parts, ingest: IngestParts) -> Owner:
 @pytest.fixture
 def stranger(client: Client, parts: Parts, ingest: IngestParts) -> Owner:
     """Who tries. They have a document of their own, so that asking is possible."""
-    stranger = Owner(issue_key_by_name(parts.database, "stranger", "x", ["admin"]).key)
+    stranger = Owner(issue_key_by_name("stranger", "x", ["admin"], parts.database).key)
     ingest_document(
         upload(
             client,
@@ -205,7 +205,7 @@ def test_every_way_in_needs_a_key(client: Client, owner: Owner):
 @pytest.mark.parametrize("scope", KEY_SCOPES)
 def test_every_way_in_needs_its_scope(client: Client, owner: Owner, parts: Parts, scope: KeyScope):
     """403 comes before anything is looked at."""
-    headers = {"Authorization": f"Bearer {issue_key_by_name(parts.database, 'owner', 'x', [scope]).key}"}
+    headers = {"Authorization": f"Bearer {issue_key_by_name('owner', 'x', [scope], parts.database).key}"}
     for way in ways_into(client.app):
         narrower = way.guards and KEY_SCOPES.index(way.guards[0].scope) > KEY_SCOPES.index(scope)
         for request in requests(way, dict.fromkeys(owner.ids, "0" * 32)) if narrower else ():

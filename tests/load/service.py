@@ -68,7 +68,7 @@ def _model() -> Path:
 def _hostile(ingest: IngestParts) -> list[str]:
     made = [_tenant(ingest, f"hostile {number}", 1, QUEUED // HOSTILE_TENANTS) for number in range(HOSTILE_TENANTS)]
     return made + [
-        issue_key_by_name(ingest.parts.database, f"hostile {n}", "more", ["admin"]).key for n in range(HOSTILE_TENANTS)
+        issue_key_by_name(f"hostile {n}", "more", ["admin"], ingest.parts.database).key for n in range(HOSTILE_TENANTS)
     ]
 
 
@@ -87,7 +87,7 @@ def _tenant(ingest: IngestParts, name: str, documents: int, queued: int) -> str:
             )
             for i in range(queued)
         )
-    return issue_key_by_name(parts.database, name, "load", ["admin"]).key
+    return issue_key_by_name(name, "load", ["admin"], parts.database).key
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def collection_page(
     """A collection, by id or name, and its documents, newest first: of one status, with a part of the name."""
     chosen = Status(status) if status in list(Status) else None
     view = collection_with_counts(request.user.tenant_id, collection, parts)
-    ref = collection_ref(parts.database, request.user.tenant_id, view.id)
+    ref = collection_ref(request.user.tenant_id, view.id, parts.database)
     wanted = DocumentFilter(request.user.tenant_id, view.id, chosen, name or None)
     return page(
         request,

@@ -38,7 +38,7 @@ def kv_page(
     """Bytes by tier and collection, and the documents, of all collections or of one, with what each has."""
     tenant_id = request.user.tenant_id
     seen = overview(tenant_id, parts)
-    collection_id = collection_ref(parts.database, tenant_id, collection).collection_id if collection else None
+    collection_id = collection_ref(tenant_id, collection, parts.database).collection_id if collection else None
     documents = list_documents(DocumentFilter(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor, parts.database)
     kept = kv_of_documents([document.id for document in documents.items], parts)
     return page(

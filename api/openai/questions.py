@@ -42,9 +42,9 @@ def chosen_collection(
     """
     named = collection_in(model, parts)
     if vector_store_ids is None:
-        return collection_ref(parts.database, caller.tenant_id, DEFAULT_COLLECTION if named is None else named)
-    ref = collection_ref(parts.database, caller.tenant_id, vector_store_ids[0])
-    if named is not None and collection_ref(parts.database, caller.tenant_id, named) != ref:
+        return collection_ref(caller.tenant_id, DEFAULT_COLLECTION if named is None else named, parts.database)
+    ref = collection_ref(caller.tenant_id, vector_store_ids[0], parts.database)
+    if named is not None and collection_ref(caller.tenant_id, named, parts.database) != ref:
         raise BadParam("vector_store_ids", "`model` names another collection: set only one of them")
     return ref
 

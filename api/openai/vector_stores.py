@@ -73,7 +73,7 @@ def create(
     name = data.name or f"vector store {new_id()[:8]}"
     made = make_collection(caller.tenant_id, name, parts.database)
     if data.file_ids:
-        ref = collection_ref(parts.database, caller.tenant_id, made.id)
+        ref = collection_ref(caller.tenant_id, made.id, parts.database)
         attach_files(ref, [Attach(file_id) for file_id in data.file_ids], parts)
     return VectorStore.of(store_of(caller.tenant_id, made.id, parts.database))
 
@@ -145,7 +145,7 @@ def store_in_path(
     vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> CollectionRef:
     """The dependency `store`: the collection that the path names. Raises NotFound."""
-    return collection_ref(parts.database, caller.tenant_id, vector_store_id)
+    return collection_ref(caller.tenant_id, vector_store_id, parts.database)
 
 
 def vector_stores_router() -> Router:

@@ -178,7 +178,7 @@ async def whole_answer(events: Events) -> Answer:
 
 
 def _question_of(body: AskBody, caller: Caller, parts: Parts) -> Question:
-    ref = collection_ref(parts.database, caller.tenant_id, body.collection)
+    ref = collection_ref(caller.tenant_id, body.collection, parts.database)
     return body.to_question(ref, chosen_documents(parts, ref, body.filter, body.document_ids))
 
 

@@ -137,7 +137,7 @@ async def remove(collection: FromPath[str], caller: NamedDependency[Caller], par
 )
 def retry_all(collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> Queued:
     """Queue every failed document of a collection again, with a full set of attempts."""
-    ref = collection_ref(parts.database, caller.tenant_id, collection)
+    ref = collection_ref(caller.tenant_id, collection, parts.database)
     return retry_failed(ref, parts)
 
 

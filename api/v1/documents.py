@@ -112,7 +112,7 @@ def upload(
     In the second case the existing document is returned. Metadata in the request replaces its metadata; without any, its
     metadata is unchanged.
     """
-    ref = collection_ref(parts.database, caller.tenant_id, data.collection)
+    ref = collection_ref(caller.tenant_id, data.collection, parts.database)
     status, view = _accept(ref, data.file, read_metadata(data.metadata), parts)
     return Response(view, status_code=status, headers={"Location": f"/v1/documents/{view.id}"})
 
@@ -132,7 +132,7 @@ async def upload_many(
     data: MultipartBody[Uploads], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> list[Uploaded]:
     """Upload several files in one request. Each is accepted or refused on its own; see `status` of each result."""
-    ref = await asyncio.to_thread(collection_ref, parts.database, caller.tenant_id, data.collection)
+    ref = await asyncio.to_thread(collection_ref, caller.tenant_id, data.collection, parts.database)
     metadata = await asyncio.to_thread(read_metadata, data.metadata)
     return [await asyncio.to_thread(_try, ref, file, metadata, parts) for file in data.files]
 
@@ -156,7 +156,7 @@ def index(
 ) -> DocumentPage:
     """List the tenant's documents, newest first, with optional filters."""
     collection_id = (
-        None if collection is None else collection_ref(parts.database, caller.tenant_id, collection).collection_id
+        None if collection is None else collection_ref(caller.tenant_id, collection, parts.database).collection_id
     )
     having = None if metadata is None else read_filter(metadata)
     wanted = DocumentFilter(caller.tenant_id, collection_id, status, name, metadata=having)

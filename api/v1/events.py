@@ -103,7 +103,7 @@ async def collection_events(
     for example when the API key was revoked.
     """
     conditions = streams.place(request)
-    ref = await asyncio.to_thread(collection_ref, parts.database, caller.tenant_id, collection)
+    ref = await asyncio.to_thread(collection_ref, caller.tenant_id, collection, parts.database)
 
     def watch() -> Watch:
         return CollectionWatch(parts.database, ref.collection_id)

@@ -203,7 +203,7 @@ def owning_collection(
 ) -> KVOwner:
     """The dependency `owner` under a collection's path. Raises NotFound."""
     return KVOwner(
-        caller.tenant_id, collection_id=collection_ref(parts.database, caller.tenant_id, collection).collection_id
+        caller.tenant_id, collection_id=collection_ref(caller.tenant_id, collection, parts.database).collection_id
     )
 
 

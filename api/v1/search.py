@@ -68,7 +68,7 @@ async def search(
 
 def _search(body: SearchBody, caller: Caller, parts: Parts) -> SearchView:
     began = time.perf_counter()
-    ref = collection_ref(parts.database, caller.tenant_id, body.collection)
+    ref = collection_ref(caller.tenant_id, body.collection, parts.database)
     chosen = chosen_documents(parts, ref, body.filter, body.document_ids)
     settings = parts.settings
     limits = (body.top_k or settings.top_k, body.hops or settings.hops)

@@ -90,7 +90,7 @@ def make_collection(tenant_id: str, name: str, database: Database) -> Collection
 
 def collection_view(tenant_id: str, collection: str, database: Database) -> CollectionView:
     """A collection by id or name. Raises NotFound."""
-    collection_id = collection_ref(database, tenant_id, collection).collection_id
+    collection_id = collection_ref(tenant_id, collection, database).collection_id
     with database.reading() as session:
         facts = session.execute(collection_facts(tenant_id).where(CollectionRow.id == collection_id)).one_or_none()
         if facts is None:
@@ -128,7 +128,7 @@ def amend_collection(
 
     Raises NotFound, Rejected for a bad name, Conflict for one that is taken, and for another of the default collection.
     """
-    collection_id = collection_ref(database, tenant_id, collection).collection_id
+    collection_id = collection_ref(tenant_id, collection, database).collection_id
     with database.writing() as session:
         advisory_lock(session, _names_of(tenant_id))
         row = _find(session, collection_id)
@@ -146,7 +146,7 @@ def delete_in_batches(tenant_id: str, collection: str, parts: Parts) -> Generato
     When the index is away it raises Unavailable and the collection stays, perhaps with fewer documents, as it does when
     the iterator is closed early or the process killed: delete it again.
     """
-    collection_id = collection_ref(parts.database, tenant_id, collection).collection_id
+    collection_id = collection_ref(tenant_id, collection, parts.database).collection_id
     with parts.database.reading() as session:
         _refuse_default(_find(session, collection_id))
     for _, took_s in timed(lambda: _delete_some(tenant_id, collection_id, parts)):

@@ -32,7 +32,7 @@ class Store:
 
 def store_of(tenant_id: str, collection: str, database: Database) -> Store:
     """A collection by id or name. Raises NotFound."""
-    collection_id = collection_ref(database, tenant_id, collection).collection_id
+    collection_id = collection_ref(tenant_id, collection, database).collection_id
     with database.reading() as session:
         row = session.get(CollectionRow, collection_id)
         if row is None:
@@ -44,7 +44,7 @@ def list_stores(tenant_id: str, page: PageRequest, database: Database) -> Page[S
     """Raises NotFound for a collection to begin at that is not there."""
 
     def place_of(collection_id: str) -> Position:
-        row = session.get_one(CollectionRow, collection_ref(database, tenant_id, collection_id).collection_id)
+        row = session.get_one(CollectionRow, collection_ref(tenant_id, collection_id, database).collection_id)
         return row.created_at, row.id
 
     with database.reading() as session:

@@ -65,7 +65,7 @@ def tenant_secret(tenant_id: str, database: Database) -> bytes:
         return tenant.secret
 
 
-def collection_ref(database: Database, tenant_id: str, collection: str = DEFAULT_COLLECTION) -> CollectionRef:
+def collection_ref(tenant_id: str, collection: str, database: Database) -> CollectionRef:
     """A tenant's collection, by its id or its name. Raises NotFound."""
     with database.reading() as session:
         found = session.execute(collection_of(tenant_id, collection)).one_or_none()

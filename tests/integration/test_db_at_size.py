@@ -183,7 +183,7 @@ def test_figures_of_deleting_20_000_documents(
     """200,000 chunks with vectors of 1.5 kB, a file a document and one a chunk; another tenant notes a use 20 times a second."""
     parts = Parts(msgspec.structs.replace(settings, database_url=migrated_url))
     home = find_collection_ref(database)
-    made = collection_ref(database, home.tenant_id, make_collection(home.tenant_id, "large", database).id)
+    made = collection_ref(home.tenant_id, make_collection(home.tenant_id, "large", database).id, database)
     add_documents(database, made, 20_000, 10, "d", width=1536)
     add_files(parts)
     steps: list[float] = []

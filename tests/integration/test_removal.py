@@ -46,7 +46,7 @@ def parts(parts_on_either: Parts) -> Parts:
 def large(parts: Parts) -> CollectionRef:
     """A collection beside the default one, which shares a file and a chunk's KV with it."""
     home = find_collection_ref(parts.database)
-    made = collection_ref(parts.database, home.tenant_id, make_collection(home.tenant_id, "large", parts.database).id)
+    made = collection_ref(home.tenant_id, make_collection(home.tenant_id, "large", parts.database).id, parts.database)
     add_documents(parts.database, made, DOCUMENTS, CHUNKS, "d")
     add_documents(parts.database, home, 1, 2, "kept")
     with parts.database.writing() as session:
@@ -103,7 +103,7 @@ def test_a_step_removes_a_bounded_number_of_whole_documents(parts: Parts, large:
 
 def test_a_document_larger_than_a_batch_goes_by_itself(parts: Parts):
     home = find_collection_ref(parts.database)
-    made = collection_ref(parts.database, home.tenant_id, make_collection(home.tenant_id, "one", parts.database).id)
+    made = collection_ref(home.tenant_id, make_collection(home.tenant_id, "one", parts.database).id, parts.database)
     add_documents(parts.database, made, 2, BATCH_CHUNKS + 1, "huge")
     steps = delete_in_batches(made.tenant_id, made.collection_id, parts)
 

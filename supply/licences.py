@@ -1,4 +1,4 @@
-"""Licences of everything in the locked lists: permissive ones, and exceptions by name with a reason.
+"""Check the licences of everything in the locked lists and of vendored files: permissive ones, exceptions with a reason.
 
 `python -m supply.licences LIST...` needs no network: what packages state is read from those that are installed, and from the
 table of `supply.stated`.
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from supply.lists import Pinned, read_list
 from supply.stated import TABLE, stated
+from supply.vendored import VENDORED
 
 PERMISSIVE = frozenset({
     "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "CNRI-Python", "ISC", "MIT", "MIT-0", "MIT-CMU",
@@ -90,6 +91,7 @@ def main(*paths: str) -> int:
     """The number of packages that are refused, or that nobody looked at."""
     pins = list({(pinned.name, pinned.version): pinned for path in paths for pinned in read_list(Path(path))}.values())
     found, unknown = refused(pins), unread(pins)
+    found |= {file.name: file.licence for file in VENDORED if not is_permissive(file.licence)}
     for name, licence in sorted(found.items()):
         sys.stderr.write(
             f"{name}: {licence[:80]!r} is not permissive: drop it, or add it to EXCEPTIONS with the reason\n"
@@ -97,7 +99,7 @@ def main(*paths: str) -> int:
     for name in unknown:
         sys.stderr.write(f"{name}: not installed here and not in {TABLE.name}: `make licences-gpu`\n")
     told = f"{len(EXCEPTIONS)} exceptions, {len(found)} refused, {len(unknown)} not looked at"
-    sys.stdout.write(f"{len(pins)} packages, {told}\n")
+    sys.stdout.write(f"{len(pins)} packages, {len(VENDORED)} vendored, {told}\n")
     return len(found) + len(unknown)
 
 

@@ -14,6 +14,7 @@ from packageurl import PackageURL
 
 from ragkv import __version__
 from supply.lists import Pinned, read_list
+from supply.vendored import VENDORED, Vendored
 
 _NAMESPACE = uuid.UUID("8d1c5ad6-9a1a-5f38-9d0a-3c3d2f0b1c55")
 
@@ -26,11 +27,12 @@ def bill_of(path: Path) -> Bom:
         name="ragkv", version=__version__, type=ComponentType.APPLICATION, bom_ref="ragkv"
     )
     components = {pinned.name: _component(pinned) for pinned in pins}
-    bom.components.update(components.values())
+    vendored = [_vendored_component(file) for file in VENDORED]
+    bom.components.update([*components.values(), *vendored])
     holders = {"ragkv": root, **components}
     needed = {holder: [components[p.name] for p in pins if holder in p.via] for holder in holders}
     for holder, parts in needed.items():
-        bom.register_dependency(holders[holder], parts)
+        bom.register_dependency(holders[holder], parts + vendored if holder == "ragkv" else parts)
     return bom
 
 
@@ -44,6 +46,17 @@ def _component(pinned: Pinned) -> Component:
         bom_ref=f"{pinned.name}@{pinned.version}",
         purl=PackageURL("pypi", name=pinned.name, version=pinned.version),
         external_references=[ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=where, hashes=files)],
+    )
+
+
+def _vendored_component(file: Vendored) -> Component:
+    return Component(
+        name=file.name,
+        version=file.version,
+        type=ComponentType.LIBRARY,
+        bom_ref=f"{file.name}@{file.version}",
+        purl=PackageURL("npm", name=file.name, version=file.version, subpath=file.published),
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=file.sha256)],
     )
 
 

@@ -1,4 +1,4 @@
-"""/admin/static: styles, scripts and pictures of the dashboard, all our own."""
+"""/admin/static: styles, scripts and icons of the dashboard. Nothing is loaded from another host."""
 
 import hashlib
 from dataclasses import dataclass

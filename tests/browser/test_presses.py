@@ -1,4 +1,4 @@
-"""A press is never lost: not while the page still loads, not while what is pressed is loaded anew."""
+"""A press is never lost: not while the page still loads, not while the part around it is refreshed."""
 
 import httpx
 from playwright.sync_api import Page, Route, expect
@@ -7,7 +7,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from tests.over_http import upload
 
-RENEW = """() => { import("/admin/static/swap.js").then((swap) => swap.refresh("jobs")); }"""
+REFRESH = """(ids) => { import("/admin/static/swap.js").then((swap) => swap.refresh(ids)); }"""
 
 
 def held_back(page: Page, script: str) -> list[Route]:
@@ -57,7 +57,7 @@ def test_a_button_that_is_held_down_is_not_replaced(page: Page, service: httpx.C
     page.mouse.down()
     upload(service)
     with page.expect_response("**/admin/jobs"):
-        page.evaluate(RENEW)
+        page.evaluate(REFRESH, "jobs")
     page.wait_for_timeout(200)
 
     with page.expect_response("**/retry") as retried:
@@ -65,3 +65,31 @@ def test_a_button_that_is_held_down_is_not_replaced(page: Page, service: httpx.C
 
     assert retried.value.status == 202
     expect(page.get_by_role("link", name="ada.md")).to_be_visible()
+
+
+def test_a_button_acts_on_its_own_row_whatever_comes_above_it(page: Page, service: httpx.Client):
+    upload(service, b"One.", "one.txt")
+    page.goto("/admin/collections/default")
+    page.get_by_role("button", name="Delete one.txt").hover()
+    page.mouse.down()
+    upload(service, b"Two.", "two.txt")
+    page.evaluate(REFRESH, "documents")
+    row = page.locator("tr[data-document]")
+    expect(row).to_have_count(2)
+    expect(row.first).to_contain_text("two.txt")
+    page.get_by_role("button", name="Delete one.txt").hover()
+
+    page.mouse.up()
+
+    expect(page.locator("#confirm")).to_contain_text("Delete “one.txt”")
+
+
+def test_the_focus_goes_to_the_part_where_the_focused_link_is_gone(page: Page, service: httpx.Client):
+    document_id = upload(service, b"One.", "one.txt").json()["id"]
+    page.goto("/admin/collections/default")
+    page.get_by_role("link", name="one.txt").focus()
+    service.delete(f"/v1/documents/{document_id}")
+    page.evaluate(REFRESH, "documents")
+
+    expect(page.get_by_role("heading", name="No documents yet")).to_be_visible()
+    expect(page.locator("#documents")).to_be_focused()

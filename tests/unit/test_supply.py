@@ -1,5 +1,6 @@
 """The supply chain and the deployment: what is installed, and what its containers may do."""
 
+import hashlib
 import json
 import re
 import stat
@@ -16,6 +17,7 @@ from supply.env import SECRETS, write_secrets
 from supply.licences import is_permissive, refused, unneeded, unread
 from supply.lists import Pinned, read_list
 from supply.stated import TABLE
+from supply.vendored import VENDORED, Vendored
 
 ROOT = Path(__file__).parents[2]
 LISTS = {
@@ -96,15 +98,30 @@ class TestLicences:
         assert all(licence.strip() for _, licence in lines)
 
 
+class TestVendored:
+    @pytest.mark.parametrize("file", VENDORED, ids=lambda file: file.name)
+    def test_it_is_the_published_file_with_its_licence_beside_it(self, file: Vendored):
+        body = (ROOT / file.path).read_bytes()
+
+        assert hashlib.sha256(body).hexdigest() == file.sha256
+        assert file.version in file.path.name
+        assert (ROOT / file.path).with_suffix(".LICENSE").read_text().strip()
+        assert is_permissive(file.licence)
+
+
 class TestBill:
     def test_it_names_every_package_with_its_files_and_its_dependencies(self):
         command = [sys.executable, "-m", "supply.sbom", str(LISTS["cpu"][0])]
         bill = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
         pins = read_list(LISTS["cpu"][0])
+        vendored = {(f.name, f.version): f.sha256 for f in VENDORED}
 
         assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
-        assert {(c["name"], c["version"]) for c in bill["components"]} == {(p.name, p.version) for p in pins}
-        files = {c["name"]: {h["content"] for h in c["externalReferences"][0]["hashes"]} for c in bill["components"]}
+        named = {(c["name"], c["version"]): c for c in bill["components"]}
+        assert set(named) == {(p.name, p.version) for p in pins} | set(vendored)
+        assert all(named[key]["hashes"] == [{"alg": "SHA-256", "content": digest}] for key, digest in vendored.items())
+        packages = [c for key, c in named.items() if key not in vendored]
+        files = {c["name"]: {h["content"] for h in c["externalReferences"][0]["hashes"]} for c in packages}
         assert all(files[p.name] == set(p.hashes) for p in pins)
         needs = {entry["ref"]: entry.get("dependsOn", []) for entry in bill["dependencies"]}
         assert any(ref.startswith("litestar@") for ref in needs["ragkv"])

@@ -1,4 +1,4 @@
-// Charts and bars: what a mark says when somebody points at it, moments in the reader's own time, tables that stay open.
+// Charts and bars: the tip of the mark under the pointer, and times in the reader's time zone.
 //
 // data-tip="lines of text" on a mark shows them beside the pointer; with data-moment the time comes first. A chart's
 // labels are <text data-moment>.
@@ -20,13 +20,17 @@ document.addEventListener("pointermove", show);
 document.addEventListener("pointerdown", show);
 document.addEventListener("pointerleave", hide);
 document.addEventListener("scroll", hide, { capture: true, passive: true });
-document.addEventListener("admin:swapped", hide);
+document.addEventListener("admin:refreshed", () => {
+  if (!mark?.isConnected) hide();
+});
+
+let mark = null;
 
 function show(event) {
-  const mark = event.target.closest?.("[data-tip]");
+  mark = event.target.closest?.("[data-tip]");
   if (!mark) return hide();
-  const { moment, tip: said } = mark.dataset;
-  tip.textContent = (moment ? `${MOMENT.format(new Date(moment))}\n${said}` : said).trimEnd();
+  const { moment, tip: text } = mark.dataset;
+  tip.textContent = (moment ? `${MOMENT.format(new Date(moment))}\n${text}` : text).trimEnd();
   tip.hidden = false;
   const { width, height } = tip.getBoundingClientRect();
   const left = event.clientX + AWAY + width > innerWidth ? event.clientX - AWAY - width : event.clientX + AWAY;
@@ -38,17 +42,7 @@ function hide() {
   tip.hidden = true;
 }
 
-/** Ids of the tables that are open: a part that is replaced would close them. */
-const open = new Set();
-
-document.addEventListener("toggle", ({ target }) => {
-  if (!target.matches?.("details[id]") || !target.isConnected) return;
-  if (target.open) open.add(target.id);
-  else open.delete(target.id);
-}, { capture: true });
-
 onContent((part) => {
-  for (const details of part.querySelectorAll("details[id]")) if (open.has(details.id)) details.open = true;
   for (const chart of part.querySelectorAll(".chart")) labelTimes([...chart.querySelectorAll("text[data-moment]")]);
 });
 

@@ -1,4 +1,4 @@
-// data-poll="2s" or data-poll="/admin/other 2s" on an element with an id: it is refreshed that often while it is seen.
+// data-poll="2s" on an element with an id: refresh it that often while the page is visible.
 
 import { refresh } from "./swap.js";
 
@@ -9,14 +9,13 @@ export function startPolling() {
 }
 
 async function poll(element) {
-  const [every, url] = element.dataset.poll.trim().split(/\s+/).reverse();
-  const usual = parseFloat(every) * 1000;
+  const usual = parseFloat(element.dataset.poll) * 1000;
   let pause = usual;
   while (element.isConnected) {
     await new Promise((resolve) => setTimeout(resolve, pause));
     if (document.hidden || document.querySelector("dialog[open]")) continue;
     try {
-      await refresh(element.id, url);
+      await refresh(element.id);
       pause = usual;
     } catch {
       pause = Math.min(pause * 2, SLOWEST_MS);

@@ -1,13 +1,13 @@
-// Parts of the page, by their ids, replaced by what the server renders for them now.
+// Parts of the page, by their ids, brought up to date with what the server renders for them now.
 
 import { call, toLogin } from "./api.js";
+import { Idiomorph } from "./idiomorph-0.8.0.js";
 
 const LONGEST_PRESS_MS = 1000;
 
-/** What each part was last replaced with: scripts may have touched it since. */
-const seen = new WeakMap();
+const preparers = [];
 
-/** Settled while no button is held down: one that is replaced before it is let go is never clicked. */
+/** Settled while no button is held down: one that moves away under the pointer before it is let go is never clicked. */
 let released = Promise.resolve();
 let letGo = () => {};
 
@@ -25,36 +25,37 @@ for (const type of ["pointerup", "pointercancel"]) {
   addEventListener(type, () => setTimeout(letGo), true); // after the click that follows
 }
 
-/** Load `url`, by default this page, and put its elements with these ids (between spaces) in the place of this page's. */
-export async function refresh(ids, url = location.href) {
-  const response = await call(url, { headers: { Accept: "text/html" } });
-  if (new URL(response.url).pathname === "/admin/login") return toLogin();
-  const loaded = new DOMParser().parseFromString(await response.text(), "text/html");
-  await released;
-  for (const id of ids.split(" ")) {
-    const [old, fresh] = [document.getElementById(id), loaded.getElementById(id) ?? loaded.body];
-    if (old) replace(old, fresh, fresh.innerHTML);
-  }
-}
-
-/** Call `prepare` with the whole page now and with every part that is replaced later. */
+/** Call `prepare` with the whole page now, and with every page that is loaded later before parts of it are shown. */
 export function onContent(prepare) {
   prepare(document);
-  document.addEventListener("admin:swapped", (event) => prepare(event.detail));
+  preparers.push(prepare);
 }
 
-/** The focus stays where it was, on the element with the same id, or else on the part itself. */
-function replace(old, fresh, html) {
-  if (seen.get(old) === html) return;
-  seen.set(old, html);
-  const focused = old.contains(document.activeElement) ? document.activeElement : null;
-  old.replaceChildren(...fresh.childNodes);
-  if (focused) keepFocus(old, focused.id);
-  document.dispatchEvent(new CustomEvent("admin:swapped", { detail: old }));
+/**
+ * Load this page again and update its elements with these ids (between spaces). Nodes are changed, not replaced: the
+ * focus, a selection, an open table and a scrolled one stay. Rows of a list need ids, or one becomes another.
+ */
+export async function refresh(ids) {
+  const response = await call(location.href, { headers: { Accept: "text/html" } });
+  if (new URL(response.url).pathname === "/admin/login") return toLogin();
+  const loaded = new DOMParser().parseFromString(await response.text(), "text/html");
+  for (const prepare of preparers) prepare(loaded);
+  await released;
+  for (const id of ids.split(" ")) {
+    const [part, fresh] = [document.getElementById(id), loaded.getElementById(id)];
+    if (part && fresh) update(part, fresh);
+  }
+  document.dispatchEvent(new CustomEvent("admin:refreshed"));
 }
 
-function keepFocus(part, id) {
-  const again = id && document.getElementById(id);
-  if (!again) part.tabIndex = -1;
-  (again || part).focus({ preventScroll: true });
+/** The focus goes to the part itself where the element that had it is gone. */
+function update(part, fresh) {
+  const hadFocus = part.contains(document.activeElement);
+  Idiomorph.morph(part, [...fresh.childNodes], {
+    morphStyle: "innerHTML",
+    callbacks: { beforeAttributeUpdated: (name) => name !== "open" }, // open or closed is the reader's choice
+  });
+  if (!hadFocus || part.contains(document.activeElement)) return;
+  part.tabIndex = -1;
+  part.focus({ preventScroll: true });
 }

@@ -18,7 +18,7 @@ WARM_UP = 3
 TIMEOUT_S = 120.0
 OK = 200
 
-Progress = Callable[[], None]
+RequestProgress = Callable[[], None]
 """Called after every request that counts."""
 
 
@@ -38,7 +38,7 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
     overhead_p95: float
 
 
-class StitchRequest(msgspec.Struct, frozen=True, kw_only=True):
+class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
     """One request after the other by each of so many clients at once. `errors`: everything but 200, by what it was."""
 
     path: str
@@ -58,7 +58,7 @@ class ApiReport(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     machine: str
     ask: Overhead | None
-    documents: StitchRequest | None
+    documents: LoadResult | None
 
 
 class _Ask(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ class _Ask(msgspec.Struct, frozen=True):
 
 
 async def measure_asks(
-    client: httpx.AsyncClient, questions: Sequence[str], count: int, options: dict[str, Any], progress: Progress
+    client: httpx.AsyncClient, questions: Sequence[str], count: int, options: dict[str, Any], progress: RequestProgress
 ) -> Overhead:
     """Ask `count` times, the questions in turn. Raises Rejected or Unavailable with what the service says."""
     asks = []
@@ -94,8 +94,8 @@ async def measure_asks(
 
 
 async def measure_load(
-    client: httpx.AsyncClient, path: str, clients: int, rounds: int, progress: Progress
-) -> StitchRequest:
+    client: httpx.AsyncClient, path: str, clients: int, rounds: int, progress: RequestProgress
+) -> LoadResult:
     """`clients` at once, each asking for `path` `rounds` times."""
     times: list[float] = []
     errors: Counter[str] = Counter()
@@ -111,7 +111,7 @@ async def measure_load(
     began = time.perf_counter()
     await asyncio.gather(*(visit() for _ in range(clients)))
     seconds = time.perf_counter() - began
-    return StitchRequest(
+    return LoadResult(
         path=path,
         clients=clients,
         requests=len(times),

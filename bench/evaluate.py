@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bench.fidelity.command import fidelity
 from bench.measuring import check_folder, progress_bars, write_report
-from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, Row, read_questions
+from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, RetrievalRow, read_questions
 from bench.retrieval import evaluate as evaluate_retrieval
 from ragkv.cli import Group
 from ragkv.models import encoder_folder, reranker_folder
@@ -111,7 +111,7 @@ def _table(report: RetrievalReport) -> Table:
     return table
 
 
-def _in_short(rows: list[Row]) -> str:
+def _in_short(rows: list[RetrievalRow]) -> str:
     """What two hops gain over one dense search, and what they cost."""
     by_method = {row.method: row for row in rows}
     one, two = by_method[DENSE], by_method[HYBRID_HOPS]
@@ -119,5 +119,5 @@ def _in_short(rows: list[Row]) -> str:
     return f"{two.method} against {one.method}: all@5 {gain:+.1f} points at {two.ms_per_query / one.ms_per_query:.1f}x the time."
 
 
-def _figures(row: Row) -> list[float]:
+def _figures(row: RetrievalRow) -> list[float]:
     return [value for value in msgspec.structs.astuple(row) if not isinstance(value, str)]

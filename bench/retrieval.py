@@ -13,7 +13,7 @@ The report is one JSON object, a `RetrievalReport`:
        "all_gold_at_2": 14.0, "all_gold_at_5": 25.0, "all_gold_at_10": 30.0, "mrr": 89.8, "ms_per_query": 40.1}, ...]}
 
 `rows` has the methods in the order of `METHODS`, then, where there is a re-ranker, those of `RERANKED`. The fields of a
-row are `Row`'s.
+row are `RetrievalRow`'s.
 """
 
 import statistics
@@ -48,7 +48,7 @@ DENSE, BM25, HYBRID, HYBRID_HOPS = METHODS = ("dense", "bm25", "hybrid", "hybrid
 RERANKED = (f"{HYBRID} + re-ranker", f"{HYBRID_HOPS} + re-ranker")
 _TENANT = _COLLECTION = _DOCUMENT = "corpus"
 
-Progress = Callable[[str, int, int], None]
+StepProgress = Callable[[str, int, int], None]
 """Told (what is being done, how many done, how many in all)."""
 Find = Callable[[str], list[str]]
 """A question's passages by id, best first, `TOP_K` at most."""
@@ -75,7 +75,7 @@ class RetrievalQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FoundPassages:
     """What one method found for one question: passage ids, best first, `TOP_K` at most."""
 
     found: Sequence[str]
@@ -83,7 +83,7 @@ class Outcome:
     seconds: float
 
 
-class Row(msgspec.Struct, frozen=True):
+class RetrievalRow(msgspec.Struct, frozen=True):
     """One method over all questions, in percent; `ms_per_query` is the median, the question's embedding included.
 
     recall: share of a question's gold passages among the first k, averaged over questions. all_gold: share of questions
@@ -113,7 +113,7 @@ class RetrievalReport(msgspec.Struct, frozen=True):
     reranker: str | None
     n: int
     passages: int
-    rows: list[Row]
+    rows: list[RetrievalRow]
 
 
 class Corpus:
@@ -183,9 +183,9 @@ def evaluate(
     corpus: Corpus,
     questions: Sequence[RetrievalQuestion],
     encoder: Encoder,
-    progress: Progress,
+    progress: StepProgress,
     reranker: Reranker | None = None,
-) -> list[Row]:
+) -> list[RetrievalRow]:
     """A row for each of `METHODS`, and of `RERANKED` with a re-ranker. The corpus is encoded once for all of them."""
     index = MemoryIndex()
     try:
@@ -231,9 +231,9 @@ def _find_hybrid(retriever: Retriever, hops: int, question: str) -> list[str]:
 
 
 def _ask_all(
-    methods: Mapping[str, Find], questions: Sequence[RetrievalQuestion], progress: Progress
-) -> dict[str, list[Outcome]]:
-    outcomes: dict[str, list[Outcome]] = {method: [] for method in methods}
+    methods: Mapping[str, Find], questions: Sequence[RetrievalQuestion], progress: StepProgress
+) -> dict[str, list[FoundPassages]]:
+    outcomes: dict[str, list[FoundPassages]] = {method: [] for method in methods}
     for number, question in enumerate(questions, start=1):
         for method, find in methods.items():
             outcomes[method].append(_ask(find, question))
@@ -241,15 +241,15 @@ def _ask_all(
     return outcomes
 
 
-def _ask(find: Find, question: RetrievalQuestion) -> Outcome:
+def _ask(find: Find, question: RetrievalQuestion) -> FoundPassages:
     began = time.perf_counter()
     found = find(question.text)
-    return Outcome(found, question.gold, time.perf_counter() - began)
+    return FoundPassages(found, question.gold, time.perf_counter() - began)
 
 
-def summarise(method: str, outcomes: Sequence[Outcome]) -> Row:
+def summarise(method: str, outcomes: Sequence[FoundPassages]) -> RetrievalRow:
     """The means, in percent, over at least one question."""
-    return Row(
+    return RetrievalRow(
         method,
         **{f"recall_at_{k}": _percent(recall(o.found, o.gold, k) for o in outcomes) for k in CUTOFFS},
         **{f"all_gold_at_{k}": _percent(has_all(o.found, o.gold, k) for o in outcomes) for k in CUTOFFS},

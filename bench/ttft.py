@@ -29,7 +29,7 @@ QUESTION = "Which two of the people named in these passages worked together, and
 _ANSWER_TOKENS = 2  # the first is timed, the report comes with the second
 
 
-class Row(msgspec.Struct, frozen=True):
+class TtftRow(msgspec.Struct, frozen=True):
     """One method at one size. `ttft_s` is the median of `runs` runs; `ratio` is null but for stitched rows."""
 
     context_tokens: int
@@ -46,7 +46,7 @@ class TtftReport(msgspec.Struct, frozen=True):
 
     model: str
     machine: str
-    rows: list[Row]
+    rows: list[TtftRow]
 
     def ttft(self, context_tokens: int, method: str, ratio: float | None = None) -> float:
         """The median of one row, in seconds."""
@@ -79,14 +79,14 @@ class Bench:
 
     async def measure(
         self, chunks: Sequence[Chunk], sizes: Sequence[int], runs: int, progress: Callable[[str], None]
-    ) -> AsyncIterator[Row]:
+    ) -> AsyncIterator[TtftRow]:
         """Rows size by size. `progress` is told after every request what it was. Raises like `check`."""
         for size in sizes:
             passages = _passages(chunks, size)
             prompt = self.prompts.build([p.chunk for p in passages], QUESTION, _ANSWER_TOKENS)
             times = await self._interleaved(prompt, passages, runs, progress)
             for (method, ratio), seconds in times.items():
-                yield Row(
+                yield TtftRow(
                     context_tokens=prompt.question.start,
                     question_tokens=prompt.question.num_tokens,
                     method=method,

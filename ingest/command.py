@@ -1,4 +1,4 @@
-"""`ragkv ingest PATH...`: reads files in this process, without a queue."""
+"""`ragkv ingest PATH...`: ingest files in this process, without a queue."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 
 if TYPE_CHECKING:
-    from ingest.local import Tally
+    from ingest.local import IngestTally
 
 
 @click.command()
@@ -35,7 +35,7 @@ def ingest(paths: tuple[Path, ...]) -> None:
     _report(tally, console)
 
 
-def _report(tally: "Tally", console: Console) -> None:
+def _report(tally: "IngestTally", console: Console) -> None:
     known = f", {tally.known} known already" if tally.known else ""
     console.print(f"{tally.read} read{known}, {len(tally.failures)} failed", highlight=False)
     for path, reason in tally.failures:

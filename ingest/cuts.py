@@ -1,4 +1,4 @@
-"""A text measured in words and tokens, and where to cut it."""
+"""Words of a text with their token counts, and the places where the text is cut into chunks."""
 
 import re
 from collections.abc import Iterator
@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 
 from ragkv.tokenizer import Tokenizer
 
-# A piece is a word with the space before it: byte-level and sentence-piece vocabularies both cut there, so that the
-# tokens of a text are those of its pieces.
+# A word here includes the space before it: byte-level and SentencePiece vocabularies both split there, so the tokens of a text
+# are those of its words.
 _PIECE = re.compile(r"\s*(?:[^\s。！？]+[。！？]*|[。！？]+)")
 _ENCODE_AT_ONCE = 20_000
 _LONG_PIECE_CHARS = 4_096
 _FRAGMENT_TOKENS = 8
 
+# Ends of sentences for citations are stricter (`ragkv.answer.sentences`): a cut too many in the list of places does no harm here.
+# Whatever changes these patterns changes chunks, and the KV that is kept is computed again.
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE = re.compile(
     r"(?<![\s.(][A-Z])(?<!\b[DMSJ]r)(?<!\bM[rs]s)(?<!\bSt)(?<!\bNo)(?<!\bvs)"
@@ -28,10 +30,10 @@ _Ints = NDArray[np.int64]
 
 
 class Words:
-    """The words of a text: where they lie and how many tokens they take."""
+    """The words of a text: their places and token counts."""
 
     def __init__(self, text: str, tokenizer: Tokenizer, longest: int) -> None:
-        """A word of more than `longest` tokens is taken apart, so that it can be cut."""
+        """A word of more than `longest` tokens is split, so that it can be cut."""
         pieces, tokens = _pieces(text, tokenizer, longest)
         words = map(str.lstrip, pieces)
         self._text = text
@@ -47,7 +49,7 @@ class Words:
     def cut(self, start: int, end: int, budget: int) -> Iterator[tuple[int, int]]:
         """Character ranges that hold all words of [start, end), in parts of at most `budget` tokens.
 
-        Parts are filled; the last two share what is left evenly, so that no small rest remains.
+        Parts are filled; the last two share the remainder evenly, so that no small part is left over.
         """
         first, last = map(int, np.searchsorted(self._starts, [start, end]))
         while first < last:
@@ -56,7 +58,7 @@ class Words:
             first = following
 
     def _next_cut(self, first: int, last: int, budget: int) -> int:
-        """The word at which the part after the one that begins at word `first` begins."""
+        """The first word of the part that follows the one beginning at word `first`."""
         before = self._tokens_before
         left = int(before[last] - before[first])
         if left <= budget:
@@ -70,7 +72,7 @@ class Words:
         return self._best_break(first, min(max(earliest, first + 1), limit), target, limit)
 
     def _best_break(self, first: int, earliest: int, target: int, limit: int) -> int:
-        """Of the words [earliest, limit], the one after the strongest break; of equal ones that nearest to target."""
+        """Of the words [earliest, limit], the one after the strongest break; among equal breaks, the one nearest to target."""
         offset = int(self._starts[first])
         window = self._text[offset : int(self._starts[limit]) + 1]
         for pattern in _BREAKS:
@@ -94,7 +96,7 @@ def _pieces(text: str, tokenizer: Tokenizer, longest: int) -> tuple[list[str], l
 
 
 def _token_counts(pieces: list[str], tokenizer: Tokenizer) -> dict[str, int]:
-    """Tokens of each distinct piece; those of very long ones are not counted but put at one for each character."""
+    """Tokens of each distinct piece. Very long pieces are not encoded: they count as one token a character."""
     counts = {piece: len(piece) for piece in pieces}
     distinct = [piece for piece, length in counts.items() if length <= _LONG_PIECE_CHARS]
     for begin in range(0, len(distinct), _ENCODE_AT_ONCE):
@@ -104,7 +106,7 @@ def _token_counts(pieces: list[str], tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def _fragments(piece: str, tokenizer: Tokenizer) -> Iterator[str]:
-    """A piece cut between characters every few tokens."""
+    """Cut a piece between characters every few tokens."""
     for begin in range(0, len(piece), _LONG_PIECE_CHARS):
         part = piece[begin : begin + _LONG_PIECE_CHARS]
         _, offsets = tokenizer.encode_with_offsets(part)

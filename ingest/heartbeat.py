@@ -1,4 +1,4 @@
-"""Keeps a lease alive while one step takes longer than the lease lasts."""
+"""Renewal of a lease during steps that take longer than the lease lasts."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ INTERVAL_S = LEASE.total_seconds() / 4
 
 @contextmanager
 def renewing(lease: Lease, interval_s: float = INTERVAL_S) -> Iterator[None]:
-    """Renew the lease from a thread until the block ends. A lost lease ends the renewing; the next write finds out."""
+    """Renew the lease from a thread until the block ends. Renewal stops once the lease is lost; the next write notices."""
     stop = threading.Event()
     thread = threading.Thread(target=_renew, args=(lease, interval_s, stop), name="lease", daemon=True)
     thread.start()

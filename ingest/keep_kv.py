@@ -1,4 +1,4 @@
-"""The KV of a document that is searchable: what is missing is computed, and each batch is kept as soon as it is there."""
+"""Compute the missing KV of a searchable document; each batch is committed as soon as it is stored."""
 
 from collections.abc import Sequence
 
@@ -48,7 +48,7 @@ def keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporte
 
 
 class _Named:
-    """Chunks by the KV key of their text, which several may share."""
+    """Chunks by the KV key of their text; several chunks may share one key."""
 
     def __init__(self, chunks: Sequence[Chunk], keys: KeyMaker) -> None:
         self._chunks: dict[str, list[str]] = {}

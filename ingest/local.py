@@ -1,4 +1,4 @@
-"""Files and folders read in this process, without a queue, with progress shown."""
+"""Ingest files and folders in this process, without a queue, and show the progress."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ingest.parts import IngestParts
-from ingest.pipeline import MAX_ATTEMPTS, Outcome, ingest_document
+from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
 from ragkv.catalog.documents import document_view, refresh_outdated, store_document
 from ragkv.errors import RagKVError, Rejected
 from ragkv.parts import Parts
@@ -19,16 +19,16 @@ IN_HAND = "another process is reading it now"
 
 
 @dataclass
-class Tally:
-    """What became of every file."""
+class IngestTally:
+    """Files by outcome."""
 
     read: int = 0
     known: int = 0
     failures: list[tuple[Path, str]] = field(default_factory=list)
 
 
-def read_paths(paths: Sequence[Path], parts: Parts, console: Console) -> Tally:
-    """Everything `ragkv ingest` does."""
+def read_paths(paths: Sequence[Path], parts: Parts, console: Console) -> IngestTally:
+    """Run `ragkv ingest`."""
     parts.prepare(lambda line: console.print(line, markup=False))
     refresh_outdated(parts)
     ingest = IngestParts(parts)
@@ -37,7 +37,7 @@ def read_paths(paths: Sequence[Path], parts: Parts, console: Console) -> Tally:
 
 
 def find_files(paths: Sequence[Path]) -> Iterator[Path]:
-    """Files as given; of folders everything inside, hidden names aside, in the order of their names.
+    """Files as given, and for folders all files inside except hidden ones, sorted by name.
 
     Raises Rejected if there is none.
     """
@@ -47,9 +47,9 @@ def find_files(paths: Sequence[Path]) -> Iterator[Path]:
     return iter(dict.fromkeys(found))
 
 
-def ingest_files(files: Sequence[Path], ingest: IngestParts, console: Console) -> Tally:
-    """Read each file. What goes wrong with one is noted and does not touch the others."""
-    tally = Tally()
+def ingest_files(files: Sequence[Path], ingest: IngestParts, console: Console) -> IngestTally:
+    """Ingest each file. A failure is recorded and does not affect the others."""
+    tally = IngestTally()
     with ExitStack() as stack:
         watch = stack.enter_context(_Bars(console, len(files))) if console.is_terminal else _Lines(console, len(files))
         for file in files:
@@ -61,16 +61,16 @@ def ingest_files(files: Sequence[Path], ingest: IngestParts, console: Console) -
     return tally
 
 
-def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally: Tally) -> None:
+def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally: IngestTally) -> None:
     parts = ingest.parts
     with file.open("rb") as body:
         document_id = store_document(parts.default_collection, file.name, body, parts).document_id
     before = document_view(parts.default_collection.tenant_id, document_id, parts.database)
     outcome = _until_done(document_id, ingest, watch)
     after = document_view(parts.default_collection.tenant_id, document_id, parts.database)
-    if outcome is Outcome.FAILED:
+    if outcome is IngestOutcome.FAILED:
         raise Rejected(after.error or "it failed")
-    if outcome is Outcome.READY:
+    if outcome is IngestOutcome.READY:
         tally.read += 1
     elif before.status == "ready":
         tally.known += 1
@@ -78,8 +78,8 @@ def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally
         raise Rejected(IN_HAND)
 
 
-def _until_done(document_id: str, ingest: IngestParts, watch: "_Bars | _Lines") -> Outcome:
-    """Nobody else tries again for us: do it here, as often as a worker would."""
+def _until_done(document_id: str, ingest: IngestParts, watch: "_Bars | _Lines") -> IngestOutcome:
+    """Retry here as often as a worker would: there is no queue to do it."""
     for _ in range(MAX_ATTEMPTS - 1):
         try:
             return ingest_document(document_id, ingest, watch.progress)
@@ -95,7 +95,7 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 
 class _Bars:
-    """On a terminal: one bar for the files, one for the present file's stage."""
+    """Progress on a terminal: one bar for the files, one for the current file's stage."""
 
     def __init__(self, console: Console, num_files: int) -> None:
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
@@ -123,7 +123,7 @@ class _Bars:
 
 
 class _Lines:
-    """Elsewhere: one line a file."""
+    """Progress elsewhere: one line a file."""
 
     def __init__(self, console: Console, num_files: int) -> None:
         self._console = console
@@ -138,4 +138,4 @@ class _Lines:
         self._console.print(line, highlight=False, markup=False)
 
     def progress(self, stage: str, done: int, total: int) -> None:
-        """A line for every batch would be noise."""
+        """Ignored: a line for every batch would be noise."""

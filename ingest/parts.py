@@ -1,4 +1,4 @@
-"""What ingestion needs beyond the service's parts: the model under Transformers, loaded once and only if needed."""
+"""Parts that only ingestion needs: the model under Transformers, loaded once and on first use."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +18,9 @@ from ragkv.parts import Parts
 
 @dataclass
 class IngestParts:
-    """One per process. What is done is counted if the counters have a Redis.
+    """One per process. Work is counted if the counters have a Redis.
 
-    `owed`: leases to be given back, each with its reason, as soon as the database is there again.
+    `owed`: leases to release, each with its reason, as soon as the database is available again.
     """
 
     parts: Parts
@@ -38,11 +38,11 @@ class IngestParts:
         return Parser(Limits(settings.parse_seconds, settings.parse_memory_mib))
 
     def load_models(self) -> None:
-        """Load what most documents need."""
+        """Load the models that most documents need."""
         assert self.parts.encoder and self.parts.tokenizer and self.prefiller
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """What happens within is one stage of an ingestion: timed, and a span."""
+        """Run the block as one stage of an ingestion: timed, and a span."""
         with traces.span(name), self.counters.stage(name):
             yield

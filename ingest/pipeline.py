@@ -1,4 +1,4 @@
-"""A document's straight line: parse, split, embed, store and index (searchable), then keep its KV (ready).
+"""Ingestion of one document: parse, split, embed, store and index (searchable), then keep its KV (ready).
 
 Any worker may be stopped anywhere and another goes on: the lease keeps two from working on one document, and every
 step that is repeated gives what it gave before.
@@ -15,9 +15,9 @@ from ingest.heartbeat import renewing
 from ingest.keep_kv import keep_kv
 from ingest.parse import Parsed
 from ingest.parts import IngestParts
-from ingest.progress import Interrupted, Progress, Reporter, ignore
+from ingest.progress import Interrupted, Reporter, StageProgress, ignore
 from ingest.split import split
-from ingest.turn import Turn, TurnOver, nobody
+from ingest.turn import Turn, TurnOver, none_waiting
 from ragkv.chunk import Chunk
 from ragkv.db.ingestion import Lease, forget_unused
 from ragkv.db.tables import DocumentRow
@@ -39,7 +39,7 @@ SEVERAL = 2
 READ_BYTES = 1 << 20
 
 
-class Outcome(StrEnum):
+class IngestOutcome(StrEnum):
     """What became of one call. SKIPPED: finished before, deleted, or another worker is at it. YIELDED: others' turn."""
 
     READY = "ready"
@@ -48,8 +48,8 @@ class Outcome(StrEnum):
     YIELDED = "yielded"
 
 
-def ingest_document(document_id: str, ingest: IngestParts, progress: Progress = ignore) -> Outcome:
-    """Take a document as far as READY, from wherever it stands.
+def ingest_document(document_id: str, ingest: IngestParts, progress: StageProgress = ignore) -> IngestOutcome:
+    """Ingest a document up to READY, from its current status on.
 
     A file that cannot be read fails at once; anything else that goes wrong is raised for the caller to try again, and
     the third time the document fails with the reason. An outage (`ragkv.outages`) is raised as well, and costs no attempt
@@ -57,11 +57,11 @@ def ingest_document(document_id: str, ingest: IngestParts, progress: Progress = 
     """
     _settle(ingest)
     lease = Lease.take(ingest.parts.database, document_id, owner=_owner())
-    return Outcome.SKIPPED if lease is None else work_on(lease, ingest, progress)
+    return IngestOutcome.SKIPPED if lease is None else work_on(lease, ingest, progress)
 
 
 def take_next(ingest: IngestParts) -> Lease | None:
-    """The document whose turn it is (`ragkv.db.turns`); None if none waits. Raises Unavailable."""
+    """Take the document whose turn it is (`ragkv.db.turns`); None if none is waiting. Raises Unavailable."""
     _settle(ingest)
     if not Lease.any_waits(ingest.parts.database):
         return None
@@ -70,27 +70,27 @@ def take_next(ingest: IngestParts) -> Lease | None:
 
 
 def work_on(
-    lease: Lease, ingest: IngestParts, progress: Progress = ignore, others_wait: Callable[[], bool] = nobody
-) -> Outcome:
-    """`ingest_document`, of a document that is held. YIELDED where others wait and it has made progress."""
+    lease: Lease, ingest: IngestParts, progress: StageProgress = ignore, others_wait: Callable[[], bool] = none_waiting
+) -> IngestOutcome:
+    """`ingest_document` for a document whose lease is held. YIELDED if others are waiting and it has made progress."""
     with renewing(lease):
         outcome = _attempt(lease, ingest, progress, Turn(others_wait))
-    if outcome is not Outcome.YIELDED:
+    if outcome is not IngestOutcome.YIELDED:
         ingest.counters.document(outcome)
     return outcome
 
 
-def _attempt(lease: Lease, ingest: IngestParts, progress: Progress, turn: Turn) -> Outcome:
+def _attempt(lease: Lease, ingest: IngestParts, progress: StageProgress, turn: Turn) -> IngestOutcome:
     try:
         document = lease.document()
         _refuse_fatal(document, lease)
         _carry_on(lease, document, ingest, Reporter(lease, progress), turn)
     except TurnOver:
         lease.end_turn()
-        return Outcome.YIELDED
+        return IngestOutcome.YIELDED
     except Conflict as lost:
         log.info("stopped: %s", lost)
-        return Outcome.SKIPPED
+        return IngestOutcome.SKIPPED
     except Interrupted:
         lease.give_back(None)
         raise
@@ -99,11 +99,11 @@ def _attempt(lease: Lease, ingest: IngestParts, progress: Progress, turn: Turn) 
             _postpone(lease, error, ingest)
             raise
         return _record_failure(lease, error)
-    return Outcome.READY
+    return IngestOutcome.READY
 
 
 def _refuse_fatal(document: DocumentRow, lease: Lease) -> None:
-    """A document whose attempts all ended without a word kills its workers; unless workers die wherever they are."""
+    """Fail a document if every attempt crashed its worker, unless workers have been dying on other documents too."""
     deaths = document.attempts - 1
     if deaths >= MAX_DEATHS or (deaths >= MAX_ATTEMPTS and lease.others_lost_workers() < SEVERAL):
         raise Rejected(f"the worker died {deaths} times while reading this document")
@@ -121,7 +121,7 @@ def _postpone(lease: Lease, error: Exception, ingest: IngestParts) -> None:
 
 
 def _settle(ingest: IngestParts) -> None:
-    """Give back what could not be given back while the database was away. Raises Unavailable while it still is."""
+    """Release the leases that could not be released while the database was away. Raises Unavailable while it still is."""
     while ingest.owed:
         lease, reason = ingest.owed[-1]
         with suppress(Conflict):  # it lapsed and another worker took it over
@@ -133,17 +133,17 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, Rejected) else f"{type(error).__name__}: {error}"
 
 
-def _record_failure(lease: Lease, error: Exception) -> Outcome:
+def _record_failure(lease: Lease, error: Exception) -> IngestOutcome:
     """Fail for good, or give the document back and raise the error again."""
     reason = _reason(error)
     try:
         if isinstance(error, Rejected) or lease.document().attempts >= MAX_ATTEMPTS:
             lease.fail(reason)
             log.warning("document %s failed: %s", lease.document_id, reason)
-            return Outcome.FAILED
+            return IngestOutcome.FAILED
         lease.give_back(reason)
     except Conflict:
-        return Outcome.SKIPPED
+        return IngestOutcome.SKIPPED
     raise error
 
 
@@ -158,7 +158,7 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
 
 
 def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> list[str]:
-    """Returns the KV keys that only the chunks before these used."""
+    """Store and index the chunks. Returns the KV keys that only the document's previous chunks used."""
     parts = ingest.parts
     lease.enter(Status.PARSING)
     report = reporter.stage("parse")
@@ -180,7 +180,7 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
 
 
 def _parse(document: DocumentRow, ingest: IngestParts, watch: Callable[[], None]) -> Parsed:
-    """Raises Rejected for a document that cannot be read, and OSError where it is the disk that cannot."""
+    """Parse the file. Raises Rejected for a document that cannot be read, OSError for a disk that fails."""
     with ingest.parts.files.open(document.tenant_id, document.sha256) as body:
         try:
             return ingest.parser.parse(document.name, body, watch)

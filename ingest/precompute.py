@@ -1,4 +1,4 @@
-"""KV files for a document's chunks: what is there is kept, the rest is computed in batches."""
+"""KV files for a document's chunks: existing ones are kept, missing ones computed in batches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from ragkv.chunk import Chunk
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
 
-Progress = Callable[[int, int], None]
+TokenProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def precompute(
     prefiller: Callable[[], Prefiller],
     store: KVStore,
     batch_tokens: int,
-    progress: Progress = lambda done, total: None,
+    progress: TokenProgress = lambda done, total: None,
     kept: Callable[[Sequence[KVEntry]], None] = lambda entries: None,
     has_room: Callable[[int], bool] = lambda tokens: True,
 ) -> Precomputed:

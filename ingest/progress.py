@@ -1,28 +1,28 @@
-"""How far an ingestion has come, for the database and for whoever watches."""
+"""Progress of an ingestion, written to the database and reported to a watcher."""
 
 import time
 from collections.abc import Callable
 
 from ragkv.db.ingestion import Lease
 
-Progress = Callable[[str, int, int], None]
+StageProgress = Callable[[str, int, int], None]
 """Told (stage, done, total), in tokens. May raise Interrupted."""
 
 WRITE_EVERY_S = 1.0
 
 
 class Interrupted(Exception):
-    """The process is to stop: the document goes back to the queue, and nothing is lost."""
+    """The process is stopping: the document returns to the queue without a counted attempt."""
 
 
 def ignore(stage: str, done: int, total: int) -> None:
-    """Nobody watches."""
+    """Watcher that ignores every report."""
 
 
 class Reporter:
-    """Writes progress to the document about once a second, and tells the watcher every time."""
+    """Writes progress to the document about once a second, and reports every step to the watcher."""
 
-    def __init__(self, lease: Lease, watcher: Progress) -> None:
+    def __init__(self, lease: Lease, watcher: StageProgress) -> None:
         self._lease = lease
         self._watcher = watcher
         self._written = 0.0

@@ -1,4 +1,4 @@
-"""Which stretches of a document's text belong together under one title, before anything is cut to size."""
+"""Sections of a document's text that share one title, before they are cut to size."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """A heading with what follows it up to the next heading. `path` are the titles below the document's."""
+class _Section:
+    """A heading and its text up to the next heading. `path`: its headings, outermost first, without the document's title."""
 
     path: tuple[str, ...]
     heading_start: int
@@ -35,57 +35,57 @@ class _Stretch:
 
 
 def parts_of(parsed: Parsed, words: Words, small: int, full: int) -> list[Part]:
-    """The document's sections; neighbours of under `small` tokens share a part of up to `full`,
+    """The document's parts; neighbouring sections of under `small` tokens share a part of up to `full`,
     neighbours of one title always."""
-    stretches = _without_bare_headings(list(_stretches(parsed)), words)
-    groups = _group_small(stretches, words, small, full)
+    sections = _without_bare_headings(list(_sections(parsed)), words)
+    groups = _group_small(sections, words, small, full)
     return [_part(parsed.title, group) for group in groups]
 
 
-def _stretches(parsed: Parsed) -> Iterator[_Stretch]:
+def _sections(parsed: Parsed) -> Iterator[_Section]:
     sections = parsed.sections
     *ends, last_end = *(section.start for section in sections), len(parsed.text)
-    yield _Stretch((), 0, 0, ends[0] if ends else last_end)
+    yield _Section((), 0, 0, ends[0] if ends else last_end)
     for section, path, end in zip(sections, heading_paths(sections), [*ends[1:], last_end], strict=False):
         below_title = path[1:] if path[0] == parsed.title else path
-        yield _Stretch(below_title, section.start, section.body, end)
+        yield _Section(below_title, section.start, section.body, end)
 
 
-def _without_bare_headings(stretches: list[_Stretch], words: Words) -> list[_Stretch]:
-    """A heading with nothing under it is dropped where the next one's path holds it, and is text otherwise."""
-    kept: list[_Stretch] = []
-    for stretch, following in zip(stretches, [*stretches[1:], None], strict=True):
-        if words.count(stretch.start, stretch.end):
-            kept.append(stretch)
-        elif not _leads_to(stretch, following) and words.count(stretch.heading_start, stretch.end):
-            kept.append(_Stretch(stretch.path[:-1], stretch.heading_start, stretch.heading_start, stretch.end))
+def _without_bare_headings(sections: list[_Section], words: Words) -> list[_Section]:
+    """Drop headings without text that the next section's path contains; other such headings become text."""
+    kept: list[_Section] = []
+    for section, following in zip(sections, [*sections[1:], None], strict=True):
+        if words.count(section.start, section.end):
+            kept.append(section)
+        elif not _leads_to(section, following) and words.count(section.heading_start, section.end):
+            kept.append(_Section(section.path[:-1], section.heading_start, section.heading_start, section.end))
     return kept
 
 
-def _leads_to(stretch: _Stretch, following: _Stretch | None) -> bool:
-    depth = len(stretch.path)
-    return following is not None and len(following.path) > depth and following.path[:depth] == stretch.path
+def _leads_to(section: _Section, following: _Section | None) -> bool:
+    depth = len(section.path)
+    return following is not None and len(following.path) > depth and following.path[:depth] == section.path
 
 
-def _group_small(stretches: list[_Stretch], words: Words, small: int, full: int) -> list[list[_Stretch]]:
-    groups: list[list[_Stretch]] = []
+def _group_small(sections: list[_Section], words: Words, small: int, full: int) -> list[list[_Section]]:
+    groups: list[list[_Section]] = []
     room = 0
-    for stretch in stretches:
-        size = words.count(stretch.heading_start, stretch.end)
-        same_title = bool(groups) and groups[-1][-1].path == stretch.path
+    for section in sections:
+        size = words.count(section.heading_start, section.end)
+        same_title = bool(groups) and groups[-1][-1].path == section.path
         if same_title or (size <= room and size < small):
-            groups[-1].append(stretch)
+            groups[-1].append(section)
             room -= size
         else:
-            groups.append([stretch])
+            groups.append([section])
             room = full - size if size < small else 0
     return groups
 
 
-def _part(document_title: str, group: list[_Stretch]) -> Part:
-    """One stretch under its own path, several under what their paths share, with their headings in the text."""
+def _part(document_title: str, group: list[_Section]) -> Part:
+    """One section under its own path; several under the common start of their paths, with their headings in the text."""
     first, last = group[0], group[-1]
-    path = first.path if len(group) == 1 else _shared([stretch.path for stretch in group])
+    path = first.path if len(group) == 1 else _shared([section.path for section in group])
     start = first.start if path == first.path else first.heading_start
     steps = (document_title, *path)
     return Part(_JOINT.join(steps), steps[-1], first.heading_start, start, last.end)

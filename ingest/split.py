@@ -1,4 +1,4 @@
-"""A parsed document to chunks that fit a number of the model's tokens.
+"""Split a parsed document into chunks of at most a given number of the model's tokens.
 
 Sections first: a chunk holds one section or a part of it, or several small ones in a row. What is too long is cut
 after paragraphs, else sentences, else lines, else words, into parts of even length. The text is measured in words,
@@ -24,7 +24,7 @@ _SEAM_TOKENS = 2  # tokens of the parts may be fewer than those of the whole by 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A chunk to be: characters [start, end) under a title that leaves `budget` tokens for them."""
+    """A chunk before its tokens are known: characters [start, end) under a title that leaves `budget` tokens for them."""
 
     title: str
     start: int
@@ -49,7 +49,7 @@ def split(document_id: str, parsed: Parsed, tokenizer: Tokenizer, chunk_tokens: 
 
 
 class _Titles:
-    """Titles cut to size, and what they leave for the text."""
+    """Shortens titles and computes the tokens they leave for the text."""
 
     def __init__(self, tokenizer: Tokenizer, chunk_tokens: int) -> None:
         self._tokenizer = tokenizer
@@ -83,7 +83,7 @@ def _drafts(whole: _Draft, words: Words) -> Iterator[_Draft]:
 def _fitted(
     drafts: list[_Draft], words: Words, text: str, tokenizer: Tokenizer, chunk_tokens: int
 ) -> list[tuple[_Draft, list[int]]]:
-    """Each draft with its token ids; one that came out too long is cut once more."""
+    """Each draft with its token ids; a draft that is too long is cut again."""
     fitted: list[tuple[_Draft, list[int]]] = []
     encoded = tokenizer.encode_batch([prompt_text(d.title, text[d.start : d.end]) for d in drafts])
     for draft, token_ids in zip(drafts, encoded, strict=True):

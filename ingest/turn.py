@@ -1,4 +1,4 @@
-"""A worker's turn with one document, which ends early where other documents wait."""
+"""A worker's turn with one document, which ends early when other documents are waiting."""
 
 from collections.abc import Callable
 
@@ -7,16 +7,16 @@ TURN_TOKENS = 16_384
 
 
 class TurnOver(Exception):
-    """Others wait: the document goes back to the queue with what was done, and no attempt is counted."""
+    """Other documents are waiting: this one returns to the queue with its progress and without a counted attempt."""
 
 
-def nobody() -> bool:
-    """For callers that work through a document without a break."""
+def none_waiting() -> bool:
+    """No document is waiting: for callers that ingest a document in one go."""
     return False
 
 
 class Turn:
-    """What was done since others were last looked for. Both methods raise TurnOver."""
+    """Work done since other documents were last looked for. Both methods raise TurnOver."""
 
     def __init__(self, others_wait: Callable[[], bool]) -> None:
         self._others_wait = others_wait
@@ -26,7 +26,7 @@ class Turn:
         self._look()
 
     def computed(self, tokens: int) -> None:
-        """KV of so many tokens is kept."""
+        """Count the tokens of KV that were stored."""
         self._tokens += tokens
         if self._tokens >= TURN_TOKENS:
             self._tokens = 0

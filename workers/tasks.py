@@ -10,7 +10,7 @@ from celery import Celery, Task
 from celery.exceptions import Reject
 
 from ingest.parts import IngestParts
-from ingest.pipeline import Outcome, take_next, work_on
+from ingest.pipeline import IngestOutcome, take_next, work_on
 from ingest.progress import Interrupted
 from ragkv.catalog.documents import enqueue
 from ragkv.db.ingestion import Lease
@@ -44,7 +44,7 @@ def register_ingest(
             if (lease := take_next(ingest)) is not None:
                 with pulse.working(), _as_caused(lease) as note:
                     note(outcome := work_on(lease, ingest, stop_if_asked, lease.others_wait))
-                if outcome is Outcome.YIELDED:
+                if outcome is IngestOutcome.YIELDED:
                     enqueue(lease.document_id, ingest.parts)
         except Interrupted as stop:
             raise Reject(requeue=True) from stop
@@ -78,7 +78,7 @@ class Pause:
 
 
 @contextmanager
-def _as_caused(lease: Lease) -> Iterator[Callable[[Outcome], None]]:
+def _as_caused(lease: Lease) -> Iterator[Callable[[IngestOutcome], None]]:
     """Lines and spans belong to the request that queued the document, also where the task is tried again.
 
     What it gives is to be told the outcome.
@@ -96,7 +96,7 @@ def _as_caused(lease: Lease) -> Iterator[Callable[[Outcome], None]]:
     kind = traces.SpanKind.CONSUMER
     with logs.bound(**bound), traces.continued(cause, f"process {QUEUE}", attributes, kind) as span:
 
-        def note(outcome: Outcome) -> None:
+        def note(outcome: IngestOutcome) -> None:
             span.set_attribute("ragkv.outcome", outcome)
             log.info("ingestion ended", extra={"outcome": outcome, "ms": round((time.perf_counter() - began) * 1e3)})
 

@@ -45,14 +45,14 @@ def fidelity(
     for option, file in (("--json", json_file), ("--plot", plot_file)):
         check_folder(option, file)
     # Torch takes seconds to import: `ragkv --help` must not wait for it.
-    from bench.fidelity.evaluate import Wanted, evaluate  # noqa: PLC0415 - see above
+    from bench.fidelity.evaluate import FidelityOptions, evaluate  # noqa: PLC0415 - see above
     from bench.fidelity.plot import check_can_plot, plot  # noqa: PLC0415 - see above
     from bench.fidelity.table import table_of  # noqa: PLC0415 - see above
 
     if plot_file is not None:
         check_can_plot()
-    wanted = Wanted(data, limit, _names(methods), _ratios(ratios), passages, seed, json_file)
-    report = evaluate(wanted, Settings.from_env(os.environ), Console(stderr=True))
+    options = FidelityOptions(data, limit, _names(methods), _ratios(ratios), passages, seed, json_file)
+    report = evaluate(options, Settings.from_env(os.environ), Console(stderr=True))
     if plot_file is not None:
         plot(report, plot_file)
     Console().print(table_of(report))

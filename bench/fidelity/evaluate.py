@@ -17,7 +17,7 @@ from bench.fidelity.methods import NAMES, Kit, Method, methods_of
 from bench.fidelity.ranking import Ranker
 from bench.fidelity.records import Records, code_digest, digest_of
 from bench.fidelity.report import FidelityReport, Table
-from bench.fidelity.run import Asked, Prefill, Run
+from bench.fidelity.run import Prefill, Run, TokenizedQuestion
 from bench.measuring import progress_bars, write_report
 from bench.ttft import machine
 from ingest.parts import IngestParts
@@ -33,7 +33,7 @@ from ragkv.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FidelityOptions:
     """What is to be measured. No `methods`: all. `json_file`: where the report will be, its records beside it."""
 
     data: Path
@@ -45,30 +45,32 @@ class Wanted:
     json_file: Path | None
 
 
-def evaluate(wanted: Wanted, settings: Settings, console: Console) -> FidelityReport:
+def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> FidelityReport:
     """Measures every question, or those that an earlier run with the same file did not get to.
 
     Writes the report to `json_file`, if there is one. Raises Rejected, before anything takes long, for what cannot be
     measured.
     """
-    methods = methods_of(wanted.methods or NAMES, wanted.ratios, settings)
-    questions = read_questions(wanted.data)
+    methods = methods_of(options.methods or NAMES, options.ratios, settings)
+    questions = read_questions(options.data)
     with _workplace(settings) as parts:
         asked = [
-            Asked.of(padded(question, questions, wanted.passages or 0, wanted.seed), parts.tokenizer, parts.prompts)
-            for question in questions[: wanted.limit]
+            TokenizedQuestion.of(
+                padded(question, questions, options.passages or 0, options.seed), parts.tokenizer, parts.prompts
+            )
+            for question in questions[: options.limit]
         ]
         run = run_of(IngestParts(parts), methods)
         run.check(asked)
-        records = Records(_records_file(wanted), _digest(wanted, settings, methods, parts))
+        records = Records(_records_file(options), _digest(options, settings, methods, parts))
         asyncio.run(_carry_out(run, asked, records, parts, console))
     done = [records[one.question.line] for one in asked]
-    rows = Table(done, methods, settings.recompute_policy, wanted.seed).rows()
+    rows = Table(done, methods, settings.recompute_policy, options.seed).rows()
     report = FidelityReport(
-        Path(parts.model_folder).name, str(wanted.data), len(done), rows, machine(), wanted.seed, wanted.passages
+        Path(parts.model_folder).name, str(options.data), len(done), rows, machine(), options.seed, options.passages
     )
-    if wanted.json_file is not None:
-        write_report(report, wanted.json_file)
+    if options.json_file is not None:
+        write_report(report, options.json_file)
     records.remove()
     return report
 
@@ -84,10 +86,10 @@ def run_of(ingest: IngestParts, methods: Sequence[Method]) -> Run:
 
 
 def _prefill(ingest: IngestParts, kit: Kit, methods: Sequence[Method]) -> Prefill:
-    wanted = [kit.keys, *([kit.alone] if any(method.needs_alone for method in methods) else [])]
+    key_makers = [kit.keys, *([kit.alone] if any(method.needs_alone for method in methods) else [])]
 
     def prefill(chunks: Sequence[Chunk]) -> None:
-        for keys in wanted:
+        for keys in key_makers:
             precompute(chunks, keys, lambda: ingest.prefiller, kit.store, kit.settings.prefill_batch_tokens)
 
     return prefill
@@ -114,7 +116,9 @@ def _workplace(settings: Settings) -> Iterator[Parts]:
             parts.close()
 
 
-async def _carry_out(run: Run, asked: Sequence[Asked], records: Records, parts: Parts, console: Console) -> None:
+async def _carry_out(
+    run: Run, asked: Sequence[TokenizedQuestion], records: Records, parts: Parts, console: Console
+) -> None:
     todo = [one for one in asked if one.question.line not in records]
     if not todo:
         return
@@ -127,19 +131,19 @@ async def _carry_out(run: Run, asked: Sequence[Asked], records: Records, parts: 
             )
 
 
-def _records_file(wanted: Wanted) -> Path | None:
-    return wanted.json_file and wanted.json_file.with_name(wanted.json_file.name + ".partial.jsonl")
+def _records_file(options: FidelityOptions) -> Path | None:
+    return options.json_file and options.json_file.with_name(options.json_file.name + ".partial.jsonl")
 
 
-def _digest(wanted: Wanted, settings: Settings, methods: Sequence[Method], parts: Parts) -> str:
+def _digest(options: FidelityOptions, settings: Settings, methods: Sequence[Method], parts: Parts) -> str:
     return digest_of(
         {
             "code": code_digest(),
             "model": parts.model_fingerprint,
-            "data": hashlib.sha256(wanted.data.read_bytes()).hexdigest(),
+            "data": hashlib.sha256(options.data.read_bytes()).hexdigest(),
             "settings": msgspec.to_builtins(msgspec.structs.replace(settings, data_dir=Path()), enc_hook=str),
             "methods": [method.key for method in methods],
-            "passages": wanted.passages,
-            "seed": wanted.seed,
+            "passages": options.passages,
+            "seed": options.seed,
         }
     )

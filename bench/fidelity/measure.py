@@ -33,10 +33,10 @@ ENGINE_ARGUMENTS = {"max_logprobs": WHOLE_VOCABULARY, "block_size": BLOCK_TOKENS
 _CACHE_SHARE = 0.8  # of the KV cache that one group of methods may fill
 _TIMED_TOKENS = 2  # the first is timed, the report comes with the second
 
-Progress = Callable[[str], None]
+MethodProgress = Callable[[str], None]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class MethodOutcome(msgspec.Struct, frozen=True):
     """One method on one question. em and f1 in [0, 1]; nll and kl in nats a token of the known answer.
 
     ttft_s: from the moment the passages are known, planning and the question's vectors included, retrieval not.
@@ -71,7 +71,7 @@ class _Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Answered:
     """A method with its answer and, for each token of the known answer, log probabilities [tokens, vocabulary]."""
 
     begun: _Begun
@@ -87,14 +87,16 @@ class Measure:
     kit: Kit
     cache_tokens: int
 
-    async def measure(self, case: Case, methods: Sequence[Method], progress: Progress) -> dict[str, Outcome]:
+    async def measure(
+        self, case: Case, methods: Sequence[Method], progress: MethodProgress
+    ) -> dict[str, MethodOutcome]:
         """An outcome for each method, by its key. `progress` is told each method as it begins.
 
         Raises Unavailable if the engine did not do what was planned: then the figures would be of something else.
         """
         wanted = {method.reference for method in methods}
-        references: dict[str, _Seen] = {}
-        outcomes: dict[str, Outcome] = {}
+        references: dict[str, _Answered] = {}
+        outcomes: dict[str, MethodOutcome] = {}
         for group in self._groups(case, methods):
             begun = []
             for method in group:
@@ -136,21 +138,21 @@ class Measure:
         _check(method, prepared, report)
         return _Begun(prepared, salt, first + case.vectors_s * method.needs_question, report)
 
-    async def _finish(self, case: Case, begun: _Begun) -> _Seen:
+    async def _finish(self, case: Case, begun: _Begun) -> _Answered:
         """The greedy answer and the distributions at the known one, of a prompt that is in the cache."""
         known = case.answer_ids
         rows = asyncio.gather(*(self._distribution(begun, known[:i]) for i in range(len(known))))
         answer, distributions = await asyncio.gather(self._answer(begun), rows)
-        return _Seen(begun, answer, np.stack(distributions))
+        return _Answered(begun, answer, np.stack(distributions))
 
     async def _answer(self, begun: _Begun) -> str:
         prompt, plan = begun.prepared.prompt, begun.prepared.plan
         request = Generate(prompt.token_ids, begun.salt, plan, max_tokens=ANSWER_TOKENS, stop=("\n",))
         return "".join([output.text async for output in self.engine.generate(request)]).strip()
 
-    async def _distribution(self, begun: _Begun, said: Sequence[int]) -> NDArray[np.float32]:
-        """Log probabilities of the token after `said`, [vocabulary]."""
-        ids = (*begun.prepared.prompt.token_ids, *said)
+    async def _distribution(self, begun: _Begun, answer_ids: Sequence[int]) -> NDArray[np.float32]:
+        """Log probabilities of the token after `answer_ids`, [vocabulary]."""
+        ids = (*begun.prepared.prompt.token_ids, *answer_ids)
         request = Generate(ids, begun.salt, begun.prepared.plan, max_tokens=1, logprobs=WHOLE_VOCABULARY)
         (step,) = [step async for output in self.engine.generate(request) for step in output.logprobs]
         return _dense(step)
@@ -175,9 +177,9 @@ def _check(method: Method, prepared: Prepared, report: Report) -> None:
         raise Unavailable(f"{method.key}: {report.cached} tokens were cached already, so its time means nothing")
 
 
-def _outcome(case: Case, seen: _Seen, reference: _Seen) -> Outcome:
+def _outcome(case: Case, seen: _Answered, reference: _Answered) -> MethodOutcome:
     accepted = case.question.answers
-    return Outcome(
+    return MethodOutcome(
         answer=seen.answer,
         em=exact_match(seen.answer, accepted),
         f1=best_f1(seen.answer, accepted),

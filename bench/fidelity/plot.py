@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.fidelity.methods import DEFAULT, NONE
-from bench.fidelity.report import FidelityReport, Row
+from bench.fidelity.report import FidelityReport, FidelityRow
 from ragkv.errors import Rejected
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ def plot(report: FidelityReport, file: Path) -> None:
     figure.savefig(file, dpi=_DOTS_PER_INCH, format="png")
 
 
-def _draw(axes: "Axes", rows: Iterable[Row], figure_of: Callable[[Row], float | None], label: str) -> None:
+def _draw(
+    axes: "Axes", rows: Iterable[FidelityRow], figure_of: Callable[[FidelityRow], float | None], label: str
+) -> None:
     from matplotlib import colormaps  # noqa: PLC0415 - see plot
 
     for number, (method, line) in enumerate(_lines(rows, figure_of).items()):
@@ -62,7 +64,9 @@ def _draw(axes: "Axes", rows: Iterable[Row], figure_of: Callable[[Row], float | 
 _Point = tuple[float, float, float | None]
 
 
-def _lines(rows: Iterable[Row], figure_of: Callable[[Row], float | None]) -> dict[str, Sequence[_Point]]:
+def _lines(
+    rows: Iterable[FidelityRow], figure_of: Callable[[FidelityRow], float | None]
+) -> dict[str, Sequence[_Point]]:
     """For each method its (seconds, figure, ratio), by ratio. A row without the figure is no point."""
     lines: dict[str, list[_Point]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.ratio or 0.0):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from bench.fidelity.measure import Outcome
+from bench.fidelity.measure import MethodOutcome
 from ragkv.errors import Rejected
 
 _ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ class Record(msgspec.Struct, frozen=True):
 
     line: int
     id: str
-    outcomes: dict[str, Outcome]
+    outcomes: dict[str, MethodOutcome]
 
 
 def code_digest() -> str:

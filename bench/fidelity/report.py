@@ -42,7 +42,7 @@ class Intervals(msgspec.Struct, frozen=True):
     agree: Interval | None
 
 
-class Row(msgspec.Struct, frozen=True):
+class FidelityRow(msgspec.Struct, frozen=True):
     """One method at one ratio over `n` questions: means, but for `ttft_s` and `ttft_speedup`, which are medians.
 
     f1, em, agree: percent; agree is how often the greedy answer is the reference's. nll, kl: nats a token of the known
@@ -79,7 +79,7 @@ class FidelityReport(msgspec.Struct, frozen=True):
     model: str
     data: str
     n: int
-    rows: list[Row]
+    rows: list[FidelityRow]
     machine: str
     seed: int
     passages: int | None
@@ -95,17 +95,17 @@ class Table:
         self._methods = methods
         self._policy = policy
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[FidelityRow]:
         return [self._row(method) for method in self._methods]
 
-    def _row(self, method: Method) -> Row:
+    def _row(self, method: Method) -> FidelityRow:
         key, full_key = method.key, method.gain_reference
         outcomes, full = self._outcomes[key], self._outcomes[full_key]
         f1, em, nll, kl, agree = (
             self._estimate(self._values(key, name)) for name in ("f1", "em", "nll", "kl", "agree")
         )
         kept, kept_interval = self._gain_kept(method)
-        return Row(
+        return FidelityRow(
             method=method.name,
             ratio=method.ratio,
             n=len(outcomes),

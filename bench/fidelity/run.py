@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from bench.fidelity.data import KnownQuestion
-from bench.fidelity.measure import Measure, Progress
+from bench.fidelity.measure import Measure, MethodProgress
 from bench.fidelity.methods import ANSWER_TOKENS, Case, Kit, Method
 from bench.fidelity.ranking import Ranker
 from bench.fidelity.records import Record, Records
@@ -24,7 +24,7 @@ Prefill = Callable[[Sequence[Chunk]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TokenizedQuestion:
     """A question with its passages and its first answer as tokens."""
 
     question: KnownQuestion
@@ -32,7 +32,7 @@ class Asked:
     answer_ids: tuple[int, ...]
 
     @classmethod
-    def of(cls, question: KnownQuestion, tokenizer: Tokenizer, prompts: PromptBuilder) -> "Asked":
+    def of(cls, question: KnownQuestion, tokenizer: Tokenizer, prompts: PromptBuilder) -> "TokenizedQuestion":
         """Each passage is one chunk, its prompt text that of a small document with the passage's title."""
         texts = [prompt_text(passage.title, passage.text) for passage in question.passages]
         chunks = [
@@ -52,7 +52,7 @@ class Run:
     ranker: Ranker
     prefill: Prefill
 
-    def check(self, asked: Sequence[Asked]) -> None:
+    def check(self, asked: Sequence[TokenizedQuestion]) -> None:
         """Raises TooLarge, naming the line, if a prompt does not fit the model's window. Needs no engine."""
         for one in asked:
             answer_tokens = max(ANSWER_TOKENS, len(one.answer_ids))
@@ -64,7 +64,7 @@ class Run:
                     "raise RAGKV_MAX_MODEL_LEN if the model allows it"
                 ) from None
 
-    async def carry_out(self, asked: Sequence[Asked], records: Records, progress: Progress) -> None:
+    async def carry_out(self, asked: Sequence[TokenizedQuestion], records: Records, progress: MethodProgress) -> None:
         """Measures what has no record yet. `progress` is told each method of each question as it begins."""
         for one in asked:
             if one.question.line in records:
@@ -75,7 +75,7 @@ class Run:
             records.add(Record(one.question.line, one.question.id, outcomes))
             self._forget(one.chunks)
 
-    async def _case(self, asked: Asked) -> Case:
+    async def _case(self, asked: TokenizedQuestion) -> Case:
         question = asked.question
         ranked = await asyncio.to_thread(self.ranker.rank, question.text, asked.chunks)
         in_file_order = tuple(sorted(ranked, key=lambda passage: passage.chunk.ordinal))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from bench.fidelity.report import FidelityReport, Row
+from bench.fidelity.report import FidelityReport, FidelityRow
 
 _COLUMNS = ("F1", "EM", "NLL", "gain", "KL", "same", "TTFT", "x", "redone")
 _CAPTION = (
@@ -26,11 +26,11 @@ def table_of(report: FidelityReport) -> Table:
     return table
 
 
-def _name(row: Row) -> str:
+def _name(row: FidelityRow) -> str:
     return row.method if row.ratio is None else f"{row.method} {row.ratio:g}"
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: FidelityRow) -> tuple[str, ...]:
     return (
         f"{row.f1:.1f}",
         f"{row.em:.0f}",

@@ -1,4 +1,4 @@
-"""Bytes of a file to text with pages and sections. Nothing in a file is run, nothing it names is fetched."""
+"""Parse a file into text with pages and sections. No content is executed, no reference fetched."""
 
 from collections.abc import Callable
 from pathlib import PurePosixPath

@@ -1,4 +1,4 @@
-"""Characters: what may stand in a document's text, and in which form.
+"""Normalisation of a document's characters: unwanted ones removed, the rest in one form.
 
 `scrub` decides about single characters and is safe on any piece of text; `tidy` makes whole texts uniform. Every
 format passes through both before an offset is taken.
@@ -23,17 +23,17 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def scrub(text: str) -> str:
-    """Text without unwanted characters, line feeds for line ends and ordinary spaces. Keeps blank lines and indentation."""
+    """Remove unwanted characters, and make line ends and spaces uniform. Keeps blank lines and indentation."""
     text = _C1.sub(lambda found: found[0].encode("latin-1").decode("cp1252", errors="ignore"), text)
     return _SPACE.sub(" ", _UNWANTED.sub("", _NEWLINE.sub("\n", text)))
 
 
 def is_scrubbed(text: str) -> bool:
-    """Whether there is no unwanted character in it."""
+    """Whether the text has no unwanted character."""
     return not (_UNWANTED.search(text) or _NEWLINE.search(text))
 
 
 def tidy(text: str) -> str:
-    """NFC, no spaces at line ends, at most one blank line in a row, none at either end."""
+    """Compose characters (NFC), strip spaces at line ends, and reduce blank lines to one in a row and none at either end."""
     lines = map(str.rstrip, normalised("NFC", text).split("\n"))
     return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()

@@ -1,4 +1,4 @@
-"""Word documents, by way of HTML."""
+"""Parser for Word documents, by conversion to HTML."""
 
 import io
 import re
@@ -65,7 +65,7 @@ def _check_xml(archive: zipfile.ZipFile) -> None:
 
 
 class _Check:
-    """Handlers of an XML parser that keeps nothing."""
+    """Handlers of an XML parser that only checks."""
 
     def __init__(self) -> None:
         self._elements = 0
@@ -79,11 +79,11 @@ class _Check:
                 parser.Parse(piece)
 
     def _doctype(self, *doctype: object) -> None:
-        """No word processor writes one; it would define entities, to expand without end or to read files with."""
+        """Reject a document type: no word processor writes one, and its entities could expand without end or read files."""
         raise Rejected("it declares XML entities, which no word processor does: save it again")
 
     def _element(self, *element: object) -> None:
-        """Each takes the reader a kilobyte and up to 80 microseconds, and the archive less than a byte."""
+        """Count elements: each costs the reader a kilobyte and up to 80 microseconds, and the archive less than a byte."""
         self._elements += 1
         if self._elements > MAX_ELEMENTS:
             raise TooLarge(f"its markup has more than {MAX_ELEMENTS:,} elements: split it or save it as PDF")

@@ -33,7 +33,7 @@ def decode(body: bytes, declared: str | None = None) -> str:
 
 
 def sure_encoding(body: bytes) -> str | None:
-    """The encoding that a mark or the pattern of its zeros shows; None for all others."""
+    """The encoding that a byte order mark or the pattern of zero bytes proves, else None."""
     return _marked(body) or _unmarked_utf16(body)
 
 
@@ -42,7 +42,7 @@ def _marked(body: bytes) -> str | None:
 
 
 def _unmarked_utf16(body: bytes) -> str | None:
-    """Latin text in UTF-16 has a zero in every other byte."""
+    """UTF-16 of Latin text, recognised by a zero in every other byte."""
     sample = body[:_SAMPLE_BYTES]
     if not sample or sample.count(0) * 4 < len(sample):
         return None
@@ -62,7 +62,7 @@ def _decode_declared(body: bytes, declared: str | None) -> str | None:
 
 
 def _damaged_utf8(body: bytes) -> str | None:
-    """UTF-8 with a few broken places, such as a cut in the middle of a character."""
+    """Decode UTF-8 with a few broken places, such as a cut in the middle of a character."""
     text = body.decode("utf-8", errors="replace")
     broken = text.count("\ufffd")
     wide = sum(1 for c in text[:_SAMPLE_BYTES] if c > "\x7f" and c != "\ufffd")
@@ -70,9 +70,9 @@ def _damaged_utf8(body: bytes) -> str | None:
 
 
 def _guessed(body: bytes) -> str:
-    """Windows-1252 where nearly all is ASCII and the rest stands alone, as accents do; elsewhere by the text's script.
+    """Decode by a guess: Windows-1252 where nearly all is ASCII and the rest stands alone, as accents do, else by script.
 
-    Few bytes beyond ASCII, in words that are no script's, are read as Windows-1252: dashes in a row, or a list of letters.
+    A few bytes beyond ASCII side by side that no script explains are Windows-1252: dashes in a row, or a list of letters.
     """
     is_western = _num_wide(body) * 5 <= len(body)
     if is_western and not has_wide_words(body):

@@ -1,4 +1,4 @@
-"""Encoding of text in a script other than Latin, guessed from its bytes; no answer where a second one comes near.
+"""Guess the encoding of text in a script other than Latin from its bytes; no guess where a second encoding comes near.
 
 charset-normalizer measures, the thresholds here decide. Latin scripts are left out: their code pages differ in a few letters,
 which no measure tells apart.
@@ -71,14 +71,14 @@ def _sample(body: bytes) -> bytes:
 
 
 def _read(sample: bytes, family: Mapping[str, float]) -> Reading | None:
-    """The reading with most letters: encodings of a family differ in a few places, where the wrong one has signs."""
+    """The family's reading with most letters: its encodings differ in a few places, where the wrong one has signs."""
     readings = [reading for encoding, least in family.items() if (reading := _measure(sample, encoding, least))]
     return max(readings, key=lambda reading: reading.num_letters, default=None)
 
 
 def _measure(sample: bytes, encoding: str, least: float) -> Reading | None:
-    """None for a sample that is not in this encoding. Each is measured apart: asked for all at once, the library leaves out
-    what it deems less likely, and with it the rivals."""
+    """Decode and measure the sample; None if it is not valid in this encoding. Each encoding is measured separately: asked for
+    all at once, the library leaves out those it deems less likely, and with them the rivals."""
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(sample)
         whole = text.encode(encoding)
@@ -92,7 +92,7 @@ def _measure(sample: bytes, encoding: str, least: float) -> Reading | None:
 
 
 def _share(text: str, is_everyday: Callable[[str], bool]) -> float:
-    """Of the letters beyond ASCII."""
+    """The share of everyday letters among those beyond ASCII."""
     letters = [c for c in text if c > "\x7f" and c.isalpha()]
     return sum(map(is_everyday, letters)) / len(letters) if letters else 0
 
@@ -102,7 +102,7 @@ def _is_rival(other: Reading, best: Reading) -> bool:
 
 
 def _has_one_alphabet(text: str) -> bool:
-    """No language has all Cyrillic letters of a code page: where they are mixed, it is another code page."""
+    """Whether all Cyrillic letters belong to one language's alphabet: a mixture of several shows another code page."""
     others = {c for c in text.lower() if "\u0400" <= c <= "\u04ff"}.difference(_RUSSIAN)
     return not others or any(others.issubset(beyond) for beyond in _BEYOND_RUSSIAN)
 

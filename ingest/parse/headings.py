@@ -1,4 +1,4 @@
-"""Headings carried through a renderer as marks in the text.
+"""Marks that carry headings through a renderer, so that they are found in its text.
 
 Rendering moves characters about, so that offsets into HTML mean nothing afterwards. A heading's text is put between
 two Unicode noncharacters before rendering, which `clean.scrub` keeps out of every document, and found by them after.
@@ -28,7 +28,7 @@ def mark_headings(tree: _Element) -> None:
 
 
 def unmark(marked: str) -> tuple[str, tuple[Section, ...]]:
-    """The text without marks and the headings that they showed."""
+    """Remove the marks, and return the text with the headings that they enclosed."""
     pieces: list[str] = []
     sections: list[Section] = []
     position = length = 0

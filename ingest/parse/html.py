@@ -1,4 +1,4 @@
-"""HTML: what a reader of the page would see, as text. Nothing is run and nothing is fetched."""
+"""Parser for HTML: the visible text of a page. No script is run, no resource fetched."""
 
 import re
 
@@ -57,7 +57,7 @@ def parse_source(source: str, fallback_title: str, format_: Format) -> Parsed:
 
 
 def _choose_title(head_title: str, sections: tuple[Section, ...]) -> str | None:
-    """The page's own title; without the site's name, where the top heading shows what that is."""
+    """The page's own title, without the site's name where the top heading tells the two apart."""
     heading = next((s.title for s in sections if s.level == 1), None)
     if heading and heading in head_title:
         return heading
@@ -83,7 +83,7 @@ def _parser() -> HTMLParser:
 
 
 def _simplify(tree: etree._Element) -> etree._Element:
-    """Leave only what carries text and its structure."""
+    """Keep only elements that carry text or structure."""
     _mark_hidden(tree)
     etree.strip_elements(tree, *_NOT_CONTENT, with_tail=False)
     tree = _without_inline(tree)
@@ -96,7 +96,7 @@ def _simplify(tree: etree._Element) -> etree._Element:
 
 
 def _without_inline(tree: etree._Element) -> etree._Element:
-    """The same page without elements inside lines. Parsed anew, as reading the many pieces of text that stripping
+    """The page without inline elements. Parsed again, as reading the many pieces of text that stripping
     leaves side by side takes quadratic time."""
     for element in tree.iter(etree.Element):
         if element.tag not in _STRUCTURE:
@@ -106,7 +106,7 @@ def _without_inline(tree: etree._Element) -> etree._Element:
 
 
 def _mark_hidden(tree: etree._Element) -> None:
-    """As no content, to be removed with the rest: removed one by one, each would copy the text around it."""
+    """Turn hidden elements into scripts, which are removed together: one by one, each removal would copy the text around it."""
     hidden = tree.xpath(_HIDDEN)
     hidden += [e for e in tree.xpath(_MAYBE_HIDDEN) if _HIDDEN_STYLE.search(e.get("style"))]
     for element in hidden:
@@ -115,7 +115,7 @@ def _mark_hidden(tree: etree._Element) -> None:
 
 
 def _flatten_depths(tree: etree._Element) -> None:
-    """Below the depth limit keep the text and drop the elements."""
+    """Below the depth limit, keep the text and drop the elements."""
     level = [tree]
     for _ in range(_MAX_DEPTH):
         level = [child for element in level for child in element]
@@ -125,7 +125,7 @@ def _flatten_depths(tree: etree._Element) -> None:
 
 
 def _safe(text: str | None) -> str | None:
-    """Character references may bring back what was scrubbed; the renderer resolves references once more."""
+    """Scrub text again, as character references may restore unwanted characters, and escape `&` for the renderer."""
     return scrub(text).replace("&", "&amp;") if text else text
 
 

@@ -1,4 +1,4 @@
-"""Markdown: the source stays the text, its headings become sections."""
+"""Parser for Markdown: the text is the source itself, headings become sections."""
 
 import re
 from itertools import accumulate, pairwise
@@ -46,7 +46,7 @@ def _sections(text: str, offset: int) -> tuple[Section, ...]:
 
 
 def _block_parser() -> MarkdownIt:
-    """Only blocks: inline markup of whole documents is not looked at, which is most of the parser's time."""
+    """A parser for blocks only: inline markup of whole documents would take most of the time."""
     parser = MarkdownIt("commonmark")
     parser.core.ruler.enableOnly(["normalize", "block"])
     return parser

@@ -1,4 +1,4 @@
-"""A PDF's bookmarks as sections: each is looked for in the text of the page it points to."""
+"""Sections from a PDF's bookmarks: each title is located in the text of the page it points to."""
 
 import re
 from bisect import bisect_left

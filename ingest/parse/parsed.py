@@ -1,4 +1,4 @@
-"""What every format becomes: one text, and where its pages and headings lie in it."""
+"""The result of parsing any format: one text, and the places of its pages and headings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""PDF: the text layer, page by page. Scanned pages have none; recognising text in images is not done here."""
+"""Parser for PDF: the text layer, page by page. Scanned pages have none; there is no OCR."""
 
 import re
 import threading
@@ -90,7 +90,7 @@ def _page_text(document: pdfium.PdfDocument, index: int, has_form: bool) -> str:
 
 
 def _draw_form_values(document: pdfium.PdfDocument, index: int) -> None:
-    """Make what was filled in part of the page; the page must be opened anew to see it."""
+    """Draw the values of filled forms onto the page; it must be opened again to see them."""
     page = document[index]
     page.flatten()
     page.close()

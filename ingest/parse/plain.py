@@ -1,4 +1,4 @@
-"""Plain text. Its only headings are underlined ones; a short line alone could be anything."""
+"""Parser for plain text. Only underlined lines are headings: a short line alone could be anything."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Which format a file is: by its bytes first, by its name where bytes do not tell."""
+"""Detect a file's format: from its bytes, and from its name where the bytes do not tell."""
 
 import io
 import zipfile
@@ -109,7 +109,7 @@ def _format_of_text(suffix: str, body: bytes) -> Format:
 
 
 def _is_binary(body: bytes) -> bool:
-    """Zeros in a file that is not UTF-16 or UTF-32, or many control characters."""
+    """Whether the file has zeros without being UTF-16 or UTF-32, or many control characters."""
     if sure_encoding(body):
         return False
     sample = body[:_SAMPLE_BYTES]

@@ -1,4 +1,4 @@
-"""HTML tables as lines of text: one row a line, cells separated by bars.
+"""Flatten HTML tables to lines of text: one row a line, cells separated by bars.
 
 A renderer's aligned columns cost a token for every few blanks and interleave the lines of neighbouring cells; a row
 on one line keeps together what belongs together.
@@ -12,8 +12,8 @@ _MAX_CELL_CHARS = 2_000
 
 
 def flatten_tables(tree: _Element) -> None:
-    """Replace each table by blocks. Cells that hold tables, headings or long text lay a page out: they become blocks
-    of their own, one after the other."""
+    """Replace each table by blocks. Cells with tables, headings or long text are page layout: they become separate blocks,
+    one after the other."""
     for table in list(tree.iter("table")):
         for row in _own_rows(table):
             _flatten_row(row)

@@ -38,19 +38,19 @@ def die_with_parent(parent: int) -> None:
 
 
 def _limit_memory(allowed: int) -> None:
-    """Beyond what the loaded parsers take already."""
+    """Limit the address space to `allowed` bytes beyond what the loaded parsers take already."""
     loaded = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (loaded + allowed, loaded + allowed))
 
 
 def _prefer_for_oom_kill() -> None:
-    """When the machine runs out of memory, the kernel kills this process first."""
+    """Have the kernel kill this process first when the machine runs out of memory."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _drop_root() -> None:
-    """Root ignores limits on processes and may signal everybody. Not possible in every container."""
+    """Become nobody: root ignores process limits and may signal any process. Not possible in every container."""
     if os.geteuid() == 0:
         with suppress(OSError):
             os.setgroups([])

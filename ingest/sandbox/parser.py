@@ -1,4 +1,4 @@
-"""Parsing from the worker's side: a document goes to the fork server, a validated text or a reason comes back."""
+"""The worker's side of the sandbox: send a document to the fork server, receive a validated text or the reason why not."""
 
 import os
 import select
@@ -67,7 +67,7 @@ class Parser:
 
 @contextmanager
 def _talking() -> Iterator[None]:
-    """Around every word with the server, which may have been killed."""
+    """Raise ParserStopped for failures of the exchange with the server, which may have been killed."""
     try:
         yield
     except (OSError, msgspec.DecodeError) as error:
@@ -125,7 +125,7 @@ class _Server:
 
 
 def _receive(answer: BinaryIO, deadline: float, watch: Callable[[], None]) -> tuple[bytes, bool]:
-    """All that the child writes until it ends, and whether that was before the deadline. Too much is cut off."""
+    """Everything the child writes until it ends, and whether it ended before the deadline. Excess output is cut off."""
     poll = select.poll()
     poll.register(answer, select.POLLIN)
     received = bytearray()

@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _load_the_rest() -> None:
-    """Modules that are imported when first used, which a child that can open no file could not."""
+    """Import modules that are otherwise imported on first use, when a child can open no file."""
     importlib.import_module("xml.dom.expatbuilder")
     for module in pkgutil.iter_modules(encodings.__path__):
         if module.name not in _NOT_ON_LINUX:
@@ -50,7 +50,7 @@ def _load_the_rest() -> None:
 
 
 def _serve(request: Request, descriptors: list[int], control: socket.socket) -> None:
-    """Run one child until the worker says a word or closes its end, then end it and report."""
+    """Run one child until the worker sends a byte or closes its end, then kill it and report."""
     body, answer = descriptors
     parent = os.getpid()
     child = os.fork()

@@ -1,4 +1,4 @@
-"""Validation of a parsed document that comes out of the sandbox: what ran there may have been taken over."""
+"""Validate a parsed document that comes out of the sandbox, whose code may have been taken over by the file."""
 
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ _MEDIA_TYPES = {format_.value for format_ in Format}
 
 
 def is_valid(parsed: Parsed) -> bool:
-    """Whether it has every property that `Parsed` promises."""
+    """Whether the document has every property that `Parsed` promises."""
     return (
         0 < len(parsed.text) <= MAX_TEXT_CHARS
         and is_scrubbed(parsed.text)

@@ -1,4 +1,4 @@
-"""From how a child ended to the document's text, or to the reason for its failure."""
+"""Turn the end of a child process into the document's text, or into the reason for its failure."""
 
 import logging
 import os
@@ -19,12 +19,12 @@ _OTHERWISE = "split it, or convert it to plain text"
 
 
 class ParserStopped(RagKVError):
-    """The parser was stopped from outside, most likely for want of memory: the same document may succeed later."""
+    """The parser was killed from outside, most likely because the machine ran out of memory: a later attempt may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """All that a child wrote, whether it ended before its deadline, and how."""
+    """A child's output, whether it ended before its deadline, and how."""
 
     message: bytes
     in_time: bool
@@ -48,7 +48,7 @@ def verdict(name: str, limits: Limits, answered: Answered) -> Parsed:
 
 
 def _failure(name: str, limits: Limits, answered: Answered) -> RagKVError:
-    """The reason where there is no valid answer."""
+    """The error to raise where there is no valid answer."""
     ended = answered.ended
     died_of = os.WTERMSIG(ended.status) if os.WIFSIGNALED(ended.status) else None
     if not answered.in_time or died_of == signal.SIGXCPU or ended.cpu_seconds >= limits.seconds:
@@ -56,7 +56,7 @@ def _failure(name: str, limits: Limits, answered: Answered) -> RagKVError:
     if len(answered.message) > MAX_ANSWER_BYTES:
         return TooLarge(f"{name}: its text takes more than {MAX_ANSWER_BYTES >> 20} MiB: split it")
     if died_of == signal.SIGKILL:
-        return ParserStopped("the parser was killed from outside, most likely for want of memory on the machine")
+        return ParserStopped("the parser was killed from outside, most likely because the machine ran out of memory")
     if ended.peak_mib * 2 > limits.memory_mib:
         return TooLarge(f"{name}: {_too_much_memory(limits)}")
     how = signal.Signals(died_of).name if died_of else "no valid answer"

@@ -11,8 +11,8 @@ from bench.fidelity.evaluate import run_of
 from bench.fidelity.methods import methods_of
 from bench.fidelity.plot import plot
 from bench.fidelity.records import Records
-from bench.fidelity.report import FidelityReport, Row, Table
-from bench.fidelity.run import Asked
+from bench.fidelity.report import FidelityReport, FidelityRow, Table
+from bench.fidelity.run import TokenizedQuestion
 from ingest.parts import IngestParts
 from ragkv.errors import TooLarge
 from ragkv.models import encoder_folder
@@ -40,13 +40,13 @@ def ingest(exact: World) -> IngestParts:
 
 
 @pytest.fixture(scope="module")
-def asked(ingest: IngestParts) -> list[Asked]:
+def asked(ingest: IngestParts) -> list[TokenizedQuestion]:
     questions = read_questions(SAMPLE)[:NUM_QUESTIONS]
-    return [Asked.of(question, ingest.parts.tokenizer, ingest.parts.prompts) for question in questions]
+    return [TokenizedQuestion.of(question, ingest.parts.tokenizer, ingest.parts.prompts) for question in questions]
 
 
 @pytest.fixture(scope="module")
-def report(exact: World, ingest: IngestParts, asked: list[Asked]) -> FidelityReport:
+def report(exact: World, ingest: IngestParts, asked: list[TokenizedQuestion]) -> FidelityReport:
     methods = methods_of(METHODS, (0.1, 1.0), ingest.parts.settings)
     records, told = Records(None, "test"), []
     before = set(ingest.parts.kv_store.keys())
@@ -57,7 +57,7 @@ def report(exact: World, ingest: IngestParts, asked: list[Asked]) -> FidelityRep
     return FidelityReport("model", str(SAMPLE), len(asked), rows, "here", 0, None)
 
 
-def row_of(report: FidelityReport, method: str, ratio: float | None = None) -> Row:
+def row_of(report: FidelityReport, method: str, ratio: float | None = None) -> FidelityRow:
     return next(row for row in report.rows if (row.method, row.ratio) == (method, ratio))
 
 
@@ -108,7 +108,9 @@ def test_the_picture_is_a_png(report: FidelityReport, tmp_path: Path) -> None:
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_context_beyond_the_window_is_refused_with_what_to_do(ingest: IngestParts, asked: list[Asked]) -> None:
+def test_a_context_beyond_the_window_is_refused_with_what_to_do(
+    ingest: IngestParts, asked: list[TokenizedQuestion]
+) -> None:
     chunks = asked[0].chunks * 40
     with pytest.raises(TooLarge, match=r"line 1 with \d+ passages: .*fewer --passages"):
-        run_of(ingest, []).check([Asked(asked[0].question, chunks, asked[0].answer_ids)])
+        run_of(ingest, []).check([TokenizedQuestion(asked[0].question, chunks, asked[0].answer_ids)])

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
-from ingest.pipeline import Outcome, ingest_document
+from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.access.keys import issue_key_by_name, list_all_keys
 from ragkv.catalog.documents import accept_document, delete_document, document_view, store_document, stuck_ids
 from ragkv.cli.backup import backup as backup_command
@@ -87,7 +87,7 @@ def test_a_backup_moves_between_databases_and_its_documents_answer_at_once(
 ):
     """From SQLite to PostgreSQL, and from PostgreSQL to SQLite; the KV is made again by the worker."""
     document_id = store(source, year=1843, tags=["engine", "Böhm"])
-    assert ingest_document(document_id, over(source, loaded)) is Outcome.READY
+    assert ingest_document(document_id, over(source, loaded)) is IngestOutcome.READY
     issued = issue_key_by_name("guests", "laptop", ("read",), source.database, 30)
     manifest = backup(tmp_path / "backup", source)
     is_postgres = source.database.engine.dialect.name == "postgresql"
@@ -105,7 +105,7 @@ def test_a_backup_moves_between_databases_and_its_documents_answer_at_once(
     assert "analytical engine" in found[0].chunk.text
 
     assert stuck_ids(target.database) == [document_id]
-    assert ingest_document(document_id, over(target, loaded)) is Outcome.READY
+    assert ingest_document(document_id, over(target, loaded)) is IngestOutcome.READY
     assert set(target.kv_store.keys()) == set(source.kv_store.keys())
 
 

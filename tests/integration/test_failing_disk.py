@@ -17,7 +17,7 @@ from sqlalchemy import Connection, event, text, update
 
 from api.app import create_app
 from ingest.parts import IngestParts
-from ingest.pipeline import Outcome, ingest_document
+from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.catalog.documents import document_view, store_document
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow
@@ -125,7 +125,7 @@ def comes_to_an_end(document_id: str, ingest: IngestParts) -> None:
     parts = ingest.parts
     with parts.database.writing() as session:
         session.execute(update(DocumentRow).values(retry_at=None))
-    assert ingest_document(document_id, ingest) is Outcome.READY
+    assert ingest_document(document_id, ingest) is IngestOutcome.READY
     assert not [finding for finding in examine(parts, WHILE_STOPPED) if finding.found]
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from sqlalchemy import delete, update
 
 from ingest.parts import IngestParts
-from ingest.pipeline import Outcome, ingest_document
+from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.catalog.documents import document_view, store_document, stuck_ids
 from ragkv.cli.fsck import fsck
 from ragkv.clock import utc_now
@@ -39,7 +39,7 @@ def ready(parts: Parts, ingest: IngestParts) -> str:
 
 def _read(parts: Parts, ingest: IngestParts) -> str:
     document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(BODY), parts).document_id
-    assert ingest_document(document_id, ingest) is Outcome.READY
+    assert ingest_document(document_id, ingest) is IngestOutcome.READY
     return document_id
 
 

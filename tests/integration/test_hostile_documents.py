@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from ingest.parts import IngestParts
-from ingest.pipeline import Outcome, ingest_document
+from ingest.pipeline import IngestOutcome, ingest_document
 from ingest.progress import Interrupted
 from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
@@ -50,11 +50,11 @@ def test_hostile_documents_fail_with_the_reason_and_the_next_one_becomes_ready(
     }
     for name, (body, parser._limits, reason) in hostile.items():
         document_id = stored(parts, name, body)
-        assert ingest_document(document_id, ingest) is Outcome.FAILED
+        assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
         assert reason in (view(parts, document_id).error or "")
 
     honest = stored(parts, "ada.txt", b"Ada Lovelace wrote the first program.")
-    assert ingest_document(honest, ingest) is Outcome.READY
+    assert ingest_document(honest, ingest) is IngestOutcome.READY
 
 
 def test_stopping_and_deleting_end_the_parsing_at_once(parts: Parts, ingest: IngestParts, parser: Parser):
@@ -76,7 +76,7 @@ def test_stopping_and_deleting_end_the_parsing_at_once(parts: Parts, ingest: Ing
             delete_document(parts.default_collection.tenant_id, document_id, parts)
 
     deleted: list[str] = []
-    assert ingest_document(document_id, ingest, delete) is Outcome.SKIPPED
+    assert ingest_document(document_id, ingest, delete) is IngestOutcome.SKIPPED
     assert deleted == ["parse"]
     assert _children(parser) == []
 
@@ -91,7 +91,7 @@ def test_a_parser_that_is_killed_three_times_fails_the_document(parts: Parts, in
     for _ in range(2):
         with pytest.raises(ParserStopped):
             ingest_document(document_id, ingest, kill)
-    assert ingest_document(document_id, ingest, kill) is Outcome.FAILED
+    assert ingest_document(document_id, ingest, kill) is IngestOutcome.FAILED
     assert "want of memory" in (view(parts, document_id).error or "")
     ingest.parser.close()
 

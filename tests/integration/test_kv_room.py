@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ingest.parts import IngestParts
-from ingest.pipeline import Outcome, ingest_document
+from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.catalog.documents import DocumentView, document_view, store_document
 from ragkv.catalog.listing import list_chunks
 from ragkv.db.kv_entries import kv_bytes_by_tenant
@@ -35,7 +35,7 @@ def setting(parts: Parts, **changes: Any) -> None:
 
 def ready(parts: Parts, ingest: IngestParts, ref: CollectionRef, name: str, paragraphs: int = 1) -> str:
     document_id = stored(parts, ref, name, paragraphs)
-    assert ingest_document(document_id, ingest) is Outcome.READY
+    assert ingest_document(document_id, ingest) is IngestOutcome.READY
     return document_id
 
 
@@ -73,7 +73,7 @@ class TestDisk:
         assert "nearly full" in (shown.error or "")
 
         setting(parts, min_free_bytes=0)
-        assert ingest_document(document_id, ingest) is Outcome.READY
+        assert ingest_document(document_id, ingest) is IngestOutcome.READY
 
 
 class TestQuotas:
@@ -105,13 +105,13 @@ class TestQuotas:
         setting(parts, max_tenant_kv_bytes=300 * parts.layout.bytes_per_token, prefill_batch_tokens=200)
         large = stored(parts, parts.default_collection, "Large", 60)
 
-        assert ingest_document(large, ingest) is Outcome.READY
+        assert ingest_document(large, ingest) is IngestOutcome.READY
         shown = view(parts, parts.default_collection, large)
         assert (shown.status, shown.kv_evicted, shown.error) == (Status.SEARCHABLE, True, None)
         assert 0 < kept(parts, parts.default_collection) <= parts.settings.max_tenant_kv_bytes
         chunks = list_chunks(parts.default_collection.tenant_id, large, 100, None, parts.database, parts.kv_store).items
         assert {chunk.kv.state for chunk in chunks} == {"stored", "missing"}, "none is pending: nobody makes it"
-        assert ingest_document(large, ingest) is Outcome.SKIPPED, "nothing is tried in vain"
+        assert ingest_document(large, ingest) is IngestOutcome.SKIPPED, "nothing is tried in vain"
 
     def test_beyond_the_limit_of_all_the_tenant_that_keeps_most_gives_way(
         self, parts: Parts, ingest: IngestParts, other: CollectionRef

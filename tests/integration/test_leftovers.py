@@ -12,7 +12,7 @@ from qdrant_client import QdrantClient
 from sqlalchemy import event
 
 from ingest.parts import IngestParts
-from ingest.pipeline import Outcome, ingest_document
+from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.catalog.changes import replace_document
 from ragkv.catalog.documents import delete_document, store_document, stored_file
 from ragkv.catalog.originals import discard_unnamed
@@ -143,7 +143,7 @@ class TestPoints:
         self, parts: Parts, ingest: IngestParts, document_id: str, server_index: QdrantIndex
     ):
         """Left by a worker that was killed between writing them and finding out that its document was deleted."""
-        assert ingest_document(document_id, ingest) is Outcome.READY
+        assert ingest_document(document_id, ingest) is IngestOutcome.READY
         other = store_document(parts.default_collection, "grace.md", io.BytesIO(GRACE), parts).document_id
         ingest_document(other, ingest)
         before = {held: points for held, points in server_index.held().items() if held.document_id == document_id}

@@ -15,7 +15,7 @@ from celery import Celery
 from sqlalchemy import make_url, text, update
 
 from ingest.parts import IngestParts
-from ingest.pipeline import MAX_ATTEMPTS, Outcome, ingest_document
+from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
 from ragkv.catalog.documents import document_view, store_document, stuck_ids
 from ragkv.clock import utc_now
 from ragkv.db import clock, ingestion
@@ -69,7 +69,7 @@ class TestOutages:
         assert "Qdrant" in (waiting.error or ""), "the reason is shown while it waits"
 
         parts.server_index = None  # it is back
-        assert ingest_document(document_id, ingest) is Outcome.READY
+        assert ingest_document(document_id, ingest) is IngestOutcome.READY
         assert document_view(parts.default_collection.tenant_id, document_id, parts.database).error is None
 
     def test_a_failing_disk_costs_no_attempt_however_often(self, parts: Parts, ingest: IngestParts, document_id: str):
@@ -81,7 +81,7 @@ class TestOutages:
                 ingest_document(document_id, ingest)
 
         kept.rename(file)
-        assert ingest_document(document_id, ingest) is Outcome.READY
+        assert ingest_document(document_id, ingest) is IngestOutcome.READY
 
     def test_a_database_that_goes_away_costs_no_attempt(
         self, on_postgres: Parts, socket: Path, postgres_url: str, loaded: IngestParts
@@ -100,7 +100,7 @@ class TestOutages:
         with pytest.raises(Unavailable):
             ingest_document(document_id, ingest)
         socket.symlink_to(server)
-        assert ingest_document("0" * 32, ingest) is Outcome.SKIPPED
+        assert ingest_document("0" * 32, ingest) is IngestOutcome.SKIPPED
         row = row_of(on_postgres.database, document_id)
         assert (row.attempts, row.lease_owner, row.outages) == (0, None, 1)
 
@@ -128,7 +128,7 @@ class TestOutages:
             assert row_of(parts.database, document_id).attempts == attempt
         file.unlink()
 
-        assert ingest_document(document_id, ingest) is Outcome.FAILED
+        assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
 
 
 class TestBackOff:
@@ -198,7 +198,7 @@ class TestRetryAll:
         client.post("/v1/collections", json={"name": "other"})
         elsewhere = upload(client, b"GIF89a", "c.gif", data={"collection": "other"}).json()["id"]
         for document_id in (*failed, elsewhere):
-            assert ingest_document(document_id, ingest) is Outcome.FAILED
+            assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
 
         retried = client.post("/v1/collections/default/retry")
 

@@ -10,7 +10,7 @@ from celery import Celery
 
 from ingest import turn
 from ingest.parts import IngestParts
-from ingest.pipeline import Outcome, take_next, work_on
+from ingest.pipeline import IngestOutcome, take_next, work_on
 from ragkv.catalog.documents import accept_document, document_view, requeue_stuck, store_document, stuck_ids
 from ragkv.db.database import Database
 from ragkv.db.ingestion import Lease
@@ -143,8 +143,8 @@ class TestWorker:
         while lease := take_next(ingest):
             outcomes.append((lease.document_id, work_on(lease, ingest, others_wait=lease.others_wait)))
 
-        assert outcomes.index((small, Outcome.READY)) < outcomes.index((large, Outcome.READY))
-        assert outcomes.count((large, Outcome.YIELDED)) >= 2
+        assert outcomes.index((small, IngestOutcome.READY)) < outcomes.index((large, IngestOutcome.READY))
+        assert outcomes.count((large, IngestOutcome.YIELDED)) >= 2
         with parts.database.reading() as session:
             assert session.get_one(DocumentRow, large).attempts <= 1
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, select
 
 from ingest.parts import IngestParts
-from ingest.pipeline import Outcome, ingest_document
+from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.catalog.documents import refresh_outdated, stuck_ids
 from ragkv.db.dump import reflected, replacing, snapshot
 from ragkv.db.migrate import check_drift, downgrade, migrate
@@ -71,7 +71,7 @@ def test_the_service_answers_from_what_was_read_before_and_reads_what_was_waitin
 
         refresh_outdated(parts)
         outcomes = {document_id: ingest_document(document_id, ingest) for document_id in stuck_ids(parts.database)}
-        assert outcomes[old.WAITING] is Outcome.READY and set(outcomes.values()) == {Outcome.READY}
+        assert outcomes[old.WAITING] is IngestOutcome.READY and set(outcomes.values()) == {IngestOutcome.READY}
         found = client.post("/v1/search", json={"question": "analytical engine", "filter": {"year": 1843}}).json()
         assert found["passages"][0]["document_id"] == old.READY
         assert client.post("/v1/ask", json={"question": "Who wrote the first program?"}).json()["citations"]

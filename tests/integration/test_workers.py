@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 
 from api.worker_process import WorkerProcess
 from ingest.parts import IngestParts
-from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, Outcome, ingest_document
+from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, IngestOutcome, ingest_document
 from ingest.progress import Interrupted
 from ragkv.catalog.documents import (
     DocumentView,
@@ -115,7 +115,7 @@ class TestIngesting:
     def test_a_document_becomes_ready_and_its_chunks_can_be_searched(self, parts: Parts, ingest: IngestParts):
         document_id, stages = stored(parts, LONG), []
 
-        assert ingest_document(document_id, ingest, lambda *at: stages.append(at)) is Outcome.READY
+        assert ingest_document(document_id, ingest, lambda *at: stages.append(at)) is IngestOutcome.READY
         shown = view(parts, document_id)
         assert (shown.status, shown.title, shown.error) == (Status.READY, "Engines", None)
         assert shown.chunks == len(kv_files(parts)) > 3
@@ -131,12 +131,12 @@ class TestIngesting:
         document_id = stored(parts)
         ingest_document(document_id, ingest)
 
-        assert ingest_document(document_id, ingest) is Outcome.SKIPPED
+        assert ingest_document(document_id, ingest) is IngestOutcome.SKIPPED
 
     def test_a_file_that_cannot_be_read_fails_at_once_with_the_reason(self, parts: Parts, ingest: IngestParts):
         document_id = stored(parts, b"%PDF-1.4 cut short", "broken.pdf")
 
-        assert ingest_document(document_id, ingest) is Outcome.FAILED
+        assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
         assert "broken.pdf" in (view(parts, document_id).error or "")
 
     def test_uploading_a_failed_document_again_gives_it_another_chance(self, parts: Parts, ingest: IngestParts):
@@ -154,7 +154,7 @@ class TestIngesting:
         for _ in range(MAX_ATTEMPTS - 1):
             with pytest.raises(NotFound):
                 ingest_document(document_id, ingest)
-        assert ingest_document(document_id, ingest) is Outcome.FAILED
+        assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
         assert "upload it again" in (view(parts, document_id).error or "")
 
     def test_a_document_that_kills_its_worker_fails_in_the_end(self, parts: Parts, ingest: IngestParts):
@@ -162,7 +162,7 @@ class TestIngesting:
         _kill(parts, another, 1)
         _kill(parts, document_id, MAX_ATTEMPTS)
 
-        assert ingest_document(document_id, ingest) is Outcome.FAILED
+        assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
         assert "died 3 times" in (view(parts, document_id).error or "")
 
     def test_where_workers_die_with_other_documents_too_no_document_is_blamed(self, parts: Parts, ingest: IngestParts):
@@ -171,19 +171,19 @@ class TestIngesting:
         innocent, killer = stored(parts), stored(parts, ADA + b"\n\n")
         for document_id in others:
             _kill(parts, document_id, 1)
-            assert ingest_document(document_id, ingest) is Outcome.READY
+            assert ingest_document(document_id, ingest) is IngestOutcome.READY
         _kill(parts, innocent, MAX_ATTEMPTS)
         _kill(parts, killer, MAX_DEATHS)
 
-        assert ingest_document(innocent, ingest) is Outcome.READY
-        assert ingest_document(killer, ingest) is Outcome.FAILED
+        assert ingest_document(innocent, ingest) is IngestOutcome.READY
+        assert ingest_document(killer, ingest) is IngestOutcome.FAILED
         assert "died 10 times" in (view(parts, killer).error or "")
 
     def test_what_another_worker_holds_is_left_alone(self, parts: Parts, ingest: IngestParts):
         document_id = stored(parts)
         Lease.take(parts.database, document_id, "another")
 
-        assert ingest_document(document_id, ingest) is Outcome.SKIPPED
+        assert ingest_document(document_id, ingest) is IngestOutcome.SKIPPED
 
     @pytest.mark.parametrize("stage", ["parse", "embed", "prefill"])
     def test_stopping_anywhere_costs_nothing(self, parts: Parts, ingest: IngestParts, stage: str):
@@ -196,7 +196,7 @@ class TestIngesting:
         with pytest.raises(Interrupted):
             ingest_document(document_id, ingest, stop)
         assert _row(parts, document_id).attempts == 0
-        assert ingest_document(document_id, ingest) is Outcome.READY
+        assert ingest_document(document_id, ingest) is IngestOutcome.READY
 
     def test_documents_with_equal_chunks_share_their_kv(self, parts: Parts, ingest: IngestParts):
         one, two = stored(parts), stored(parts, ADA + b"\n\n")
@@ -219,7 +219,7 @@ class TestIngesting:
             == {}
         )
         assert refresh_outdated(other) == 1
-        assert ingest_document(document_id, _over(other, ingest)) is Outcome.READY
+        assert ingest_document(document_id, _over(other, ingest)) is IngestOutcome.READY
         assert view(other, document_id).chunks < before
         assert refresh_outdated(other) == 0
         other.close()
@@ -326,7 +326,7 @@ class TestDeleting:
             if at == stage and done == total:
                 delete_document(parts.default_collection.tenant_id, document_id, parts)
 
-        assert ingest_document(document_id, ingest, delete) is Outcome.SKIPPED
+        assert ingest_document(document_id, ingest, delete) is IngestOutcome.SKIPPED
         assert kv_files(parts) == set()
 
     def test_a_strangers_document_is_not_found(self, parts: Parts):

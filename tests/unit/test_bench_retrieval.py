@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from bench.retrieval import (
     METHODS,
     Corpus,
-    Outcome,
+    FoundPassages,
     evaluate,
     has_all,
     read_questions,
@@ -93,9 +93,9 @@ def test_the_reciprocal_rank_is_that_of_the_first_gold_passage(found, expected):
 
 def test_a_row_is_the_mean_over_questions_in_percent_and_the_median_time():
     outcomes = [
-        Outcome(["a", "b"], frozenset("ab"), seconds=0.001),
-        Outcome(["x", "c", "y", "d"], frozenset("cd"), seconds=0.002),
-        Outcome(["x", "y"], frozenset("efgh"), seconds=9.0),
+        FoundPassages(["a", "b"], frozenset("ab"), seconds=0.001),
+        FoundPassages(["x", "c", "y", "d"], frozenset("cd"), seconds=0.002),
+        FoundPassages(["x", "y"], frozenset("efgh"), seconds=9.0),
     ]
     row = summarise("dense", outcomes)
 

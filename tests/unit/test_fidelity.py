@@ -10,7 +10,7 @@ import torch
 from click.testing import CliRunner
 
 from bench.fidelity.data import padded, read_questions
-from bench.fidelity.measure import Outcome
+from bench.fidelity.measure import MethodOutcome
 from bench.fidelity.methods import NAMES, POLICIES_MEASURED, better_half, methods_of
 from bench.fidelity.metrics import (
     best_f1,
@@ -221,7 +221,7 @@ def passage(number):
 
 def outcome(**figures):
     plain = {"answer": "He", "em": 1.0, "f1": 1.0, "nll": 1.0, "kl": 0.0, "agree": True, "ttft_s": 1.0}
-    return Outcome(**plain | {"recomputed_tokens": 10, "context_tokens": 100} | figures)
+    return MethodOutcome(**plain | {"recomputed_tokens": 10, "context_tokens": 100} | figures)
 
 
 class TestRecords:

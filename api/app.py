@@ -1,4 +1,4 @@
-"""The ASGI app over given parts."""
+"""The ASGI app: routes, middleware, dependencies and lifespan."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ from ragkv.parts import Parts
 from ragkv.threads import FairPool
 
 THREADS = 6
-"""For blocking work that has no threads of its own. More would only take the interpreter from each other."""
+"""For plain handlers and other blocking work without a pool of its own. More would only contend for the interpreter."""
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +55,11 @@ def create_app(
     body_grace_s: float = GRACE_S,
     when_built: Callable[[], None] = lambda: None,
 ) -> Litestar:
-    """The service over HTTP. It starts the parts' engine in the background and stops it when it ends.
+    """Create the app over prepared parts. Its lifespan starts the engine in the background and stops it at the end.
 
-    `parts` must have been prepared. Whether requests need an API key is `parts.gate`'s to say. /healthz answers at once, /readyz says when the engine is there.
     Once `draining` has started, new requests are refused. `confirm_every_s`: how often callers with long streams are checked.
-    `body_grace_s`: how long a client may take to send a small body. `when_built` is called once all that questions need is
-    loaded.
+    `body_grace_s`: how long a client may take to send a small body. `when_built` is called once everything that questions
+    need is loaded.
     """
     draining = draining or Draining()
     probes = Probes(parts)
@@ -122,14 +121,14 @@ def _running_engine(parts: Parts, when_built: Callable[[], None]) -> Callable[[L
 
 
 async def _start(parts: Parts, when_built: Callable[[], None]) -> None:
-    """Load what questions need, and the engine whether or not that succeeded: it is loaded anew when first needed."""
+    """Load what questions need, then start the engine, whether or not that succeeded: it is loaded again when needed."""
     await _logged(asyncio.to_thread(_build, parts, when_built), "what answers questions is not there yet")
     if await _logged(parts.engine.start(), "the engine did not start"):
         log.info("the engine is ready")
 
 
 async def _logged(work: Awaitable[None], problem: str) -> bool:
-    """Whether the work succeeded. What went wrong is logged: nobody else would hear of it before the service stops."""
+    """Whether the work succeeded. A failure is logged: it would not show before the service stops."""
     try:
         await work
     except RagKVError as error:
@@ -142,6 +141,6 @@ async def _logged(work: Awaitable[None], problem: str) -> bool:
 
 
 def _build(parts: Parts, when_built: Callable[[], None]) -> None:
-    """What takes seconds to import and load, before the first question needs it."""
+    """Import and load what takes seconds, before the first question needs it."""
     assert parts.engine and parts.answerer and parts.keys_of(parts.default_collection.tenant_id)
     when_built()

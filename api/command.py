@@ -1,4 +1,4 @@
-"""`ragkv serve`: the whole service on one machine: API, worker, engine, and Redis if none is configured."""
+"""`ragkv serve`: the service on one machine: API, worker, engine, and Redis if none is configured."""
 
 import logging
 import os
@@ -45,7 +45,7 @@ def serve(host: str | None, port: int | None, worker: bool) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises Rejected, saying what to do, if the address is taken or not ours."""
+    """A listening socket. Raises Rejected if the address is in use or not of this machine."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -82,7 +82,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
 
 
 def _configure_vllm(settings: Settings) -> None:
-    """vLLM's lines, and those of the processes it starts, come out like ours; unless somebody wants them otherwise."""
+    """Log vLLM and its processes in our format, unless the environment configures their logs."""
     file = settings.data_dir / "vllm-logging.json"
     level = os.environ.get("VLLM_LOGGING_LEVEL", settings.log_level)
     logs.write_for_vllm(settings.log_format, settings.log_level, "serve", level, file)
@@ -90,7 +90,7 @@ def _configure_vllm(settings: Settings) -> None:
 
 
 def _check_keys(parts: Parts) -> None:
-    """Raises Rejected for an address that others can reach while no API key keeps them out."""
+    """Raises Rejected for an address that other machines can reach while there is no API key."""
     if parts.gate.is_open():
         log.info("no API keys: whoever is on this machine may do everything; `ragkv keys create` ends that")
     elif not any_key(parts.database):

@@ -1,4 +1,4 @@
-"""Forgetting, while the service runs, what other processes have deleted."""
+"""Eviction from memory of what other processes have deleted, while the service runs."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ INTERVAL_S = 30.0
 
 
 def forgetting_deleted(parts: Parts, interval_s: float = INTERVAL_S) -> Callable[[Litestar], Any]:
-    """A lifespan in which vectors and titles of what is deleted leave this process's memory within `interval_s`."""
+    """A lifespan that removes vectors and titles of deleted documents from this process's memory within `interval_s`."""
 
     @asynccontextmanager
     async def running(app: Litestar) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""The Celery worker as a child of the embedded service: started, watched, started again, stopped."""
+"""The Celery worker as a child process of the embedded service: started, restarted when it ends, stopped."""
 
 import logging
 import os
@@ -37,7 +37,7 @@ class WorkerProcess:
         self._watcher.start()
 
     def stop(self) -> None:
-        """Ask it to stop and wait: the document it works on goes back to the queue. One that does not is killed."""
+        """Stop it and wait: its document goes back to the queue. It is killed if it takes too long."""
         with self._lock:
             self._stopping.set()
             process = self._process
@@ -51,7 +51,7 @@ class WorkerProcess:
         self._watcher.join()
 
     def kill(self) -> None:
-        """End it at once; what it is doing will be done again."""
+        """Kill it at once; its document will be processed again."""
         with self._lock:
             self._stopping.set()
             process = self._process
@@ -67,7 +67,7 @@ class WorkerProcess:
             process = self._relaunch()
 
     def _relaunch(self) -> subprocess.Popen[bytes] | None:
-        """None once the worker is to stay down."""
+        """Start it again. None while it is being stopped."""
         with self._lock:
             if self._stopping.is_set():
                 return None

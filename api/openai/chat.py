@@ -1,4 +1,4 @@
-"""/v1/chat/completions: the last message is the question, a collection the knowledge."""
+"""/v1/chat/completions: answers to the last message, from a collection."""
 
 import asyncio
 from functools import partial

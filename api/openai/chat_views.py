@@ -1,4 +1,4 @@
-"""Answers as chat completions, whole and in chunks."""
+"""Answers as chat completions, whole or as chunks."""
 
 import time
 from dataclasses import dataclass
@@ -104,7 +104,7 @@ class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What a completion, and every chunk of it, begins with; and the collection it is from."""
+    """Fields that a completion and all its chunks share, and the collection."""
 
     id: str
     created: int
@@ -129,12 +129,12 @@ def completion_of(heading: Heading, answer: Answer, sources: Sources) -> ChatCom
 
 
 def finish_reason_of(answer: Answer) -> FinishReason:
-    """OpenAI knows "length" for an answer that was cut off; whatever else ends one is "stop"."""
+    """OpenAI's finish reason: "length" for a truncated answer, "stop" for any other."""
     return "length" if answer.finish_reason == "length" else "stop"
 
 
 class ChunkEncoder:
-    """An answer as chunks."""
+    """Encodes an answer as chat completion chunks."""
 
     def __init__(self, heading: Heading, *, with_usage: bool) -> None:
         self._heading = heading

@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients read them, under the paths that those clients ask."""
+"""Errors in OpenAI's format, under the paths of OpenAI's API."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ PATHS = (
     "/v1/models", "/v1/chat", "/v1/responses", "/v1/files", "/v1/vector_stores",
     "/v1/completions", "/v1/embeddings", "/v1/uploads", "/v1/batches", "/v1/moderations",
 )  # fmt: skip
-"""What OpenAI's clients ask, there or not."""
+"""Paths that OpenAI's clients call, served or not."""
 
 ErrorHandler = Callable[[Request[Any, Any, Any], Any], Response[Any]]
 
@@ -64,22 +64,23 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 def facts_of(error: Exception) -> tuple[int, ErrorFacts]:
-    """The status and what a client is told."""
+    """Status and details of an error."""
     if isinstance(error, HTTPException) and isinstance(error.extra, list) and error.extra:
         return error.status_code, _facts_of_field(error.extra[0])
-    status, message = _seen_from_outside(error)
+    status, message = _status_and_message(error)
     facts = facts_of_status(status, message)
     param, code = getattr(error, "param", None), getattr(error, "code", facts.code)
     return status, msgspec.structs.replace(facts, param=param, code=code)
 
 
 def facts_of_status(status: int, message: str) -> ErrorFacts:
-    """What a client is told of an error of which no more is known."""
-    return ErrorFacts(message, _type_of(status), code=_CODES.get(status))
+    """Details of an error of which only status and message are known."""
+    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else _TYPES.get(status, "invalid_request_error")
+    return ErrorFacts(message, kind, code=_CODES.get(status))
 
 
 def in_openai_form(handlers: ExceptionHandlersMap) -> ExceptionHandlersMap:
-    """The same handlers, but for requests that OpenAI's clients make."""
+    """The same handlers, with OpenAI's format under PATHS."""
     return {kind: _chosen(native) for kind, native in handlers.items()}
 
 
@@ -106,20 +107,15 @@ def _chosen(native: ErrorHandler) -> ErrorHandler:
         if not request.scope["path"].startswith(PATHS):
             return native(request, error)
         status, facts = facts_of(error)
-        return Response(
-            ErrorBody(facts), status_code=status, media_type="application/json", headers=_headers(error, status)
-        )
+        headers = headers_of(error)
+        if status == HTTPStatus.CONFLICT:  # clients would retry it by themselves
+            headers["x-should-retry"] = "false"
+        return Response(ErrorBody(facts), status_code=status, media_type="application/json", headers=headers)
 
     return respond
 
 
-def _headers(error: Exception, status: int) -> dict[str, str]:
-    """A conflict stays one: clients that would try again by themselves are told not to."""
-    headers = headers_of(error)
-    return headers | {"x-should-retry": "false"} if status == HTTPStatus.CONFLICT else headers
-
-
-def _seen_from_outside(error: Exception) -> tuple[int, str]:
+def _status_and_message(error: Exception) -> tuple[int, str]:
     """Status and message. Where native endpoints respond with 422 or 415, OpenAI's respond with 400."""
     problem = problem_of(error)
     unprocessable = (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
@@ -128,7 +124,7 @@ def _seen_from_outside(error: Exception) -> tuple[int, str]:
 
 
 def _facts_of_field(wrong: Mapping[str, Any]) -> ErrorFacts:
-    """From what the framework says of the first field that does not fit."""
+    """From the framework's report of the first invalid field."""
     place, message = str(wrong.get("key", "")), str(wrong.get("message", ""))
     place = "" if place == "data" else place
     if unknown := _UNKNOWN_FIELD.search(message):
@@ -139,9 +135,3 @@ def _facts_of_field(wrong: Mapping[str, Any]) -> ErrorFacts:
     else:
         message = f"{place!r}: {message}" if place else message
     return ErrorFacts(message, "invalid_request_error", place[:200] or None, "invalid_value")
-
-
-def _type_of(status: int) -> str:
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return "server_error"
-    return _TYPES.get(status, "invalid_request_error")

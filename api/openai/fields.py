@@ -1,4 +1,4 @@
-"""Types of fields that several bodies have."""
+"""Types of fields that several bodies share."""
 
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ NotSupported = Annotated[None, Meta(description="Not supported: omit it.")]
 Ignored = Annotated[str, Meta(max_length=1000, description="No effect on the answer.")] | None
 Flag = Annotated[bool, Meta(description="No effect on the answer.")] | None
 Off = Annotated[bool, Meta(description="Only false is supported.")] | None
-"""To be looked through with `refuse_switched_on`."""
+"""To be checked with `refuse_switched_on`."""
 Zero = Annotated[float, Meta(ge=0, le=0, description="Only 0 is supported: decoding is greedy.")] | None
 One = Annotated[Literal[1], Meta(description="Only 1 is supported.")] | None
 TopP = Annotated[float, Meta(ge=0, le=1, description="No effect on the answer: decoding is greedy.")] | None
@@ -25,7 +25,7 @@ Key = Annotated[str, Meta(min_length=1, max_length=64)]
 Tags = Annotated[
     dict[Key, Annotated[str, Meta(max_length=512)]], Meta(max_length=16, description="No effect on the answer.")
 ]
-"""What OpenAI calls metadata."""
+"""OpenAI's `metadata`."""
 Attributes = Annotated[
     dict[Key, Annotated[str, Meta(max_length=512)] | Whole | float | bool],
     Meta(
@@ -41,7 +41,7 @@ StoreIds = Annotated[
 MaxResults = Annotated[int, Meta(ge=1, le=50)]
 
 Anything = Annotated[list[dict[str, Any]], Meta(max_length=10_000)] | None
-"""What an answer carried and comes back with the conversation. It is not read."""
+"""Parts of earlier answers, sent back with the conversation. Not read."""
 
 
 class TextFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -26,7 +26,7 @@ MAX_LISTED = 10_000
 NOT_FOUND = "No such file."
 
 Purpose = Literal["assistants", "user_data"]
-"""Files are for vector stores, which both of these may mean."""
+"""Purposes for which files are attached to vector stores."""
 
 
 class FileForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Filters over attributes as OpenAI's clients write them."""
+"""Filters over attributes in OpenAI's format."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal, get_args
@@ -29,7 +29,7 @@ class FilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def filter_of(body: FilterBody, param: str) -> AttributeFilter:
-    """Raises BadParam, naming a place below `param`, for a filter that is half one kind and half the other."""
+    """Convert a filter. Raises BadParam, naming a place below `param`, for a filter that mixes both kinds or is too large."""
     made = _filter_of(body, param, MAX_DEPTH)
     if len(comparisons := list(_comparisons(made))) > MAX_COMPARISONS:
         raise BadParam(param, f"a filter has at most {MAX_COMPARISONS} comparisons")

@@ -65,7 +65,7 @@ def models_router() -> Router:
 
 
 def collection_in(model: str, parts: Parts) -> str | None:
-    """The collection that a model's name gives, by id or name; None for the model alone. Raises NoSuchModel."""
+    """The collection, by id or name, in a model's name; None for the model alone. Raises NoSuchModel."""
     served = public_name(parts.settings)
     if model == served:
         return None

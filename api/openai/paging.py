@@ -1,4 +1,4 @@
-"""Lists as the cursor pages of OpenAI's clients expect them."""
+"""Paging of lists in OpenAI's format."""
 
 from typing import Annotated, Literal
 
@@ -19,7 +19,7 @@ def page_of(
     after: After = None,
     before: Before = None,
 ) -> PageRequest:
-    """The dependency `page`. Raises BadParam for a page that is to lie between two items."""
+    """The dependency `page`. Raises BadParam for `after` together with `before`."""
     if after is not None and before is not None:
         raise BadParam("before", "set either `after` or `before`, not both")
     return PageRequest(limit, newest_first=order == "desc", after=after, before=before)
@@ -30,5 +30,5 @@ PAGED = {"page": Provide(page_of, sync_to_thread=False)}
 
 
 def ends_of(ids: list[str]) -> tuple[str | None, str | None]:
-    """The ids of the first and the last on a page."""
+    """Ids of the first and the last item of a page."""
     return (ids[0], ids[-1]) if ids else (None, None)

@@ -1,4 +1,4 @@
-"""From what OpenAI's clients send to a question: which collection, which question, what was said before."""
+"""Questions from OpenAI's requests: the collection, the question and its history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class MessageText:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The last message is the question; those of system and developer, wherever they stand, are instructions."""
+    """A conversation: its last message is the question; messages of system and developer are instructions."""
 
     question: str
     history: tuple[Turn, ...]
@@ -36,9 +36,9 @@ class Conversation:
 def chosen_collection(
     model: str, vector_store_ids: Sequence[str] | None, caller: Caller, parts: Parts
 ) -> CollectionRef:
-    """The collection that the model's name or the list gives, or the default one.
+    """The collection that the model or the list names, or the default one.
 
-    Raises NoSuchModel, NotFound, and BadParam if the two give different ones.
+    Raises NoSuchModel, NotFound, and BadParam if the two name different ones.
     """
     named = collection_in(model, parts)
     if vector_store_ids is None:
@@ -50,7 +50,7 @@ def chosen_collection(
 
 
 def conversation_of(messages: Sequence[MessageText], param: str, instructions: str = "") -> Conversation:
-    """Raises BadParam unless the last message is a user's and says something, TooLarge for too much of it."""
+    """Build a conversation. Raises BadParam unless the last message is a user's and not empty, TooLarge."""
     told = [instructions, *(message.text for message in messages if message.role in ("system", "developer"))]
     turns = [
         Turn(message.role, message.text)

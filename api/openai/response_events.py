@@ -1,4 +1,4 @@
-"""Answers as the events of a streamed response."""
+"""Answers as the events of a streamed response, numbered in order."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -15,21 +15,20 @@ from api.openai.response_views import (
     OutputText,
     ResponseDraft,
     ResponseFailure,
-    ResponseObject,
     response_of,
 )
 from api.openai.streaming import Messages, Sources
 from ragkv.answer.question import Answer
 
 SEARCH, MESSAGE = 0, 1
-"""Places in the output."""
+"""Indices of the output."""
 
 
 class ResponseEventEncoder:
-    """An answer as the events that OpenAI's clients know, numbered in their order.
+    """Encodes an answer as the events of a response.
 
-    The search is over when the first word comes. Which passages it found is known with the last one: its item is done
-    after the text.
+    The search is over when the first word comes, but its passages are known only with the last: its item is done after the
+    text.
     """
 
     def __init__(self, draft: ResponseDraft) -> None:
@@ -59,7 +58,7 @@ class ResponseEventEncoder:
         yield from self._end_of_text(message.content[0])
         yield self._event("response.output_item.done", output_index=SEARCH, item=search)
         yield self._event("response.output_item.done", output_index=MESSAGE, item=message)
-        yield self._event(_last_event(response), response=response)
+        yield self._event(f"response.{response.status}", response=response)
 
     def error(self, error: Exception) -> Messages:
         failed = msgspec.structs.replace(
@@ -80,7 +79,3 @@ class ResponseEventEncoder:
 
     def _event(self, name: str, **facts: Any) -> ServerSentEventMessage:
         return event_message(name, {"type": name, "sequence_number": next(self._numbers), **facts})
-
-
-def _last_event(response: ResponseObject) -> str:
-    return f"response.{response.status}"

@@ -1,4 +1,4 @@
-"""Answers as responses: a search and a message."""
+"""Answers as responses: a file search and a message."""
 
 import time
 from dataclasses import dataclass
@@ -171,7 +171,7 @@ def response_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry])
 
 
 def search_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry]) -> FileSearchCall:
-    """The search, its passages best first."""
+    """The file search, passages best first."""
     results = None
     if draft.with_results:
         best_first = sorted(answer.passages, key=lambda passage: passage.score, reverse=True)
@@ -187,7 +187,7 @@ def message_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry]) 
 
 
 def annotations_of(answer: Answer, sources: dict[str, Entry]) -> list[Annotation]:
-    """One a file and place, in the order of the text."""
+    """Citations, one for each file and position, in the order of the text."""
     cited = {(one.answer_end, one.file_id): one.filename for one in citations_of(answer, sources)}
     return [Annotation(file_id=file_id, filename=name, index=index) for (index, file_id), name in sorted(cited.items())]
 

@@ -1,4 +1,4 @@
-"""/v1/responses: an answer with the file_search tool, which every answer of this service makes use of."""
+"""/v1/responses: answers with the file_search tool, which every answer uses."""
 
 import asyncio
 from functools import partial
@@ -136,14 +136,13 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return self.tools[0] if self.tools else None
 
     def to_conversation(self) -> Conversation:
-        """Raises BadParam for a message without a role, and for a conversation that ends with no question."""
-        return conversation_of(self._messages(), "input", self.instructions or "")
-
-    def _messages(self) -> list[MessageText]:
+        """The conversation. Raises BadParam for a message without a role, or a last message that is no question."""
         if isinstance(self.input, str):
-            return [MessageText("user", self.input)]
-        messages = [(i, item) for i, item in enumerate(self.input) if item.type == "message"]
-        return [MessageText(_role_of(item, i), item.text) for i, item in messages]
+            messages = [MessageText("user", self.input)]
+        else:
+            items = [(i, item) for i, item in enumerate(self.input) if item.type == "message"]
+            messages = [MessageText(_role_of(item, i), item.text) for i, item in items]
+        return conversation_of(messages, "input", self.instructions or "")
 
 
 @post(

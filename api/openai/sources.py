@@ -1,4 +1,4 @@
-"""What an answer rests on, as files of a vector store."""
+"""Sources of an answer: its passages and citations as files of a vector store."""
 
 import msgspec
 
@@ -37,7 +37,7 @@ class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sources_of(answer: Answer, parts: Parts, tenant_id: str) -> dict[str, Entry]:
-    """By document id: the files of the answer's passages. One that was deleted meanwhile is left out."""
+    """Files of the answer's passages, by document id, without those deleted meanwhile."""
     document_ids = {passage.chunk.document_id for passage in answer.passages}
     return entries_by_document(tenant_id, sorted(document_ids), parts.database)
 
@@ -58,7 +58,7 @@ def facts_of(answer: Answer, collection_id: str) -> AnswerFacts:
 
 
 def attributes_of(metadata: Metadata) -> dict[str, str | int | float | bool]:
-    """Those values that OpenAI's attributes can be: no lists, no objects, no null."""
+    """The metadata that OpenAI's attributes can hold: no lists, objects or null."""
     return {key: value for key, value in metadata.items() if isinstance(value, str | int | float | bool)}
 
 

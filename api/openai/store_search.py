@@ -99,7 +99,7 @@ def _search(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> Search
 
 
 def _passages(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> list[Passage]:
-    """The best of all queries, each by the query that it answers best."""
+    """The best passages of all queries, each with its best score."""
     limit, hops = body.max_num_results or 10, parts.settings.hops
     wanted = None if body.filters is None else filter_of(body.filters, "filters")
     chosen = None if wanted is None else documents_that_match(store, wanted, parts.database)

@@ -1,4 +1,4 @@
-"""Vector stores, their files and batches of them as OpenAI's clients see them."""
+"""Vector stores, their files and file batches in OpenAI's format."""
 
 from collections import Counter
 from typing import Literal
@@ -22,7 +22,7 @@ STATUSES: dict[FileStatus, tuple[Status, ...]] = {
     "failed": (Status.FAILED,),
     "cancelled": (),
 }
-"""A file is completed once it answers questions, whether or not its KV is there yet."""
+"""A file is completed once it is searchable, with or without its KV."""
 
 _STATUS: dict[Status, FileStatus] = {status: name for name, statuses in STATUSES.items() for status in statuses}
 
@@ -172,7 +172,7 @@ class FileBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def statuses_of(name: FileStatus | None) -> tuple[Status, ...] | None:
-    """The states of documents that a filter means; None for all."""
+    """The document statuses of a file status; None for all."""
     return None if name is None else STATUSES[name]
 
 

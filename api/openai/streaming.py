@@ -1,4 +1,4 @@
-"""Answers as streams of server-sent events, in OpenAI's manner."""
+"""Answers as streams of server-sent events, in OpenAI's format."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
@@ -52,7 +52,7 @@ async def streamed(
 
 
 async def trimmed(events: Events) -> AsyncGenerator[Delta | Answer, None]:
-    """The same events, their deltas together exactly the answer: no white space before it, none after it."""
+    """The same events, with deltas that join to exactly the answer, without white space around it."""
     begun, held = False, ""
     async with aclosing(events) as closing:  # type: ignore[type-var]
         async for event in closing:

@@ -1,4 +1,4 @@
-"""/v1/vector_stores: collections, under the name that OpenAI's clients have for them."""
+"""/v1/vector_stores: collections, under OpenAI's name for them."""
 
 from http import HTTPStatus
 from typing import Annotated

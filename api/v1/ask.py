@@ -1,4 +1,4 @@
-"""/v1/ask: a question in, an answer out, whole or as it comes."""
+"""/v1/ask: answers to questions, whole or streamed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ BODY_BYTES = 1024 * 1024
 OPTIONS = (
     "mode", "recompute_ratio", "block_size", "top_k", "hops", "max_tokens", "answer_cache",
 )  # fmt: skip
-"""What a `Question` takes from the body as it is."""
+"""Fields of the body that a `Question` has too."""
 
 Events = AsyncIterator[Delta | Answer]
 
@@ -163,7 +163,8 @@ async def ask(
     check_question_text(data.question)
     events = parts.answerer.stream(await asyncio.to_thread(_question_of, data, caller, parts))
     if data.stream or EVENT_STREAM in request.headers.get("accept", ""):
-        return await _streamed(events, request)
+        first = await unless_disconnected(request, anext(events))  # a failure until here is an ordinary error response
+        return ServerSentEvent(_messages(first, events))
     answer = await unless_disconnected(request, whole_answer(events))
     return Response(AnswerView.of(answer), media_type=MediaType.JSON)
 
@@ -180,12 +181,6 @@ async def whole_answer(events: Events) -> Answer:
 def _question_of(body: AskBody, caller: Caller, parts: Parts) -> Question:
     ref = collection_ref(caller.tenant_id, body.collection, parts.database)
     return body.to_question(ref, chosen_documents(parts, ref, body.filter, body.document_ids))
-
-
-async def _streamed(events: Events, request: Request[Any, Any, Any]) -> ServerSentEvent:
-    """What goes wrong before the first event is an ordinary error response; after it, an `error` event."""
-    first = await unless_disconnected(request, anext(events))
-    return ServerSentEvent(_messages(first, events))
 
 
 async def _messages(first: Delta | Answer, events: Events) -> AsyncIterator[ServerSentEventMessage]:

@@ -1,4 +1,4 @@
-"""/v1/collections: named sets of documents. A collection is named by its id or its name everywhere."""
+"""/v1/collections: named sets of documents. Paths and bodies name a collection by its id or its name."""
 
 from http import HTTPStatus
 from typing import Annotated

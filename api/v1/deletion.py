@@ -1,4 +1,4 @@
-"""Deletion of what takes long to delete."""
+"""Deletion of collections, in batches."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from ragkv.parts import Parts
 
 
 async def delete_collection(tenant_id: str, collection: str, parts: Parts) -> None:
-    """`delete_in_batches`, each batch a piece of work of its own: others take their turns in between, and have the database
-    for as long as the batch had it."""
+    """Run `delete_in_batches`, each batch in a thread. After each it pauses for as long as the batch took: other work gets its
+    turn at the threads and the database."""
     async for took_s in stepwise(delete_in_batches(tenant_id, collection, parts)):
         await asyncio.sleep(took_s)

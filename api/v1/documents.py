@@ -1,4 +1,4 @@
-"""/v1/documents: upload, list, look, change, delete."""
+"""/v1/documents: upload, list, get, update, replace, retry and delete documents."""
 
 import asyncio
 from dataclasses import dataclass
@@ -37,9 +37,9 @@ from ragkv.status import Status
 from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
 
 FORM_BYTES = 64 * 1024
-"""Room for what surrounds the file in a multipart body."""
+"""Room in a multipart body for everything but the file."""
 BATCH_UPLOADS = 4
-"""A request with many files may have as many bytes as this many of the largest file."""
+"""Size limit of a request with many files, in files of the largest size."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Progress of ingestion as server-sent events. When the service stops, these streams end at once."""
+"""Progress of ingestion as server-sent events. On shutdown these streams end at once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,7 +14,7 @@ from api.access.auth import reading
 from api.http.draining import Draining
 from api.http.errors import problems
 from api.http.holding import hold
-from api.v1.progress import Conditions, Message, Tell, of_collection, of_document, progress
+from api.v1.progress import Conditions, Events, Message, of_collection, of_document, progress
 from api.v1.watching import Watchers
 from ragkv.access.caller import Caller
 from ragkv.access.places import Places
@@ -24,13 +24,13 @@ from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 
 KEYS_WORTH = 5
-"""All keys of a tenant together may have as many streams as this many keys."""
+"""Limit of streams of a tenant, in streams of one key."""
 
 Until = Literal["closed", "finished"]
 
 
 class ProgressStreams:
-    """Streams of progress, as many for each caller as the settings allow."""
+    """Opens progress streams, a limited number for each key and tenant."""
 
     def __init__(self, admissions: Admissions, draining: Draining, limit: int) -> None:
         self._of_key = Places(limit, _refusal(limit, "one key"))
@@ -40,17 +40,17 @@ class ProgressStreams:
         self._watchers = Watchers(draining)
 
     def place(self, request: Request[Any, Any, Any]) -> Conditions:
-        """A place for the length of the request. Raises Throttled if the caller has none left."""
+        """Take a place for the length of the request. Raises Throttled if the caller has none left."""
         caller: Caller = request.user
         hold(request, self._of_key.taken(caller.key_id or caller.tenant_id))
         hold(request, self._of_tenant.taken(caller.tenant_id))
         return Conditions(self._admissions.confirmation(request), self._draining)
 
     def open(
-        self, caller: Caller, thing_id: str, watch_of: Callable[[], Watch], tell: Tell, conditions: Conditions
+        self, caller: Caller, thing_id: str, watch_of: Callable[[], Watch], events_of: Events, conditions: Conditions
     ) -> AsyncIterator[Message]:
-        opened = self._watchers.stream((caller.tenant_id, thing_id), watch_of)
-        return progress(opened, thing_id, tell, conditions)
+        opened = self._watchers.subscribe((caller.tenant_id, thing_id), watch_of)
+        return progress(opened, thing_id, events_of, conditions)
 
 
 @get(
@@ -108,8 +108,8 @@ async def collection_events(
     def watch() -> Watch:
         return CollectionWatch(parts.database, ref.collection_id)
 
-    tell = of_collection(until_finished=until == "finished")
-    return ServerSentEvent(streams.open(caller, ref.collection_id, watch, tell, conditions))
+    events_of = of_collection(until_finished=until == "finished")
+    return ServerSentEvent(streams.open(caller, ref.collection_id, watch, events_of, conditions))
 
 
 def _refusal(limit: int, whose: str) -> str:

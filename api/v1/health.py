@@ -1,4 +1,4 @@
-"""Whether the process is up, and whether it can do its work."""
+"""/healthz and /readyz: liveness of the process, readiness of the service."""
 
 from http import HTTPStatus
 from typing import Literal
@@ -14,9 +14,9 @@ from api.v1.probes import Probes
 from ragkv.upkeep.condition import OK
 
 NEEDED = ("engine", "database", "redis", "index")
-"""Without one of these no question is answered: 503."""
+"""Components without which no question is answered: 503."""
 DEGRADING = ("worker", "queue", "disk")
-"""Without these questions are answered and documents wait."""
+"""Components without which questions are answered, but documents wait."""
 
 
 class Readiness(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""/v1/kv, and /kv under a document or a collection: what is kept of KV, and evict, pin, rebuild, verify."""
+"""/v1/kv, and /kv under a document or a collection: usage of KV, and pin, evict, rebuild, verify."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -222,7 +222,7 @@ def kv_router() -> Router:
 
 
 async def verification(owner: KVOwner, parts: Parts) -> AsyncIterator[ServerSentEventMessage]:
-    """Events of one verification, which ends when nobody listens any longer."""
+    """Events of a verification, which stops when the client disconnects."""
     latest: Verified | None = None
     try:
         async with aclosing(stepwise(verify(owner, parts))) as steps:

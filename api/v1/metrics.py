@@ -1,4 +1,4 @@
-"""Figures of the whole service, for Prometheus."""
+"""/metrics: metrics of the whole service, for Prometheus."""
 
 import asyncio
 

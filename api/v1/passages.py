@@ -1,4 +1,4 @@
-"""Passages as clients see them, and how clients say which documents they may come from."""
+"""Passages in requests and responses, and the choice of the documents that they may come from."""
 
 from collections.abc import Sequence
 from typing import Annotated

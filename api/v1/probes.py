@@ -1,7 +1,7 @@
-"""Probes of the service's parts: each runs at most once at a time, in threads of its own, and never for long.
+"""Probes of the service's components, in a pool of their own, each with a timeout.
 
-Anybody may ask `/readyz`, so that callers who ask at the same time share one look; and a part that hangs costs one
-thread, whatever else is slow.
+`/readyz` is public, so each probe runs at most once at a time and concurrent callers share its result; a component that hangs
+costs one thread.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ LOOKS: dict[str, Look] = {
 
 
 class Probes:
-    """The condition of every part, by its name: "ok", or what is wrong with it."""
+    """Reads the condition of every component, by its name: "ok", or a description of the problem."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts

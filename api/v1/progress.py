@@ -1,4 +1,4 @@
-"""A stream of progress from its first event to its last: told while the caller may know of it."""
+"""A stream of progress from its first event to its last, as long as the caller is admitted."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -10,20 +10,20 @@ from api.access.admission import Confirmation
 from api.http.draining import Draining
 from api.http.errors import problem_of
 from api.http.sse import KEEP_ALIVE, Encoded, event_message
-from api.v1.watching import News, Stream
+from api.v1.watching import Subscription, Update
 from ragkv.errors import NotFound, RagKVError
 
-SPEAK_EVERY_S = 15.0
-PIECE_BYTES = 64 * 1024
-"""How much is handed over at once: what slow clients have not read yet is kept once for all of them."""
+KEEP_ALIVE_EVERY_S = 15.0
+BATCH_BYTES = 64 * 1024
+"""Size of a message of many events: what slow clients have not read yet is kept once for all of them."""
 
 Message = ServerSentEventMessage
-Tell = Callable[[list[News], Stream], tuple[Iterable[Message], Message | None]]
-"""What is said of news, and the last event if there is nothing to come."""
+Events = Callable[[list[Update], Subscription], tuple[Iterable[Message], Message | None]]
+"""Gives the messages for updates, and the last event if nothing will follow."""
 
 
 class Conditions:
-    """What a stream goes on under: the service runs on, and the caller would still be admitted."""
+    """Conditions for a stream to go on: the service is not shutting down, and the caller would still be admitted."""
 
     def __init__(self, confirmation: Confirmation, draining: Draining) -> None:
         self._confirmation = confirmation
@@ -38,62 +38,62 @@ class Conditions:
         return self._confirmation.due_in_s
 
     async def check(self) -> None:
-        """Raises Unauthorised once the caller would be refused, Unavailable if that cannot be found out."""
+        """Raises Unauthorised once the caller would be refused, Unavailable if that cannot be checked."""
         await self._confirmation.renew()
 
 
 async def progress(
-    opened: AbstractContextManager[Stream], thing_id: str, tell: Tell, conditions: Conditions
+    opened: AbstractContextManager[Subscription], thing_id: str, events_of: Events, conditions: Conditions
 ) -> AsyncIterator[Message]:
-    """The events of one stream. The last one says why it ends, unless the service does."""
-    spoken_at = time.monotonic()
-    with opened as stream:
+    """The events of one stream. The last one gives the reason for its end, unless that is the shutdown."""
+    sent_at = time.monotonic()
+    with opened as subscription:
         while conditions.hold:
-            messages, last = tell(stream.take(), stream)
+            messages, last = events_of(subscription.take(), subscription)
             for message in messages:
-                spoken_at = time.monotonic()
+                sent_at = time.monotonic()
                 yield message
-            last = last or await _end(stream, thing_id, conditions)
+            last = last or await _end(subscription, thing_id, conditions)
             if last is not None:
                 yield last
                 return
-            if time.monotonic() - spoken_at >= SPEAK_EVERY_S:  # proxies close what is silent
-                spoken_at = time.monotonic()
+            if time.monotonic() - sent_at >= KEEP_ALIVE_EVERY_S:  # proxies close what is silent
+                sent_at = time.monotonic()
                 yield KEEP_ALIVE
-            await stream.wait(min(conditions.due_in_s, SPEAK_EVERY_S))
+            await subscription.wait(min(conditions.due_in_s, KEEP_ALIVE_EVERY_S))
 
 
-def of_collection(*, until_finished: bool) -> Tell:
-    def tell(news: list[News], stream: Stream) -> tuple[Iterable[Message], Message | None]:
-        return _pieces(news), event_message("done", {}) if until_finished and stream.is_idle else None
+def of_collection(*, until_finished: bool) -> Events:
+    def events_of(updates: list[Update], subscription: Subscription) -> tuple[Iterable[Message], Message | None]:
+        return _batches(updates), event_message("done", {}) if until_finished and subscription.is_idle else None
 
-    return tell
-
-
-def of_document(news: list[News], stream: Stream) -> tuple[Iterable[Message], Message | None]:
-    if news and news[-1].progress.is_finished:
-        return (), event_message("done", news[-1].progress)
-    return _pieces(news), None
+    return events_of
 
 
-async def _end(stream: Stream, thing_id: str, conditions: Conditions) -> Message | None:
-    """The last event, if the thing is gone or the caller may no longer know of it."""
+def of_document(updates: list[Update], subscription: Subscription) -> tuple[Iterable[Message], Message | None]:
+    if updates and updates[-1].progress.is_finished:
+        return (), event_message("done", updates[-1].progress)
+    return _batches(updates), None
+
+
+async def _end(subscription: Subscription, thing_id: str, conditions: Conditions) -> Message | None:
+    """The last event, if the thing was deleted or cannot be read, or the caller would be refused."""
     try:
         await conditions.check()
     except RagKVError as error:
         return event_message("error", problem_of(error))
-    if isinstance(stream.error, NotFound):
+    if isinstance(subscription.error, NotFound):
         return event_message("deleted", {"id": thing_id})
-    return event_message("error", problem_of(stream.error)) if stream.error else None
+    return event_message("error", problem_of(subscription.error)) if subscription.error else None
 
 
-def _pieces(news: list[News]) -> Iterator[Message]:
-    """The events, as many in one message as make a piece."""
+def _batches(updates: list[Update]) -> Iterator[Message]:
+    """The events, in messages of about BATCH_BYTES."""
     texts, size = list[bytes](), 0
-    for one in news:
+    for one in updates:
         texts.append(one.text)
         size += len(one.text)
-        if size >= PIECE_BYTES:
+        if size >= BATCH_BYTES:
             yield Encoded(b"".join(texts))
             texts, size = [], 0
     if texts:

@@ -1,4 +1,4 @@
-"""/v1/statistics: what the service did for a tenant's questions."""
+"""/v1/statistics: statistics of a tenant's questions and of the engine."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Streams of progress: one watcher a thing looks at the database, whatever number of streams tell of it."""
+"""Subscriptions to progress: one watcher of a document or collection polls the database for all its subscribers."""
 
 import asyncio
 import logging
@@ -14,55 +14,55 @@ from ragkv.threads import Threads
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.5
+POLL_EVERY_S = 0.5
 THREADS = 2
-"""For all looks of a process."""
+"""For all watchers of a process."""
 
 
-class News(NamedTuple):
-    """A document's progress, and the event that tells of it."""
+class Update(NamedTuple):
+    """A document's progress, and its encoded event."""
 
     progress: DocumentProgress
     text: bytes
 
 
-class Stream:
-    """What one client has not been told yet: of several changes of one document the last."""
+class Subscription:
+    """Updates that one client has not received yet: of each document the last."""
 
     def __init__(self, watcher: "_Watcher") -> None:
         self.started = False
         self._watcher = watcher
-        self._pending: dict[str, News] = {}
-        self._news = asyncio.Event()
+        self._pending: dict[str, Update] = {}
+        self._arrived = asyncio.Event()
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything has been told and nothing is left to be read."""
+        """Whether everything has been received and every document is finished."""
         return self.started and self._watcher.is_idle and not self._pending
 
     @property
     def error(self) -> Exception | None:
-        """Why nothing more comes: the thing is gone, or cannot be looked at."""
+        """The reason why no update will follow: the thing was deleted, or cannot be read."""
         return self._watcher.error
 
-    def take(self) -> list[News]:
+    def take(self) -> list[Update]:
         pending, self._pending = self._pending, {}
         return list(pending.values())
 
-    def tell(self, news: dict[str, News]) -> None:
+    def publish(self, updates: dict[str, Update]) -> None:
         self.started = True
-        self._pending |= news
-        self._news.set()
+        self._pending |= updates
+        self._arrived.set()
 
     async def wait(self, seconds: float) -> None:
-        """Until there is something to tell, or for so long."""
+        """Wait for an update, at most so long."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), seconds)
-            self._news.clear()
+            await asyncio.wait_for(self._arrived.wait(), seconds)
+            self._arrived.clear()
 
 
 class Watchers:
-    """The watchers of a process, by what they look at. In the event loop only."""
+    """The watchers of a process, by what they watch. In the event loop only."""
 
     def __init__(self, draining: Draining) -> None:
         self._draining = draining
@@ -70,60 +70,60 @@ class Watchers:
         self._running: dict[Hashable, _Watcher] = {}
 
     @contextmanager
-    def stream(self, thing: Hashable, watch_of: Callable[[], Watch]) -> Iterator[Stream]:
-        """A stream of a thing. `watch_of` makes the watch if nobody watches the thing yet."""
+    def subscribe(self, thing: Hashable, watch_of: Callable[[], Watch]) -> Iterator[Subscription]:
+        """Subscribe to a thing. `watch_of` makes its watch if it has no watcher yet."""
         watcher = self._running.get(thing)
         if watcher is None:
             watcher = self._running[thing] = _Watcher(watch_of(), self._threads, self._draining)
-        stream = Stream(watcher)
-        watcher.streams.add(stream)
+        subscription = Subscription(watcher)
+        watcher.subscriptions.add(subscription)
         try:
-            yield stream
+            yield subscription
         finally:
-            watcher.streams.discard(stream)
-            if not watcher.streams:
+            watcher.subscriptions.discard(subscription)
+            if not watcher.subscriptions:
                 watcher.task.cancel()
                 del self._running[thing]
 
 
 class _Watcher:
-    """Looks as long as somebody listens. A stream that comes later begins with the next look, with all that is known."""
+    """Polls as long as it has subscriptions. A later one starts with the next poll, with everything known."""
 
     def __init__(self, watch: Watch, threads: Threads, draining: Draining) -> None:
-        self.streams: set[Stream] = set()
+        self.subscriptions: set[Subscription] = set()
         self.is_idle = False
         self.error: Exception | None = None
         self._watch = watch
-        self._known: dict[str, News] = {}
+        self._known: dict[str, Update] = {}
         self._threads = threads
         self.task = asyncio.create_task(self._run(draining))
 
     async def _run(self, draining: Draining) -> None:
         while self.error is None and not draining.started:
-            waiting = {stream for stream in self.streams if not stream.started}
-            was_idle, news = self.is_idle, await self._news()
-            for stream in self.streams & waiting:
-                stream.tell(self._known | news)
-            if news or self.is_idle != was_idle or self.error:
-                for stream in self.streams - waiting:
-                    stream.tell(news)
-            await draining.wait_started(LOOK_EVERY_S)
-        for stream in self.streams:
-            stream.tell({})
+            waiting = {subscription for subscription in self.subscriptions if not subscription.started}
+            was_idle, updates = self.is_idle, await self._poll()
+            for subscription in self.subscriptions & waiting:
+                subscription.publish(self._known | updates)
+            if updates or self.is_idle != was_idle or self.error:
+                for subscription in self.subscriptions - waiting:
+                    subscription.publish(updates)
+            await draining.wait_started(POLL_EVERY_S)
+        for subscription in self.subscriptions:
+            subscription.publish({})
 
-    async def _news(self) -> dict[str, News]:
+    async def _poll(self) -> dict[str, Update]:
         try:
-            news, self._known, self.is_idle = await self._threads.run(self._look)
+            updates, self._known, self.is_idle = await self._threads.run(self._look)
         except Unavailable as error:
-            log.warning("progress is not seen for a moment: %s", error)
-        except Exception as error:  # its streams say what went wrong
+            log.warning("progress cannot be read at the moment: %s", error)
+        except Exception as error:  # its subscriptions pass it on
             self.error = error
         else:
-            return news
+            return updates
         return {}
 
-    def _look(self) -> tuple[dict[str, News], dict[str, News], bool]:
-        """What is new, what is known now, and whether nothing is left to be read."""
-        news = {one.id: News(one, event_message("progress", one).encode()) for one in self._watch.look()}
-        all_known = self._known | news
-        return news, {one.id: all_known[one.id] for one in self._watch.state()}, self._watch.is_idle
+    def _look(self) -> tuple[dict[str, Update], dict[str, Update], bool]:
+        """The new updates, all that is known, and whether every document is finished."""
+        updates = {one.id: Update(one, event_message("progress", one).encode()) for one in self._watch.look()}
+        all_known = self._known | updates
+        return updates, {one.id: all_known[one.id] for one in self._watch.state()}, self._watch.is_idle

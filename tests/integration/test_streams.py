@@ -14,7 +14,7 @@ from sqlalchemy import event as sql_event
 from sqlalchemy import update
 
 from api.access.session import COOKIE
-from api.v1.watching import LOOK_EVERY_S
+from api.v1.watching import POLL_EVERY_S
 from ragkv.access.keys import issue_key_by_name, revoke_key
 from ragkv.catalog.watch import CollectionWatch
 from ragkv.clock import utc_now
@@ -113,7 +113,7 @@ def test_streams_of_one_collection_share_one_look(parts: Parts, readers: list[Re
     queued(parts, 300)
     wait_until(lambda: all(len(reader.events) == 300 for reader in readers))
     with statements(parts.database) as asked:
-        time.sleep(4 * LOOK_EVERY_S)
+        time.sleep(4 * POLL_EVERY_S)
 
     looks = [statement for statement in asked if "documents.updated_at" in statement]
     assert 1 <= len(looks) <= 6

@@ -1,1 +1,1 @@
-"""The description of the API: OpenAPI, complete with examples, and a page that needs no internet."""
+"""The description of the API: OpenAPI, complete with examples, and a page without external resources."""

@@ -1,7 +1,7 @@
 """The OpenAPI document: Litestar's, made exact and complete.
 
-Bodies and answers are described by msgspec, which reads and writes them: what it accepts and what the document says are the
-same. Added are the API keys, the streams, what parameters mean, and an example of everything.
+Bodies and responses are described by msgspec, which reads and writes them: the document states exactly what it accepts. API
+keys, streams, descriptions of parameters, and an example of everything are added.
 """
 
 from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ PARAMETERS = {
 
 
 def document_of(app: Litestar) -> Json:
-    """The whole document, for one app."""
+    """The document of an app."""
     document: Json = app.openapi_schema.to_schema()
     routes = list(routes_of(app))
     describe, components = _described(routes)
@@ -101,7 +101,7 @@ def _json_types(route: Route) -> Iterator[Any]:
 
 
 def _is_json(kind: Any) -> bool:
-    """Whether it is a struct, or a list of some: the others are files and streams."""
+    """Whether a type is a struct or a list of structs; others are files and streams."""
     inner = kind.__args__[0] if get_origin(kind) is list else kind
     return isinstance(inner, type) and issubclass(inner, msgspec.Struct)
 
@@ -111,11 +111,11 @@ def _complete(operation: Json, route: Route, describe: Callable[[Any], Json]) ->
     for parameter in operation.get("parameters", ()):
         parameter.setdefault("description", PARAMETERS.get(parameter["name"], ""))
     if "requestBody" in operation:
-        operation["requestBody"]["content"] = _body(operation["requestBody"]["content"], route, describe)
+        operation["requestBody"]["content"] = _body_content(operation["requestBody"]["content"], route, describe)
     responses = operation["responses"]
     good = responses[route.status]
     good["description"] = route.handler.response_description or HTTPStatus(int(route.status)).phrase
-    if content := _answer(good.get("content") or {}, route, describe):
+    if content := _response_content(good.get("content") or {}, route, describe):
         good["content"] = content
     if "last-modified" in good.get("headers", ()):
         good["headers"]["last-modified"] |= LAST_MODIFIED
@@ -127,7 +127,7 @@ def _complete(operation: Json, route: Route, describe: Callable[[Any], Json]) ->
         responses[str(int(status))] = {"description": spec.description, "content": content}
 
 
-def _body(content: Json, route: Route, describe: Callable[[Any], Json]) -> Json:
+def _body_content(content: Json, route: Route, describe: Callable[[Any], Json]) -> Json:
     if not route.is_form:
         return {JSON: _media(route.body, describe)}
     for media in content.values():
@@ -136,8 +136,8 @@ def _body(content: Json, route: Route, describe: Callable[[Any], Json]) -> Json:
     return content
 
 
-def _answer(content: Json, route: Route, describe: Callable[[Any], Json]) -> Json:
-    """What comes back when all is well. What the handler says of its own media types stays."""
+def _response_content(content: Json, route: Route, describe: Callable[[Any], Json]) -> Json:
+    """The content of a successful response. Media types that the handler states itself are kept."""
     for kind in route.answers:
         if _is_json(kind):
             content = {media: media_of(STREAMS[route.path], describe) for media in content if media == EVENTS}
@@ -156,13 +156,13 @@ def _media(kind: Any, describe: Callable[[Any], Json]) -> Json:
 
 
 def _example(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:
-    """None where there is none."""
+    """An example of a type, or None."""
     native = example_of(kind, status, detail)
     return openai_example_of(kind, status, detail) if native is None else native
 
 
 def _describe_components(schemas: Json, routes: list[Route]) -> None:
-    """Add what neither msgspec nor Litestar knows: what forms are, and what each field means."""
+    """Add descriptions of forms and fields, which neither msgspec nor Litestar has."""
     for route in routes:
         if route.is_form:
             schemas[route.body.__name__]["description"] = cleandoc(route.body.__doc__)
@@ -176,7 +176,7 @@ def _describe_components(schemas: Json, routes: list[Route]) -> None:
 
 
 def _description_of_type(schema: Json) -> str:
-    """Of a field that may be null: the description of its other type, if that has one."""
+    """The description of a nullable field's other type, if it has one."""
     return next((kind["description"] for kind in schema.get("anyOf", ()) if "description" in kind), "")
 
 

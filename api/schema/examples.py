@@ -1,4 +1,4 @@
-"""An example of every body and every answer: real values of the types themselves, so that they cannot drift apart."""
+"""An example of every body and every response, as values of their types, so that the two cannot diverge."""
 
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -223,11 +223,11 @@ EXAMPLES: dict[Any, object] = {
     Uploads: {"files": ["(the bytes of ada.md)", "(the bytes of babbage.pdf)"], "collection": "papers"},
     Replacement: {"file": "(the bytes of ada.md)"},
 }
-"""By type. Forms are dictionaries: their files are no JSON."""
+"""Examples by type. Forms are dictionaries: files are not JSON."""
 
 
 def example_of(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:
-    """An example of a type as JSON; of a Problem the one with this status and detail. None where there is none."""
+    """An example of a type as JSON, or None; of Problem the one with this status and detail."""
     if kind is Problem:
         problem = Problem(HTTPStatus(status).phrase, status, detail, request_id="4be0643f1d98573b97cdca98a65347dd")
         return msgspec.to_builtins(problem)

@@ -1,6 +1,6 @@
 """An example of every body and every response of the endpoints for OpenAI's clients, and of their streams.
 
-Answers are made by what makes the service's own. Bodies are dictionaries: most of what they may hold is left out.
+Responses are made by the service's own functions. Bodies are dictionaries with few of their fields.
 """
 
 from collections import Counter
@@ -133,23 +133,23 @@ EXAMPLES: dict[Any, object] = {
         ],
     ),
 }
-"""By type. The file of a form is no JSON."""
+"""Examples by type. Files of forms are not JSON."""
 
 
 def openai_example_of(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:
-    """An example of a type as JSON; of an error the one with this status and message. None where there is none."""
+    """An example of a type as JSON, or None; of an error the one with this status and message."""
     if kind is ErrorBody:
         return msgspec.to_builtins(ErrorBody(facts_of_status(status, detail)))
     return msgspec.to_builtins(EXAMPLES[kind]) if kind in EXAMPLES else None
 
 
 def chat_events() -> tuple[ServerSentEventMessage, ...]:
-    """A chat completion as a stream."""
+    """The events of a streamed chat completion."""
     return _encoded(ChunkEncoder(HEADING, with_usage=False))
 
 
 def response_events() -> tuple[ServerSentEventMessage, ...]:
-    """A response as a stream."""
+    """The events of a streamed response."""
     return _encoded(ResponseEventEncoder(DRAFT))
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document as a page for people, rendered here: it loads nothing from elsewhere and runs no script."""
+"""The OpenAPI document as an HTML page, rendered here: it loads nothing from other sites and runs no script."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class FieldRow:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A body or an answer. `status` is empty for a body."""
+    """A request body or a response. `status` is empty for a body."""
 
     status: str
     what: str
@@ -55,7 +55,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A component of the document: an object's members, or else what it is."""
+    """A component of the document: the members of an object, or the kind of any other."""
 
     name: str
     what: str
@@ -64,17 +64,19 @@ class Type:
 
 
 def page_of(document: Json) -> str:
-    """The whole page, HTML."""
+    """The page as HTML."""
     groups: dict[str, list[Operation]] = {}
-    for tag, operation in _operations(document):
-        groups.setdefault(tag, []).append(operation)
+    for path, item in document["paths"].items():
+        for method in METHODS:
+            if method in item:
+                groups.setdefault(item[method]["tags"][0], []).append(_operation(method, path, item[method]))
     types = [_type(name, schema) for name, schema in sorted(document["components"]["schemas"].items())]
     meaning = {tag["name"]: tag["description"] for tag in document["tags"]}
     return render("schema.html", info=document["info"], groups=groups, types=types, meaning=meaning)
 
 
 def kind_of(schema: Json) -> str:
-    """A schema in a few words: of what kind a value is, and its limits."""
+    """A schema in a few words: the kind of value, and its limits."""
     limits = [text.format(_plain(schema[name])) for name, text in _LIMITS.items() if name in schema]
     return f"{_bare(schema)} ({', '.join(limits)})" if limits else _bare(schema)
 
@@ -100,13 +102,6 @@ def _of_type(name: str | list[str] | None, items: Json | None, members: Json | b
     if name == "object" and isinstance(members, dict):
         return f"object of {kind_of(members)}"
     return " or ".join(name) if isinstance(name, list) else name or "anything"
-
-
-def _operations(document: Json) -> Iterator[tuple[str, Operation]]:
-    for path, item in document["paths"].items():
-        for method in METHODS:
-            if method in item:
-                yield item[method]["tags"][0], _operation(method, path, item[method])
 
 
 def _operation(method: str, path: str, operation: Json) -> Operation:
@@ -157,7 +152,7 @@ def _type(name: str, schema: Json) -> Type:
 
 
 def _shown(example: Any) -> str:
-    """As text; a string as it is."""
+    """An example as text: JSON, or a string unchanged."""
     if example is None or isinstance(example, str):
         return example or ""
     return json.dumps(example, indent=2, ensure_ascii=False)

@@ -51,7 +51,8 @@ class Route:
         """Types of a successful response: those encoded as JSON, `File` or `ServerSentEvent`; empty for no content."""
         returned = self.handler.parsed_fn_signature.return_type.annotation
         kinds = get_args(returned) if get_origin(returned) in _UNIONS else (returned,)
-        return [_unwrapped(kind) for kind in kinds if kind is not type(None)]
+        contents = (get_args(kind)[0] if get_origin(kind) is Response else kind for kind in kinds)
+        return [kind for kind in contents if kind is not type(None)]
 
 
 def routes_of(app: Litestar) -> Iterator[Route]:
@@ -64,10 +65,3 @@ def routes_of(app: Litestar) -> Iterator[Route]:
 
 
 _UNIONS = (Union, type(int | str))
-
-
-def _unwrapped(kind: Any) -> Any:
-    """The type of a Response's content."""
-    if get_origin(kind) is Response:
-        return get_args(kind)[0]
-    return kind

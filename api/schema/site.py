@@ -1,4 +1,4 @@
-"""/schema: the document, and a page of it. Both are made once, when first asked for."""
+"""/schema: the OpenAPI document and its page, both made at the first request."""
 
 from functools import cached_property
 from typing import Any
@@ -26,7 +26,7 @@ problem details (RFC 9457), and in OpenAI's error format under the paths of Open
 
 
 def openapi_config() -> OpenAPIConfig:
-    """Where the document is and what it says of the whole."""
+    """Litestar's configuration of the document: paths, title, description."""
     document = _Document()
     return OpenAPIConfig(
         title="ragkv",
@@ -36,19 +36,19 @@ def openapi_config() -> OpenAPIConfig:
         path="/schema",
         render_plugins=[_Page(document), _Raw(document)],
         use_handler_docstrings=True,
-        operation_id_creator=_name_of,
+        operation_id_creator=_operation_id,
     )
 
 
-def _name_of(handler: object, method: Method, path: list[str | PathParameterDefinition]) -> str:
-    """Of an operation, for clients that are made from the document: get_documents_chunks."""
+def _operation_id(handler: object, method: Method, path: list[str | PathParameterDefinition]) -> str:
+    """Operation id, for generated clients: get_documents_chunks."""
     parts = [part for part in path if isinstance(part, str) and part != "v1"]
     one = ["one"] if path and not isinstance(path[-1], str) else []
     return "_".join([HttpMethod(method).value.lower(), *parts, *one])
 
 
 class _Document:
-    """The document in both of its forms, for both plugins."""
+    """The document as JSON and as a page, for both plugins."""
 
     app: Litestar
 

@@ -1,4 +1,4 @@
-"""What comes over streams of server-sent events: for each path an example, and the events by name where they have types."""
+"""Streams of server-sent events, by path: an example, and the type of each event if it has one."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ OTHER: Json = {
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Its events: the type of each, and some as an example. No types for streams in OpenAI's manner."""
+    """The events of a stream: the type of each, and some as an example. Streams in OpenAI's format have no types."""
 
     kinds: Mapping[str, Any]
     example: tuple[ServerSentEventMessage, ...]
@@ -62,7 +62,7 @@ STREAMS = {
 
 
 def media_of(stream: Stream, describe: Callable[[Any], Json]) -> Json:
-    """A stream in the document: what each event is, and how some look on the line."""
+    """A stream in the document: the schema of its events, and an example as sent."""
     schema = {"oneOf": list(_events(stream, describe))} if stream.kinds else OTHER
     return {"schema": schema, "example": b"".join(message.encode() for message in stream.example).decode()}
 

@@ -76,9 +76,7 @@ class Tarpit:
     def _seconds(self, scope: HTTPScope, status: int) -> float:
         if status == HTTPStatus.TOO_MANY_REQUESTS:
             return THROTTLED_S
-        return self._delays.next(_owner(scope)) if status in REFUSED else 0.0
-
-
-def _owner(scope: HTTPScope) -> str:
-    caller = scope.get("user")
-    return f"tenant {caller.tenant_id}" if caller is not None else f"address {(scope.get('client') or ('',))[0]}"
+        if status not in REFUSED:
+            return 0.0
+        caller, (address, *_) = scope.get("user"), scope.get("client") or ("",)
+        return self._delays.next(f"address {address}" if caller is None else f"tenant {caller.tenant_id}")

@@ -19,15 +19,12 @@ def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]
     if "text/html" not in request.headers.get("accept", ""):
         return plain
     if isinstance(error, Unauthorised):
-        return Redirect(f"{LOGIN}?next={quote(_place(request), safe='')}")
+        url = request.url
+        page_url = f"{url.path}?{url.query}" if url.query else url.path
+        return Redirect(f"{LOGIN}?next={quote(page_url, safe='')}")
     shown = page(request, "error.html", plain.status_code or 500, problem=plain.content)
     shown.headers.update(plain.headers)
     return shown
-
-
-def _place(request: Request[Any, Any, Any]) -> str:
-    query = request.url.query
-    return f"{request.url.path}?{query}" if query else request.url.path
 
 
 PAGE_HANDLERS: ExceptionHandlersMap = dict.fromkeys(HANDLERS, _respond)

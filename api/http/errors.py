@@ -102,18 +102,13 @@ def _problem_of(error: Exception) -> Problem:
         status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
         return Problem(status.phrase, status, str(error))
     if isinstance(error, HTTPException):
-        return _problem_of_http(error)
+        title = responses.get(error.status_code, "Client Closed Request")  # 499 is in no standard
+        detail = TOO_LARGE if isinstance(error, RequestEntityTooLarge) else error.detail
+        return Problem(title, error.status_code, detail, errors=error.extra if isinstance(error.extra, list) else [])
     if isinstance(error, RecursionError):  # from reading a body: what is kept and sent has a limited depth
         return Problem(HTTPStatus.BAD_REQUEST.phrase, HTTPStatus.BAD_REQUEST, "the body is nested too deeply")
     log.error("unexpected error", exc_info=error)
     return Problem(HTTPStatus.INTERNAL_SERVER_ERROR.phrase, HTTPStatus.INTERNAL_SERVER_ERROR, "see the service's log")
-
-
-def _problem_of_http(error: HTTPException) -> Problem:
-    extra = error.extra if isinstance(error.extra, list) else []
-    detail = TOO_LARGE if isinstance(error, RequestEntityTooLarge) else error.detail
-    title = responses.get(error.status_code, "Client Closed Request")  # 499 is nobody's standard
-    return Problem(title, error.status_code, detail, errors=extra)
 
 
 def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:

@@ -117,6 +117,8 @@ class RequestRecord:
 
     def _line(self, seconds: float) -> dict[str, Any]:
         caller = self.scope.get("user")
+        named = [str(value) for value in (self.scope.get("path_params") or {}).values()]
+        made = [str(self.scope.get(MADE, "")), self._location.rpartition("/")[2]]
         return {
             "method": self.method,
             "route": self.route,
@@ -125,14 +127,8 @@ class RequestRecord:
             "tenant_id": getattr(caller, "tenant_id", None),
             "key_id": getattr(caller, "key_id", None),
             "client": (self.scope.get("client") or ("",))[0],
-            "ids": self._ids(),
+            "ids": [text for text in dict.fromkeys((*named, *made)) if _ID.fullmatch(text)],
         }
-
-    def _ids(self) -> list[str]:
-        """Ids in the request's path, and of the thing that it made."""
-        named = [str(value) for value in (self.scope.get("path_params") or {}).values()]
-        made = [str(self.scope.get(MADE, "")), self._location.rpartition("/")[2]]
-        return [text for text in dict.fromkeys((*named, *made)) if _ID.fullmatch(text)]
 
 
 def note_made(connection: ASGIConnection[Any, Any, Any, Any], thing_id: str) -> None:

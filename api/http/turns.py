@@ -103,7 +103,8 @@ class Turn:
     def __init__(self, turns: Turns, scope: HTTPScope) -> None:
         self._turns = turns
         self._scope = scope
-        self.key = _credentials_digest(scope)
+        credentials = [value for name, value in scope["headers"] if name in CREDENTIALS]
+        self.key = digest_of(*credentials) if credentials else b""
         self._queue = ""
         self._started_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -138,9 +139,3 @@ class Turn:
             await send(message)
 
         return ending
-
-
-def _credentials_digest(scope: HTTPScope) -> bytes:
-    """Digest of the request's credentials; empty without any."""
-    shown = [value for name, value in scope["headers"] if name in CREDENTIALS]
-    return digest_of(*shown) if shown else b""

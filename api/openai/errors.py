@@ -67,8 +67,10 @@ def facts_of(error: Exception) -> tuple[int, ErrorFacts]:
     """Status and details of an error."""
     if isinstance(error, HTTPException) and isinstance(error.extra, list) and error.extra:
         return error.status_code, _facts_of_field(error.extra[0])
-    status, message = _status_and_message(error)
-    facts = facts_of_status(status, message)
+    problem = problem_of(error)
+    unprocessable = (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+    status = HTTPStatus.BAD_REQUEST if problem.status in unprocessable else problem.status  # OpenAI's code for these
+    facts = facts_of_status(status, problem.detail or problem.title)
     param, code = getattr(error, "param", None), getattr(error, "code", facts.code)
     return status, msgspec.structs.replace(facts, param=param, code=code)
 
@@ -113,14 +115,6 @@ def _chosen(native: ErrorHandler) -> ErrorHandler:
         return Response(ErrorBody(facts), status_code=status, media_type="application/json", headers=headers)
 
     return respond
-
-
-def _status_and_message(error: Exception) -> tuple[int, str]:
-    """Status and message. Where native endpoints respond with 422 or 415, OpenAI's respond with 400."""
-    problem = problem_of(error)
-    unprocessable = (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
-    status = HTTPStatus.BAD_REQUEST if problem.status in unprocessable else problem.status
-    return status, problem.detail or problem.title
 
 
 def _facts_of_field(wrong: Mapping[str, Any]) -> ErrorFacts:

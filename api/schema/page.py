@@ -117,7 +117,10 @@ def _operation(method: str, path: str, operation: Json) -> Operation:
         summary=operation.get("summary", ""),
         what=operation.get("description", ""),
         scope=scopes[0] if scopes else "",
-        parameters=[_parameter(parameter) for parameter in operation.get("parameters", ())],
+        parameters=[
+            FieldRow(one["name"], kind_of(one["schema"]), bool(one.get("required")), one.get("description") or "")
+            for one in operation.get("parameters", ())
+        ],
         bodies=list(_contents("", "", body.get("content") or {})),
         answers=[answer for answer in answers if answer.status < FIRST_PROBLEM],
         problems=[answer for answer in answers if answer.status >= FIRST_PROBLEM],
@@ -135,11 +138,6 @@ def _contents(status: str, what: str, content: Json) -> Iterator[Content]:
     for media_type, media in content.items():
         kind = "server-sent events" if media_type == EVENTS else kind_of(media.get("schema") or {})
         yield Content(status, what, media_type, kind, _shown(media.get("example")))
-
-
-def _parameter(parameter: Json) -> FieldRow:
-    required = bool(parameter.get("required"))
-    return FieldRow(parameter["name"], kind_of(parameter["schema"]), required, parameter.get("description") or "")
 
 
 def _type(name: str, schema: Json) -> Type:

@@ -180,7 +180,7 @@ async def whole_answer(events: Events) -> Answer:
 
 def _question_of(body: AskBody, caller: Caller, parts: Parts) -> Question:
     ref = collection_ref(caller.tenant_id, body.collection, parts.database)
-    return body.to_question(ref, chosen_documents(parts, ref, body.filter, body.document_ids))
+    return body.to_question(ref, chosen_documents(ref, body.filter, body.document_ids, parts))
 
 
 async def _messages(first: Delta | Answer, events: Events) -> AsyncIterator[ServerSentEventMessage]:

@@ -1,6 +1,7 @@
 """Passages in requests and responses, and the choice of the documents that they may come from."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -52,24 +53,16 @@ class PassageView(msgspec.Struct, frozen=True):
 
 
 def chosen_documents(
-    parts: Parts,
     ref: CollectionRef,
     filters: dict[str, Scalar | list[Scalar]] | None,
     document_ids: Sequence[str] | None,
+    parts: Parts,
 ) -> frozenset[str] | None:
     """The documents that match the filter and are among the ids; None for all. Raises NotFound for an unknown id."""
     if filters is None and document_ids is None:
         return None
-    given = None if document_ids is None else _known(parts, ref, frozenset(document_ids))
-    return matching_ids(DocumentFilter(*_place(ref), ids=given, metadata=filters), parts.database)
-
-
-def _known(parts: Parts, ref: CollectionRef, document_ids: frozenset[str]) -> frozenset[str]:
-    unknown = document_ids - matching_ids(DocumentFilter(*_place(ref), ids=document_ids), parts.database)
-    if unknown:
+    ids = None if document_ids is None else frozenset(document_ids)
+    among = DocumentFilter(ref.tenant_id, ref.collection_id, ids=ids)
+    if ids is not None and (unknown := ids - matching_ids(among, parts.database)):
         raise NotFound(f"the collection has no document {min(unknown)[:80]!r}")
-    return document_ids
-
-
-def _place(ref: CollectionRef) -> tuple[str, str]:
-    return ref.tenant_id, ref.collection_id
+    return matching_ids(replace(among, metadata=filters), parts.database)

@@ -69,7 +69,7 @@ async def search(
 def _search(body: SearchBody, caller: Caller, parts: Parts) -> SearchView:
     began = time.perf_counter()
     ref = collection_ref(caller.tenant_id, body.collection, parts.database)
-    chosen = chosen_documents(parts, ref, body.filter, body.document_ids)
+    chosen = chosen_documents(ref, body.filter, body.document_ids, parts)
     settings = parts.settings
     limits = (body.top_k or settings.top_k, body.hops or settings.hops)
     found = parts.retriever.search(ref.tenant_id, ref.collection_id, body.question, *limits, document_ids=chosen)

@@ -39,7 +39,7 @@ async def overview_page(
     window: FromQuery[Window] = "24h",
 ) -> Response[str]:
     """The page, which asks for itself again every few seconds."""
-    now = await statistics_of(request.user, parts, window)
+    now = await statistics_of(request.user, window, parts)
     asked = await asyncio.to_thread(latest, request.user.tenant_id, public_name(parts.settings), LATEST, parts.database)
     race = _race(now.summary.first_token)
     return page(
@@ -49,7 +49,7 @@ async def overview_page(
         engine=now.engine,
         trouble={part: words for part, words in (await probes.look()).items() if words != OK and part != "engine"},
         latest=asked,
-        documents=0 if asked else await asyncio.to_thread(_documents, parts, request.user.tenant_id),
+        documents=0 if asked else await asyncio.to_thread(_documents, request.user.tenant_id, parts),
         race=race,
         slowest=max((runner.times.p95_ms for runner in race if runner.times), default=1.0),
         ttft=first_token_chart(now.summary),
@@ -67,5 +67,5 @@ def _race(first: FirstToken) -> list[Runner]:
     return runners if first.full is None else [*runners, Runner("Measured in full", "full", first.full)]
 
 
-def _documents(parts: Parts, tenant_id: str) -> int:
+def _documents(tenant_id: str, parts: Parts) -> int:
     return sum(item.documents for item in list_collections(tenant_id, MAX_PAGE, None, parts.database).items)

@@ -153,28 +153,24 @@ async def complete(
 
     Set `stream` for a stream of `chat.completion.chunk` objects, ended by `data: [DONE]`.
     """
-    return await _answer(data, request, caller, parts)
+    question = await asyncio.to_thread(_question_of, caller, data, parts)
+    events, heading = parts.answerer.stream(question), Heading.now(data.model, question.collection_id)
+    find_sources = partial(sources_of, caller.tenant_id, database=parts.database)
+    if data.stream:
+        return await streamed(events, request, ChunkEncoder(heading, with_usage=data.wants_usage), find_sources)
+    answer = await unless_disconnected(request, whole_answer(events))
+    return Response(completion_of(heading, answer, await asyncio.to_thread(find_sources, answer)))
 
 
 def chat_router() -> Router:
     return Router("/v1/chat", route_handlers=[complete], tags=["openai: chat"])
 
 
-async def _answer(body: ChatBody, request: Request[Any, Any, Any], caller: Caller, parts: Parts) -> Response[Any]:
-    question = await asyncio.to_thread(_question_of, body, caller, parts)
-    events, heading = parts.answerer.stream(question), Heading.now(body.model, question.collection_id)
-    find_sources = partial(sources_of, parts=parts, tenant_id=caller.tenant_id)
-    if body.stream:
-        return await streamed(events, request, ChunkEncoder(heading, with_usage=body.wants_usage), find_sources)
-    answer = await unless_disconnected(request, whole_answer(events))
-    return Response(completion_of(heading, answer, await asyncio.to_thread(find_sources, answer)))
-
-
-def _question_of(body: ChatBody, caller: Caller, parts: Parts) -> Question:
+def _question_of(caller: Caller, body: ChatBody, parts: Parts) -> Question:
     _check(body)
     conversation = conversation_of([MessageText(message.role, message.text) for message in body.messages], "messages")
-    ref = chosen_collection(body.model, body.vector_store_ids, caller, parts)
-    return question_about(conversation, ref, body.answer_tokens)
+    ref = chosen_collection(caller, body.model, body.vector_store_ids, parts)
+    return question_about(ref, conversation, body.answer_tokens)
 
 
 def _check(body: ChatBody) -> None:

@@ -34,7 +34,7 @@ class Conversation:
 
 
 def chosen_collection(
-    model: str, vector_store_ids: Sequence[str] | None, caller: Caller, parts: Parts
+    caller: Caller, model: str, vector_store_ids: Sequence[str] | None, parts: Parts
 ) -> CollectionRef:
     """The collection that the model or the list names, or the default one.
 
@@ -68,8 +68,8 @@ def conversation_of(messages: Sequence[MessageText], param: str, instructions: s
 
 
 def question_about(
-    conversation: Conversation,
     ref: CollectionRef,
+    conversation: Conversation,
     max_tokens: int | None,
     top_k: int | None = None,
     document_ids: frozenset[str] | None = None,

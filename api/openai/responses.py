@@ -167,32 +167,28 @@ async def create(
 
     Set `stream` for a stream of typed events, the last of which carries the whole response. Responses are not stored.
     """
-    return await _answer(data, request, caller, parts)
+    question = await asyncio.to_thread(_question_of, caller, data, parts)
+    events, draft = parts.answerer.stream(question), _draft(data, question)
+    find_sources = partial(sources_of, caller.tenant_id, database=parts.database)
+    if data.stream:
+        return await streamed(events, request, ResponseEventEncoder(draft), find_sources)
+    answer = await unless_disconnected(request, whole_answer(events))
+    return Response(response_of(draft, answer, await asyncio.to_thread(find_sources, answer)))
 
 
 def responses_router() -> Router:
     return Router("/v1/responses", route_handlers=[create], tags=["openai: responses"])
 
 
-async def _answer(body: ResponseBody, request: Request[Any, Any, Any], caller: Caller, parts: Parts) -> Response[Any]:
-    question = await asyncio.to_thread(_question_of, body, caller, parts)
-    events, draft = parts.answerer.stream(question), _draft(body, question)
-    find_sources = partial(sources_of, parts=parts, tenant_id=caller.tenant_id)
-    if body.stream:
-        return await streamed(events, request, ResponseEventEncoder(draft), find_sources)
-    answer = await unless_disconnected(request, whole_answer(events))
-    return Response(response_of(draft, answer, await asyncio.to_thread(find_sources, answer)))
-
-
-def _question_of(body: ResponseBody, caller: Caller, parts: Parts) -> Question:
+def _question_of(caller: Caller, body: ResponseBody, parts: Parts) -> Question:
     refuse_switched_on(body, ("background", "store"))
     conversation, tool = body.to_conversation(), body.tool
-    ref = chosen_collection(body.model, None if tool is None else tool.vector_store_ids, caller, parts)
+    ref = chosen_collection(caller, body.model, None if tool is None else tool.vector_store_ids, parts)
     if tool is None:
-        return question_about(conversation, ref, body.max_output_tokens)
+        return question_about(ref, conversation, body.max_output_tokens)
     wanted = None if tool.filters is None else filter_of(tool.filters, "tools[0].filters")
     chosen = None if wanted is None else documents_that_match(ref, wanted, parts.database)
-    return question_about(conversation, ref, body.max_output_tokens, tool.max_num_results, chosen)
+    return question_about(ref, conversation, body.max_output_tokens, tool.max_num_results, chosen)
 
 
 def _draft(body: ResponseBody, question: Question) -> ResponseDraft:

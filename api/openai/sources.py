@@ -7,7 +7,7 @@ from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, CachedAnswer, Citation, Timings
 from ragkv.catalog.attachments import Entry, entries_by_document
 from ragkv.catalog.metadata import Metadata
-from ragkv.parts import Parts
+from ragkv.db.database import Database
 
 
 class FileCitation(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,10 +36,10 @@ class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
     cached_answer: CachedAnswer | None
 
 
-def sources_of(answer: Answer, parts: Parts, tenant_id: str) -> dict[str, Entry]:
+def sources_of(tenant_id: str, answer: Answer, database: Database) -> dict[str, Entry]:
     """Files of the answer's passages, by document id, without those deleted meanwhile."""
     document_ids = {passage.chunk.document_id for passage in answer.passages}
-    return entries_by_document(tenant_id, sorted(document_ids), parts.database)
+    return entries_by_document(tenant_id, sorted(document_ids), database)
 
 
 def citations_of(answer: Answer, sources: dict[str, Entry]) -> list[FileCitation]:

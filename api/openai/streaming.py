@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from litestar import Request
+from litestar import Request, Response
 from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation, Schema
 from litestar.openapi.spec.enums import OpenAPIType
 from litestar.response import ServerSentEvent, ServerSentEventMessage
@@ -44,8 +44,8 @@ class StreamingOperation(Operation):
 
 async def streamed(
     events: Events, request: Request[Any, Any, Any], encoder: EventEncoder, find_sources: FindSources
-) -> ServerSentEvent:
-    """A failure before the first event is an ordinary error response; after it, `encoder.error`."""
+) -> Response[Any]:
+    """A stream of the encoded events. A failure before the first event is an ordinary error response; after it, `encoder.error`."""
     trimmed_events = trimmed(events)
     first = await unless_disconnected(request, anext(trimmed_events))
     return ServerSentEvent(_encoded(first, trimmed_events, encoder, find_sources))

@@ -63,10 +63,10 @@ async def search(
 ) -> SearchView:
     """Search a collection for the passages that an answer would be generated from, without generating one."""
     check_question_text(data.question)
-    return await parts.retrieval.run(_search, data, caller, parts)
+    return await parts.retrieval.run(_search, caller, data, parts)
 
 
-def _search(body: SearchBody, caller: Caller, parts: Parts) -> SearchView:
+def _search(caller: Caller, body: SearchBody, parts: Parts) -> SearchView:
     began = time.perf_counter()
     ref = collection_ref(caller.tenant_id, body.collection, parts.database)
     chosen = chosen_documents(ref, body.filter, body.document_ids, parts)

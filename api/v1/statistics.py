@@ -33,10 +33,10 @@ async def statistics(
     They include the time to first token of stitched and full prompts, an estimate of what the stitched ones would have taken
     with full prefill, tokens by origin, hit rates, the ingestion queue and the engine.
     """
-    return await statistics_of(caller, parts, window)
+    return await statistics_of(caller, window, parts)
 
 
-async def statistics_of(caller: Caller, parts: Parts, window: Window) -> Statistics:
+async def statistics_of(caller: Caller, window: Window, parts: Parts) -> Statistics:
     engine = await engine_view(parts.engine, parts.settings)
     model = public_name(parts.settings)
     return Statistics(await asyncio.to_thread(summary, caller.tenant_id, model, window, parts.database), engine)

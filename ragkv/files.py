@@ -102,7 +102,7 @@ class FileStore:
             except OSError as error:
                 log.warning("an upload stays for now: %s", error)
 
-    def keep(self, received: Received, tenant_id: str) -> None:
+    def keep(self, tenant_id: str, received: Received) -> None:
         """Give it its name. Whole or not at all, whenever the machine stops. Raises Unavailable like `receive`."""
         path = self.path(tenant_id, received.sha256)
         with writable():

@@ -16,6 +16,6 @@ class Journal:
 
     def record(self, question: Question, answer: Answer) -> None:
         """Blocks. Raises Unavailable when the database is away."""
-        record_question(self._database, question, answer, self._model)
+        record_question(question, answer, self._model, self._database)
         if question.mode == "stitched":
             self._kv_use.note(passage.chunk.id for passage in answer.passages)

@@ -75,7 +75,7 @@ class Sweeper:
             )  # fmt: skip
 
     def _prune(self) -> None:
-        if pruned := prune(self._parts.database, self._parts.settings.question_retention_days):
+        if pruned := prune(self._parts.settings.question_retention_days, self._parts.database):
             log.info("removed records: %d questions, %d jobs, %d API keys", pruned.questions, pruned.jobs, pruned.keys)
 
 

@@ -124,7 +124,7 @@ def _exchange(session: "Session", document: DocumentRow, received: Received, par
     check_quota(session, document.tenant_id, received.num_bytes, parts.settings)
     session.execute(forget_attachments_of(document.id))
     _begin_again(session, document)
-    parts.files.keep(received, document.tenant_id)
+    parts.files.keep(document.tenant_id, received)
 
 
 def _begin_again(session: "Session", document: DocumentRow) -> None:

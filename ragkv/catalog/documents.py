@@ -112,7 +112,7 @@ def store_document(
                 found_id = found.id
                 revive(session, found, parts.index_fingerprint)
                 _relabel(session, found, labels)
-            parts.files.keep(received, ref.tenant_id)
+            parts.files.keep(ref.tenant_id, received)
         return Accepted(found_id, created=found is None)
 
 

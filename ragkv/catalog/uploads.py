@@ -51,7 +51,7 @@ def keep_file(tenant_id: str, name: str, purpose: str, body: Readable, parts: Pa
         )
         session.add(row)
         check_quota(session, tenant_id, received.num_bytes, parts.settings)
-        parts.files.keep(received, tenant_id)
+        parts.files.keep(tenant_id, received)
         return file_view_of(row)
 
 

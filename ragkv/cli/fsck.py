@@ -38,7 +38,7 @@ def fsck(repair: bool, quick: bool, stopped: bool, as_json: bool) -> None:
         try:
             parts.prepare()
             look = mend if repair else examine
-            findings = list(look(parts, grace, quick=quick))
+            findings = list(look(grace, parts, quick=quick))
         finally:
             parts.close()
     except (RagKVError, OSError) as error:

@@ -37,6 +37,6 @@ def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:
     )
 
 
-def record_question(database: Database, question: Question, answer: Answer, model: str) -> None:
+def record_question(question: Question, answer: Answer, model: str, database: Database) -> None:
     with database.writing() as session:
         session.add(question_row(question, answer, model))

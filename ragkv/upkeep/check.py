@@ -45,5 +45,5 @@ class Check:
     name: str
     about: str
     remedy: str
-    find: Callable[[Parts, Grace], Iterable[str]]
-    mend: Callable[[Sequence[str], Parts, Grace], None]
+    find: Callable[[Grace, Parts], Iterable[str]]
+    mend: Callable[[Sequence[str], Grace, Parts], None]

@@ -29,10 +29,10 @@ class Cleaned(msgspec.Struct, frozen=True):
 def clean(parts: Parts) -> Cleaned:
     """Remove what killed processes left. Several processes may do it at once, beside any uploads."""
     before = utc_now() - UPLOAD_GRACE
-    uploads = abandoned_uploads(parts, before)
+    uploads = abandoned_uploads(before, parts)
     for path in uploads:
         path.unlink(missing_ok=True)
-    return Cleaned(len(uploads), _discard(unnamed_files(parts, before), parts), _forget_points(parts))
+    return Cleaned(len(uploads), _discard(unnamed_files(before, parts), parts), _forget_points(parts))
 
 
 def _discard(files: Iterable[StoredFile], parts: Parts) -> int:

@@ -66,11 +66,11 @@ def evict_entries(entries: Iterable[tuple[str, int]], parts: Parts) -> Freed:
 
 def collect_garbage(parts: Parts) -> Freed:
     """Remove KV that no chunk uses, and files that nothing names: left by what was replaced, or by a worker that died."""
-    unused = unused_kv(parts, utc_now() - ENTRY_GRACE)
-    gone = {*forget_unused(unused, parts.database), *unnamed_kv(parts, utc_now() - FILE_GRACE)}
+    unused = unused_kv(utc_now() - ENTRY_GRACE, parts)
+    gone = {*forget_unused(unused, parts.database), *unnamed_kv(utc_now() - FILE_GRACE, parts)}
     freed = Freed(len(gone), sum(parts.kv_store.bytes_of(key) for key in gone))
     parts.kv_store.delete(gone)
-    for path in partial_kv(parts, utc_now() - FILE_GRACE):
+    for path in partial_kv(utc_now() - FILE_GRACE, parts):
         path.unlink(missing_ok=True)
     return freed
 

@@ -14,18 +14,18 @@ from ragkv.upkeep.leftovers import abandoned_uploads, missing_files, unnamed_fil
 _SEPARATOR = "/"
 
 
-def documents_without_file(parts: Parts, grace: Grace) -> Iterable[str]:
+def documents_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
     """Those that failed have nothing left to lose."""
     with parts.database.reading() as session:
         return [found for file in missing_files(parts) for found in session.scalars(lost_documents(*file))]
 
 
-def uploads_without_file(parts: Parts, grace: Grace) -> Iterable[str]:
+def uploads_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
     with parts.database.reading() as session:
         return [found for file in missing_files(parts) for found in session.scalars(lost_uploads(*file))]
 
 
-def _fail(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+def _fail(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     """They answer from what was read of them; the same bytes uploaded again bring them back."""
     with parts.database.writing() as session:
         for document_id in document_ids:
@@ -33,7 +33,7 @@ def _fail(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
                 session.execute(statement)
 
 
-def _forget(file_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+def _forget(file_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     """Documents that were made of them stay."""
     for file_id in file_ids:
         with parts.database.writing() as session:
@@ -44,13 +44,13 @@ def _forget(file_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
                     session.delete(file)
 
 
-def _discard(names: Sequence[str], parts: Parts, grace: Grace) -> None:
+def _discard(names: Sequence[str], grace: Grace, parts: Parts) -> None:
     for name in names:
         discard_unnamed(*StoredFile(*name.split(_SEPARATOR)), parts)
 
 
-def _remove_abandoned(names: Sequence[str], parts: Parts, grace: Grace) -> None:
-    for path in abandoned_uploads(parts, grace.uploads_before):
+def _remove_abandoned(names: Sequence[str], grace: Grace, parts: Parts) -> None:
+    for path in abandoned_uploads(grace.uploads_before, parts):
         path.unlink(missing_ok=True)
 
 
@@ -62,10 +62,10 @@ FILE_CHECKS = (
     Check("uploads_without_file", "uploaded files whose bytes are gone", "removed", uploads_without_file, _forget),
     Check(
         "unnamed_files", "files that no document and no upload names", "removed",
-        lambda parts, grace: [_SEPARATOR.join(file) for file in unnamed_files(parts, grace.uploads_before)], _discard,
+        lambda grace, parts: [_SEPARATOR.join(file) for file in unnamed_files(grace.uploads_before, parts)], _discard,
     ),
     Check(
         "abandoned_uploads", "uploads that were never finished", "removed",
-        lambda parts, grace: [path.name for path in abandoned_uploads(parts, grace.uploads_before)], _remove_abandoned,
+        lambda grace, parts: [path.name for path in abandoned_uploads(grace.uploads_before, parts)], _remove_abandoned,
     ),
 )  # fmt: skip

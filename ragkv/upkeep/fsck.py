@@ -29,18 +29,18 @@ def checks(parts: Parts, *, quick: bool) -> Sequence[Check]:
     return (*FILE_CHECKS, *ROW_CHECKS, *damaged, *KV_CHECKS, *points)
 
 
-def examine(parts: Parts, grace: Grace, *, quick: bool = False) -> Iterator[Finding]:
+def examine(grace: Grace, parts: Parts, *, quick: bool = False) -> Iterator[Finding]:
     """Look, and change nothing. Raises Unavailable when a part is away."""
     for check in checks(parts, quick=quick):
-        yield _finding(check, list(check.find(parts, grace)), mended=False)
+        yield _finding(check, list(check.find(grace, parts)), mended=False)
 
 
-def repair(parts: Parts, grace: Grace, *, quick: bool = False) -> Iterator[Finding]:
+def repair(grace: Grace, parts: Parts, *, quick: bool = False) -> Iterator[Finding]:
     """Look, and mend what is found."""
     for check in checks(parts, quick=quick):
-        found = list(check.find(parts, grace))
+        found = list(check.find(grace, parts))
         if found:
-            check.mend(found, parts, grace)
+            check.mend(found, grace, parts)
         yield _finding(check, found, mended=bool(found))
 
 

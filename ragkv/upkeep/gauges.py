@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def read_gauges(parts: Parts, up: dict[str, bool]) -> Gauges:
+def read_gauges(up: dict[str, bool], parts: Parts) -> Gauges:
     return Gauges(
         up,
         stored=_unless_away(lambda: _stored(parts)),

@@ -16,19 +16,19 @@ from ragkv.upkeep.eviction import evict_entries
 from ragkv.upkeep.leftovers import missing_kv, partial_kv, unnamed_kv, unused_kv
 
 
-def entries_without_file(parts: Parts, grace: Grace) -> Iterable[str]:
+def entries_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
     """Keys whose entry is still there after their file was looked for."""
     keys = [key for key, _ in missing_kv(parts)]
     with parts.database.reading() as session:
         return [key for some in batched(keys) for key in session.scalars(keys_with_entries(some))]
 
 
-def damaged_files(parts: Parts, grace: Grace) -> Iterator[str]:
+def damaged_files(grace: Grace, parts: Parts) -> Iterator[str]:
     """Keys whose file cannot be what its name says. Reads every file, and takes none away."""
     return (key for key in parts.kv_store.keys() if _is_damaged(key, parts))  # noqa: SIM118 - a folder, no dict
 
 
-def bare_documents(parts: Parts, grace: Grace) -> Iterable[str]:
+def bare_documents(grace: Grace, parts: Parts) -> Iterable[str]:
     with parts.database.reading() as session:
         return session.scalars(ready_without_kv()).all()
 
@@ -44,15 +44,15 @@ def _is_damaged(key: str, parts: Parts) -> bool:
     return False
 
 
-def _make_again(keys: Sequence[str], parts: Parts, grace: Grace) -> None:
+def _make_again(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
     """Forget the KV, remove its files, and give the documents that were ready with it back to the workers."""
     with parts.database.reading() as session:
         users = {user for some in batched(keys) for user in session.scalars(ready_documents_using(some))}
-    _remove(keys, parts, grace)
-    _rebuild(sorted(users), parts, grace)
+    _remove(keys, grace, parts)
+    _rebuild(sorted(users), grace, parts)
 
 
-def _rebuild(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+def _rebuild(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     """The sweep queues them: this works while the queue is away."""
     with parts.database.writing() as session:
         for document_id in document_ids:
@@ -62,12 +62,12 @@ def _rebuild(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
                 session.add(JobRow(tenant_id=document.tenant_id, document_id=document_id, kind=REBUILD))
 
 
-def _remove(keys: Sequence[str], parts: Parts, grace: Grace) -> None:
+def _remove(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
     evict_entries([(key, 0) for key in keys], parts)
 
 
-def _remove_partial(names: Sequence[str], parts: Parts, grace: Grace) -> None:
-    for path in partial_kv(parts, grace.kv_before):
+def _remove_partial(names: Sequence[str], grace: Grace, parts: Parts) -> None:
+    for path in partial_kv(grace.kv_before, parts):
         path.unlink(missing_ok=True)
 
 
@@ -82,15 +82,15 @@ KV_CHECKS = (
     ),
     Check(
         "unused_kv", "KV that no chunk uses", "removed",
-        lambda parts, grace: unused_kv(parts, grace.kv_before), _remove,
+        lambda grace, parts: unused_kv(grace.kv_before, parts), _remove,
     ),
     Check(
         "unnamed_kv", "KV files that nothing names", "removed",
-        lambda parts, grace: unnamed_kv(parts, grace.kv_before), _remove,
+        lambda grace, parts: unnamed_kv(grace.kv_before, parts), _remove,
     ),
     Check(
         "partial_kv", "KV files that were never finished", "removed",
-        lambda parts, grace: [path.name for path in partial_kv(parts, grace.kv_before)], _remove_partial,
+        lambda grace, parts: [path.name for path in partial_kv(grace.kv_before, parts)], _remove_partial,
     ),
 )  # fmt: skip
 DAMAGED_KV = Check(

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 
-def abandoned_uploads(parts: Parts, before: datetime) -> list[Path]:
+def abandoned_uploads(before: datetime, parts: Parts) -> list[Path]:
     """Uploads that were never finished: their process was killed."""
     return list(parts.files.unfinished(before))
 
 
-def unnamed_files(parts: Parts, before: datetime) -> list[StoredFile]:
+def unnamed_files(before: datetime, parts: Parts) -> list[StoredFile]:
     """Uploaded files that no document and no file of their tenant names."""
     found = list(parts.files.stored(before))
     with parts.database.reading() as session:
@@ -45,7 +45,7 @@ def missing_files(parts: Parts) -> list[StoredFile]:
     return [file for file in named if not parts.files.path(*file).is_file()]
 
 
-def unnamed_kv(parts: Parts, before: datetime) -> list[str]:
+def unnamed_kv(before: datetime, parts: Parts) -> list[str]:
     """Keys of KV files that neither an entry nor a chunk names. The present prefixes have none, and are left out."""
     with parts.database.reading() as session:
         tenants = session.scalars(tenant_ids()).all()
@@ -63,13 +63,13 @@ def missing_kv(parts: Parts) -> list[tuple[str, int]]:
     return [entry for entry in entries if entry[0] not in parts.kv_store]
 
 
-def unused_kv(parts: Parts, before: datetime) -> Sequence[str]:
+def unused_kv(before: datetime, parts: Parts) -> Sequence[str]:
     """Keys of KV entries that no chunk uses: replaced documents, other instructions."""
     with parts.database.reading() as session:
         return session.scalars(orphans(before)).all()
 
 
-def partial_kv(parts: Parts, before: datetime) -> list[Path]:
+def partial_kv(before: datetime, parts: Parts) -> list[Path]:
     """KV files that were never finished: their worker was killed."""
     return list(parts.kv_store.partial(before))
 

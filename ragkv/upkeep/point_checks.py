@@ -11,20 +11,20 @@ from ragkv.upkeep.points import missing_points, write_points
 _SEPARATOR = "/"
 
 
-def strays(parts: Parts, grace: Grace) -> Iterable[str]:
+def strays(grace: Grace, parts: Parts) -> Iterable[str]:
     return stray_points(parts)
 
 
-def incomplete(parts: Parts, grace: Grace) -> Iterable[str]:
+def incomplete(grace: Grace, parts: Parts) -> Iterable[str]:
     return [_SEPARATOR.join(place) for place in missing_points(parts)]
 
 
-def _forget(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+def _forget(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     if parts.server_index is not None:
         parts.server_index.delete_documents(document_ids)
 
 
-def _write(names: Sequence[str], parts: Parts, grace: Grace) -> None:
+def _write(names: Sequence[str], grace: Grace, parts: Parts) -> None:
     write_points([Held(*name.split(_SEPARATOR)) for name in names], parts)
 
 

@@ -34,7 +34,7 @@ class Pruned(msgspec.Struct, frozen=True):
         return bool(self.questions or self.jobs or self.keys)
 
 
-def prune(database: Database, question_retention_days: int) -> Pruned:
+def prune(question_retention_days: int, database: Database) -> Pruned:
     """Remove what is older than it is kept; questions only if there is a number of days. Several processes may do it at once.
 
     By the database's clock: a worker's that runs ahead removes nothing early.
@@ -42,17 +42,17 @@ def prune(database: Database, question_retention_days: int) -> Pruned:
     with database.reading() as session:
         now = now_of(session)
     return Pruned(
-        _prune_questions(database, now, question_retention_days),
-        _delete(database, lambda: forget_jobs(now - JOBS_KEPT, BATCH)),
-        in_batches(lambda: _prune_keys(database, now - KEYS_KEPT)),
+        _prune_questions(question_retention_days, now, database),
+        _delete(lambda: forget_jobs(now - JOBS_KEPT, BATCH), database),
+        in_batches(lambda: _prune_keys(now - KEYS_KEPT, database)),
     )
 
 
-def _prune_questions(database: Database, now: datetime, days: int) -> int:
-    return _delete(database, lambda: forget_questions(now - timedelta(days=days), BATCH)) if days else 0
+def _prune_questions(days: int, now: datetime, database: Database) -> int:
+    return _delete(lambda: forget_questions(now - timedelta(days=days), BATCH), database) if days else 0
 
 
-def _delete(database: Database, statement: "Callable[[], Delete]") -> int:
+def _delete(statement: "Callable[[], Delete]", database: Database) -> int:
     def batch() -> int:
         with database.writing() as session:
             return session.connection().execute(statement()).rowcount
@@ -60,7 +60,7 @@ def _delete(database: Database, statement: "Callable[[], Delete]") -> int:
     return in_batches(batch)
 
 
-def _prune_keys(database: Database, before: datetime) -> int:
+def _prune_keys(before: datetime, database: Database) -> int:
     """A line of the log for each says what its id meant."""
     with database.writing() as session:
         keys = session.scalars(keys_ended_before(before, BATCH)).all()

@@ -52,11 +52,11 @@ def restore(folder: Path, parts: Parts, *, replace: bool = False) -> Restored:
         _refuse_filled(connection, replace)
     with _at_head(folder, manifest, parts) as (tables, dumps):
         _copy_files(folder, parts.files)
-        _exchange(tables, dumps, parts, replace)
+        _exchange(tables, dumps, replace, parts)
     return Restored(manifest.rows_in("documents"), manifest.num_files, len(manifest.lost_files), renew_points(parts))
 
 
-def _exchange(tables: Path, dumps: Sequence[TableDump], parts: Parts, replace: bool) -> None:
+def _exchange(tables: Path, dumps: Sequence[TableDump], replace: bool, parts: Parts) -> None:
     with replacing(parts.database) as connection:
         _refuse_filled(connection, replace)
         earlier = versions(connection)
@@ -120,4 +120,4 @@ def _copy_files(folder: Path, target: FileStore) -> None:
     source = FileStore(folder / FILES)
     for file in listed_files(folder):
         with source.path(*file).open("rb") as body, target.receive(body, sys.maxsize) as received:
-            target.keep(received, file.tenant_id)
+            target.keep(file.tenant_id, received)

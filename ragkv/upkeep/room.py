@@ -56,25 +56,25 @@ def make_room(parts: Parts) -> Freed:
     Several processes may do it at once.
     """
     freed = NOTHING
-    while (some := _evict_some(parts, None)) != NOTHING:
+    while (some := _evict_some(None, parts)) != NOTHING:
         freed += some
     return freed
 
 
 def make_room_for(wanted: IncomingKV, parts: Parts) -> bool:
     """Remove other KV for what is wanted. False if it would be too much all the same."""
-    while _beyond(parts, wanted):
-        if _evict_some(parts, wanted) == NOTHING:
+    while _beyond(wanted, parts):
+        if _evict_some(wanted, parts) == NOTHING:
             return False
     return True
 
 
-def _beyond(parts: Parts, wanted: IncomingKV | None) -> list[Excess]:
+def _beyond(wanted: IncomingKV | None, parts: Parts) -> list[Excess]:
     with parts.database.reading() as session:
-        return _excesses(session, parts, wanted)
+        return _excesses(session, wanted, parts)
 
 
-def _excesses(session: "Session", parts: Parts, wanted: IncomingKV | None) -> list[Excess]:
+def _excesses(session: "Session", wanted: IncomingKV | None, parts: Parts) -> list[Excess]:
     kept = {tenant_id: int(size) for tenant_id, size in session.execute(kv_bytes_by_tenant())}
     limit = kv_limit(sum(kept.values()), parts)
     if wanted is not None:
@@ -82,10 +82,10 @@ def _excesses(session: "Session", parts: Parts, wanted: IncomingKV | None) -> li
     return excesses(kept, parts.settings.max_tenant_kv_bytes, limit)
 
 
-def _evict_some(parts: Parts, wanted: IncomingKV | None) -> Freed:
+def _evict_some(wanted: IncomingKV | None, parts: Parts) -> Freed:
     with parts.database.writing() as session:
         advisory_lock(session, _EVICTION)
-        chosen = _choose(session, _excesses(session, parts, wanted), wanted)
+        chosen = _choose(session, _excesses(session, wanted, parts), wanted)
         forget(session, [key for key, _ in chosen])
     parts.kv_store.delete(key for key, _ in chosen)
     return Freed(len(chosen), sum(size for _, size in chosen))

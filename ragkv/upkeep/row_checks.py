@@ -26,19 +26,19 @@ CLOCK_STEP = LEASE * 2
 """A lease that ends later than this was taken by a clock that ran ahead."""
 
 
-def stale(parts: Parts, grace: Grace) -> Iterable[str]:
+def stale(grace: Grace, parts: Parts) -> Iterable[str]:
     return _found(stale_leases(grace.rows_before, utc_now() + CLOCK_STEP), parts)
 
 
-def miscounted(parts: Parts, grace: Grace) -> Iterable[str]:
+def miscounted(grace: Grace, parts: Parts) -> Iterable[str]:
     return _found(miscounted_documents(), parts)
 
 
-def closed_late(parts: Parts, grace: Grace) -> Iterable[str]:
+def closed_late(grace: Grace, parts: Parts) -> Iterable[str]:
     return _found(jobs_of_finished(grace.rows_before), parts)
 
 
-def run_by_nobody(parts: Parts, grace: Grace) -> Iterable[str]:
+def run_by_nobody(grace: Grace, parts: Parts) -> Iterable[str]:
     return _found(jobs_nobody_runs(grace.rows_before), parts)
 
 
@@ -47,26 +47,26 @@ def _found(statement: "Select[str]", parts: Parts) -> Sequence[str]:
         return session.scalars(statement).all()
 
 
-def _release(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+def _release(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     with parts.database.writing() as session:
         for some in batched(document_ids):
             session.execute(release(some, grace.rows_before, utc_now() + CLOCK_STEP))
 
 
-def _read_again(document_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+def _read_again(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     with parts.database.writing() as session:
         for document_id in document_ids:
             session.execute(start_over(document_id))
 
 
-def _close(job_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+def _close(job_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     with parts.database.writing() as session:
         for some in batched(job_ids):
             for statement in close_jobs(some):
                 session.execute(statement)
 
 
-def _queue(job_ids: Sequence[str], parts: Parts, grace: Grace) -> None:
+def _queue(job_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     with parts.database.writing() as session:
         for some in batched(job_ids):
             session.execute(queue_jobs(some, grace.rows_before))

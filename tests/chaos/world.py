@@ -199,9 +199,9 @@ class World:
         assert not twice, "one document twice"
         assert {row.status for row in rows.values()} <= {Status.READY, Status.FAILED}
         assert all(row.error for row in rows.values() if row.status is Status.FAILED)
-        mended = [found.check for found in repair(self.parts, WHILE_STOPPED) if found.found]
+        mended = [found.check for found in repair(WHILE_STOPPED, self.parts) if found.found]
         self.wait_until(self._is_at_rest)
-        left = {found.check: found.found for found in examine(self.parts, WHILE_STOPPED) if found.found}
+        left = {found.check: found.found for found in examine(WHILE_STOPPED, self.parts) if found.found}
         assert not left, left
         self._check_answers(rows)
         return mended

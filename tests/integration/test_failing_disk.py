@@ -126,7 +126,7 @@ def comes_to_an_end(document_id: str, ingest: IngestParts) -> None:
     with parts.database.writing() as session:
         session.execute(update(DocumentRow).values(retry_at=None))
     assert ingest_document(document_id, ingest) is IngestOutcome.READY
-    assert not [finding for finding in examine(parts, WHILE_STOPPED) if finding.found]
+    assert not [finding for finding in examine(WHILE_STOPPED, parts) if finding.found]
 
 
 def test_kv_that_finds_the_disk_full_is_made_when_there_is_room(on_disk: Parts, ingest: IngestParts, disk: Disk):
@@ -175,7 +175,7 @@ def test_an_upload_that_finds_no_room_is_refused_and_leaves_nothing(
 
     assert refused.status_code == expected, refused.text
     assert again.status_code == 202
-    assert not [finding for finding in examine(on_disk, WHILE_STOPPED) if finding.found]
+    assert not [finding for finding in examine(WHILE_STOPPED, on_disk) if finding.found]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_disk_that_turns_read_only_within_an_upload(
         assert ("retry-after" in done.headers) == (expected == 503)
         assert upload(client, LONG, "engines.md").status_code == (202 if expected == 503 else 200)
 
-    assert {finding.check for finding in examine(on_disk, WHILE_STOPPED) if finding.found} == left
+    assert {finding.check for finding in examine(WHILE_STOPPED, on_disk) if finding.found} == left
 
 
 def test_a_form_that_finds_the_temporary_folder_full_is_refused(

@@ -44,11 +44,11 @@ def _read(parts: Parts, ingest: IngestParts) -> str:
 
 
 def found(parts: Parts) -> dict[str, list[str]]:
-    return {finding.check: finding.found for finding in examine(parts, WHILE_STOPPED) if finding.found}
+    return {finding.check: finding.found for finding in examine(WHILE_STOPPED, parts) if finding.found}
 
 
 def mend(parts: Parts) -> set[str]:
-    return {finding.check for finding in repair(parts, WHILE_STOPPED) if finding.mended}
+    return {finding.check for finding in repair(WHILE_STOPPED, parts) if finding.mended}
 
 
 def some_key(parts: Parts) -> str:
@@ -207,7 +207,7 @@ def test_an_upload_whose_bytes_are_gone_is_forgotten(parts: Parts):
 def test_what_may_belong_to_work_under_way_is_left_alone_while_the_service_runs(parts: Parts, ready: str, leave: Break):
     leave(parts, ready)
 
-    assert not any(finding.found for finding in repair(parts, WHILE_RUNNING))
+    assert not any(finding.found for finding in repair(WHILE_RUNNING, parts))
 
 
 class TestQdrant:

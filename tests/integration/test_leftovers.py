@@ -97,8 +97,8 @@ class TestFiles:
         assert clean(parts) == NOTHING, "too young"
 
         age(folder, 2)
-        assert leftovers.abandoned_uploads(parts, later()) == [partial]
-        assert leftovers.unnamed_files(parts, later()) == [(parts.default_collection.tenant_id, "ab" * 32)]
+        assert leftovers.abandoned_uploads(later(), parts) == [partial]
+        assert leftovers.unnamed_files(later(), parts) == [(parts.default_collection.tenant_id, "ab" * 32)]
         assert clean(parts) == Cleaned(uploads=1, files=1, documents=0)
         assert files(parts) == [ADA]
 
@@ -134,8 +134,8 @@ class TestKV:
         for path in (*unfinished, parts.kv_store.path("ab" * 32)):
             path.write_bytes(b"x")
 
-        assert set(leftovers.partial_kv(parts, later())) == unfinished
-        assert leftovers.partial_kv(parts, utc_now() - timedelta(hours=1)) == []
+        assert set(leftovers.partial_kv(later(), parts)) == unfinished
+        assert leftovers.partial_kv(utc_now() - timedelta(hours=1), parts) == []
 
 
 class TestPoints:

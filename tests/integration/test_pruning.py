@@ -77,20 +77,20 @@ class TestQuestions:
         days = timedelta(days=90)
         ask(database, ref, timedelta(0), days - MINUTE, days + MINUTE, 10 * days)
 
-        assert prune(database, 90) == Pruned(questions=2, jobs=0, keys=0)
+        assert prune(90, database) == Pruned(questions=2, jobs=0, keys=0)
         assert asked(database) == 2
-        assert prune(database, 90) == Pruned(0, 0, 0)
+        assert prune(90, database) == Pruned(0, 0, 0)
 
     def test_zero_days_keep_them_for_ever(self, database: Database, ref: CollectionRef):
         ask(database, ref, 10 * YEAR)
 
-        assert not prune(database, 0)
+        assert not prune(0, database)
         assert asked(database) == 1
 
     def test_more_than_a_batch(self, database: Database, ref: CollectionRef):
         ask(database, ref, *([YEAR] * (2 * BATCH + 1)), timedelta(0))
 
-        assert prune(database, 90).questions == 2 * BATCH + 1
+        assert prune(90, database).questions == 2 * BATCH + 1
         assert asked(database) == 1
 
     def test_statistics_are_the_same_before_and_after_at_the_shortest_retention(
@@ -100,7 +100,7 @@ class TestQuestions:
         ask(database, ref, *(timedelta(days=day, hours=1) for day in range(12)))
         before = summary(ref.tenant_id, MODEL, "7d", database, now)
 
-        assert prune(database, 7).questions == 5
+        assert prune(7, database).questions == 5
         assert before.questions.total == 7
         assert summary(ref.tenant_id, MODEL, "7d", database, now) == before
         assert len(latest(ref.tenant_id, MODEL, 100, database)) == 7
@@ -114,7 +114,7 @@ class TestJobs:
         kept |= {queue(database, ref, status, recent) for status in JobStatus}
         assert jobs(database) == gone | kept
 
-        assert prune(database, 90) == Pruned(questions=0, jobs=2, keys=0)
+        assert prune(90, database) == Pruned(questions=0, jobs=2, keys=0)
         assert jobs(database) == kept
 
 
@@ -126,7 +126,7 @@ class TestKeys:
         ended(database, old.view.id, utc_now() - YEAR - MINUTE)
         ended(database, recent.view.id, utc_now() - YEAR + MINUTE)
         with caplog.at_level(logging.INFO, "ragkv"):
-            assert prune(database, 90) == Pruned(questions=0, jobs=0, keys=1)
+            assert prune(90, database) == Pruned(questions=0, jobs=0, keys=1)
 
         assert f"{old.view.id}, 'old'" in caplog.text
         assert [key.id for key in list_keys(ref.tenant_id, database)] == [recent.view.id, living.view.id]
@@ -141,7 +141,7 @@ class TestKeys:
             old = utc_now() - YEAR - MINUTE
             session.execute(update(ApiKeyRow).where(ApiKeyRow.id == expired.view.id).values(expires_at=old))
 
-        assert prune(database, 90).keys == 1
+        assert prune(90, database).keys == 1
 
     def test_without_any_living_key_the_service_stays_closed(
         self, database: Database, ref: CollectionRef, settings: Settings
@@ -149,8 +149,8 @@ class TestKeys:
         keys = [issue_key(ref.tenant_id, str(i), ["read"], database).view.id for i in range(3)]
         for key in keys:
             ended(database, key, utc_now() - 2 * YEAR)
-        assert prune(database, 90).keys == 2
-        assert not prune(database, 90)
+        assert prune(90, database).keys == 2
+        assert not prune(90, database)
 
         limit = RateLimit(connect(settings), 0, fails_open=True)
         gate = Gate(database, limit, ref.tenant_id, open_without_keys=True)
@@ -163,12 +163,12 @@ class TestKeys:
         made = issue_key(ref.tenant_id, "made", ["read"], database, created_by=maker).view.id
         issue_key(ref.tenant_id, "newest", ["read"], database)
         ended(database, maker, utc_now() - 2 * YEAR, revoked_by=maker)
-        assert not prune(database, 90)
+        assert not prune(90, database)
 
         revoke_key(made, database)
-        assert not prune(database, 90)
+        assert not prune(90, database)
         ended(database, made, utc_now() - 2 * YEAR)
-        assert prune(database, 90).keys == 2
+        assert prune(90, database).keys == 2
 
 
 def test_a_worker_whose_clock_is_a_year_ahead_removes_nothing_early(
@@ -184,7 +184,7 @@ def test_a_worker_whose_clock_is_a_year_ahead_removes_nothing_early(
             return datetime.now(tz) + YEAR
 
     monkeypatch.setattr(clock, "datetime", Ahead)
-    assert not prune(database, 90)
+    assert not prune(90, database)
     assert asked(database) == 1
     database.close()
 

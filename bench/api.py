@@ -1,4 +1,4 @@
-"""What the service adds to a question, and how many clients it stands: measured from outside, over HTTP."""
+"""Overhead of the service for a question, and its behaviour under many clients, measured over HTTP."""
 
 import asyncio
 import math
@@ -53,7 +53,7 @@ class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured, where."""
+    """The report of `ragkv bench api`."""
 
     url: str
     machine: str
@@ -163,7 +163,7 @@ async def _events(response: httpx.Response) -> AsyncIterator[tuple[str, str]]:
 
 
 async def _get(client: httpx.AsyncClient, path: str) -> str | None:
-    """What went wrong, in a word."""
+    """Send one request; the kind of error, if any, in a word."""
     try:
         status = (await client.get(path)).status_code
     except httpx.HTTPError as error:
@@ -172,5 +172,5 @@ async def _get(client: httpx.AsyncClient, path: str) -> str | None:
 
 
 def _percentile(values: Sequence[float], percent: int) -> float:
-    """By nearest rank."""
+    """The percentile by nearest rank."""
     return sorted(values)[math.ceil(len(values) * percent / 100) - 1]

@@ -56,7 +56,7 @@ def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
 def api(
     url: str, key: str | None, questions: tuple[str, ...], asks: int, clients: int, rounds: int, json_file: Path | None
 ) -> None:
-    """What a running service adds to retrieval and engine, and how it stands many clients.
+    """Measure a running service: its overhead over retrieval and engine, and its behaviour under many clients.
 
     Clients are counted by key: raise RAGKV_REQUESTS_PER_MINUTE of a service that asks for keys, or most are refused.
     """

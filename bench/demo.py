@@ -1,4 +1,4 @@
-"""`ragkv demo`: documents read, questions asked stitched and in full, the two held side by side."""
+"""`ragkv demo`: ingest documents, ask questions stitched and in full, and compare the two."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ class Compared:
     bare: Answer
 
     def speedup(self, answer: Answer) -> float:
-        """How many times sooner its first token came than full prefill's."""
+        """The ratio of full prefill's time to first token to this one's."""
         return self.full.timings.engine_ttft_ms / answer.timings.engine_ttft_ms
 
     def check(self) -> None:

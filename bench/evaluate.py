@@ -1,4 +1,4 @@
-"""`ragkv eval`: how good the parts are, on data with known answers."""
+"""`ragkv eval`: measure quality on data with known answers."""
 
 import os
 from pathlib import Path
@@ -112,7 +112,7 @@ def _table(report: RetrievalReport) -> Table:
 
 
 def _in_short(rows: list[RetrievalRow]) -> str:
-    """What two hops gain over one dense search, and what they cost."""
+    """One line: the gain of two hops over one dense search, and their cost."""
     by_method = {row.method: row for row in rows}
     one, two = by_method[DENSE], by_method[HYBRID_HOPS]
     gain = two.all_gold_at_5 - one.all_gold_at_5

@@ -1,4 +1,4 @@
-"""Files of JSON lines that users bring."""
+"""Read files of JSON lines that users provide."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the commands that measure share: a bar, and a report as JSON."""
+"""Progress bars and JSON reports of the measuring commands."""
 
 from pathlib import Path
 

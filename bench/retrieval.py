@@ -1,4 +1,4 @@
-"""How much of what a question needs is found, by each way to search, over a corpus of passages and questions with answers.
+"""Recall of each search method, over a corpus of passages and questions with known gold passages.
 
 Each line of the corpus is one passage, `{"id", "title", "text"}`, and is searched as one chunk, however long. Each line
 of the data is one question, `{"id", "question", "gold_ids"}`; all of `gold_ids` are needed to answer it. Other fields
@@ -76,7 +76,7 @@ class RetrievalQuestion:
 
 @dataclass(frozen=True, slots=True)
 class FoundPassages:
-    """What one method found for one question: passage ids, best first, `TOP_K` at most."""
+    """The passages one method found for one question: ids, best first, `TOP_K` at most."""
 
     found: Sequence[str]
     gold: frozenset[str]
@@ -102,7 +102,7 @@ class RetrievalRow(msgspec.Struct, frozen=True):
 
 
 class RetrievalReport(msgspec.Struct, frozen=True):
-    """What `ragkv eval retrieval --json` writes. `n` questions were asked of a corpus of `passages`.
+    """The report of `ragkv eval retrieval --json`. `n` questions were asked of a corpus of `passages`.
 
     `encoder` and `reranker` are the settings of these names; `reranker` is null where there is none.
     """

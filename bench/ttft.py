@@ -42,7 +42,7 @@ class TtftRow(msgspec.Struct, frozen=True):
 
 
 class TtftReport(msgspec.Struct, frozen=True):
-    """What `ragkv bench ttft --json` writes."""
+    """The report of `ragkv bench ttft --json`."""
 
     model: str
     machine: str
@@ -63,7 +63,7 @@ class TtftReport(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What is measured with: an engine that has started, and chunks whose KV is in the store."""
+    """A started engine, and chunks whose KV is in the store."""
 
     engine: Engine
     prompts: PromptBuilder
@@ -114,7 +114,7 @@ class Bench:
     def _request(
         self, prompt: Prompt, passages: Sequence[Passage], method: str, ratio: float | None, floor_salt: str
     ) -> Generate:
-        """A salt of its own keeps a run from finding what an earlier one left; the floor is there to find it."""
+        """One request. A separate salt keeps a run from hitting an earlier one's prefix cache; the floor is meant to hit it."""
         plan = None
         if ratio is not None:
             recompute = Recompute(self.policy, ratio, self.block_size)
@@ -133,12 +133,12 @@ class Bench:
 
 
 def num_requests(sizes: Sequence[int], runs: int) -> int:
-    """How often `measure` calls its progress."""
+    """The number of progress calls that `measure` makes."""
     return len(sizes) * (runs + 1) * (2 + len(RATIOS))
 
 
 def machine() -> str:
-    """A line that says what was measured on."""
+    """One line that describes the machine."""
     return f"{platform.machine()}, {_cpu_model()}, Python {platform.python_version()}"
 
 

@@ -40,7 +40,7 @@ READ_BYTES = 1 << 20
 
 
 class IngestOutcome(StrEnum):
-    """What became of one call. SKIPPED: finished before, deleted, or another worker is at it. YIELDED: others' turn."""
+    """The result of one call. SKIPPED: finished before, deleted, or held by another worker. YIELDED: other documents' turn."""
 
     READY = "ready"
     FAILED = "failed"
@@ -148,7 +148,7 @@ def _record_failure(lease: Lease, error: Exception) -> IngestOutcome:
 
 
 def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn) -> None:
-    """Where the turn ends before the KV is kept, KV that only the chunks before these used is left to the sweep."""
+    """Run the steps that are left. If the turn ends before the KV is kept, the sweep removes KV that only previous chunks used."""
     parts, superseded = ingest.parts, list[str]()
     if document.status is not Status.SEARCHABLE:
         superseded = _make_searchable(lease, document, ingest, reporter)

@@ -22,7 +22,7 @@ class KVEntry:
 
 @dataclass(frozen=True, slots=True)
 class Precomputed:
-    """What a run left in the store. Tokens are chunk tokens, prefix not counted. `is_whole`: no chunk was left out."""
+    """The result of a run. Tokens are chunk tokens without the prefix. `is_whole`: no chunk was left out."""
 
     entries: tuple[KVEntry, ...]
     computed_tokens: int

@@ -23,7 +23,7 @@ _WORDS = re.compile(
     r"|python software foundation license|the unlicense unlicense",
     re.IGNORECASE,
 )
-"""How older metadata name the same licences."""
+"""The same licences as older metadata name them."""
 
 _MPL = "MPL-2.0: copyleft of single files, which are installed unchanged"
 _INTEL = (
@@ -60,13 +60,13 @@ EXCEPTIONS: Mapping[str, str] = {
 
 
 def refused(pins: Iterable[Pinned]) -> dict[str, str]:
-    """What packages state that are neither permissive nor excepted. Those of which nothing is known are `unread`."""
+    """Licences of packages that are neither permissive nor excepted, by package. Unknown ones are listed by `unread`."""
     found = {pinned.name: licence for pinned in pins if (licence := stated(pinned)) is not None}
     return {name: licence for name, licence in found.items() if not (name in EXCEPTIONS or is_permissive(licence))}
 
 
 def unread(pins: Iterable[Pinned]) -> list[str]:
-    """Packages that are not installed here, nor in the table: nobody looked at their licences."""
+    """Packages that are neither installed here nor in the table, so that their licences are unknown."""
     return sorted(f"{pinned.name}=={pinned.version}" for pinned in pins if stated(pinned) is None)
 
 
@@ -88,7 +88,7 @@ def _known(term: str) -> bool:
 
 
 def main(*paths: str) -> int:
-    """The number of packages that are refused, or that nobody looked at."""
+    """The number of packages that are refused or whose licence is unknown."""
     pins = list({(pinned.name, pinned.version): pinned for path in paths for pinned in read_list(Path(path))}.values())
     found, unknown = refused(pins), unread(pins)
     found |= {file.name: file.licence for file in VENDORED if not is_permissive(file.licence)}

@@ -1,4 +1,4 @@
-"""What packages state of their licences: those installed here in their metadata, those of a GPU in a table of what theirs say.
+"""Licences as packages state them: from the metadata of installed ones, and from a table for those that need a GPU.
 
 `python -m supply.stated absent LIST...` names the packages of lists that are not installed here, `... table REPORT` makes the
 table from pip's report of them (`make licences-gpu`).

@@ -1,1 +1,1 @@
-"""Takes work from the queue: `celery -A workers.app worker --pool solo`."""
+"""The Celery worker that ingests queued documents: `celery -A workers.app worker --pool solo`."""

@@ -1,4 +1,4 @@
-"""The worker process: what `celery -A workers.app worker` loads. A composition root.
+"""The worker process, loaded by `celery -A workers.app worker`. A composition root.
 
 One document at a time (`--pool solo`): the model under Transformers takes all cores, and forked children could not
 use it. More workers on more machines share the work through leases.
@@ -38,7 +38,7 @@ tracing = ExitStack()
 
 @setup_logging.connect(weak=False)
 def leave_logs_alone(**signal: Any) -> None:
-    """Celery sets up none of its own where somebody listens to this."""
+    """Keep Celery from configuring logging: it does so unless this signal has a listener."""
 
 
 @worker_init.connect(weak=False)
@@ -55,7 +55,7 @@ def start_threads(**signal: Any) -> None:
 
 @worker_shutting_down.connect(weak=False)
 def stop_early(**signal: Any) -> None:
-    """The present document goes back to the queue at its next report of progress."""
+    """Return the current document to the queue at its next report of progress."""
     stopping.set()
     sweeper.stop()
 

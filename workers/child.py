@@ -1,4 +1,4 @@
-"""The worker as a child of `ragkv serve`: celery's command line, in a process that ends with its parent.
+"""The worker as a child of `ragkv serve`: Celery's command line in a process that ends with its parent.
 
 python -m workers.child PARENT_PID --app workers.app worker ...
 """

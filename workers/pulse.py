@@ -1,4 +1,4 @@
-"""The worker's heartbeat: a thread that reports that the process lives and how long its document has stood still."""
+"""The worker's heartbeat: a thread that reports the process as alive and the time since its document last made progress."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class Pulse:
-    """Reports every `interval_s`. A report that fails is made up for by the next one."""
+    """Reports every `interval_s`. The next report makes up for one that fails."""
 
     def __init__(self, heartbeats: Heartbeats, interval_s: float = BEAT_S) -> None:
         self._heartbeats = heartbeats
@@ -26,7 +26,7 @@ class Pulse:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take this worker off the list."""
+        """Remove this worker from the list of live ones."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(self._interval_s)
@@ -37,7 +37,7 @@ class Pulse:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """While a document is read, standing still is counted from its last progress."""
+        """While the block ingests a document, report the time since its last progress."""
         self.progressed()
         try:
             yield

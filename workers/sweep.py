@@ -1,4 +1,4 @@
-"""What a worker looks after beside its documents: what a crash dropped, KV that must go, old records."""
+"""Periodic maintenance by workers: requeue documents dropped in a crash, evict KV, remove old records."""
 
 import logging
 import threading
@@ -21,7 +21,7 @@ GARBAGE_EVERY = 240
 
 
 class Sweeper:
-    """A thread that sweeps now and then. Several at once do no harm."""
+    """A thread that sweeps periodically. Several workers may sweep at once."""
 
     def __init__(self, parts: Parts, interval_s: float = INTERVAL_S) -> None:
         self._parts = parts
@@ -36,13 +36,13 @@ class Sweeper:
         self._stop.set()
 
     def _run(self) -> None:
-        """What a worker that was killed had taken from the queue is put back at once: this one may be killed as soon."""
+        """Requeue at once the messages that a killed worker had taken: this worker may be killed before its first sweep."""
         _try(self._requeue)
         while not self._stop.wait(self._interval_s):
             self.sweep()
 
     def sweep(self) -> None:
-        """One sweep. Whatever is away is tried again at the next."""
+        """Sweep once. A step whose database, Redis or Qdrant is unavailable is retried by the next sweep."""
         steps = [self._requeue, self._make_room]
         if self._sweeps % GARBAGE_EVERY == 0:
             steps += [self._forget_answers, self._collect_garbage, self._clean, self._prune]
@@ -51,7 +51,7 @@ class Sweeper:
             _try(step)
 
     def _requeue(self) -> None:
-        """Unfinished documents that nobody holds go back to the queue."""
+        """Requeue unfinished documents that no worker holds."""
         if stuck := requeue_stuck(self._parts):
             log.info("queued %d unfinished documents again", len(stuck))
 

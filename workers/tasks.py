@@ -1,4 +1,4 @@
-"""The tasks: a name, a policy and a call each."""
+"""The Celery tasks: each a name, a retry policy and a call."""
 
 import logging
 import threading
@@ -28,7 +28,7 @@ FIRST_PAUSE_S = 1.0
 def register_ingest(
     app: Celery, ingest: IngestParts, pulse: Pulse, first_pause_s: float = FIRST_PAUSE_S
 ) -> threading.Event:
-    """Register the ingest task. Setting the event it returns sends the present document back to the queue."""
+    """Register the ingest task. Setting the returned event sends the current document back to the queue."""
     stopping = threading.Event()
     pause = Pause(stopping, first_pause_s)
 
@@ -39,7 +39,7 @@ def register_ingest(
 
     @app.task(name=INGEST, bind=True, acks_late=True, shared=False)
     def ingest_task(self: Task, document_id: str) -> None:
-        """A turn with the document whose turn it is, which need not be the one that the message names; perhaps none is."""
+        """Work on the document whose turn it is, which need not be the one the message names; there may be none."""
         try:
             if (lease := take_next(ingest)) is not None:
                 with pulse.working(), _as_caused(lease) as note:
@@ -59,7 +59,7 @@ def register_ingest(
 
 
 class Pause:
-    """Exponential backoff of one worker: while what it needs is away, it tries one document a minute, not all of them."""
+    """Exponential backoff of one worker: during an outage it tries one document a minute, not all of them."""
 
     def __init__(self, stopping: threading.Event, first_s: float) -> None:
         self._stopping = stopping
@@ -67,7 +67,7 @@ class Pause:
         self._outages = 0
 
     def after(self, error: Exception) -> None:
-        """Wait, longer each time. Ends early when the worker is to stop."""
+        """Wait, longer each time. Ends early when the worker stops."""
         self._outages += 1
         seconds = retry_delay_s(self._outages, self._first_s)
         log.warning("something the worker needs is away, next try in %.0f s: %s", seconds, error)
@@ -79,9 +79,9 @@ class Pause:
 
 @contextmanager
 def _as_caused(lease: Lease) -> Iterator[Callable[[IngestOutcome], None]]:
-    """Lines and spans belong to the request that queued the document, also where the task is tried again.
+    """Attribute log lines and spans to the request that queued the document, also when the task is retried.
 
-    What it gives is to be told the outcome.
+    Yields a function to be called with the outcome.
     """
     began = time.perf_counter()
     cause = lease.cause()

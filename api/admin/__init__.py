@@ -1,1 +1,1 @@
-"""The dashboard: pages rendered here, small scripts of our own, and /v1 for everything they do."""
+"""The dashboard: server-rendered pages with small scripts; every action is a request to /v1."""

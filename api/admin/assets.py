@@ -17,7 +17,7 @@ MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; chars
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file as it is sent. Browsers keep it and ask each time whether it is still the one with this tag."""
+    """A static file and its ETag. Browsers cache it and revalidate at each use."""
 
     body: bytes
     media_type: str
@@ -37,7 +37,7 @@ async def static_file(asset: FromPath[str], request: Request[Any, Any, Any]) -> 
 
 
 def _assets() -> dict[str, Asset]:
-    """Read once: nothing that is asked for later becomes a path."""
+    """Read all files once, so that no request's name ever becomes a path."""
     found = {}
     for file in files("api.admin").joinpath("static").iterdir():
         _, dot, suffix = file.name.rpartition(".")

@@ -1,4 +1,4 @@
-"""Charts over time as geometry: where their lines, bars and labels stand. The templates draw it.
+"""Geometry of charts over time: places of lines, bars and labels, which the templates draw.
 
 Across, places are percent of the width, so that a chart is as wide as there is room; down, they are pixels.
 """
@@ -35,7 +35,7 @@ ORIGINS = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A label, or a moment for one, at a place on an axis."""
+    """A label or a time at a place on an axis."""
 
     at: float
     label: str
@@ -44,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A value."""
+    """The point of one value."""
 
     x: float
     y: float
@@ -75,7 +75,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A step of time: what is shown when somebody points at it, and in the chart's table."""
+    """A time step: its values for the tip under the pointer and for the chart's table."""
 
     x: float
     width: float
@@ -147,7 +147,7 @@ class Scale:
 
 
 def _nice(value: float) -> float:
-    """The smallest round number not below it."""
+    """The smallest round number that is not below the value."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(nice * power for nice in NICE if nice * power >= value * (1 - 1e-9))
 
@@ -195,7 +195,7 @@ def _tokens(bucket: Bucket) -> int:
 
 
 def _across(found: Summary) -> tuple[Place, ...]:
-    """Round moments, none so near the edge that its label would not fit."""
+    """Places at round times, except those so near an edge that the label would not fit."""
     every = _LABEL_EVERY[found.window].total_seconds()
     start = found.series[0].start.timestamp()
     length = found.bucket_s * len(found.series)

@@ -1,4 +1,4 @@
-"""The pages of collections: all of them, and one with its documents. What changes something is sent to /v1."""
+"""The pages of collections: the list, and one collection with its documents. Changes are requests to /v1."""
 
 from litestar import Response, get
 from litestar.di import NamedDependency

@@ -1,4 +1,4 @@
-"""The page of one document: its facts, its metadata, and its chunks with what is kept of their KV."""
+"""The page of one document: facts, metadata, and chunks with the state of their KV."""
 
 from litestar import Response, get
 from litestar.di import NamedDependency
@@ -22,7 +22,7 @@ def document_page(
     at: FromQuery[str] = "",
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
-    """`at`=START-END marks these characters of the text and begins with the chunk they begin in."""
+    """Render a document. `at`=START-END marks these characters of the text and starts the page at their chunk."""
     database, tenant_id = parts.database, request.user.tenant_id
     view, place = document_view(tenant_id, document_id, database), Place.of(at)
     if place is not None and cursor is None:

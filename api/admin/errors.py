@@ -1,4 +1,4 @@
-"""Errors as pages, for people; scripts that ask the dashboard get problem details like everybody else."""
+"""Errors as HTML pages for browsers; scripts of the dashboard get problem details like any API client."""
 
 from typing import Any
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""Numbers, sizes and moments as people read them: the filters of the templates."""
+"""Template filters: numbers, sizes, durations and times in readable form."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -12,12 +12,12 @@ _SECOND_MS = 1000
 
 
 def number(value: float) -> str:
-    """Whole, like 12,345."""
+    """An integer with thousands separators: 12,345."""
     return f"{value:,.0f}"
 
 
 def size(num_bytes: float) -> str:
-    """Bytes: 812 B, 9.3 KiB, 42 MiB."""
+    """A size in bytes: 812 B, 9.3 KiB, 42 MiB."""
     value, unit = float(num_bytes), _UNITS[0]
     for unit in _UNITS:
         if value < _STEP or unit == _UNITS[-1]:
@@ -28,7 +28,7 @@ def size(num_bytes: float) -> str:
 
 
 def moment(value: datetime | None) -> str:
-    """A <time> element in UTC. In the browser it becomes the reader's own time (static/times.js)."""
+    """A <time> element in UTC; in the browser it changes to the reader's time zone (static/times.js)."""
     if value is None:
         return "never"
     return Markup('<time datetime="{}">{}</time>').format(
@@ -37,20 +37,20 @@ def moment(value: datetime | None) -> str:
 
 
 def duration(ms: float) -> str:
-    """From milliseconds: 8.2 ms, 182 ms, 1.21 s, 14.0 s."""
+    """A duration given in milliseconds: 8.2 ms, 182 ms, 1.21 s, 14.0 s."""
     if ms < _SECOND_MS:
         return f"{ms:.1f} ms" if ms < _FEW else f"{ms:.0f} ms"
     return f"{ms / _SECOND_MS:.2f} s" if ms < _FEW * _SECOND_MS else f"{ms / _SECOND_MS:.1f} s"
 
 
 def percent(share: float) -> str:
-    """From a share: 84%, 3.2%, 0%."""
+    """A share in percent: 84%, 3.2%, 0%."""
     value = round(share * 100, 1)
     return f"{value:.1f}%" if 0 < value < _FEW else f"{value:.0f}%"
 
 
 def plural(count: int, noun: str) -> str:
-    """1 document, 2 documents."""
+    """A count with its noun: 1 document, 2 documents."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 

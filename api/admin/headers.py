@@ -1,5 +1,4 @@
-"""What browsers are told about the dashboard and the API's description: load from here alone, run nothing inline, keep
-nothing."""
+"""Security headers of the dashboard and the API reference: resources from this origin only, no inline code, no caching."""
 
 from litestar.datastructures import MutableScopeHeaders
 from litestar.types import Message, Scope
@@ -21,7 +20,7 @@ HEADERS = {
 
 
 async def guard_pages(message: Message, scope: Scope) -> None:
-    """A hook before a message is sent: every response under GUARDED gets the headers, errors too."""
+    """Add the headers to every response under GUARDED, errors included. A hook before a message is sent."""
     path = scope["path"]
     if message["type"] != "http.response.start" or not f"{path}/".startswith(tuple(f"{one}/" for one in GUARDED)):
         return

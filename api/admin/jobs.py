@@ -1,4 +1,4 @@
-"""The jobs page: what is queued, what runs, what failed and why."""
+"""The jobs page: queued, running, finished and failed jobs, with the reasons of failures."""
 
 from litestar import Response, get
 from litestar.di import NamedDependency
@@ -19,7 +19,7 @@ def jobs_page(
     status: FromQuery[str] = "",
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
-    """The tenant's jobs, newest first, all or those of one status. A failed one is retried through its document."""
+    """Render the tenant's jobs, newest first, all or of one status. A failed job is retried through its document."""
     chosen = JobStatus(status) if status in list(JobStatus) else None
     tenant_id = request.user.tenant_id
     jobs = list_jobs(tenant_id, chosen, JOBS_A_PAGE, cursor, parts.database)

@@ -1,4 +1,4 @@
-"""The keys page: who may use the service."""
+"""The keys page: the tenant's API keys."""
 
 from litestar import Response, get
 from litestar.di import NamedDependency
@@ -12,7 +12,7 @@ from ragkv.parts import Parts
 
 @get("/keys", sync_to_thread=True)
 def keys_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[str]:
-    """The tenant's keys; those that are good come first, newest first. Making and revoking is /v1/keys."""
+    """Render the tenant's keys: valid ones first, newest first. Keys are created and revoked at /v1/keys."""
     keys = list_keys(request.user.tenant_id, parts.database)
     keys.sort(key=lambda key: (key.revoked_at is None, key.created_at), reverse=True)
     return page(request, "keys.html", keys=keys, now=utc_now(), scopes=KEY_SCOPES, max_days=MAX_DAYS)

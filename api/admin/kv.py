@@ -1,4 +1,4 @@
-"""The KV store's page: how much KV there is and where, and what can be done about it."""
+"""The KV store's page: sizes by tier, collection and document, and the actions on them."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ NOTHING = KVAmount(0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One row of a picture: `value` bytes, None where nobody knows, drawn as `width` percent."""
+    """One bar of a chart: `value` bytes (None if unknown), drawn as `width` percent."""
 
     kind: str
     name: str
@@ -35,7 +35,7 @@ def kv_page(
     collection: FromQuery[str] = "",
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
-    """Bytes by tier and collection, and the documents, of all collections or of one, with what each has."""
+    """Render bytes by tier and collection, and documents with their KV, of all collections or of one."""
     tenant_id = request.user.tenant_id
     seen = overview(tenant_id, parts)
     collection_id = collection_ref(tenant_id, collection, parts.database).collection_id if collection else None
@@ -55,7 +55,7 @@ def kv_page(
 
 
 def tier_bars(seen: KVOverview) -> list[Bar]:
-    """Device, host and disk on one scale."""
+    """Bars for device, host and disk on one scale."""
     device, host, disk = seen.tiers.device.capacity_bytes, seen.tiers.host.bytes, seen.tiers.disk.bytes
     used = seen.tiers.device.used_bytes
     in_use = "" if used is None else f"; {size(used)} in use now"

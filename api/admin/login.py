@@ -1,4 +1,4 @@
-"""Coming in with an API key, and leaving."""
+"""Log in with an API key; log out."""
 
 import re
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _PAGE = re.compile(r"/admin(?:[/?][!-\[\]-~]*)?")
 
 @dataclass
 class LoginForm:
-    """`next` is where to go afterwards: a page of the dashboard."""
+    """The login form. `next`: the dashboard page to go to afterwards."""
 
     key: str = ""
     next: str = HOME
@@ -35,7 +35,7 @@ class LoginForm:
 
 @get(LOGIN, opt={PUBLIC: True}, include_in_schema=False, sync_to_thread=True)
 def login_page(request: Request[Any, Any, Any], parts: NamedDependency[Parts]) -> Response[Any]:
-    """The form. While the service is open there is nothing to log in to."""
+    """Render the login form. While the service is open, no login is needed."""
     if parts.gate.is_open():
         return Redirect(HOME)
     return page(request, "login.html", next=_inside(request.query_params.get("next", HOME)), error="")
@@ -45,7 +45,7 @@ def login_page(request: Request[Any, Any, Any], parts: NamedDependency[Parts]) -
 def login(
     data: URLEncodedBody[LoginForm], request: Request[Any, Any, Any], parts: NamedDependency[Parts]
 ) -> Response[Any]:
-    """A session for a key with the scope admin."""
+    """Start a session for a key with the scope admin."""
     address = request.client.host if request.client else "nowhere"
     try:
         token = _begin(data.key.strip(), address, parts)
@@ -65,7 +65,7 @@ def logout(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[Non
 
 
 def _begin(key: str, address: str, parts: Parts) -> str:
-    """The token of a new session. Raises Throttled after too many wrong keys, Unauthorised, Forbidden, Unavailable."""
+    """Start a session and return its token. Raises Throttled after too many wrong keys, Unauthorised, Forbidden, Unavailable."""
     try:
         caller = authenticate(key, parts.database)
     except Unauthorised:
@@ -78,7 +78,7 @@ def _begin(key: str, address: str, parts: Parts) -> str:
 
 
 def _count_failure(address: str, parts: Parts) -> None:
-    """Failures alone are counted: a right key always passes, also behind a proxy where all share one address."""
+    """Count a failed login. Only failures count: a valid key always passes, also behind a proxy where all share one address."""
     try:
         parts.login_limit.take(f"login:{address}")
     except Throttled as error:
@@ -86,5 +86,5 @@ def _count_failure(address: str, parts: Parts) -> None:
 
 
 def _inside(place: str) -> str:
-    """The place if it is a page of the dashboard, otherwise the first page."""
+    """The path if it is a page of the dashboard, otherwise the overview."""
     return place if _PAGE.fullmatch(place) else HOME

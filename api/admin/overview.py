@@ -1,4 +1,4 @@
-"""The overview page: what the cache did for a tenant's questions, and how the service is."""
+"""The overview page: time and tokens that cached KV saved a tenant's questions, and the state of the service."""
 
 import asyncio
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ LATEST = 12
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """One bar of the comparison at the top."""
+    """One bar of the comparison at the top of the page."""
 
     name: str
     kind: str
@@ -38,7 +38,7 @@ async def overview_page(
     probes: NamedDependency[Probes],
     window: FromQuery[Window] = "24h",
 ) -> Response[str]:
-    """The page, which asks for itself again every few seconds."""
+    """Render the overview, which refreshes itself every few seconds."""
     now = await statistics_of(request.user, window, parts)
     asked = await asyncio.to_thread(latest, request.user.tenant_id, public_name(parts.settings), LATEST, parts.database)
     race = _race(now.summary.first_token)
@@ -59,7 +59,7 @@ async def overview_page(
 
 
 def _race(first: FirstToken) -> list[Runner]:
-    """Stitched against the same in full; what was measured in full as well, where it was."""
+    """The bars: stitched, the same questions in full (estimated), and measured full prefill where there is any."""
     runners = [
         Runner("Stitched", "stitched", first.stitched),
         Runner("The same in full", "in-full", first.stitched_in_full),

@@ -1,4 +1,4 @@
-"""The playground: ask, and see where every token of the prompt came from. The asking itself is /v1/ask."""
+"""The playground: ask a question and see the origin of every prompt token. Questions are sent to /v1/ask."""
 
 from litestar import Response, get
 from litestar.di import NamedDependency
@@ -19,7 +19,7 @@ def playground_page(
     collection: FromQuery[str] = DEFAULT_COLLECTION,
     question: FromQuery[str] = "",
 ) -> Response[str]:
-    """The form. `collection`, by id or name, and `question` fill it."""
+    """Render the form, filled with `collection` (id or name) and `question`."""
     shown = list_collections(request.user.tenant_id, MAX_PAGE, None, parts.database)
     chosen = next((item.id for item in shown.items if collection in (item.id, item.name)), None)
     return page(

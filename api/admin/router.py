@@ -1,4 +1,4 @@
-"""Every page of the dashboard, for callers with the scope admin."""
+"""Routes of the dashboard's pages, for callers with the scope admin."""
 
 from litestar import Router
 from litestar.types import ControllerRouterHandler

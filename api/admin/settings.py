@@ -1,4 +1,4 @@
-"""The settings page: what the service runs with, read-only."""
+"""The settings page: the effective settings, read-only."""
 
 from litestar import Response, get
 from litestar.di import NamedDependency
@@ -12,12 +12,12 @@ OF_EVERY_TENANT = frozenset({
     "RAGKV_CHUNK_TOKENS", "RAGKV_TOP_K", "RAGKV_HOPS", "RAGKV_MAX_ANSWER_TOKENS", "RAGKV_RECOMPUTE_POLICY",
     "RAGKV_RECOMPUTE_RATIO", "RAGKV_RECOMPUTE_MAX_TOKENS",
 })  # fmt: skip
-"""What concerns everybody who asks. The rest, addresses and folders, is for the default tenant, whose service it is."""
+"""Settings shown to every tenant. The others, such as addresses and folders, are shown to the default tenant only."""
 
 
 @get("/settings")
 async def settings_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[str]:
-    """Every setting for the default tenant, for others those of OF_EVERY_TENANT."""
+    """Render every setting for the default tenant, and those of OF_EVERY_TENANT for other tenants."""
     is_owner = request.user.tenant_id == parts.default_collection.tenant_id
     shown = [setting for setting in shown_settings(parts.settings) if is_owner or setting.name in OF_EVERY_TENANT]
     return page(request, "settings.html", settings=shown, is_owner=is_owner)

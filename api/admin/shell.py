@@ -1,4 +1,4 @@
-"""What every page of the dashboard shares: its frame, its navigation, and the only door to Jinja."""
+"""The frame and navigation that all pages of the dashboard share, rendered with Jinja."""
 
 from http import HTTPStatus
 from typing import Any
@@ -32,10 +32,10 @@ _ENVIRONMENT.filters.update(FILTERS)
 def page(
     request: Request[Any, Any, Any], template: str, status_code: int = HTTPStatus.OK, **context: Any
 ) -> Response[str]:
-    """A template of the folder `templates`, most of which extend base.html, rendered for whoever asks.
+    """Render a template of the folder `templates` for the caller; most templates extend base.html.
 
-    Every template knows `caller` (None at login), `csrf_token` ("" without a session), `is_open` (nobody needs a key
-    yet), `navigation` and `active`, the path of the entry this page belongs to.
+    Every template has `caller` (None at login), `csrf_token` ("" without a session), `is_open` (no key is required
+    yet), `navigation` and `active`, the path of the navigation entry this page belongs to.
     """
     caller: Caller | None = request.scope.get("user")
     common = {
@@ -49,12 +49,12 @@ def page(
 
 
 def render(template: str, **context: Any) -> str:
-    """A template as HTML. Whatever is put into it is escaped."""
+    """Render a template as HTML. All values are escaped."""
     return _ENVIRONMENT.get_template(template).render(context)
 
 
 def _entry_of(path: str) -> str:
-    """The navigation path that a page lies under: of a document, that of the collections."""
+    """The navigation entry of a page: for a document, the collections."""
     path = path.replace("/admin/documents", "/admin/collections", 1)
     entries = [entry for _, entry, _ in NAVIGATION]
     return path if path in entries else "/".join(path.split("/")[:3])

@@ -1,4 +1,4 @@
-"""The place in a document that a citation points at, and how it lies in the document's chunks."""
+"""The place in a document that a citation points to, mapped onto the document's chunks."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Place:
 
     @classmethod
     def of(cls, text: str) -> "Place | None":
-        """Of START-END; None for any other text and for no characters at all."""
+        """Parse START-END; None for any other text and for an empty range."""
         found = _PLACE.fullmatch(text)
         place = cls(int(found[1]), int(found[2])) if found else None
         return place if place and place.start < place.end else None
@@ -25,7 +25,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A chunk, its text cut around the place: `marked` is empty where the place does not touch it."""
+    """A chunk with its text split around the place: `marked` is empty if the place lies outside the chunk."""
 
     chunk: ChunkView
     before: str

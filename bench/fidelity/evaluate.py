@@ -1,4 +1,4 @@
-"""What `ragkv eval fidelity` measures with: parts over a data folder of their own, and KV made as it is needed."""
+"""Set-up of `ragkv eval fidelity`: parts over a separate data folder, and KV computed when needed."""
 
 import asyncio
 import hashlib
@@ -34,7 +34,7 @@ from ragkv.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class FidelityOptions:
-    """What is to be measured. No `methods`: all. `json_file`: where the report will be, its records beside it."""
+    """Options of a run. `methods`: None means all. `json_file`: the report's path, with its records beside it."""
 
     data: Path
     limit: int | None
@@ -46,7 +46,7 @@ class FidelityOptions:
 
 
 def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> FidelityReport:
-    """Measures every question, or those that an earlier run with the same file did not get to.
+    """Measure every question, or those that an earlier run with the same file did not reach.
 
     Writes the report to `json_file`, if there is one. Raises Rejected, before anything takes long, for what cannot be
     measured.

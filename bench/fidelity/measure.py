@@ -1,6 +1,6 @@
 """One question under every method, through the engine.
 
-First each method's prompt is run alone, one after the other, under a salt of its own: that gives times, and leaves the
+First each method's prompt is run alone, one after the other, under a separate salt: that gives times, and leaves the
 prompt's KV in vLLM's prefix cache. Then, under the same salts and all at once, come the greedy answers and, for each
 token of the known answer, the distribution over the whole vocabulary that the model gives it. These find the context in
 the cache and cost little. Methods are taken in groups small enough for the cache to hold.

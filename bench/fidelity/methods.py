@@ -1,4 +1,4 @@
-"""The ways to answer that are held against each other: what each puts into the prompt and what it recomputes.
+"""The methods compared: the prompt of each, and the tokens it recomputes.
 
 All but those that say so have the passages in the file's order.
 """
@@ -61,7 +61,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """What prompts and plans are made with. `alone` names the KV of chunks that were prefilled behind nothing."""
+    """The parts that prompts and plans are made with. `alone` names the KV of chunks that were prefilled behind nothing."""
 
     settings: Settings
     prompts: PromptBuilder
@@ -170,7 +170,7 @@ def retrieval_order(kit: Kit, case: Case, ratio: float) -> Prepared:
 
 
 def default(kit: Kit, case: Case) -> Prepared:
-    """What the service does when nothing is asked: its order, its policy, its ratio."""
+    """The service's defaults: its order, its policy, its ratio."""
     recompute = recompute_of(Question("", "", case.question.text), kit.settings)
     return kit.planned(kit.in_prompt_order(case), recompute, case)
 
@@ -256,5 +256,5 @@ def _reordered(wanted: Collection[str], ratios: Sequence[float], settings: Setti
 
 
 def context_of(prompt: Prompt) -> Span:
-    """Where the passages lie."""
+    """The span of the passages in the prompt."""
     return Span(prompt.prefix.end, prompt.question.start)

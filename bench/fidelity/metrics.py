@@ -1,4 +1,4 @@
-"""How good an answer is, how far one distribution is from another, and how sure a mean is. Pure functions."""
+"""Metrics: quality of an answer, divergence of distributions, confidence intervals of means. Pure functions."""
 
 import re
 import string
@@ -57,7 +57,7 @@ def mean_kl(reference: Floats, other: Floats) -> float:
 
 
 def gain_kept(without: Floats, method: Floats, full: Floats) -> Floats:
-    """How much of what the context gains a method keeps: 1 as much as full prefill, 0 as little as no context.
+    """The share of the context's gain that a method keeps: 1 as much as full prefill, 0 as little as no context.
 
     The arguments are mean NLLs. NaN where full prefill gains nothing, so that there is nothing to keep.
     """

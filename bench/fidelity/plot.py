@@ -1,4 +1,4 @@
-"""Quality against time: one picture of a report. The only door to matplotlib."""
+"""Plot quality against time from a report. The only module that imports matplotlib."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence

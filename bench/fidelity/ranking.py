@@ -1,4 +1,4 @@
-"""A question's own passages, ranked as the service would find them."""
+"""Rank a question's own passages as the service's retrieval would."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""From the outcomes of all questions to a row a method."""
+"""Summarise the outcomes of all questions into one row a method."""
 
 import statistics
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ class FidelityRow(msgspec.Struct, frozen=True):
 
 
 class FidelityReport(msgspec.Struct, frozen=True):
-    """What `ragkv eval fidelity --json` writes. `n` questions were asked; `passages` is what contexts were padded to."""
+    """The report of `ragkv eval fidelity --json`. `n` questions were asked; contexts were padded to `passages`."""
 
     model: str
     data: str

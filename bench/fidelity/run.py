@@ -1,4 +1,4 @@
-"""The whole run: every question, prepared, measured and recorded, one after the other."""
+"""Prepare, measure and record every question, one after the other."""
 
 import asyncio
 import time
@@ -44,7 +44,7 @@ class TokenizedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run is made with. `ranker` is called for, and only then loads the encoder, by methods that rank."""
+    """The parts of a run. `ranker` loads the encoder only when a method that ranks calls it."""
 
     kit: Kit
     measure: Measure
@@ -92,6 +92,6 @@ class Run:
         return vectors, time.perf_counter() - began
 
     def _forget(self, chunks: Sequence[Chunk]) -> None:
-        """KV of thousands of passages would fill a disk, and making it again is quick."""
+        """Delete KV that is no longer needed: that of thousands of passages would fill a disk, and it is quickly recomputed."""
         for keys in (self.kit.keys, self.kit.alone):
             self.kit.store.delete(keys.chunk(chunk.token_ids) for chunk in chunks)

@@ -1,4 +1,4 @@
-"""The report as a table for a terminal."""
+"""Format the report as a table for a terminal."""
 
 from pathlib import Path
 

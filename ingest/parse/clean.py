@@ -16,7 +16,7 @@ _UNWANTED = re.compile(
     "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff\U000e0000-\U000e007f]"
 )
 _NEWLINE = re.compile("\r\n?|[\x0b\x0c\u2028\u2029]")
-# Codes that nobody means as controls: they are Windows-1252 quotes and dashes under a wrong label (as in HTML5).
+# C1 codes are never meant as controls: they are Windows-1252 quotes and dashes under a wrong label (as in HTML5).
 _C1 = re.compile("[\x80-\x9f]")
 _SPACE = re.compile("[\u00a0\u2007\u202f]")
 _BLANK_LINES = re.compile(r"\n{3,}")

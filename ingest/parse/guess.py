@@ -120,7 +120,7 @@ _BEYOND_RUSSIAN = ("ґєії", "іў", "ђјљњћџ", "ѓѕјљњќџ")
 """Ukrainian, Belarusian, Serbian, Macedonian."""
 
 _EVERYDAY: Mapping[str, Callable[[str], bool]] = {"cp932": _is_kana, "euc_jp": _is_kana, "cp949": _is_hangul}
-"""Where the library's measure of a language, its most frequent letters, says nothing: too many are frequent."""
+"""Everyday letters of languages with so many frequent letters that the library's coherence says nothing."""
 
 _FAMILIES: tuple[Mapping[str, float], ...] = (
     {"cp932": 0.25}, {"euc_jp": 0.25}, {"gb18030": 0.1}, {"cp950": 0.1}, {"cp949": 0.8},

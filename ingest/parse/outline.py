@@ -28,7 +28,7 @@ class Bookmark:
 def sections_of_outline(text: str, pages: Sequence[Page], bookmarks: Sequence[Bookmark]) -> tuple[Section, ...]:
     """Sections for the bookmarks whose title stands on their page, in the outline's order; the rest are left out.
 
-    A title stands on lines of its own, numbered or not. Without its own place a section could begin anywhere on its page.
+    A title fills whole lines, numbered or not. Without its own place a section could begin anywhere on its page.
     """
     wanted: dict[int, set[str]] = defaultdict(set)
     for bookmark in bookmarks:

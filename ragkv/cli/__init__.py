@@ -15,7 +15,7 @@ GROUP = "ragkv.commands"
 
 
 class Group(click.Group):
-    """Lists its commands with their first lines whole, on several lines if need be."""
+    """A group whose list of commands wraps their first lines instead of truncating them."""
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         names = self.list_commands(context)
@@ -24,7 +24,7 @@ class Group(click.Group):
 
 
 class Commands(Group):
-    """Finds sub-commands when asked for. One that cannot be imported does not break the others."""
+    """Sub-commands found when needed. One that cannot be imported does not break the others."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted(_entry_points())
@@ -34,7 +34,7 @@ class Commands(Group):
         return _load(entry) if entry else None
 
     def invoke(self, context: click.Context) -> Any:
-        """What went wrong in one line, and exit code 1."""
+        """Report an error in one line, with exit code 1."""
         try:
             return super().invoke(context)
         except RagKVError as error:
@@ -73,7 +73,7 @@ def _load(entry: EntryPoint) -> click.Command:
 
 
 def _broken(name: str, error: ImportError) -> click.Command:
-    """Stands in for a command whose modules are not installed, and says so when it is used."""
+    """A placeholder for a command whose modules are not installed; it reports so when run."""
 
     def refuse() -> None:
         click.echo(f"ragkv {name} is not available: {error}", err=True)

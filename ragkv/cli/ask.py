@@ -1,4 +1,4 @@
-"""`ragkv ask`: one question, answered in this process."""
+"""`ragkv ask`: answer one question in this process."""
 
 import asyncio
 import os
@@ -81,7 +81,7 @@ def _finish(answer: Answer, stream: bool, as_json: bool, console: Console) -> No
 
 
 def as_builtins(answer: Answer) -> dict[str, object]:
-    """The answer in JSON's types. Passages go without their token ids."""
+    """The answer in JSON's types, passages without their token ids."""
     passages = [
         {
             "chunk_id": passage.chunk.id,
@@ -101,7 +101,7 @@ def as_builtins(answer: Answer) -> dict[str, object]:
 
 
 def summary(answer: Answer) -> str:
-    """What the cache did for this answer, in a line."""
+    """One line on where the prompt's tokens came from and how long the first token took."""
     usage, timings, kept = answer.usage, answer.timings, answer.cached_answer
     if kept is not None:
         return f"kept from {kept.question!r}, {kept.age_s:.0f} s ago; after {timings.ttft_ms:.0f} ms"
@@ -114,7 +114,7 @@ def summary(answer: Answer) -> str:
 
 
 def place(citation: Citation) -> str:
-    """Where a citation points: title, page, characters."""
+    """A citation's place: title, page, characters."""
     page = f", page {citation.page}" if citation.page else ""
     return f"{citation.title}{page} [{citation.start}-{citation.end}]"
 

@@ -1,4 +1,4 @@
-"""`ragkv engine`: vLLM as a server of its own, for services that set RAGKV_ENGINE_URL."""
+"""`ragkv engine`: vLLM as a separate server, for services that set RAGKV_ENGINE_URL."""
 
 import os
 
@@ -29,7 +29,7 @@ def engine(host: str, port: int) -> None:
 
 
 def _check_key(settings: Settings, host: str) -> None:
-    """Raises Rejected for an address that other machines can reach while no key keeps them out."""
+    """Raises Rejected for an address that other machines can reach if no key is set."""
     if not settings.engine_api_key and not is_loopback(host):
         raise Rejected(
             f"{host} can be reached from other machines and the engine has no key: set RAGKV_ENGINE_API_KEY to the same "

@@ -1,4 +1,4 @@
-"""`ragkv fsck`: whether rows, files, KV and vectors fit together."""
+"""`ragkv fsck`: check that rows, files, KV and vectors are consistent."""
 
 import os
 import sys

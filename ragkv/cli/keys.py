@@ -1,4 +1,4 @@
-"""`ragkv keys`: who may use the service."""
+"""`ragkv keys`: create, list and revoke API keys."""
 
 import os
 from collections.abc import Iterator

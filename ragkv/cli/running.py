@@ -1,4 +1,4 @@
-"""An engine that runs for the length of one command."""
+"""An engine started for one command and stopped at its end."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ _QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHON
 
 @asynccontextmanager
 async def running_engine(parts: Parts, console: Console) -> AsyncIterator[None]:
-    """Prepare what is missing, start the engine with a word about it, stop it at the end."""
+    """Prepare the models, start the engine with a message, and stop it at the end."""
     _quieten()
     with console.status("preparing the models"):
         parts.prepare()
@@ -28,7 +28,7 @@ async def running_engine(parts: Parts, console: Console) -> AsyncIterator[None]:
 
 
 def _quieten() -> None:
-    """A command prints its answer. The libraries' own chatter, and that of vLLM's processes, belongs in service logs."""
+    """Silence the logs of libraries and of vLLM's processes: a command prints only its answer."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""`ragkv status`: what there is, and where it lies."""
+"""`ragkv status`: show documents, stored KV, models and paths."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def status(as_json: bool) -> None:
 
 
 def collect(parts: Parts) -> dict[str, Any]:
-    """Counts and places. Works before anything was ingested."""
+    """Collect counts and paths. Works before the first ingestion."""
     parts.prepare_database()
     settings = parts.settings
     with parts.database.reading() as session:

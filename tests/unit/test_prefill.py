@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import AutoModel, GemmaConfig, GPTNeoXConfig, LlamaConfig, PhiConfig, Qwen2Config, Qwen3Config
 
+from ingest.capture import modules_with_rotation
 from ingest.prefill import QCACHE_VIEW, Prefiller
 from ragkv.kv.file import QCACHE_BLOCK
 from ragkv.kv.layout import layout_of
@@ -70,7 +71,7 @@ def test_the_q_cache_has_the_layouts_shape(prefiller):
 
 def test_the_model_is_left_as_it_was(prefiller):
     """What wraps the model's rotation is gone after every forward."""
-    module = prefiller._rotary_modules[0]
+    module = modules_with_rotation(prefiller._model)[0]
     before = module.apply_rotary_pos_emb
     prefiller.prefill(PREFIX, CHUNKS[:1])
     assert module.apply_rotary_pos_emb is before

@@ -1,0 +1,124 @@
+"""Capture of queries, keys and values from a model's own forward under Transformers.
+
+Nothing here knows an architecture. Transformers models rotate queries and keys with a function `apply_rotary_pos_emb` of
+their own module, then call an attention function from a registry: both are wrapped, so that keys and queries are captured
+before the rotation and values as attention gets them.
+"""
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from ragkv.errors import Unsupported
+
+_ATTENTION = "ragkv_capture"
+_NUMBERS = itertools.count()
+ROTATE = "apply_rotary_pos_emb"
+
+
+@dataclass(slots=True)
+class Captured:
+    """Tensors captured from one forward, one a layer: [batch, heads, tokens, head_dim] in the model's dtype, un-rotated.
+
+    Only tokens of that forward, not those of a cache before them. `pre_rope` holds queries and keys between their rotation
+    and the attention that follows it.
+    """
+
+    queries: list[torch.Tensor] = field(default_factory=list)
+    keys: list[torch.Tensor] = field(default_factory=list)
+    values: list[torch.Tensor] = field(default_factory=list)
+    pre_rope: tuple[torch.Tensor, torch.Tensor] | None = None
+
+
+class Capture:
+    """The captures of one model. Raises Unsupported for one whose keys cannot be seen before they are rotated."""
+
+    def __init__(self, model: PreTrainedModel, query_layers: range) -> None:
+        """query_layers: layers whose queries are captured as well."""
+        self._query_layers = query_layers
+        self._rotary_modules = modules_with_rotation(model)
+        self._layers = model.config.num_hidden_layers
+        self._kind = model.config.model_type
+        self._captured: Captured | None = None
+        # The registry is the process's: models must not take each other's place.
+        name = f"{_ATTENTION}_{next(_NUMBERS)}"
+        ALL_ATTENTION_FUNCTIONS.register(name, self._attend)
+        ALL_MASK_ATTENTION_FUNCTIONS.register(name, sdpa_mask)
+        model.set_attn_implementation(name)
+
+    @contextmanager
+    def recorded(self) -> Iterator[Captured]:
+        """Capture every layer of the one forward that runs in the block. Raises Unsupported if a layer was missed."""
+        self._captured = captured = Captured()
+        originals = {module: getattr(module, ROTATE) for module in self._rotary_modules}
+        for module, original in originals.items():
+            setattr(module, ROTATE, self._recording(original))
+        try:
+            yield captured
+        finally:
+            self._captured = None
+            for module, original in originals.items():
+                setattr(module, ROTATE, original)
+        if not len(captured.keys) == len(captured.values) == self._layers:
+            raise Unsupported(
+                f"{self._kind}: {len(captured.keys)} of {self._layers} layers showed their keys; "
+                "a model must rotate keys in every layer to be stitched"
+            )
+
+    def _note_layer(self, captured: Captured, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Capture one layer. A layer that did not rotate is left out, and missed when layers are counted."""
+        if captured.pre_rope is None:
+            return
+        queries, keys = captured.pre_rope
+        captured.pre_rope = None
+        tokens = keys.shape[2]
+        if len(captured.keys) in self._query_layers:
+            captured.queries.append(_unrotated(queries, query))
+        captured.keys.append(_unrotated(keys, key[:, :, -tokens:]))
+        captured.values.append(value[:, :, -tokens:])
+
+    def _recording(self, rotate: Callable[..., Any]) -> Callable[..., Any]:
+        def seen(queries: torch.Tensor, keys: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            if self._captured is not None:
+                self._captured.pre_rope = queries, keys
+            return rotate(queries, keys, *args, **kwargs)
+
+        return seen
+
+    def _attend(
+        self,
+        module: torch.nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, None]:
+        if self._captured is not None:
+            self._note_layer(self._captured, query, key, value)
+        attended: tuple[torch.Tensor, None] = sdpa_attention_forward(module, query, key, value, *args, **kwargs)
+        return attended
+
+
+def _unrotated(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+    """Un-rotated heads: some models rotate only the first dimensions, and pass only those to the rotation."""
+    return torch.cat((part, whole[..., part.shape[-1] :]), dim=-1)
+
+
+def modules_with_rotation(model: torch.nn.Module) -> list[ModuleType]:
+    """Python modules of the model's layers that hold an `apply_rotary_pos_emb`. Raises Unsupported if none does."""
+    names = {type(part).__module__ for part in model.modules()}
+    found = [sys.modules[name] for name in sorted(names) if hasattr(sys.modules[name], ROTATE)]
+    if not found:
+        raise Unsupported(f"{type(model).__name__}: its keys cannot be seen before they are rotated")
+    return found

@@ -92,7 +92,9 @@ def _configure_vllm(settings: Settings) -> None:
 def _check_keys(parts: Parts) -> None:
     """Raises Rejected for an address that other machines can reach while there is no API key."""
     if parts.gate.is_open():
-        log.info("no API keys: whoever is on this machine may do everything; `ragkv keys create` ends that")
+        log.info(
+            "no API keys: every program on this machine has full access until `ragkv keys create` makes the first key"
+        )
     elif not any_key(parts.database):
         raise Rejected(
             f"{parts.settings.host} can be reached from other machines and there is no API key yet; make one first: "

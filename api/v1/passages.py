@@ -48,8 +48,18 @@ class PassageView(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, passage: Passage, kv: PassageKV | None = None) -> "PassageView":
         chunk = passage.chunk
-        place = (chunk.id, chunk.document_id, chunk.title, chunk.text, chunk.page, chunk.start, chunk.end)
-        return cls(*place, passage.score, passage.hop, kv)
+        return cls(
+            chunk_id=chunk.id,
+            document_id=chunk.document_id,
+            title=chunk.title,
+            text=chunk.text,
+            page=chunk.page,
+            start=chunk.start,
+            end=chunk.end,
+            score=passage.score,
+            hop=passage.hop,
+            kv=kv,
+        )
 
 
 def chosen_documents(

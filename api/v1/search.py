@@ -71,7 +71,13 @@ def _search(caller: Caller, body: SearchBody, parts: Parts) -> SearchView:
     ref = collection_ref(caller.tenant_id, body.collection, parts.database)
     chosen = chosen_documents(ref, body.filter, body.document_ids, parts)
     settings = parts.settings
-    limits = (body.top_k or settings.top_k, body.hops or settings.hops)
-    found = parts.retriever.search(ref.tenant_id, ref.collection_id, body.question, *limits, document_ids=chosen)
+    found = parts.retriever.search(
+        ref.tenant_id,
+        ref.collection_id,
+        body.question,
+        body.top_k or settings.top_k,
+        body.hops or settings.hops,
+        document_ids=chosen,
+    )
     passages = [PassageView.of(passage) for passage in found]
     return SearchView(passages, SearchTimings((time.perf_counter() - began) * 1e3))

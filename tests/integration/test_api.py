@@ -1,13 +1,17 @@
 """The service over HTTP, with real parts around an engine that echoes."""
 
+import threading
 from contextlib import closing
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
+from litestar import get
+from litestar.di import NamedDependency, Provide
 from sqlalchemy import select
 
+from api.access.auth import reading
 from api.command import listen
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
@@ -17,6 +21,7 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from ragkv.threads import OWNER
 from tests.echo_engine import EchoEngine
 from tests.over_http import ADA, Client, assert_problem, events_of, serving, upload, wait_until
 
@@ -55,6 +60,26 @@ class TestDocuments:
     def test_too_large_a_file_is_refused(self, client: Client, settings: Settings):
         assert_problem(upload(client, b"x" * (settings.max_upload_bytes + 1)), 413, "RAGKV_MAX_UPLOAD_BYTES")
         assert_problem(upload(client, b"x" * 1_000_000), 413)
+
+
+def test_plain_handlers_and_dependencies_run_in_the_fair_pool_for_their_tenant(client: Client, parts: Parts):
+    def where() -> tuple[str, str]:
+        return threading.current_thread().name, OWNER.get()
+
+    @get(
+        "/where",
+        guards=[reading],
+        dependencies={"looked_up": Provide(where, sync_to_thread=True)},
+        sync_to_thread=True,
+    )
+    def handle(looked_up: NamedDependency[tuple[str, str]]) -> list[tuple[str, str]]:
+        return [looked_up, where()]
+
+    client.app.register(handle)
+    threads, owners = zip(*client.get("/where").json(), strict=True)
+
+    assert all(thread.startswith("work") for thread in threads)
+    assert owners == 2 * (parts.default_collection.tenant_id,)
 
 
 class TestAsking:

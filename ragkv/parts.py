@@ -24,7 +24,7 @@ from ragkv.db.tenants import ensure_collection, tenant_secret
 from ragkv.files import FileStore
 from ragkv.fingerprint import Fingerprints
 from ragkv.kv_use import KVUse
-from ragkv.models import Progress, encoder_folder, model_folder, public_name, reranker_folder
+from ragkv.models import LineProgress, encoder_folder, model_folder, public_name, reranker_folder
 from ragkv.observe.heartbeats import Heartbeats
 from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.queue import Queue, make_celery
@@ -69,7 +69,7 @@ class Parts:
         self._given_engine = engine
         self._keys: dict[str, KeyMaker] = {}
 
-    def prepare(self, progress: Progress = lambda line: None) -> None:
+    def prepare(self, progress: LineProgress = lambda line: None) -> None:
         """Make what must be there before anything else runs: folders, models, the newest schema, the default scope.
 
         Any number of processes may do it at once. Raises Rejected for models that cannot be used, with the reason,

@@ -38,7 +38,7 @@ return 0
 class RateLimit:
     """A bucket of `per_minute` requests for each name, which refills evenly within a minute. 0: no limit.
 
-    refusal: what is said to whoever finds it empty; `{}` stands for the limit.
+    refusal: message of a refused request; `{}` stands for the limit.
 
     When Redis is away: with `fails_open` requests pass, and are counted in `passed_unchecked` and logged; without it
     `take` raises Unavailable.

@@ -97,11 +97,11 @@ class _Cited:
     """The sentences cited for a statement so far, and the terms of all of them."""
 
     sentences: tuple[_Sentence, ...] = ()
-    said: frozenset[str] = frozenset()
+    covered: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
 
     def and_also(self, sentence: _Sentence) -> "_Cited":
-        return _Cited((*self.sentences, sentence), self.said | sentence.terms, self.known | sentence.known)
+        return _Cited((*self.sentences, sentence), self.covered | sentence.terms, self.known | sentence.known)
 
 
 class _Adds(Protocol):
@@ -135,10 +135,10 @@ def _affordable(candidates: Sequence[_Sentence]) -> int:
 
 
 def _support(text: str, asked: _Weights, candidates: Sequence[_Sentence], rarity: Mapping[str, float]) -> _Cited:
-    said = _weights(text, rarity).of
-    if said and said.keys() <= asked.of.keys() | POLAR:
+    covered = _weights(text, rarity).of
+    if covered and covered.keys() <= asked.of.keys() | POLAR:
         return _extend(_Cited(), candidates, partial(_accounted, asked=asked))
-    new = {term: weight for term, weight in said.items() if term not in asked.of}
+    new = {term: weight for term, weight in covered.items() if term not in asked.of}
     strong = frozenset(term for term, strength in _strengths(text).items() if strength > WORD and term in new)
     statement = _Statement(_words(text), _Weights(new), strong, asked)
     first = _best(candidates, partial(_support_score, statement=statement))
@@ -178,7 +178,7 @@ def _extend(cited: _Cited, candidates: Sequence[_Sentence], added: _Adds) -> _Ci
 
 def _added(sentence: _Sentence, cited: _Cited, statement: _Statement) -> float:
     """Support added to the cited: more of the statement, or something of the question if it leads to them."""
-    added_news = statement.new.share(sentence.terms - cited.said)
+    added_news = statement.new.share(sentence.terms - cited.covered)
     added_question = statement.asked.share(sentence.known - cited.known)
     leads_there = added_question >= MIN_ADDED and _leads_to(sentence, cited, statement)
     return added_news + added_question if added_news >= MIN_ADDED or leads_there else 0.0

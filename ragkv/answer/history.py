@@ -1,6 +1,6 @@
 """A question within its conversation: what is searched for, and what the prompt says after the passages.
 
-The earlier turns never stand before the passages: those are stitched behind the shared prefix, whatever was said before.
+The earlier turns never stand before the passages: those are stitched behind the shared prefix, whatever came before.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _INSTRUCTIONS = "Instructions"
 _SPEAKERS = {"user": "Question", "assistant": "Answer"}
 
 
-def searched_for(question: Question) -> str:
+def search_query(question: Question) -> str:
     """The question with what it may refer back to: the last question, and the beginning of the last answer."""
     earlier = (
         _last(question.history, "user")[:EARLIER_CHARACTERS],
@@ -26,7 +26,7 @@ def searched_for(question: Question) -> str:
     return " ".join(text for text in (question.text, *earlier) if text)
 
 
-def said_in_prompt(question: Question) -> str:
+def question_in_prompt(question: Question) -> str:
     """Text after "Question: " in the prompt: the turns that fit PROMPT_CHARACTERS, from a question on, then the question.
 
     Instructions of the request stand before them all: behind the passages, where they leave the KV of those as it is.

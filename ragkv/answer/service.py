@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from ragkv.answer.cite import cite
-from ragkv.answer.history import said_in_prompt, searched_for
+from ragkv.answer.history import question_in_prompt, search_query
 from ragkv.answer.limits import check_question
 from ragkv.answer.observed import generation, observed, retrieval
 from ragkv.answer.origins import kv_of_passages, prompt_spans
@@ -134,12 +134,12 @@ class Answerer:
         check_question(question)
         began = time.perf_counter()
         keys = await self._threads.run(self._keys_of, question.tenant_id)
-        said, room = await self._threads.run(self._room, question)
-        found, vectors = await asyncio.gather(self._retrieve(question), self._vectors(question, said, keys))
+        asked, room = await self._threads.run(self._room, question)
+        found, vectors = await asyncio.gather(self._retrieve(question), self._vectors(question, asked, keys))
         passages = in_prompt_order(_some_fitting(found, room), self._settings.passage_order)
         retrieved = time.perf_counter()
         chunks = [passage.chunk for passage in passages]
-        prompt = await self._threads.run(self._prompts.build, chunks, said, self._answer_tokens(question))
+        prompt = await self._threads.run(self._prompts.build, chunks, asked, self._answer_tokens(question))
         plan = None
         if question.mode != "full":
             recompute = recompute_of(question, self._settings)
@@ -156,15 +156,15 @@ class Answerer:
 
     def _room(self, question: Question) -> tuple[str, int]:
         """Text of the prompt behind the passages, and the number of tokens left for them. Raises TooLarge."""
-        said = said_in_prompt(question)
-        return said, self._prompts.room_for_chunks(said, self._answer_tokens(question))
+        asked = question_in_prompt(question)
+        return asked, self._prompts.room_for_chunks(asked, self._answer_tokens(question))
 
     async def _retrieve(self, question: Question) -> list[Passage]:
         place, limits = (
             (question.tenant_id, question.collection_id),
             (question.top_k or self._settings.top_k, question.hops or self._settings.hops),
         )
-        search = partial(self._retriever.search, *place, searched_for(question), *limits, question.document_ids)
+        search = partial(self._retriever.search, *place, search_query(question), *limits, question.document_ids)
         with retrieval(question, *limits) as span:
             passages = await self._retrieval.run(search)
             span.set_attribute("ragkv.passages", len(passages))
@@ -172,14 +172,14 @@ class Answerer:
             raise NotFound(NOTHING if question.document_ids is None else NOTHING_CHOSEN)
         return passages
 
-    async def _vectors(self, question: Question, said: str, keys: KeyMaker) -> torch.Tensor | None:
+    async def _vectors(self, question: Question, asked: str, keys: KeyMaker) -> torch.Tensor | None:
         if (
             question.mode == "full"
             or not POLICIES[recompute_of(question, self._settings).policy].needs_question_vectors
         ):
             return None
         with traces.span("question vectors"):
-            return await self._question_vectors.of(said, keys)
+            return await self._question_vectors.of(asked, keys)
 
     def _answer_tokens(self, question: Question) -> int:
         return question.max_tokens or self._settings.max_answer_tokens

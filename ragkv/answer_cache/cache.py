@@ -53,7 +53,7 @@ class Look:
     vectors: Vectors
     name: RingName
     rule: CacheRule
-    found: "Found | None" = None
+    found: "KeptAnswer | None" = None
     may_keep: bool = True
 
 
@@ -76,7 +76,7 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class KeptAnswer:
     """A kept answer with the passages it was made from."""
 
     body: _Body
@@ -160,7 +160,7 @@ class AnswerCache:
         except Unavailable as error:
             self._note_absence(error)
 
-    def _find(self, question: Question, look: Look) -> Found | None:
+    def _find(self, question: Question, look: Look) -> KeptAnswer | None:
         records = self._ring.records(look.name, len(look.vectors.dense))
         near = _nearest(records, self._asked(question), look)
         bodies = self._ring.bodies(look.name, [slot for slot, _ in near]) if near else []
@@ -170,13 +170,13 @@ class AnswerCache:
                 return self._with_passages(question.tenant_id, body, similarity)
         return None
 
-    def _with_passages(self, tenant_id: str, body: _Body, similarity: float) -> Found | None:
+    def _with_passages(self, tenant_id: str, body: _Body, similarity: float) -> KeptAnswer | None:
         """None if a passage is gone."""
         chunks = {c.id: c for c in self._chunks.chunks(tenant_id, [p.chunk_id for p in body.passages])}
         if any(p.chunk_id not in chunks for p in body.passages):
             return None
         passages = tuple(Passage(chunks[p.chunk_id], p.score, p.hop) for p in body.passages)
-        return Found(body, similarity, passages)
+        return KeptAnswer(body, similarity, passages)
 
     def _record(self, question: Question, look: Look, body: _Body) -> bytes:
         dense = look.vectors.dense

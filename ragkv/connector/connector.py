@@ -61,7 +61,7 @@ class StitchConnector(KVConnectorBase_V1):
 
     @property
     def requires_kv_delivery(self) -> bool:
-        """vLLM: does a preempted request need its KV delivered elsewhere? No: it keeps what it has said."""
+        """vLLM: does a preempted request need its KV delivered elsewhere? No: it keeps its output."""
         return False
 
     # The scheduler's half: promise.

@@ -90,7 +90,7 @@ def close_jobs(job_ids: Sequence[str]) -> tuple[Update, Update]:
 
 
 def jobs_nobody_runs(lapsed_before: datetime) -> Select[str]:
-    """Jobs that are said to run though nobody holds their unfinished document."""
+    """Jobs marked as running whose unfinished document has no lease."""
     return _jobs_with_documents().where(JobRow.status == JobStatus.RUNNING, unfinished(), _is_free(lapsed_before))
 
 

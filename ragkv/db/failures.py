@@ -73,10 +73,10 @@ def may_pass(error: DBAPIError) -> bool:
 def reason(error: Exception) -> str:
     """One line, for operators."""
     original = error.orig if isinstance(error, DBAPIError) else error
-    said = _said(original)
-    return (f"{said.get('C')}: {said.get('M', '')}" if said else str(original) or type(original).__name__).splitlines()[
-        0
-    ]
+    fields = _fields_of(original)
+    return (
+        f"{fields.get('C')}: {fields.get('M', '')}" if fields else str(original) or type(original).__name__
+    ).splitlines()[0]
 
 
 def _discard_broken(context: ExceptionContext) -> None:
@@ -98,10 +98,10 @@ def _is_reported(error: BaseException, context: ExceptionContext) -> bool:
 
 def _strip(raised: Exception, error: BaseException) -> None:
     """Leave out what PostgreSQL adds to its message: values of the row or the parameter that it is about."""
-    if said := _said(error):
-        shown = ("S", "C") if str(said.get("C")).startswith(_DATA) else ("S", "C", "M")
-        kept = {field: said[field] for field in shown if field in said}
-        raised.args = (str(raised.args[0]).replace(str(said), str(kept)),)
+    if fields := _fields_of(error):
+        shown = ("S", "C") if str(fields.get("C")).startswith(_DATA) else ("S", "C", "M")
+        kept = {field: fields[field] for field in shown if field in fields}
+        raised.args = (str(raised.args[0]).replace(str(fields), str(kept)),)
         error.args = (kept,)
 
 
@@ -109,7 +109,7 @@ def _message(error: Exception) -> str | None:
     """Returns None for an error that another try does not mend."""
     if not isinstance(error, DBAPIError):
         return AWAY
-    if (state := _said(error.orig).get("C")) is not None:
+    if (state := _fields_of(error.orig).get("C")) is not None:
         return _message_of_state(state)
     if (code := getattr(error.orig, "sqlite_errorcode", None)) is not None:
         return _message_of_code(code & 0xFF) if isinstance(error, OperationalError) else None
@@ -130,7 +130,7 @@ def _message_of_state(state: str) -> str | None:
     return AWAY if state.startswith(_AWAY) else None
 
 
-def _said(error: BaseException | None) -> dict[str, Any]:
+def _fields_of(error: BaseException | None) -> dict[str, Any]:
     """The fields of a report of PostgreSQL's."""
-    said = error.args[0] if error is not None and error.args else None
-    return said if isinstance(said, dict) else {}
+    fields = error.args[0] if error is not None and error.args else None
+    return fields if isinstance(fields, dict) else {}

@@ -132,7 +132,7 @@ def render(gauges: Gauges) -> bytes:
 def engine_cache_use() -> float | None:
     """The share of the engine's own KV cache that prompts hold now, between 0 and 1, as vLLM says it.
 
-    None before the engine said it, and for an engine in another process.
+    None until the engine reports it, and for an engine in another process.
     """
     return next(
         (sample.value for family in LIBRARIES.collect() for sample in family.samples if sample.name == _CACHE_USE), None

@@ -99,7 +99,7 @@ _SILENT: Any = {"record_exception": False, "set_status_on_exception": False}
 
 
 def _provider(endpoint: str, process: str) -> "TracerProvider":
-    """All of it is said here, so that the settings alone decide."""
+    """A provider whose every option is given here, so that the settings alone decide."""
     # Half of OpenTelemetry is needed by those alone who want traces.
     from opentelemetry.exporter.otlp.proto.http import Compression  # noqa: PLC0415 - see above
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - see above

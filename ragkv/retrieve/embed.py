@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from ragkv.retrieve import sparse
-from ragkv.retrieve.encoder import Encoder, Progress, TextEncoder
+from ragkv.retrieve.encoder import Encoder, TextEncoder, TextProgress
 from ragkv.retrieve.vectors import Vectors
 
 
 def embed_chunks(
-    encoder: Encoder, chunks: Sequence[tuple[str, str]], progress: Progress | None = None
+    encoder: Encoder, chunks: Sequence[tuple[str, str]], progress: TextProgress | None = None
 ) -> list[Vectors]:
     """Vectors of (title, text) pairs, as they are searched for."""
     texts = [search_text(title, text) for title, text in chunks]

@@ -14,7 +14,7 @@ from ragkv.errors import Rejected
 
 BATCH = 32
 
-Progress = Callable[[int, int], None]
+TextProgress = Callable[[int, int], None]
 
 
 class TextEncoder(Protocol):
@@ -51,7 +51,7 @@ class Encoder:
             raise Rejected(f"{folder} holds no sentence encoder: {error}") from None
         return cls(model)
 
-    def encode(self, texts: list[str], progress: Progress | None = None) -> NDArray[np.float32]:
+    def encode(self, texts: list[str], progress: TextProgress | None = None) -> NDArray[np.float32]:
         """[len(texts), dim] float32 rows of unit length. `progress` is told (texts done, texts in all).
 
         Texts run in batches of like length, so that padding costs little; the rows keep the order of `texts`.

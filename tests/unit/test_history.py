@@ -1,6 +1,6 @@
 """A question within its conversation."""
 
-from ragkv.answer.history import ANSWER_CHARACTERS, PROMPT_CHARACTERS, said_in_prompt, searched_for
+from ragkv.answer.history import ANSWER_CHARACTERS, PROMPT_CHARACTERS, question_in_prompt, search_query
 from ragkv.answer.question import Question, Turn
 
 TURNS = (Turn("user", "Who wrote the first program?"), Turn("assistant", "Ada Lovelace."))
@@ -11,40 +11,40 @@ def ask(question: str = "When was she born?", history: tuple[Turn, ...] = (), in
 
 
 def test_a_question_alone_is_searched_for_and_said_as_it_is():
-    assert searched_for(ask()) == said_in_prompt(ask()) == "When was she born?"
+    assert search_query(ask()) == question_in_prompt(ask()) == "When was she born?"
 
 
 def test_a_search_knows_what_the_question_refers_back_to():
-    assert searched_for(ask(history=TURNS)) == "When was she born? Who wrote the first program? Ada Lovelace."
+    assert search_query(ask(history=TURNS)) == "When was she born? Who wrote the first program? Ada Lovelace."
 
 
 def test_a_long_answer_joins_a_search_only_with_its_beginning():
     assert (
-        len(searched_for(ask(history=(Turn("assistant", "x" * 9999),))))
+        len(search_query(ask(history=(Turn("assistant", "x" * 9999),))))
         <= len("When was she born? ") + ANSWER_CHARACTERS
     )
 
 
 def test_the_prompt_repeats_the_conversation_before_the_question():
-    said = said_in_prompt(ask(history=TURNS))
+    said = question_in_prompt(ask(history=TURNS))
 
     assert said == "Who wrote the first program?\nAnswer: Ada Lovelace.\nQuestion: When was she born?"
 
 
 def test_the_oldest_turns_give_way():
     long = Turn("user", "x" * (PROMPT_CHARACTERS - 20))
-    assert said_in_prompt(ask(history=(*TURNS, long))).startswith("xxx")
-    assert said_in_prompt(ask(history=(Turn("user", "x" * (PROMPT_CHARACTERS + 1)),))) == "When was she born?"
+    assert question_in_prompt(ask(history=(*TURNS, long))).startswith("xxx")
+    assert question_in_prompt(ask(history=(Turn("user", "x" * (PROMPT_CHARACTERS + 1)),))) == "When was she born?"
 
 
 def test_what_is_repeated_begins_with_a_question():
     """The prompt's own word before it is "Question"."""
-    assert said_in_prompt(ask(history=(Turn("assistant", "Hello."),))) == "When was she born?"
+    assert question_in_prompt(ask(history=(Turn("assistant", "Hello."),))) == "When was she born?"
 
 
 def test_instructions_stand_before_the_conversation_and_are_not_searched_for():
-    said = said_in_prompt(ask(history=TURNS, instructions="Answer in French.\n"))
+    said = question_in_prompt(ask(history=TURNS, instructions="Answer in French.\n"))
 
     assert said.startswith("Instructions: Answer in French.\nQuestion: Who wrote the first program?\n")
-    assert searched_for(ask(history=TURNS, instructions="Answer in French.")) == searched_for(ask(history=TURNS))
-    assert said_in_prompt(ask(instructions=" \n")) == "When was she born?"
+    assert search_query(ask(history=TURNS, instructions="Answer in French.")) == search_query(ask(history=TURNS))
+    assert question_in_prompt(ask(instructions=" \n")) == "When was she born?"

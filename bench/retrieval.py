@@ -33,7 +33,7 @@ from ragkv.errors import Rejected
 from ragkv.retrieve import sparse
 from ragkv.retrieve.embed import embed_chunks, embed_question
 from ragkv.retrieve.encoder import Encoder
-from ragkv.retrieve.encoder import Progress as CountProgress
+from ragkv.retrieve.encoder import TextProgress
 from ragkv.retrieve.index import Index
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
@@ -154,7 +154,7 @@ class Corpus:
     ) -> list[TitledChunk]:
         return [TitledChunk(c.document_id, c.ordinal, c.id, c.title) for c in self._chunks.values()]
 
-    def points(self, encoder: Encoder, progress: CountProgress | None = None) -> list[Point]:
+    def points(self, encoder: Encoder, progress: TextProgress | None = None) -> list[Point]:
         """A point for each passage. Takes minutes for ten thousand of them."""
         chunks = list(self._chunks.values())
         vectors = embed_chunks(encoder, [(chunk.title, chunk.text) for chunk in chunks], progress)

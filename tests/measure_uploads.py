@@ -207,10 +207,10 @@ def _unfit(parts: Parts) -> Iterator[str]:
     """Whatever does not fit together."""
     now = utc_now() + timedelta(seconds=1)
     found = {
-        "files without rows": leftovers.unnamed_files(parts, now),
-        "rows without files": leftovers.missing_files(parts),
-        "KV entries without files": leftovers.missing_kv(parts),
-        "KV files without entries": leftovers.unnamed_kv(parts, now),
+        "files without rows": leftovers.unnamed_files(now, parts.database, parts.files),
+        "rows without files": leftovers.missing_files(parts.database, parts.files),
+        "KV entries without files": leftovers.missing_kv(parts.database, parts.kv_store),
+        "KV files without entries": leftovers.unnamed_kv(now, parts),
     }
     yield from (f"{len(items)} {what}" for what, items in found.items() if items)
 

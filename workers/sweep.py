@@ -52,7 +52,7 @@ class Sweeper:
 
     def _requeue(self) -> None:
         """Requeue unfinished documents that no worker holds."""
-        if stuck := requeue_stuck(self._parts):
+        if stuck := requeue_stuck(self._parts.database, self._parts.queue):
             log.info("queued %d unfinished documents again", len(stuck))
 
     def _make_room(self) -> None:
@@ -60,7 +60,7 @@ class Sweeper:
             log.info("evicted %d KV files of %d bytes to stay within the limits on KV", freed.files, freed.bytes)
 
     def _forget_answers(self) -> None:
-        if forgotten := forget_stale_answers(self._parts):
+        if forgotten := forget_stale_answers(self._parts.database, self._parts.answer_ring):
             log.info("removed kept answers of %d collections that changed", forgotten)
 
     def _collect_garbage(self) -> None:

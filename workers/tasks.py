@@ -45,7 +45,7 @@ def register_ingest(
                 with pulse.working(), _as_caused(lease) as note:
                     note(outcome := work_on(lease, ingest, stop_if_asked, lease.others_wait))
                 if outcome is IngestOutcome.YIELDED:
-                    enqueue(lease.document_id, ingest.parts)
+                    enqueue(lease.document_id, ingest.parts.queue)
         except Interrupted as stop:
             raise Reject(requeue=True) from stop
         except Exception as error:

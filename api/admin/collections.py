@@ -37,7 +37,7 @@ def collection_page(
 ) -> Response[str]:
     """A collection, by id or name, and its documents, newest first: of one status, with a part of the name."""
     chosen = Status(status) if status in list(Status) else None
-    view = collection_with_counts(request.user.tenant_id, collection, parts)
+    view = collection_with_counts(request.user.tenant_id, collection, parts.database, parts.answer_ring)
     ref = collection_ref(request.user.tenant_id, view.id, parts.database)
     wanted = DocumentFilter(request.user.tenant_id, view.id, chosen, name or None)
     return page(

@@ -40,7 +40,7 @@ def kv_page(
     seen = overview(tenant_id, parts)
     collection_id = collection_ref(tenant_id, collection, parts.database).collection_id if collection else None
     documents = list_documents(DocumentFilter(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor, parts.database)
-    kept = kv_of_documents([document.id for document in documents.items], parts)
+    kept = kv_of_documents([document.id for document in documents.items], parts.database)
     return page(
         request,
         "kv.html",

@@ -138,7 +138,7 @@ def show(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDe
 )
 def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
     """Download a file, byte for byte. It is sent as an attachment, so browsers do not display it."""
-    path, name = kept_file(caller.tenant_id, file_id, parts)
+    path, name = kept_file(caller.tenant_id, file_id, parts.database, parts.files)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
     return File(path, filename=name, media_type="application/octet-stream", headers=headers)
 

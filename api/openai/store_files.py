@@ -123,7 +123,7 @@ def change(
     parts: NamedDependency[Parts],
 ) -> StoreFile:
     """Replace all attributes of a vector store's file."""
-    return StoreFile.of(describe(store, file_id, dict(data.attributes or {}), parts))
+    return StoreFile.of(describe(store, file_id, dict(data.attributes or {}), parts.database))
 
 
 @delete(

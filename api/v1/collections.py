@@ -87,7 +87,7 @@ def index(
 )
 def show(collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> CollectionView:
     """Get a collection by id or name, including the hits and misses of its answer cache."""
-    return collection_with_counts(caller.tenant_id, collection, parts)
+    return collection_with_counts(caller.tenant_id, collection, parts.database, parts.answer_ring)
 
 
 @patch(

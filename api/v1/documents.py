@@ -189,7 +189,7 @@ def amend(
     parts: NamedDependency[Parts],
 ) -> DocumentView:
     """Rename a document or merge changes into its metadata. The document is not ingested again."""
-    return amend_document(caller.tenant_id, document_id, parts, data.name, data.metadata)
+    return amend_document(caller.tenant_id, document_id, parts.database, data.name, data.metadata)
 
 
 @put(
@@ -254,7 +254,7 @@ def retry(document_id: FromPath[str], caller: NamedDependency[Caller], parts: Na
 )
 def download(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
     """Download the original file, byte for byte. It is sent as an attachment, so browsers do not display it."""
-    path, name = stored_file(caller.tenant_id, document_id, parts)
+    path, name = stored_file(caller.tenant_id, document_id, parts.database, parts.files)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
     return File(path, filename=name, media_type="application/octet-stream", headers=headers)
 

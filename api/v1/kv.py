@@ -64,7 +64,7 @@ async def verify_all(caller: NamedDependency[Caller], parts: NamedDependency[Par
 )
 def show_document(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> HeldKV:
     """Get the size and state of a document's stored KV."""
-    return held_kv(owner, parts)
+    return held_kv(owner, parts.database)
 
 
 @patch(
@@ -94,7 +94,7 @@ def evict_document(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts
 
     The document remains searchable; its KV is recomputed when a question needs it.
     """
-    return evict(owner, parts)
+    return evict(owner, parts.database, parts.kv_store)
 
 
 @post(
@@ -133,7 +133,7 @@ async def verify_document(owner: NamedDependency[KVOwner], parts: NamedDependenc
 )
 def show_collection(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> HeldKV:
     """Get the size and state of the stored KV of a collection's documents."""
-    return held_kv(owner, parts)
+    return held_kv(owner, parts.database)
 
 
 @patch(
@@ -163,7 +163,7 @@ def evict_collection(owner: NamedDependency[KVOwner], parts: NamedDependency[Par
 
     Its documents remain searchable; their KV is recomputed when a question needs it.
     """
-    return evict(owner, parts)
+    return evict(owner, parts.database, parts.kv_store)
 
 
 @post(

@@ -78,11 +78,11 @@ def attach_files(
         advisory_lock(session, uploads_lock(ref.tenant_id))
         if session.get(CollectionRow, ref.collection_id) is None:
             raise NotFound("the collection was deleted meanwhile")
-        waiting = [_attach(session, ref, one, parts) for one in wanted]
+        waiting = [_attach(session, ref, one, parts.index_fingerprint) for one in wanted]
         also(session)
         session.execute(collection_changed(ref.collection_id))
     for document_id in dict.fromkeys(filter(None, waiting)):
-        enqueue(document_id, parts)
+        enqueue(document_id, parts.queue)
 
 
 def entry_of(ref: CollectionRef, file_id: str, database: Database) -> Entry:
@@ -119,9 +119,9 @@ def entries_among(
     return Page([to_entry(row) for row in found.items], found.more)
 
 
-def describe(ref: CollectionRef, file_id: str, metadata: Metadata, parts: Parts) -> Entry:
+def describe(ref: CollectionRef, file_id: str, metadata: Metadata, database: Database) -> Entry:
     """Give a file of a collection this metadata in place of what it had. Raises NotFound, Rejected for too much."""
-    with parts.database.writing() as session:
+    with database.writing() as session:
         row = _find(session, ref, file_id)
         label(session, row[0], checked(metadata))
         session.flush()
@@ -159,9 +159,9 @@ def delete_file(tenant_id: str, file_id: str, parts: Parts) -> None:
     """
     with parts.database.reading() as session:
         sha256 = find_file(session, tenant_id, file_id).sha256
-    while (collection_id := _delete_if_nowhere(tenant_id, file_id, parts)) is not None:
+    while (collection_id := _delete_if_nowhere(tenant_id, file_id, parts.database)) is not None:
         detach_if_there(CollectionRef(tenant_id, collection_id, b""), file_id, parts)
-    discard_unnamed(tenant_id, sha256, parts)
+    discard_unnamed(tenant_id, sha256, parts.database, parts.files)
 
 
 def entries_by_document(tenant_id: str, document_ids: Sequence[str], database: Database) -> dict[str, Entry]:
@@ -175,7 +175,7 @@ def to_entry(row: "Row[DocumentRow, str, datetime]") -> Entry:
     return Entry(file_id, view_of(document), moment)
 
 
-def _attach(session: "Session", ref: CollectionRef, wanted: Attach, parts: Parts) -> str | None:
+def _attach(session: "Session", ref: CollectionRef, wanted: Attach, index_fingerprint: str) -> str | None:
     """Returns the document's id if it is to be queued."""
     file = find_file(session, ref.tenant_id, wanted.file_id)
     document = session.scalars(document_by_hash(ref.collection_id, file.sha256)).one_or_none()
@@ -186,7 +186,7 @@ def _attach(session: "Session", ref: CollectionRef, wanted: Attach, parts: Parts
         return document_id
     if metadata is not None:
         label(session, document, metadata)
-    revive(session, document, parts.index_fingerprint)
+    revive(session, document, index_fingerprint)
     session.flush()
     if session.scalars(attachment(document.id, file.id)).one_or_none() is None:
         session.add(AttachmentRow(document_id=document.id, file_id=file.id, created_at=utc_now()))
@@ -194,9 +194,9 @@ def _attach(session: "Session", ref: CollectionRef, wanted: Attach, parts: Parts
     return document.id if document.status is Status.ACCEPTED else None
 
 
-def _delete_if_nowhere(tenant_id: str, file_id: str, parts: Parts) -> str | None:
+def _delete_if_nowhere(tenant_id: str, file_id: str, database: Database) -> str | None:
     """Under the lock that attaching holds. Returns a collection that the file is still in, None once it is deleted."""
-    with parts.database.writing() as session:
+    with database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         file = find_file(session, tenant_id, file_id)
         collection_id = session.scalars(places_of(file_id).limit(1)).one_or_none()

@@ -24,8 +24,9 @@ from ragkv.db.jobs import INGEST
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.uploads import forget_attachments_of
 from ragkv.errors import Conflict
-from ragkv.files import Readable, Received
+from ragkv.files import FileStore, Readable, Received
 from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.tenancy import CollectionRef
 
@@ -43,10 +44,10 @@ class Queued(msgspec.Struct, frozen=True):
 
 
 def amend_document(
-    tenant_id: str, document_id: str, parts: Parts, name: str | None = None, patch: Metadata | None = None
+    tenant_id: str, document_id: str, database: Database, name: str | None = None, patch: Metadata | None = None
 ) -> DocumentView:
     """Rename a document, merge a patch into its metadata. Raises NotFound, Rejected for too much metadata."""
-    with parts.database.writing() as session:
+    with database.writing() as session:
         document = find_document(session, tenant_id, document_id)
         if name is not None:
             document.name = clean_file_name(name)
@@ -71,13 +72,13 @@ def replace_document(tenant_id: str, document_id: str, name: str, body: Readable
         old = document.sha256
         is_new = old != received.sha256
         if is_new:
-            _exchange(session, document, received, parts)
+            _exchange(session, document, received, parts.files, parts.settings)
         session.execute(collection_changed(document.collection_id))
     view = document_view(tenant_id, document_id, parts.database)
     if is_new:
-        discard_unnamed(tenant_id, old, parts)
-        forget_answers(tenant_id, view.collection_id, parts)
-        enqueue(document_id, parts)
+        discard_unnamed(tenant_id, old, parts.database, parts.files)
+        forget_answers(tenant_id, view.collection_id, parts.database, parts.answer_ring)
+        enqueue(document_id, parts.queue)
     return view
 
 
@@ -88,7 +89,7 @@ def retry_document(tenant_id: str, document_id: str, parts: Parts) -> DocumentVi
         if document.status is not Status.FAILED:
             raise Conflict(f"the document is {document.status}: only failed documents can be retried")
         _begin_again(session, document)
-    enqueue(document_id, parts)
+    enqueue(document_id, parts.queue)
     return document_view(tenant_id, document_id, parts.database)
 
 
@@ -102,7 +103,7 @@ def retry_failed(ref: CollectionRef, parts: Parts) -> Queued:
         for document in documents:
             _begin_again(session, document)
     for document in documents[:RETRIED_AT_ONCE]:
-        enqueue(document.id, parts)
+        enqueue(document.id, parts.queue)
     return Queued(len(documents))
 
 
@@ -116,15 +117,17 @@ def _failed(tenant_id: str, collection_id: str) -> "Select[DocumentRow]":
     return documents_where(tenant_id, collection_id, Status.FAILED)
 
 
-def _exchange(session: "Session", document: DocumentRow, received: Received, parts: Parts) -> None:
+def _exchange(
+    session: "Session", document: DocumentRow, received: Received, files: FileStore, settings: Settings
+) -> None:
     twin = session.scalars(document_by_hash(document.collection_id, received.sha256)).one_or_none()
     if twin is not None:
         raise Conflict(f"document {twin.id} of the same collection has the same bytes: delete one of the two")
     document.sha256, document.num_bytes = received.sha256, received.num_bytes
-    check_quota(session, document.tenant_id, received.num_bytes, parts.settings)
+    check_quota(session, document.tenant_id, received.num_bytes, settings)
     session.execute(forget_attachments_of(document.id))
     _begin_again(session, document)
-    parts.files.keep(document.tenant_id, received)
+    files.keep(document.tenant_id, received)
 
 
 def _begin_again(session: "Session", document: DocumentRow) -> None:

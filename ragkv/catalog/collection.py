@@ -28,6 +28,8 @@ from ragkv.tenancy import DEFAULT_COLLECTION
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+    from ragkv.answer_cache.ring import AnswerRing
+
 BATCH_DOCUMENTS = 200
 BATCH_CHUNKS = 500
 """What one transaction removes: on SQLite nobody else writes meanwhile. One document goes as a whole, whatever its size."""
@@ -98,11 +100,13 @@ def collection_view(tenant_id: str, collection: str, database: Database) -> Coll
         return _view(*facts)
 
 
-def collection_with_counts(tenant_id: str, collection: str, parts: Parts) -> CollectionView:
+def collection_with_counts(
+    tenant_id: str, collection: str, database: Database, answer_ring: "AnswerRing"
+) -> CollectionView:
     """`collection_view`, with what its answer cache did."""
-    view = collection_view(tenant_id, collection, parts.database)
+    view = collection_view(tenant_id, collection, database)
     try:
-        counted = parts.answer_ring.counts(tenant_id, view.id)
+        counted = answer_ring.counts(tenant_id, view.id)
     except Unavailable:
         return view
     hits, misses = counted.get("hits", 0), counted.get("misses", 0)
@@ -151,7 +155,7 @@ def delete_in_batches(tenant_id: str, collection: str, parts: Parts) -> Generato
         _refuse_default(_find(session, collection_id))
     for _, took_s in timed(lambda: _delete_some(tenant_id, collection_id, parts)):
         yield took_s
-    forget_answers(tenant_id, collection_id, parts)
+    forget_answers(tenant_id, collection_id, parts.database, parts.answer_ring)
     forget_in_memory(tenant_id, collection_id, parts)
 
 

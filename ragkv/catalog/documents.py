@@ -32,9 +32,10 @@ from ragkv.db.documents import (
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow
 from ragkv.errors import NotFound, TooLarge, Unavailable
-from ragkv.files import Readable, StoredBytes
+from ragkv.files import FileStore, Readable, StoredBytes
 from ragkv.ids import is_id, new_id
 from ragkv.parts import Parts
+from ragkv.queue import Queue
 from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.tenancy import CollectionRef
@@ -90,7 +91,7 @@ def accept_document(
     """
     accepted = store_document(ref, name, body, parts, metadata)
     if accepted.created or _is_waiting(accepted.document_id, parts.database):
-        enqueue(accepted.document_id, parts)
+        enqueue(accepted.document_id, parts.queue)
     return accepted
 
 
@@ -130,11 +131,11 @@ def document_view(tenant_id: str, document_id: str, database: Database) -> Docum
         return view_of(find_document(session, tenant_id, document_id))
 
 
-def stored_file(tenant_id: str, document_id: str, parts: Parts) -> tuple[Path, str]:
+def stored_file(tenant_id: str, document_id: str, database: Database, files: FileStore) -> tuple[Path, str]:
     """Where a document's bytes lie, and its name. Raises NotFound, also if the bytes are gone."""
-    with parts.database.reading() as session:
+    with database.reading() as session:
         document = find_document(session, tenant_id, document_id)
-    return parts.files.find(tenant_id, document.sha256), document.name
+    return files.find(tenant_id, document.sha256), document.name
 
 
 def delete_document(tenant_id: str, document_id: str, parts: Parts) -> None:
@@ -147,7 +148,7 @@ def delete_document(tenant_id: str, document_id: str, parts: Parts) -> None:
         parts.server_index.delete_document(tenant_id, document_id)
     if not remove_documents(tenant_id, collection_id, [document_id], parts):
         raise NotFound("the document was deleted meanwhile")
-    forget_answers(tenant_id, collection_id, parts)
+    forget_answers(tenant_id, collection_id, parts.database, parts.answer_ring)
 
 
 def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
@@ -176,16 +177,16 @@ def refresh_outdated(parts: Parts) -> int:
         return chunks + kv
 
 
-def requeue_stuck(parts: Parts) -> Sequence[str]:
+def requeue_stuck(database: Database, queue: Queue) -> Sequence[str]:
     """Queue as many documents as wait beyond the messages there are, so that none waits for a message that was lost.
 
     Returns their ids. Raises Unavailable when the queue or the database is away.
     """
-    waiting = stuck_ids(parts.database)
-    missing = len(waiting) - parts.queue.depth() if waiting else 0
+    waiting = stuck_ids(database)
+    missing = len(waiting) - queue.depth() if waiting else 0
     stuck = waiting[:missing] if missing > 0 else ()
     for document_id in stuck:
-        parts.queue.enqueue_ingest(document_id)
+        queue.enqueue_ingest(document_id)
     return stuck
 
 
@@ -244,10 +245,10 @@ def revive(session: "Session", document: DocumentRow, index_fingerprint: str) ->
         session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))
 
 
-def enqueue(document_id: str, parts: Parts) -> None:
+def enqueue(document_id: str, queue: Queue) -> None:
     """Queue a document after the commit. When the queue is away the sweep does it later."""
     try:
-        parts.queue.enqueue_ingest(document_id)
+        queue.enqueue_ingest(document_id)
     except Unavailable as error:
         log.warning("document %s is accepted and will be queued by the next sweep: %s", document_id, error)
 

@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from ragkv.answer_cache.ring import GONE
+from ragkv.answer_cache.ring import GONE, AnswerRing
 from ragkv.batched import batched
 from ragkv.db.collections import generations_of
+from ragkv.db.database import Database
 from ragkv.errors import Unavailable
 from ragkv.parts import Parts
 
@@ -15,26 +16,26 @@ CollectionIds = tuple[str, str]
 """A tenant and its collection."""
 
 
-def forget_answers(tenant_id: str, collection_id: str, parts: Parts) -> None:
+def forget_answers(tenant_id: str, collection_id: str, database: Database, answer_ring: AnswerRing) -> None:
     """Remove the answers that were kept before the collection's last change; all of them once it is deleted.
 
     Call it after the commit. While Redis is away they stay for the worker's sweep, and none of them is given any more.
     """
-    generation = _generations([(tenant_id, collection_id)], parts).get(collection_id, GONE)
+    generation = _generations([(tenant_id, collection_id)], database).get(collection_id, GONE)
     try:
-        parts.answer_ring.forget(tenant_id, collection_id, generation)
+        answer_ring.forget(tenant_id, collection_id, generation)
     except Unavailable as error:
         log.warning("kept answers of collection %s are removed by a later sweep: %s", collection_id, error)
 
 
-def forget_stale_answers(parts: Parts) -> int:
+def forget_stale_answers(database: Database, answer_ring: AnswerRing) -> int:
     """Remove the answers of every collection that changed since, and of those that are gone. Returns how many rings.
 
     Raises Unavailable.
     """
-    ring = parts.answer_ring
+    ring = answer_ring
     held = ring.collections()
-    generations = _generations(held, parts)
+    generations = _generations(held, database)
     forgotten = sum(ring.forget(tenant, one, generations.get(one, GONE)) for tenant, one in held)
     return forgotten + ring.drop_unlisted()
 
@@ -50,7 +51,7 @@ class MemoryKeeper:
         """Drop deleted collections; bring those that changed up to date. Raises Unavailable."""
         retriever = self._parts.built_retriever
         held = retriever.held() if retriever is not None else []
-        generations = _generations(held, self._parts)
+        generations = _generations(held, self._parts.database)
         for tenant_id, collection_id in held:
             self._renew((tenant_id, collection_id), generations.get(collection_id))
 
@@ -70,8 +71,8 @@ def forget_in_memory(tenant_id: str, collection_id: str, parts: Parts) -> None:
         parts.built_retriever.forget(tenant_id, collection_id)
 
 
-def _generations(held: Sequence[CollectionIds], parts: Parts) -> Mapping[str, int]:
+def _generations(held: Sequence[CollectionIds], database: Database) -> Mapping[str, int]:
     """By collection. Those that are gone are not in it."""
     ids = [collection_id for _, collection_id in held]
-    with parts.database.reading() as session:
+    with database.reading() as session:
         return {one: generation for some in batched(ids) for one, generation in session.execute(generations_of(some))}

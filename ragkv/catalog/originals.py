@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from ragkv.db.database import advisory_lock
+from ragkv.db.database import Database, advisory_lock
 from ragkv.db.stored_files import named_files_among
-from ragkv.parts import Parts
+from ragkv.files import FileStore
 
 
 def uploads_lock(tenant_id: str) -> str:
@@ -12,21 +12,21 @@ def uploads_lock(tenant_id: str) -> str:
     return f"uploads of {tenant_id}"
 
 
-def discard_unnamed(tenant_id: str, sha256: str, parts: Parts) -> bool:
+def discard_unnamed(tenant_id: str, sha256: str, database: Database, files: FileStore) -> bool:
     """Remove a stored file, unless a row names it. Returns whether it is gone.
 
     Called after the commit that took the last name away: a crash in between leaves a file that the sweep finds, never a
     row without its file. The lock keeps out an upload of the same bytes.
     """
-    return discard_all_unnamed(tenant_id, [sha256], parts) == 1
+    return discard_all_unnamed(tenant_id, [sha256], database, files) == 1
 
 
-def discard_all_unnamed(tenant_id: str, hashes: Sequence[str], parts: Parts) -> int:
+def discard_all_unnamed(tenant_id: str, hashes: Sequence[str], database: Database, files: FileStore) -> int:
     """Likewise some files; a thousand or so. Returns how many are gone."""
-    with parts.database.writing() as session:
+    with database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         named = {sha256 for owner, sha256 in session.execute(named_files_among(hashes)) if owner == tenant_id}
         gone = [sha256 for sha256 in hashes if sha256 not in named]
         for sha256 in gone:
-            parts.files.delete(tenant_id, sha256)
+            files.delete(tenant_id, sha256)
         return len(gone)

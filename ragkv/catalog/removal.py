@@ -26,6 +26,6 @@ def remove_documents(tenant_id: str, collection_id: str, document_ids: Sequence[
         unused = [key for key in keys if key not in used]
         session.connection().execute(forget_entries(unused))
         session.connection().execute(collection_lost_documents(collection_id))
-    discard_all_unnamed(tenant_id, [sha256 for _, sha256 in found], parts)
+    discard_all_unnamed(tenant_id, [sha256 for _, sha256 in found], parts.database, parts.files)
     parts.kv_store.delete(unused)
     return len(found)

@@ -14,7 +14,7 @@ from ragkv.db.file_tables import FileRow
 from ragkv.db.pages import Position, rows_of
 from ragkv.db.uploads import FILE_KEYS, file_by_id, files_of
 from ragkv.errors import NotFound
-from ragkv.files import Readable
+from ragkv.files import FileStore, Readable
 from ragkv.ids import is_id, new_id
 from ragkv.page import Page, PageRequest
 from ragkv.parts import Parts
@@ -73,11 +73,11 @@ def list_files(tenant_id: str, page: PageRequest, purpose: str | None, database:
         return Page([file_view_of(row) for (row,) in found.items], found.more)
 
 
-def kept_file(tenant_id: str, file_id: str, parts: Parts) -> tuple[Path, str]:
+def kept_file(tenant_id: str, file_id: str, database: Database, files: FileStore) -> tuple[Path, str]:
     """Where a file's bytes lie, and its name. Raises NotFound, also if the bytes are gone."""
-    with parts.database.reading() as session:
+    with database.reading() as session:
         row = find_file(session, tenant_id, file_id)
-    return parts.files.find(tenant_id, row.sha256), row.name
+    return files.find(tenant_id, row.sha256), row.name
 
 
 def find_file(session: "Session", tenant_id: str, file_id: str) -> FileRow:

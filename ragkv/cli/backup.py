@@ -30,7 +30,7 @@ def backup(folder: Path) -> None:
     FOLDER must be empty or new. KV is not included: it is computed again after a restore.
     """
     with _parts() as parts:
-        _report_backup(write_backup(folder, parts), folder)
+        _report_backup(write_backup(folder, parts.database, parts.files), folder)
 
 
 @click.command()

@@ -8,6 +8,7 @@ import msgspec
 
 from ragkv.catalog.changes import Queued
 from ragkv.catalog.documents import DocumentView, document_view, enqueue, find_document
+from ragkv.db.database import Database
 from ragkv.db.documents import precompute_again
 from ragkv.db.jobs import REBUILD
 from ragkv.db.kv_entries import (
@@ -24,12 +25,15 @@ from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
 from ragkv.observe.metrics import engine_cache_use
 from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.room import check_pins, limit_now
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
+
+    from ragkv.kv.store import KVStore
 
 MAX_LOOKED_AT = 20_000
 """Files of one tenant whose share of memory is worth the time to look."""
@@ -114,14 +118,18 @@ def overview(tenant_id: str, parts: Parts) -> KVOverview:
         files, size, tokens, last_used = session.execute(kv_of(KVOwner(tenant_id))).one()
         collections = [_collection(*facts) for facts in session.execute(kv_by_collection(tenant_id))]
         tenants = _tenants(session) if tenant_id == parts.default_collection.tenant_id else None
-        limit = limit_now(session, parts)
-    tiers = KVTiers(_device(parts), HostTier(_resident(tenant_id, files, parts)), _amount(files, size, tokens))
+        limit = limit_now(session, parts.settings)
+    tiers = KVTiers(
+        _device(parts.settings),
+        HostTier(_resident(tenant_id, files, parts.database, parts.kv_store)),
+        _amount(files, size, tokens),
+    )
     return KVOverview(tiers, collections, tenants, limit or None, last_used)
 
 
-def held_kv(owner: KVOwner, parts: Parts) -> HeldKV:
+def held_kv(owner: KVOwner, database: Database) -> HeldKV:
     """The KV of a document or a collection that is there."""
-    with parts.database.reading() as session:
+    with database.reading() as session:
         files, size, tokens, last_used = session.execute(kv_of(owner)).one()
         chunks, stored = session.execute(chunks_by_kv(owner)).one()
         evicted = session.scalars(evicted_documents(owner)).all()
@@ -138,9 +146,9 @@ def held_kv(owner: KVOwner, parts: Parts) -> HeldKV:
     )
 
 
-def kv_of_documents(document_ids: Sequence[str], parts: Parts) -> dict[str, KVAmount]:
+def kv_of_documents(document_ids: Sequence[str], database: Database) -> dict[str, KVAmount]:
     """What each of some documents uses; at most a thousand or so. Those without KV are left out."""
-    with parts.database.reading() as session:
+    with database.reading() as session:
         return {document_id: _amount(*sums) for document_id, *sums in session.execute(kv_by_document(document_ids))}
 
 
@@ -153,8 +161,8 @@ def pin(owner: KVOwner, parts: Parts, *, pinned: bool) -> HeldKV:
         _row(session, owner).kv_pinned = pinned
         session.flush()
         if pinned:
-            check_pins(session, owner.tenant_id, parts)
-    return held_kv(owner, parts)
+            check_pins(session, owner.tenant_id, parts.settings)
+    return held_kv(owner, parts.database)
 
 
 def rebuild_document(tenant_id: str, document_id: str, parts: Parts) -> DocumentView:
@@ -171,7 +179,7 @@ def rebuild_document(tenant_id: str, document_id: str, parts: Parts) -> Document
             session.execute(precompute_again(document_id))
             session.add(JobRow(tenant_id=tenant_id, document_id=document_id, kind=REBUILD))
     if is_whole:
-        enqueue(document_id, parts)
+        enqueue(document_id, parts.queue)
     return document_view(tenant_id, document_id, parts.database)
 
 
@@ -218,19 +226,19 @@ def _tenants(session: "Session") -> list[TenantKV]:
     return [TenantKV(name, *_sums(*sums)) for name, *sums in session.execute(kv_by_tenant())]
 
 
-def _device(parts: Parts) -> DeviceTier:
-    if parts.settings.engine_url is not None:
+def _device(settings: Settings) -> DeviceTier:
+    if settings.engine_url is not None:
         return DeviceTier(None, None)
-    capacity, used = int(parts.settings.kv_cache_gib * GIB), engine_cache_use()
+    capacity, used = int(settings.kv_cache_gib * GIB), engine_cache_use()
     return DeviceTier(capacity, None if used is None else int(capacity * used))
 
 
-def _resident(tenant_id: str, files: int, parts: Parts) -> int | None:
+def _resident(tenant_id: str, files: int, database: Database, kv_store: "KVStore") -> int | None:
     if files > MAX_LOOKED_AT:
         return None
-    with parts.database.reading() as session:
+    with database.reading() as session:
         keys = [key for key, _ in session.execute(entries_of(KVOwner(tenant_id)))]
     try:
-        return sum(resident_bytes(parts.kv_store.path(key)) for key in keys)
+        return sum(resident_bytes(kv_store.path(key)) for key in keys)
     except OSError:
         return None

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ragkv.clock import utc_now
+from ragkv.db.database import Database
 from ragkv.db.dump import TableDump, dump, revision_of, snapshot, table_file
 from ragkv.db.stored_files import named_files
 from ragkv.disk import sync
 from ragkv.errors import Conflict, Rejected
 from ragkv.files import FileStore, StoredFile
-from ragkv.parts import Parts
 from ragkv.upkeep.backup_format import (
     FILE_LIST,
     FILES,
@@ -36,7 +36,7 @@ ATTEMPTS = 10
 """Snapshots to try: files that are deleted between a snapshot and their copy need another one."""
 
 
-def backup(folder: Path, parts: Parts) -> Manifest:
+def backup(folder: Path, database: Database, files: FileStore) -> Manifest:
     """Write a backup to a folder that is empty or not there.
 
     KV is left out: it is made again from the documents. Raises Rejected for a folder with something in it and for a
@@ -45,19 +45,19 @@ def backup(folder: Path, parts: Parts) -> Manifest:
     """
     _make_empty(folder)
     try:
-        return _write(folder, parts)
+        return _write(folder, database, files)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _write(folder: Path, parts: Parts) -> Manifest:
+def _write(folder: Path, database: Database, source: FileStore) -> Manifest:
     target = FileStore(folder / FILES)
     absent = set[StoredFile]()
     for _ in range(ATTEMPTS):
-        with snapshot(parts.database) as connection:
+        with snapshot(database) as connection:
             files = _named(connection)
-            missing = {file for file in files if not _take(file, parts.files, target)}
+            missing = {file for file in files if not _take(file, source, target)}
             if missing <= absent:  # nothing, or what an earlier snapshot missed too: lost long ago
                 return _finish(folder, files - missing, missing, connection)
             absent = missing  # most likely deleted since the snapshot: the next one does not name it

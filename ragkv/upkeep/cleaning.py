@@ -29,14 +29,16 @@ class Cleaned(msgspec.Struct, frozen=True):
 def clean(parts: Parts) -> Cleaned:
     """Remove what killed processes left. Several processes may do it at once, beside any uploads."""
     before = utc_now() - UPLOAD_GRACE
-    uploads = abandoned_uploads(before, parts)
+    uploads = abandoned_uploads(before, parts.files)
     for path in uploads:
         path.unlink(missing_ok=True)
-    return Cleaned(len(uploads), _discard(unnamed_files(before, parts), parts), _forget_points(parts))
+    return Cleaned(
+        len(uploads), _discard(unnamed_files(before, parts.database, parts.files), parts), _forget_points(parts)
+    )
 
 
 def _discard(files: Iterable[StoredFile], parts: Parts) -> int:
-    return sum(discard_unnamed(*file, parts) for file in files)
+    return sum(discard_unnamed(*file, parts.database, parts.files) for file in files)
 
 
 def _forget_points(parts: Parts) -> int:

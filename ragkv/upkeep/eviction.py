@@ -12,6 +12,7 @@ import msgspec
 
 from ragkv.batched import batched
 from ragkv.clock import utc_now
+from ragkv.db.database import Database
 from ragkv.db.ingestion import forget_unused
 from ragkv.db.kv_entries import (
     entries_only_of,
@@ -24,6 +25,8 @@ from ragkv.upkeep.leftovers import partial_kv, unnamed_kv, unused_kv
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
+
+    from ragkv.kv.store import KVStore
 
 log = logging.getLogger(__name__)
 
@@ -45,32 +48,32 @@ class Freed(msgspec.Struct, frozen=True):
 NOTHING = Freed(0, 0)
 
 
-def evict(owner: KVOwner, parts: Parts) -> Freed:
+def evict(owner: KVOwner, database: Database, kv_store: "KVStore") -> Freed:
     """Remove the KV that is an owner's alone, pinned or not. What others use too stays."""
-    with parts.database.reading() as session:
+    with database.reading() as session:
         entries = [(key, int(size)) for key, size in session.execute(entries_only_of(owner))]
-    return evict_entries(entries, parts)
+    return evict_entries(entries, database, kv_store)
 
 
-def evict_entries(entries: Iterable[tuple[str, int]], parts: Parts) -> Freed:
+def evict_entries(entries: Iterable[tuple[str, int]], database: Database, kv_store: "KVStore") -> Freed:
     """Remove KV by (key, bytes)."""
     freed = NOTHING
     for some in batched(list(entries)):
         keys = [key for key, _ in some]
-        with parts.database.writing() as session:
+        with database.writing() as session:
             forget(session, keys)
-        parts.kv_store.delete(keys)
+        kv_store.delete(keys)
         freed += Freed(len(some), sum(size for _, size in some))
     return freed
 
 
 def collect_garbage(parts: Parts) -> Freed:
     """Remove KV that no chunk uses, and files that nothing names: left by what was replaced, or by a worker that died."""
-    unused = unused_kv(utc_now() - ENTRY_GRACE, parts)
+    unused = unused_kv(utc_now() - ENTRY_GRACE, parts.database)
     gone = {*forget_unused(unused, parts.database), *unnamed_kv(utc_now() - FILE_GRACE, parts)}
     freed = Freed(len(gone), sum(parts.kv_store.bytes_of(key) for key in gone))
     parts.kv_store.delete(gone)
-    for path in partial_kv(utc_now() - FILE_GRACE, parts):
+    for path in partial_kv(utc_now() - FILE_GRACE, parts.kv_store):
         path.unlink(missing_ok=True)
     return freed
 

@@ -17,12 +17,20 @@ _SEPARATOR = "/"
 def documents_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
     """Those that failed have nothing left to lose."""
     with parts.database.reading() as session:
-        return [found for file in missing_files(parts) for found in session.scalars(lost_documents(*file))]
+        return [
+            found
+            for file in missing_files(parts.database, parts.files)
+            for found in session.scalars(lost_documents(*file))
+        ]
 
 
 def uploads_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
     with parts.database.reading() as session:
-        return [found for file in missing_files(parts) for found in session.scalars(lost_uploads(*file))]
+        return [
+            found
+            for file in missing_files(parts.database, parts.files)
+            for found in session.scalars(lost_uploads(*file))
+        ]
 
 
 def _fail(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
@@ -46,11 +54,11 @@ def _forget(file_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
 
 def _discard(names: Sequence[str], grace: Grace, parts: Parts) -> None:
     for name in names:
-        discard_unnamed(*StoredFile(*name.split(_SEPARATOR)), parts)
+        discard_unnamed(*StoredFile(*name.split(_SEPARATOR)), parts.database, parts.files)
 
 
 def _remove_abandoned(names: Sequence[str], grace: Grace, parts: Parts) -> None:
-    for path in abandoned_uploads(grace.uploads_before, parts):
+    for path in abandoned_uploads(grace.uploads_before, parts.files):
         path.unlink(missing_ok=True)
 
 
@@ -62,10 +70,10 @@ FILE_CHECKS = (
     Check("uploads_without_file", "uploaded files whose bytes are gone", "removed", uploads_without_file, _forget),
     Check(
         "unnamed_files", "files that no document and no upload names", "removed",
-        lambda grace, parts: [_SEPARATOR.join(file) for file in unnamed_files(grace.uploads_before, parts)], _discard,
+        lambda grace, parts: [_SEPARATOR.join(file) for file in unnamed_files(grace.uploads_before, parts.database, parts.files)], _discard,
     ),
     Check(
         "abandoned_uploads", "uploads that were never finished", "removed",
-        lambda grace, parts: [path.name for path in abandoned_uploads(grace.uploads_before, parts)], _remove_abandoned,
+        lambda grace, parts: [path.name for path in abandoned_uploads(grace.uploads_before, parts.files)], _remove_abandoned,
     ),
 )  # fmt: skip

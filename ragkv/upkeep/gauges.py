@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
+from ragkv.db.database import Database
 from ragkv.db.documents import count_by_status
 from ragkv.db.jobs import jobs_by_status
 from ragkv.db.kv_entries import kv_by_tier
@@ -20,15 +21,15 @@ T = TypeVar("T")
 def read_gauges(up: dict[str, bool], parts: Parts) -> Gauges:
     return Gauges(
         up,
-        stored=_unless_away(lambda: _stored(parts)),
+        stored=_unless_away(lambda: _stored(parts.database)),
         queue_depth=_unless_away(parts.queue.depth),
         ingested=_unless_away(parts.worker_counters.read),
         workload=_workload(parts),
     )
 
 
-def _stored(parts: Parts) -> RowCounts:
-    with parts.database.reading() as session:
+def _stored(database: Database) -> RowCounts:
+    with database.reading() as session:
         tiers = session.execute(kv_by_tier()).all()
         return RowCounts(
             documents={status.value: count for status, count, *_ in session.execute(count_by_status())},

@@ -1,6 +1,7 @@
 """KV on disk held against its entries, its checksums and the chunks that use it."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ragkv.batched import batched
 from ragkv.db.consistency import ready_documents_using, ready_without_kv
@@ -15,17 +16,21 @@ from ragkv.upkeep.check import Check, Grace
 from ragkv.upkeep.eviction import evict_entries
 from ragkv.upkeep.leftovers import missing_kv, partial_kv, unnamed_kv, unused_kv
 
+if TYPE_CHECKING:
+    from ragkv.kv.layout import Layout
+    from ragkv.kv.store import KVStore
+
 
 def entries_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
     """Keys whose entry is still there after their file was looked for."""
-    keys = [key for key, _ in missing_kv(parts)]
+    keys = [key for key, _ in missing_kv(parts.database, parts.kv_store)]
     with parts.database.reading() as session:
         return [key for some in batched(keys) for key in session.scalars(keys_with_entries(some))]
 
 
 def damaged_files(grace: Grace, parts: Parts) -> Iterator[str]:
     """Keys whose file cannot be what its name says. Reads every file, and takes none away."""
-    return (key for key in parts.kv_store.keys() if _is_damaged(key, parts))  # noqa: SIM118 - a folder, no dict
+    return (key for key in parts.kv_store.keys() if _is_damaged(key, parts.kv_store, parts.layout))  # noqa: SIM118 - a folder, no dict
 
 
 def bare_documents(grace: Grace, parts: Parts) -> Iterable[str]:
@@ -33,10 +38,10 @@ def bare_documents(grace: Grace, parts: Parts) -> Iterable[str]:
         return session.scalars(ready_without_kv()).all()
 
 
-def _is_damaged(key: str, parts: Parts) -> bool:
+def _is_damaged(key: str, kv_store: "KVStore", layout: "Layout") -> bool:
     """A file that is gone, or cannot be opened now, is not."""
     try:
-        parts.kv_store.check(key, parts.layout)
+        kv_store.check(key, layout)
     except (Corrupt, Unsupported):
         return True
     except OSError:
@@ -63,11 +68,11 @@ def _rebuild(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
 
 
 def _remove(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
-    evict_entries([(key, 0) for key in keys], parts)
+    evict_entries([(key, 0) for key in keys], parts.database, parts.kv_store)
 
 
 def _remove_partial(names: Sequence[str], grace: Grace, parts: Parts) -> None:
-    for path in partial_kv(grace.kv_before, parts):
+    for path in partial_kv(grace.kv_before, parts.kv_store):
         path.unlink(missing_ok=True)
 
 
@@ -82,7 +87,7 @@ KV_CHECKS = (
     ),
     Check(
         "unused_kv", "KV that no chunk uses", "removed",
-        lambda grace, parts: unused_kv(grace.kv_before, parts), _remove,
+        lambda grace, parts: unused_kv(grace.kv_before, parts.database), _remove,
     ),
     Check(
         "unnamed_kv", "KV files that nothing names", "removed",
@@ -90,7 +95,7 @@ KV_CHECKS = (
     ),
     Check(
         "partial_kv", "KV files that were never finished", "removed",
-        lambda grace, parts: [path.name for path in partial_kv(grace.kv_before, parts)], _remove_partial,
+        lambda grace, parts: [path.name for path in partial_kv(grace.kv_before, parts.kv_store)], _remove_partial,
     ),
 )  # fmt: skip
 DAMAGED_KV = Check(

@@ -13,36 +13,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragkv.batched import batched
+from ragkv.db.database import Database
 from ragkv.db.documents import ids_among
 from ragkv.db.kv_entries import all_entries, keys_in_use, keys_with_entries, orphans
 from ragkv.db.stored_files import named_files, named_files_among
 from ragkv.db.tenants import tenant_ids
-from ragkv.files import StoredFile
+from ragkv.files import FileStore, StoredFile
 from ragkv.parts import Parts
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+    from ragkv.kv.store import KVStore
 
-def abandoned_uploads(before: datetime, parts: Parts) -> list[Path]:
+
+def abandoned_uploads(before: datetime, files: FileStore) -> list[Path]:
     """Uploads that were never finished: their process was killed."""
-    return list(parts.files.unfinished(before))
+    return list(files.unfinished(before))
 
 
-def unnamed_files(before: datetime, parts: Parts) -> list[StoredFile]:
+def unnamed_files(before: datetime, database: Database, files: FileStore) -> list[StoredFile]:
     """Uploaded files that no document and no file of their tenant names."""
-    found = list(parts.files.stored(before))
-    with parts.database.reading() as session:
+    found = list(files.stored(before))
+    with database.reading() as session:
         statements = (named_files_among([file.sha256 for file in some]) for some in batched(found))
         named = {StoredFile(*row) for statement in statements for row in session.execute(statement)}
     return [file for file in found if file not in named]
 
 
-def missing_files(parts: Parts) -> list[StoredFile]:
+def missing_files(database: Database, files: FileStore) -> list[StoredFile]:
     """Uploaded files that a document or a file names and that are not there: they cannot be downloaded or read again."""
-    with parts.database.reading() as session:
+    with database.reading() as session:
         named = [StoredFile(*row) for row in session.execute(named_files())]
-    return [file for file in named if not parts.files.path(*file).is_file()]
+    return [file for file in named if not files.path(*file).is_file()]
 
 
 def unnamed_kv(before: datetime, parts: Parts) -> list[str]:
@@ -56,22 +59,22 @@ def unnamed_kv(before: datetime, parts: Parts) -> list[str]:
     return [key for key in keys if key not in named]
 
 
-def missing_kv(parts: Parts) -> list[tuple[str, int]]:
+def missing_kv(database: Database, kv_store: "KVStore") -> list[tuple[str, int]]:
     """(key, bytes) of KV entries whose file is not there: their chunks are recomputed with each question."""
-    with parts.database.reading() as session:
+    with database.reading() as session:
         entries = [(key, int(size)) for key, size in session.execute(all_entries())]
-    return [entry for entry in entries if entry[0] not in parts.kv_store]
+    return [entry for entry in entries if entry[0] not in kv_store]
 
 
-def unused_kv(before: datetime, parts: Parts) -> Sequence[str]:
+def unused_kv(before: datetime, database: Database) -> Sequence[str]:
     """Keys of KV entries that no chunk uses: replaced documents, other instructions."""
-    with parts.database.reading() as session:
+    with database.reading() as session:
         return session.scalars(orphans(before)).all()
 
 
-def partial_kv(before: datetime, parts: Parts) -> list[Path]:
+def partial_kv(before: datetime, kv_store: "KVStore") -> list[Path]:
     """KV files that were never finished: their worker was killed."""
-    return list(parts.kv_store.partial(before))
+    return list(kv_store.partial(before))
 
 
 def stray_points(parts: Parts) -> list[str]:

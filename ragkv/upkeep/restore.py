@@ -52,12 +52,12 @@ def restore(folder: Path, parts: Parts, *, replace: bool = False) -> Restored:
         _refuse_filled(connection, replace)
     with _at_head(folder, manifest, parts) as (tables, dumps):
         _copy_files(folder, parts.files)
-        _exchange(tables, dumps, replace, parts)
+        _exchange(tables, dumps, replace, parts.database)
     return Restored(manifest.rows_in("documents"), manifest.num_files, len(manifest.lost_files), renew_points(parts))
 
 
-def _exchange(tables: Path, dumps: Sequence[TableDump], replace: bool, parts: Parts) -> None:
-    with replacing(parts.database) as connection:
+def _exchange(tables: Path, dumps: Sequence[TableDump], replace: bool, database: Database) -> None:
+    with replacing(database) as connection:
         _refuse_filled(connection, replace)
         earlier = versions(connection)
         clear(connection)

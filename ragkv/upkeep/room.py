@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ragkv.batched import BATCH
-from ragkv.db.database import advisory_lock
+from ragkv.db.database import Database, advisory_lock
 from ragkv.db.kv_entries import kv_bytes_by_tenant, kv_totals, least_recently_used, pinned_bytes
 from ragkv.db.tenants import count_tenants
 from ragkv.disk import default_kv_limit
 from ragkv.errors import Conflict
 from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.upkeep.eviction import NOTHING, Freed, forget
 from ragkv.upkeep.shares import Excess, excesses, fair_share
 
@@ -27,21 +28,21 @@ class IncomingKV(NamedTuple):
     num_bytes: int
 
 
-def kv_limit(kept: int, parts: Parts) -> int:
+def kv_limit(kept: int, settings: Settings) -> int:
     """What all tenants' KV may take while it takes `kept` bytes; 0 is no limit."""
-    limit = parts.settings.max_kv_bytes
-    return default_kv_limit(parts.settings.kv_dir, kept) if limit is None else limit
+    limit = settings.max_kv_bytes
+    return default_kv_limit(settings.kv_dir, kept) if limit is None else limit
 
 
-def limit_now(session: "Session", parts: Parts) -> int:
+def limit_now(session: "Session", settings: Settings) -> int:
     """`kv_limit`, of what is kept at this moment."""
-    return kv_limit(int(session.execute(kv_totals()).one()[1]), parts)
+    return kv_limit(int(session.execute(kv_totals()).one()[1]), settings)
 
 
-def check_pins(session: "Session", tenant_id: str, parts: Parts) -> None:
+def check_pins(session: "Session", tenant_id: str, settings: Settings) -> None:
     """Raises Conflict if a tenant pins more KV than its quota, or than its fair share of what all may keep."""
     tenants = session.scalar(count_tenants()) or 1
-    allowed = fair_share(tenants, parts.settings.max_tenant_kv_bytes, limit_now(session, parts))
+    allowed = fair_share(tenants, settings.max_tenant_kv_bytes, limit_now(session, settings))
     pinned = int(session.scalar(pinned_bytes(tenant_id)) or 0)
     if allowed and pinned > allowed:
         raise Conflict(
@@ -63,29 +64,29 @@ def make_room(parts: Parts) -> Freed:
 
 def make_room_for(wanted: IncomingKV, parts: Parts) -> bool:
     """Remove other KV for what is wanted. False if it would be too much all the same."""
-    while _beyond(wanted, parts):
+    while _beyond(wanted, parts.database, parts.settings):
         if _evict_some(wanted, parts) == NOTHING:
             return False
     return True
 
 
-def _beyond(wanted: IncomingKV | None, parts: Parts) -> list[Excess]:
-    with parts.database.reading() as session:
-        return _excesses(session, wanted, parts)
+def _beyond(wanted: IncomingKV | None, database: Database, settings: Settings) -> list[Excess]:
+    with database.reading() as session:
+        return _excesses(session, wanted, settings)
 
 
-def _excesses(session: "Session", wanted: IncomingKV | None, parts: Parts) -> list[Excess]:
+def _excesses(session: "Session", wanted: IncomingKV | None, settings: Settings) -> list[Excess]:
     kept = {tenant_id: int(size) for tenant_id, size in session.execute(kv_bytes_by_tenant())}
-    limit = kv_limit(sum(kept.values()), parts)
+    limit = kv_limit(sum(kept.values()), settings)
     if wanted is not None:
         kept[wanted.tenant_id] = kept.get(wanted.tenant_id, 0) + wanted.num_bytes
-    return excesses(kept, parts.settings.max_tenant_kv_bytes, limit)
+    return excesses(kept, settings.max_tenant_kv_bytes, limit)
 
 
 def _evict_some(wanted: IncomingKV | None, parts: Parts) -> Freed:
     with parts.database.writing() as session:
         advisory_lock(session, _EVICTION)
-        chosen = _choose(session, _excesses(session, wanted, parts), wanted)
+        chosen = _choose(session, _excesses(session, wanted, parts.settings), wanted)
         forget(session, [key for key, _ in chosen])
     parts.kv_store.delete(key for key, _ in chosen)
     return Freed(len(chosen), sum(size for _, size in chosen))

@@ -14,6 +14,7 @@ from ragkv.db.consistency import (
     release,
     stale_leases,
 )
+from ragkv.db.database import Database
 from ragkv.db.documents import start_over
 from ragkv.db.ingestion import LEASE
 from ragkv.parts import Parts
@@ -27,23 +28,23 @@ CLOCK_STEP = LEASE * 2
 
 
 def stale(grace: Grace, parts: Parts) -> Iterable[str]:
-    return _found(stale_leases(grace.rows_before, utc_now() + CLOCK_STEP), parts)
+    return _found(stale_leases(grace.rows_before, utc_now() + CLOCK_STEP), parts.database)
 
 
 def miscounted(grace: Grace, parts: Parts) -> Iterable[str]:
-    return _found(miscounted_documents(), parts)
+    return _found(miscounted_documents(), parts.database)
 
 
 def closed_late(grace: Grace, parts: Parts) -> Iterable[str]:
-    return _found(jobs_of_finished(grace.rows_before), parts)
+    return _found(jobs_of_finished(grace.rows_before), parts.database)
 
 
 def run_by_nobody(grace: Grace, parts: Parts) -> Iterable[str]:
-    return _found(jobs_nobody_runs(grace.rows_before), parts)
+    return _found(jobs_nobody_runs(grace.rows_before), parts.database)
 
 
-def _found(statement: "Select[str]", parts: Parts) -> Sequence[str]:
-    with parts.database.reading() as session:
+def _found(statement: "Select[str]", database: Database) -> Sequence[str]:
+    with database.reading() as session:
         return session.scalars(statement).all()
 
 

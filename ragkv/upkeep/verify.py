@@ -3,15 +3,20 @@
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from ragkv.batched import batched
+from ragkv.db.database import Database
 from ragkv.db.kv_entries import documents_using, entries_of
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.eviction import evict_entries
+
+if TYPE_CHECKING:
+    from ragkv.kv.layout import Layout
+    from ragkv.kv.store import KVStore
 
 SPEAK_EVERY_S = 0.5
 
@@ -59,27 +64,27 @@ def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
     count, spoken = _Count(), time.monotonic()
     try:
         for key, size in entries:
-            count.add(key, size, _health(key, parts))
+            count.add(key, size, _health(key, parts.kv_store, parts.layout))
             if time.monotonic() - spoken >= SPEAK_EVERY_S:
                 spoken = time.monotonic()
                 yield count.so_far(len(entries), [])
     finally:
-        documents = _forget(count.lost, parts)
+        documents = _forget(count.lost, parts.database, parts.kv_store)
     yield count.so_far(len(entries), documents)
 
 
-def _health(key: str, parts: Parts) -> FileHealth:
+def _health(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:
     """Reading a damaged file removes it."""
-    if key not in parts.kv_store:
+    if key not in kv_store:
         return "missing"
-    if parts.kv_store.get(key, parts.layout) is not None:
+    if kv_store.get(key, layout) is not None:
         return "sound"
-    return "damaged" if key not in parts.kv_store else "unusable"
+    return "damaged" if key not in kv_store else "unusable"
 
 
-def _forget(lost: list[tuple[str, int]], parts: Parts) -> list[str]:
-    with parts.database.reading() as session:
+def _forget(lost: list[tuple[str, int]], database: Database, kv_store: "KVStore") -> list[str]:
+    with database.reading() as session:
         keys = [key for key, _ in lost]
         documents = {document_id for some in batched(keys) for document_id in session.scalars(documents_using(some))}
-    evict_entries(lost, parts)
+    evict_entries(lost, database, kv_store)
     return sorted(documents)

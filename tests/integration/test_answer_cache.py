@@ -178,8 +178,8 @@ CHANGES: dict[str, Callable[[Parts, str], object]] = {
         tenant(parts), document, "b.md", BytesIO(b"# B\n\nBob."), parts
     ),
     "delete": lambda parts, document: delete_document(tenant(parts), document, parts),
-    "metadata": lambda parts, document: amend_document(tenant(parts), document, parts, patch={"year": 1}),
-    "name": lambda parts, document: amend_document(tenant(parts), document, parts, name="c.md"),
+    "metadata": lambda parts, document: amend_document(tenant(parts), document, parts.database, patch={"year": 1}),
+    "name": lambda parts, document: amend_document(tenant(parts), document, parts.database, name="c.md"),
 }
 
 

@@ -89,7 +89,7 @@ def test_a_backup_moves_between_databases_and_its_documents_answer_at_once(
     document_id = store(source, year=1843, tags=["engine", "Böhm"])
     assert ingest_document(document_id, over(source, loaded)) is IngestOutcome.READY
     issued = issue_key_by_name("guests", "laptop", ("read",), source.database, 30)
-    manifest = backup(tmp_path / "backup", source)
+    manifest = backup(tmp_path / "backup", source.database, source.files)
     is_postgres = source.database.engine.dialect.name == "postgresql"
     target = make("target", f"sqlite:///{tmp_path / 'target.sqlite3'}" if is_postgres else postgres_url)
     restored = restore(tmp_path / "backup", target)
@@ -114,7 +114,7 @@ def test_every_row_comes_back_as_it_was(source: Parts, empty: Parts, tmp_path: P
     store(source, year=1843)
     store(source, ALAN, "alan.md")
     issue_key_by_name("guests", "laptop", ("read", "write"), source.database, None)
-    backup(tmp_path / "backup", source)
+    backup(tmp_path / "backup", source.database, source.files)
     restore(tmp_path / "backup", empty)
 
     before, after = rows(source), rows(empty)
@@ -128,7 +128,7 @@ def test_every_row_comes_back_as_it_was(source: Parts, empty: Parts, tmp_path: P
 
 def test_nobody_else_can_read_a_backup_and_it_says_that_it_holds_secrets(parts: Parts, tmp_path: Path):
     store(parts)
-    backup(tmp_path / "backup", parts)
+    backup(tmp_path / "backup", parts.database, parts.files)
 
     inside = list((tmp_path / "backup").rglob("*"))
     assert all(path.stat().st_mode & 0o077 == 0 for path in [tmp_path / "backup", *inside])
@@ -210,14 +210,14 @@ def test_a_folder_with_something_in_it_is_not_written_to(parts: Parts, tmp_path:
     (tmp_path / "backup" / "mine").write_text("keep")
 
     with pytest.raises(Rejected, match="not empty"):
-        backup(tmp_path / "backup", parts)
+        backup(tmp_path / "backup", parts.database, parts.files)
     assert [path.name for path in (tmp_path / "backup").iterdir()] == ["mine"]
 
 
 def test_a_backup_names_files_that_are_lost_and_restores_the_rest(parts: Parts, empty: Parts, tmp_path: Path):
     lost, kept = store(parts), store(parts, ALAN, "alan.md")
     parts.files.path(parts.default_collection.tenant_id, _sha256(parts, lost)).unlink()
-    manifest = backup(tmp_path / "backup", parts)
+    manifest = backup(tmp_path / "backup", parts.database, parts.files)
     restored = restore(tmp_path / "backup", empty)
 
     assert [file.sha256 for file in manifest.lost_files] == [_sha256(parts, lost)]
@@ -244,7 +244,7 @@ def test_backups_taken_while_documents_come_and_go_are_consistent(source: Parts,
     for thread in threads:
         thread.start()
     try:
-        manifests = [backup(tmp_path / f"backup{i}", source) for i in range(2)]
+        manifests = [backup(tmp_path / f"backup{i}", source.database, source.files) for i in range(2)]
     finally:
         stop.set()
         for thread in threads:
@@ -273,7 +273,7 @@ def test_the_commands_say_what_to_do_next(parts: Parts, empty: Parts, tmp_path: 
 def _backup(parts: Parts, tmp_path: Path, *, upload: bool = True) -> Path:
     if upload:
         store(parts)
-    backup(tmp_path / "backup", parts)
+    backup(tmp_path / "backup", parts.database, parts.files)
     return tmp_path / "backup"
 
 

@@ -91,14 +91,14 @@ class TestKeptAnswers:
         assert SECRET not in everything_in_redis(parts)
 
     def test_answers_of_a_collection_that_did_not_change_stay(self, parts: Parts, collection: CollectionRef):
-        assert forget_stale_answers(parts) == 0
+        assert forget_stale_answers(parts.database, parts.answer_ring) == 0
         assert SECRET in everything_in_redis(parts)
 
     def test_what_an_older_version_kept_goes_too(self, parts: Parts, redis_server: EmbeddedRedis):
         parts.redis.hset("ragkv:answers:t:c:r:head", mapping={"generation": 1, "put": 1})
         parts.redis.hset("ragkv:answers:t:c:r:bodies", "0", SECRET)
 
-        assert forget_stale_answers(parts) == 1
+        assert forget_stale_answers(parts.database, parts.answer_ring) == 1
         assert SECRET not in everything_in_redis(parts)
 
 
@@ -210,7 +210,7 @@ class TestFullRedis:
         finally:
             parts.redis.config_set("maxmemory", 0)
         parts.redis.delete(QUEUE)
-        assert later in requeue_stuck(parts)
+        assert later in requeue_stuck(parts.database, parts.queue)
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ class TestFiles:
             replace_document(parts.default_collection.tenant_id, document_id, "grace.md", io.BytesIO(GRACE), parts)
         event.remove(parts.database.engine, "commit", fail)
 
-        path, name = stored_file(parts.default_collection.tenant_id, document_id, parts)
+        path, name = stored_file(parts.default_collection.tenant_id, document_id, parts.database, parts.files)
         assert (path.read_bytes(), name) == (ADA, "ada.md")
 
     def test_a_replaced_file_goes_once_the_new_one_is_committed(self, parts: Parts, document_id: str):
@@ -97,34 +97,36 @@ class TestFiles:
         assert clean(parts) == NOTHING, "too young"
 
         age(folder, 2)
-        assert leftovers.abandoned_uploads(later(), parts) == [partial]
-        assert leftovers.unnamed_files(later(), parts) == [(parts.default_collection.tenant_id, "ab" * 32)]
+        assert leftovers.abandoned_uploads(later(), parts.files) == [partial]
+        assert leftovers.unnamed_files(later(), parts.database, parts.files) == [
+            (parts.default_collection.tenant_id, "ab" * 32)
+        ]
         assert clean(parts) == Cleaned(uploads=1, files=1, documents=0)
         assert files(parts) == [ADA]
 
     def test_a_file_that_got_a_row_meanwhile_is_not_removed(self, parts: Parts, document_id: str):
         """Found without a row, and uploaded before it was to be removed."""
-        path, _ = stored_file(parts.default_collection.tenant_id, document_id, parts)
+        path, _ = stored_file(parts.default_collection.tenant_id, document_id, parts.database, parts.files)
 
-        assert not discard_unnamed(parts.default_collection.tenant_id, path.name, parts)
+        assert not discard_unnamed(parts.default_collection.tenant_id, path.name, parts.database, parts.files)
         assert files(parts) == [ADA]
 
     def test_rows_without_their_file_are_found(self, parts: Parts, document_id: str):
-        assert leftovers.missing_files(parts) == []
-        path, _ = stored_file(parts.default_collection.tenant_id, document_id, parts)
+        assert leftovers.missing_files(parts.database, parts.files) == []
+        path, _ = stored_file(parts.default_collection.tenant_id, document_id, parts.database, parts.files)
         path.unlink()
 
-        assert leftovers.missing_files(parts) == [(parts.default_collection.tenant_id, path.name)]
+        assert leftovers.missing_files(parts.database, parts.files) == [(parts.default_collection.tenant_id, path.name)]
 
 
 class TestKV:
     def test_entries_without_files_are_found(self, parts: Parts, ingest: IngestParts, document_id: str):
         ingest_document(document_id, ingest)
-        assert leftovers.missing_kv(parts) == []
+        assert leftovers.missing_kv(parts.database, parts.kv_store) == []
         for key in list(parts.kv_store.keys()):
             parts.kv_store.delete([key])
 
-        assert [size > 0 for _, size in leftovers.missing_kv(parts)] == [True]
+        assert [size > 0 for _, size in leftovers.missing_kv(parts.database, parts.kv_store)] == [True]
 
     def test_unfinished_files_are_found_whoever_wrote_them(self, parts: Parts):
         """Ours end in .partial, those of safetensors begin with .tmp."""
@@ -134,8 +136,8 @@ class TestKV:
         for path in (*unfinished, parts.kv_store.path("ab" * 32)):
             path.write_bytes(b"x")
 
-        assert set(leftovers.partial_kv(later(), parts)) == unfinished
-        assert leftovers.partial_kv(utc_now() - timedelta(hours=1), parts) == []
+        assert set(leftovers.partial_kv(later(), parts.kv_store)) == unfinished
+        assert leftovers.partial_kv(utc_now() - timedelta(hours=1), parts.kv_store) == []
 
 
 class TestPoints:

@@ -117,7 +117,7 @@ def test_a_process_that_is_killed_anywhere_leaves_whole_documents_and_what_the_s
     """Before a transaction begins, and before one is committed: first at the first one, then at the second, and so on."""
     killed = 0
     while dies_at(parts, large, moment, killed):
-        assert leftovers.missing_files(parts) == []
+        assert leftovers.missing_files(parts.database, parts.files) == []
         with parts.database.reading() as session:
             chunks = select(ChunkRow.document_id, func.count()).group_by(ChunkRow.document_id)
             in_documents = dict(session.execute(chunks).all())

@@ -100,7 +100,7 @@ def test_whatever_others_do_it_knows_what_a_new_process_would(parts: Parts, foll
                 read(parts, chosen, dice.choices(TITLES, k=dice.randint(0, 3)))
                 waiting.remove(chosen)
             case "amend" if documents:
-                amend_document(follower.place[0], dice.choice(documents), parts, patch={"n": dice.random()})
+                amend_document(follower.place[0], dice.choice(documents), parts.database, patch={"n": dice.random()})
             case "replace" if documents:
                 chosen = dice.choice(documents)
                 replace_document(follower.place[0], chosen, "b.txt", io.BytesIO(dice.randbytes(16)), parts)
@@ -138,7 +138,7 @@ def test_a_change_that_writes_no_chunks_leaves_the_same_object(parts: Parts, fol
     document_id = upload(parts, random.Random(0))
     read(parts, document_id, TITLES)
     known = follower.source.indexed_documents(*follower.place)
-    amend_document(follower.place[0], document_id, parts, name="other.txt")
+    amend_document(follower.place[0], document_id, parts.database, name="other.txt")
 
     assert follower.source.indexed_documents(*follower.place) is known
 

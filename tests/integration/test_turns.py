@@ -163,14 +163,14 @@ class TestMessages:
     ):
         for n in range(3):
             accept_document(parts.default_collection, f"{n}.md", text(str(n)), parts)
-        assert requeue_stuck(parts) == ()
+        assert requeue_stuck(parts.database, parts.queue) == ()
         store_document(
             parts.default_collection, "dropped.md", text("dropped"), parts
         )  # as if its message had been lost
 
-        assert len(requeue_stuck(parts)) == 1
+        assert len(requeue_stuck(parts.database, parts.queue)) == 1
         assert parts.queue.depth() == 4
-        assert requeue_stuck(parts) == ()
+        assert requeue_stuck(parts.database, parts.queue) == ()
 
     def test_a_message_too_many_does_no_harm(self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis):
         parts.queue.enqueue_ingest("0" * 32)

@@ -81,7 +81,7 @@ def test_the_service_answers_from_what_was_read_before_and_reads_what_was_waitin
 def test_a_backup_of_a_database_of_0_1_0_is_upgraded_while_it_is_restored(
     parts: Parts, settings: Settings, loaded: IngestParts, tmp_path: Path
 ):
-    manifest = backup(tmp_path / "backup", parts)
+    manifest = backup(tmp_path / "backup", parts.database, parts.files)
     target = Parts(msgspec.structs.replace(settings, data_dir=tmp_path / "target"))
     lend_models(target, loaded)
     restored = restore(tmp_path / "backup", target)

@@ -101,8 +101,8 @@ class TestAccepting:
 
         server = EmbeddedRedis(parts.settings)
         server.start()
-        assert requeue_stuck(parts) == [accepted.document_id]
-        assert requeue_stuck(parts) == ()  # it waits in the queue now
+        assert requeue_stuck(parts.database, parts.queue) == [accepted.document_id]
+        assert requeue_stuck(parts.database, parts.queue) == ()  # it waits in the queue now
         server.stop()
 
     def test_a_name_keeps_its_last_part_only(self, parts: Parts):

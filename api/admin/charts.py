@@ -12,11 +12,11 @@ from api.admin.format import duration, number, percent
 from ragkv.statistics.views import Bucket, Summary, Window
 
 TOP, BOTTOM = 10.0, 200.0
-"""The plot lies between, its zero at the bottom."""
+"""The plot lies between these, with zero at the bottom."""
 MAX_STEPS = 4
 NICE = (1, 2, 2.5, 5, 10)
 EDGE = 3.0
-"""Percent of the width at either end in which no label has room."""
+"""Percent of the width at either end where no label fits."""
 
 _LABEL_EVERY: dict[Window, timedelta] = {
     "1h": timedelta(minutes=15),
@@ -30,7 +30,7 @@ ORIGINS = (
     ("recomputed", "recomputed"),
     ("computed", "computed"),
 )
-"""From the bottom up: (field of Bucket, what it is called)."""
+"""From the bottom up: (field of Bucket, its name)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Chart:
 
 
 def first_token_chart(found: Summary) -> Chart:
-    """Medians of the time to first token: stitched, measured in full, and what stitched would have cost in full."""
+    """Medians of the time to first token: stitched, measured in full, and the estimate for the stitched ones in full."""
     kinds: tuple[tuple[str, Callable[[Bucket], float | None]], ...] = (
         ("in-full", lambda bucket: bucket.stitched_in_full_ms),
         ("full", lambda bucket: bucket.full_ms),
@@ -119,7 +119,7 @@ def first_token_chart(found: Summary) -> Chart:
 
 
 def origin_chart(found: Summary) -> Chart:
-    """Prompt tokens by where they came from, stacked."""
+    """Prompt tokens by origin, stacked."""
     scale = Scale(max((_tokens(bucket) for bucket in found.series), default=0))
     return Chart(
         heads=("Questions", *(name.capitalize() for _, name in ORIGINS), "Saved"),

@@ -60,8 +60,8 @@ def tier_bars(seen: KVOverview) -> list[Bar]:
     used = seen.tiers.device.used_bytes
     in_use = "" if used is None else f"; {size(used)} in use now"
     rows = (
-        ("computed", "Device", f"room in the engine's own cache, which all tenants share{in_use}", device),
-        ("cached", "Host", "of the files, in this machine's memory now", host),
+        ("computed", "Device", f"size of the engine's own cache, shared by all tenants{in_use}", device),
+        ("cached", "Host", "the part of the files that is in this machine's memory", host),
         ("stitched", "Disk", "all files", disk),
     )
     longest = max((value for *_, value in rows if value), default=1)

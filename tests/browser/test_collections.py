@@ -37,7 +37,7 @@ class TestCollections:
         logged_in.goto("/admin/collections")
         logged_in.get_by_role("button", name="New collection").click()
         logged_in.get_by_label("Name").fill("default")
-        logged_in.get_by_role("button", name="Make collection").click()
+        logged_in.get_by_role("button", name="Create collection").click()
 
         expect(logged_in.locator("#make .error")).to_have_text("a collection named 'default' already exists")
         expect(logged_in.get_by_label("Name")).to_have_value("default")
@@ -53,7 +53,7 @@ class TestCollections:
         logged_in.goto("/admin/collections/default")
         logged_in.locator("#answer-cache summary").click()
         logged_in.get_by_label("Answer from the cache").check()
-        logged_in.get_by_label("Least similarity").fill("0.9")
+        logged_in.get_by_label("Minimum similarity").fill("0.9")
         logged_in.get_by_role("button", name="Save").click()
 
         expect(logged_in.locator("#answer-cache .badge")).to_have_text("on")
@@ -67,7 +67,7 @@ class TestKeys:
         logged_in.get_by_label("Name").fill("indexing job")
         logged_in.get_by_label("write").check()
         logged_in.get_by_label("Days until it expires").fill("30")
-        logged_in.get_by_role("button", name="Make key").click()
+        logged_in.get_by_role("button", name="Create key").click()
         made = new_key(logged_in)
 
         line = logged_in.locator("tbody tr").filter(has_text="indexing job")
@@ -84,7 +84,7 @@ class TestKeys:
         logged_in.context.grant_permissions(["clipboard-read", "clipboard-write"])
         logged_in.goto("/admin/keys")
         logged_in.get_by_label("Name").fill("x")
-        logged_in.get_by_role("button", name="Make key").click()
+        logged_in.get_by_role("button", name="Create key").click()
         logged_in.get_by_role("button", name="Copy").click()
 
         expect(logged_in.get_by_text("Copied.")).to_be_visible()
@@ -103,7 +103,7 @@ class TestKeys:
     def test_the_first_key_closes_the_service_and_opens_the_dashboard(self, visit: Visit, page: Page):
         page.goto("/admin/keys")
         page.get_by_label("Name").fill("first")
-        page.get_by_role("button", name="Make key").click()
+        page.get_by_role("button", name="Create key").click()
         made = new_key(page)
         page.get_by_role("link", name="Log in with it").click()
         page.get_by_label("API key").fill(made)

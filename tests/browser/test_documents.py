@@ -62,7 +62,7 @@ class TestUpload:
         expect(row(collection, "ada.md").locator(".badge")).to_have_text("ready")
         visit.drop(("again.md", ADA))
 
-        expect(collection.locator(".upload").filter(has_text="again.md")).to_contain_text("there already")
+        expect(collection.locator(".upload").filter(has_text="again.md")).to_contain_text("already uploaded")
 
     def test_many_files_at_once_all_arrive(self, visit: Visit, collection: Page):
         visit.drop(*((f"note-{i}.txt", f"Note number {i}.".encode()) for i in range(12)))
@@ -80,12 +80,12 @@ class TestFailure:
 
         failed.get_by_role("button", name="Retry").click()
 
-        expect(collection.get_by_text("It is queued again.")).to_be_visible()
+        expect(collection.get_by_text("Queued again.")).to_be_visible()
         expect(failed.locator(".badge")).to_have_text("failed")
 
     def test_jobs_show_it_too_and_go_on_by_themselves(self, service: httpx.Client, collection: Page):
         collection.goto("/admin/jobs?status=failed")
-        expect(collection.get_by_text("None is failed.")).to_be_visible()
+        expect(collection.get_by_text("No failed jobs.")).to_be_visible()
         upload(service, GIF, "scan.gif")
 
         line = collection.locator("tr").filter(has_text="scan.gif")
@@ -109,7 +109,7 @@ class TestList:
         upload(service, GIF, "scan.gif")
         expect(row(collection, "scan.gif").locator(".badge")).to_have_text("failed")
 
-        collection.get_by_label("A part of the name").fill("SCAN")
+        collection.get_by_label("Part of the name").fill("SCAN")
         collection.keyboard.press("Enter")
         expect(collection.locator("tr[data-document]")).to_have_count(1)
         collection.get_by_label("Status").select_option("ready")

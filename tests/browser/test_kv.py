@@ -37,7 +37,7 @@ def test_bytes_are_drawn_by_tier_and_collection(store: Page):
 
 def test_an_evicted_document_says_so_and_is_rebuilt(store: Page, parts: Parts, ingest: IngestParts):
     document(store).get_by_role("button", name="Evict").click()
-    expect(store.locator("#confirm-text")).to_contain_text("It goes on answering")
+    expect(store.locator("#confirm-text")).to_contain_text("It keeps answering")
     store.locator("#confirm").get_by_role("button", name="Evict", exact=True).click()
 
     expect(store.locator("#toasts")).to_contain_text("removed")
@@ -88,7 +88,7 @@ def test_a_document_and_a_collection_are_pinned_and_let_go_again(store: Page):
 
 def test_a_verification_says_what_it_found(store: Page, parts: Parts):
     store.get_by_role("button", name="Verify all").click()
-    expect(store.locator("#verification")).to_contain_text("all sound")
+    expect(store.locator("#verification")).to_contain_text("all intact")
 
     with parts.database.reading() as session:
         path = parts.kv_store.path(session.scalars(select(ChunkRow.kv_key)).first() or "")

@@ -88,7 +88,7 @@ def test_a_session_that_ended_meanwhile_leads_to_the_login_at_the_next_action(
     parts.redis.delete(*parts.redis.keys("ragkv:session:*"))
     logged_in.get_by_role("button", name="New collection").click()
     logged_in.get_by_label("Name").fill("papers")
-    logged_in.get_by_role("button", name="Make collection").click()
+    logged_in.get_by_role("button", name="Create collection").click()
 
     logged_in.get_by_label("API key").wait_for()
     assert "next=%2Fadmin%2Fcollections" in logged_in.url

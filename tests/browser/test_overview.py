@@ -70,7 +70,7 @@ def test_a_chart_says_in_words_what_it_draws(page: Page, service: httpx.Client, 
 def test_the_window_of_time_is_part_of_the_address(page: Page, service: httpx.Client, document: str):
     ask(service)
     page.goto("/admin")
-    windows = page.get_by_role("navigation", name="Window of time")
+    windows = page.get_by_role("navigation", name="Time window")
     expect(windows.get_by_role("link", name="24 hours")).to_have_attribute("aria-current", "true")
     windows.get_by_role("link", name="7 days").click()
 

@@ -1,14 +1,14 @@
-// Buttons and forms that change something through the API.
+// Buttons and forms that send requests to the API.
 //
 // <button data-method="DELETE" data-url="/v1/..."> and <form data-method="POST" data-url="/v1/..."> send a request, a form
 // its fields as JSON. Further attributes:
-//   data-confirm="Delete it?"  asks first; data-yes="Delete" is what the button then says
-//   data-then="/admin/..."     where to go afterwards
-//   data-refresh="ID ID"       or the parts of this page to load again
-//   data-done="Deleted."       what to say
+//   data-confirm="Delete it?"  asks first; data-yes="Delete" labels the confirming button
+//   data-then="/admin/..."     the page to go to afterwards
+//   data-refresh="ID ID"       or the parts of this page to refresh
+//   data-done="Deleted."       the message shown
 // A form's field is a number for type=number, true or false for a checkbox, a list for a name that ends in [], a member of
 // an object for a name with a dot, and left out while it is empty.
-// A dialog around a form is closed. What goes wrong is shown in the form's .error, or in a corner.
+// A dialog around a form is closed. An error is shown in the form's .error, or in a corner.
 
 import { announce } from "./announce.js";
 import { send } from "./api.js";
@@ -32,7 +32,7 @@ export function startActions() {
   });
 }
 
-/** What a form's fields say. */
+/** The values of a form's fields. */
 export function valuesOf(form) {
   const values = {};
   for (const field of form.elements) {

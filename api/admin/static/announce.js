@@ -1,4 +1,4 @@
-// Short messages, seen in a corner and read out by screen readers.
+// Short messages, shown in a corner and read out by screen readers.
 
 const SHOWN_MS = 6000;
 

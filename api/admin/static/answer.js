@@ -1,4 +1,4 @@
-// One answer on the page, from the first moment of waiting to its sources.
+// One answer on the page, from waiting for it to its sources.
 
 import { legend, piecesOf, promptBar, promptLegend, timingBar } from "./bars.js";
 import { element } from "./element.js";
@@ -12,7 +12,7 @@ const KV = {
   recomputed: ["of-recomputed", "recomputed"],
 };
 
-/** An article that fills as the answer comes. `mode` is stitched or full. */
+/** An article that fills as the answer streams in. `mode` is stitched or full. */
 export class Answer {
   constructor(mode) {
     this.mode = mode;
@@ -39,22 +39,22 @@ export class Answer {
       this.tick();
       this.stopClock();
       this.state.textContent = "answering";
-      this.under.textContent = "to the first token, as seen here";
+      this.under.textContent = "to the first token, measured here";
     }
     this.said.append(text);
   }
 
-  /** The whole answer: what was said takes its final form, and the rest appears. */
+  /** Show the complete answer: its text with citations, then sources, prompt, times and passages. */
   finish(done) {
     this.done = done;
-    this.settle("good", done.cached_answer ? "kept answer" : "done");
+    this.settle("good", done.cached_answer ? "cached answer" : "done");
     this.time.textContent = duration(done.timings.ttft_ms);
     this.under.textContent = `to the first token, ${duration(done.timings.total_ms)} in all`;
     const { sources, numberOf } = sourcesOf(done.citations);
     this.said.replaceChildren(...withCitations(done, numberOf));
     this.below.replaceChildren(...[
       keptNote(done.cached_answer),
-      done.finish_reason === "length" && element("p", { class: "hint" }, "The answer was cut off at its limit of tokens."),
+      done.finish_reason === "length" && element("p", { class: "hint" }, "The answer was cut off at its token limit."),
       sourceList(sources),
       this.promptPart(done),
       this.timingPart(done.timings.ttft_ms),
@@ -77,7 +77,7 @@ export class Answer {
   stop() {
     this.settle("plain", "stopped");
     this.time.hidden = this.under.hidden = this.said.hidden = !this.said.textContent;
-    this.below.replaceChildren(element("p", { class: "hint" }, "Stopped: the engine no longer works on it."));
+    this.below.replaceChildren(element("p", { class: "hint" }, "Stopped: the engine has aborted it."));
   }
 
   settle(kind, text) {
@@ -116,7 +116,7 @@ export class Answer {
     );
   }
 
-  /** Whoever points at a passage, in the bar or in the list, sees it in both. */
+  /** Highlight the passage under the pointer in both the bar and the list. */
   pointOut() {
     const mark = ({ target, type }) => {
       const passage = target.closest?.("[data-passage]")?.dataset.passage;
@@ -142,7 +142,7 @@ function sourcesOf(citations) {
   return { sources, numberOf: (citation) => numbers.get(keyOf(citation)) };
 }
 
-/** The answer's text with its citations' numbers where they belong. Places count characters, which JavaScript does not. */
+/** The answer's text with the numbers of its citations. Places count code points, JavaScript strings UTF-16 units. */
 function withCitations({ answer, citations }, numberOf) {
   const characters = Array.from(answer);
   const ends = [...new Set(citations.map((citation) => citation.answer_end))].sort((a, b) => a - b);
@@ -154,7 +154,7 @@ function withCitations({ answer, citations }, numberOf) {
     at = end;
   }
   pieces.push(characters.slice(at).join(""));
-  return answer ? pieces : [element("span", { class: "muted" }, "The model said nothing.")];
+  return answer ? pieces : [element("span", { class: "muted" }, "The model returned an empty answer.")];
 }
 
 function numbered(citation, number_) {
@@ -163,7 +163,7 @@ function numbered(citation, number_) {
 }
 
 function sourceList(sources) {
-  if (!sources.length) return element("p", { class: "hint" }, "No passage says what the answer says: it has no source.");
+  if (!sources.length) return element("p", { class: "hint" }, "No passage supports the answer: it has no sources.");
   const items = sources.map((source, i) => element(
     "li", {},
     element("span", { class: "cite", "aria-hidden": "true" }, String(i + 1)),
@@ -176,7 +176,7 @@ function sourceList(sources) {
   return element("section", {}, element("h3", {}, "Sources"), element("ol", { class: "sources" }, ...items));
 }
 
-/** Best first, wherever they stand in the prompt. */
+/** All passages, best first, whatever their order in the prompt. */
 function passageList({ passages }, mode) {
   if (!passages.length) return null;
   const bestFirst = passages.map((passage, place) => ({ passage, place })).sort((one, other) => other.passage.score - one.passage.score);
@@ -212,8 +212,8 @@ function kvBadge(kv, mode) {
 
 function keptNote(kept) {
   if (!kept) return null;
-  const near = `${(kept.similarity * 100).toFixed(1)}% alike`;
-  return element("p", { class: "notice good" }, `This answer was kept from an earlier question, ${near}: “${kept.question}” No token ran through the model.`);
+  const near = `${(kept.similarity * 100).toFixed(1)}% similar`;
+  return element("p", { class: "notice good" }, `Answered from the cache, from an earlier question that is ${near}: “${kept.question}” No token ran through the model.`);
 }
 
 function sourceUrl({ document_id: id, start, end }) {

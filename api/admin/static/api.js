@@ -1,4 +1,4 @@
-// Requests to the service. The session's cookie goes along by itself; what changes something carries its token.
+// Requests to the service. The browser sends the session's cookie; every request carries the CSRF token.
 
 const LOGIN = "/admin/login";
 
@@ -13,7 +13,7 @@ export function csrfToken() {
   return document.querySelector('meta[name="csrf-token"]').content;
 }
 
-/** The response, if it is a good one. Throws Problem with a reason fit to show; leads to the login when the session has ended. */
+/** Fetch; returns a successful response. Throws Problem with a reason to show; goes to the login if the session has ended. */
 export async function call(url, options = {}) {
   const headers = new Headers(options.headers);
   headers.set("X-CSRF-Token", csrfToken());
@@ -23,7 +23,7 @@ export async function call(url, options = {}) {
   return response;
 }
 
-/** Send a value as JSON, if there is one; the JSON that comes back, or null. */
+/** Send a value as JSON, if there is one; returns the JSON of the response, or null. */
 export async function send(method, url, value) {
   const options = { method };
   if (value !== undefined) {
@@ -35,7 +35,7 @@ export async function send(method, url, value) {
   return text ? JSON.parse(text) : null;
 }
 
-/** What a response with an error says. */
+/** The reason given by an error response. */
 export async function reasonOf(response) {
   try {
     const problem = await response.json();
@@ -55,6 +55,6 @@ async function reach(url, options) {
     return await fetch(url, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, "the service does not answer: is it running?");
+    throw new Problem(0, "the service does not respond: is it running?");
   }
 }

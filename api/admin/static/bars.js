@@ -1,4 +1,4 @@
-// Bars: the prompt with the origin of its tokens, and the time until the first one of the answer.
+// Bars: a prompt's tokens by origin, and the stages of the time to first token.
 
 import { drawing, element } from "./element.js";
 import { duration, number, percent } from "./numbers.js";
@@ -8,13 +8,13 @@ const ORIGINS = {
   stitched: "stitched from stored KV",
   recomputed: "recomputed in place",
   computed: "computed",
-  unknown: "stitched or recomputed: the engine did not say",
+  unknown: "stitched or recomputed: not reported by the engine",
 };
 const HEIGHT = 30;
 const LABELS = 18;
 const ROOM = 3.5; // percent of the width that a number needs
 
-/** The spans of a prompt from its first token to its last. A passage's marks have data-passage, its place in the prompt. */
+/** The spans of a prompt in order. Marks of passages have data-passage, the passage's index. */
 export function promptBar(spans, rankOf) {
   const total = spans.at(-1).end;
   const at = (token) => `${(token / total) * 100}%`;
@@ -51,7 +51,7 @@ export function promptLegend(spans) {
   )));
 }
 
-/** The time to the first token, piece by piece, on a scale that ends at `longest` milliseconds. */
+/** The stages of the time to first token, on a scale that ends at `longest` milliseconds. */
 export function timingBar(pieces, longest) {
   const bar = drawing("svg", {
     class: "timing-bar", width: "100%", height: 16, role: "img",
@@ -67,7 +67,7 @@ export function timingBar(pieces, longest) {
   return bar;
 }
 
-/** What the time to the first token was spent on: [kind, name, milliseconds]. */
+/** The stages of the time to first token: [kind, name, milliseconds]. */
 export function piecesOf(timings, isFull) {
   const engine = timings.engine_ttft_ms;
   const load = Math.min(timings.kv_load_ms, engine);
@@ -92,7 +92,7 @@ export function legend(entries) {
   )));
 }
 
-/** The spans with those of one part joined. */
+/** Join neighbouring spans of one part. */
 function parts(spans) {
   const joined = [];
   for (const span of spans) {

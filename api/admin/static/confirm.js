@@ -1,6 +1,6 @@
-// A question before something is lost, in the page's one dialog.
+// Confirmation of destructive actions, in the page's one dialog.
 
-/** Whether the answer is yes. Escape, Cancel and a click outside are no. */
+/** Ask, and resolve to whether the answer is yes. Escape and Cancel are no. */
 export function confirmed(question, yes = "Yes") {
   const dialog = document.getElementById("confirm");
   document.getElementById("confirm-text").textContent = question;

@@ -1,4 +1,4 @@
-// A document's page: shows how far it has come, and goes to the place that a citation points at.
+// A document's page: shows its progress, and scrolls to the place a citation points to.
 
 import { show, watch } from "./progress.js";
 import { refresh } from "./swap.js";

@@ -1,4 +1,4 @@
-// A collection's page: files dropped on it are uploaded, and every document shows how far it has come.
+// A collection's page: uploads of dropped files, and the progress of every document.
 
 import { announce } from "./announce.js";
 import { isFinished, show, watch } from "./progress.js";
@@ -55,7 +55,7 @@ function heard(progress) {
   if (!row || isFinished(progress)) renew();
 }
 
-/** Load the list again, once for everything that happens within a moment. */
+/** Refresh the list, once for all events within SETTLE_MS. */
 function renew() {
   settling ??= setTimeout(async () => {
     settling = null;

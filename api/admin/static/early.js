@@ -1,4 +1,4 @@
-// What is pressed before the page's modules have run waits for them. A click would be lost otherwise, and a form would be
+// Clicks and submits before the page's modules have run wait for them. A click would be lost otherwise, and a form would be
 // sent by the browser itself. Not a module: modules run when the page has been read, this at once.
 
 (() => {

@@ -1,4 +1,4 @@
-// Elements made by scripts. Text stays text: nothing here reads HTML.
+// Creation of elements. Text stays text: nothing here parses HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -1,4 +1,4 @@
-// A new key is shown once, with a button that copies it.
+// Display of a new key, once, with a button that copies it.
 
 import { announce } from "./announce.js";
 

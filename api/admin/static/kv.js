@@ -1,4 +1,4 @@
-// The KV store's page: verifications with their progress, and what an eviction freed.
+// The KV store's page: verifications with their progress, and the result of an eviction.
 
 import { announce } from "./announce.js";
 import { number, plural, size } from "./numbers.js";
@@ -18,10 +18,10 @@ document.addEventListener("click", (event) => {
 document.addEventListener("admin:done", (event) => {
   if (!event.target.matches("[data-evicts]")) return;
   const { files, bytes } = event.detail;
-  announce(files ? `${plural(files, "file")} removed, ${size(bytes)}.` : "Nothing was removed: other documents use all of it too.");
+  announce(files ? `${plural(files, "file")} removed, ${size(bytes)}.` : "Nothing was removed: other documents share all of it.");
 });
 
-/** One at a time: another one takes its place. */
+/** Verify; only one verification runs at a time, a new one replaces it. */
 async function verify(button) {
   running?.abort();
   running = new AbortController();
@@ -66,7 +66,7 @@ function inWords({ checked, bytes, damaged, missing, unusable, documents }) {
     unusable && `${plural(unusable, "file")} that cannot be used now`,
   ].filter(Boolean);
   const all = `${plural(checked, "file")}, ${size(bytes)}`;
-  if (!wrong.length) return `${all}: all sound.`;
-  const cure = documents.length ? ` Rebuild ${plural(documents.length, "document")} to have them made again.` : "";
+  if (!wrong.length) return `${all}: all intact.`;
+  const cure = documents.length ? ` Rebuild ${plural(documents.length, "document")} to compute them again.` : "";
   return `${all}: ${wrong.join(", ")}.${cure}`;
 }

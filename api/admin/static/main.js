@@ -1,4 +1,4 @@
-// What every page of the dashboard does.
+// Scripts of every page of the dashboard.
 
 import { startActions } from "./actions.js";
 import { showEntry } from "./navigation.js";

@@ -1,4 +1,4 @@
-// On a narrow page the navigation is a row that scrolls: the entry of this page is brought into sight.
+// On a narrow page the navigation is a scrolling row: scroll this page's entry into view.
 
 export function showEntry() {
   const row = document.querySelector(".nav");

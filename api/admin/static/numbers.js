@@ -1,4 +1,4 @@
-// Numbers as people read them, as api/admin/format.py writes them.
+// Readable numbers, formatted as in api/admin/format.py.
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 

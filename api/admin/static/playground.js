@@ -6,8 +6,8 @@ import { drawing, element } from "./element.js";
 import { duration, percent } from "./numbers.js";
 import { streamed } from "./stream.js";
 
-const WARM = 0.5; // the share of a prompt in the engine's own cache from which a comparison says little
-const BROKEN = "The connection broke off before the answer was whole: try again.";
+const WARM = 0.5; // beyond this share of a prompt in the engine's own cache, a comparison says little
+const BROKEN = "The connection broke before the answer was complete: try again.";
 
 const form = document.getElementById("ask");
 const [askOnce, compare, stop] = ["ask-once", "compare", "stop"].map((id) => document.getElementById(id));
@@ -68,7 +68,7 @@ async function run(answer, body, signal) {
   }
 }
 
-/** What the form says, without what it leaves to the settings. */
+/** The request body: the form's values, without fields left to the settings. */
 function asked(mode) {
   const { question, collection, policy, ratio, top_k: passages, hops, max_tokens: tokens } = form.elements;
   const body = { question: question.value, collection: collection.value, mode, stream: true };
@@ -86,7 +86,7 @@ function hasQuestion() {
   return !empty;
 }
 
-/** In the address, so that the question is there again after a look at a source. */
+/** Keep the question in the address, so that it is still there when the reader returns from a source. */
 function rememberQuestion() {
   const { question, collection } = form.elements;
   history.replaceState(null, "", `?${new URLSearchParams({ collection: collection.value, question: question.value })}`);
@@ -99,7 +99,7 @@ function showRunning(is) {
   if (!is && stopped) form.elements.question.focus();
 }
 
-/** Both times beside each other, and what they have in common. */
+/** Show both times side by side, and notes on the comparison. */
 function judge(stitched, full) {
   const [fast, slow] = [stitched, full].map((answer) => answer.done.timings.ttft_ms);
   const longest = Math.max(fast, slow);
@@ -110,7 +110,7 @@ function judge(stitched, full) {
     element("div", { class: "race-figure" },
       element("h2", {}, "Time to first token"),
       element("p", { class: "figure big" }, `${times}×`),
-      element("p", { class: "muted" }, sooner ? "sooner than full prefill" : "later than full prefill")),
+      element("p", { class: "muted" }, sooner ? "faster than full prefill" : "slower than full prefill")),
     element("div", { class: "race-bars" },
       raceRow("Stitched", "stitched", fast, longest),
       raceRow("In full", "full", slow, longest),
@@ -129,17 +129,17 @@ function raceRow(name, kind, ms, longest) {
     element("span", { class: "race-value" }, element("strong", {}, duration(ms))));
 }
 
-/** What else is to be said: the engine by itself, whether the answers agree, whether the comparison is fair. */
+/** Notes: the engine's time alone, whether the answers agree, whether the comparison is fair. */
 function notes(stitched, full) {
   const engine = full.timings.engine_ttft_ms / stitched.timings.engine_ttft_ms;
-  const said = [
+  const lines = [
     `The engine alone, without retrieval: ${duration(stitched.timings.engine_ttft_ms)} against ${duration(full.timings.engine_ttft_ms)}, ${engine.toFixed(1)}×.`,
     stitched.answer === full.answer ? "Both answers are the same, word for word." : "The answers differ: read both.",
   ];
   for (const [mode, { usage }] of [["stitched", stitched], ["full", full]]) {
     if (usage.cached > WARM * usage.prompt) {
-      said.push(`The engine still held ${percent(usage.cached / usage.prompt)} of the ${mode} prompt from an earlier question: for a fair comparison ask something new.`);
+      lines.push(`The engine still held ${percent(usage.cached / usage.prompt)} of the ${mode} prompt from an earlier question: for a fair comparison ask something new.`);
     }
   }
-  return said.map((text) => element("p", { class: "hint" }, text));
+  return lines.map((text) => element("p", { class: "hint" }, text));
 }

@@ -1,9 +1,9 @@
-// How far documents have come: the service's events of progress, and how they are shown.
+// Progress of documents: the service's events, and their display.
 
 const KINDS = { accepted: "", parsing: "busy", indexing: "busy", searchable: "busy", ready: "good", failed: "bad" };
 const FINISHED = ["ready", "failed"];
 
-/** Call `heard` with every change of a document's progress, `ended` when the service says that there is nothing more. */
+/** Call `heard` with every change of a document's progress, `ended` when the service reports that it is final. */
 export function watch(url, heard, ended = () => {}) {
   const source = new EventSource(url);
   source.addEventListener("progress", (event) => heard(JSON.parse(event.data)));
@@ -16,7 +16,7 @@ export function watch(url, heard, ended = () => {}) {
   addEventListener("pagehide", () => source.close());
 }
 
-/** Whether nothing more happens to a document unasked: with `kv_evicted` some of its KV found no room, and stays away. */
+/** Whether the progress is final. With `kv_evicted` there was no room for all of the KV, and none will be added. */
 export function isFinished(progress) {
   return FINISHED.includes(progress.status) || progress.kv_evicted;
 }
@@ -27,7 +27,7 @@ export function inWords({ stage, done, total, status }) {
   return `${stage}: ${done.toLocaleString("en")} of ${total.toLocaleString("en")} tokens`;
 }
 
-/** Show a document's state in an element that the server rendered: its badge and its bar. */
+/** Update the badge and the bar of an element that the server rendered. */
 export function show(element, progress) {
   const badge = element.querySelector(".badge");
   badge.className = `badge ${KINDS[progress.status]}`;

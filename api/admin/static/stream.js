@@ -1,4 +1,4 @@
-// Server-sent events of a POST, which EventSource cannot make.
+// Server-sent events from a POST, which EventSource cannot send.
 
 import { call } from "./api.js";
 

@@ -1,4 +1,4 @@
-// <time> elements in the reader's own time, with the whole moment in their title.
+// <time> elements in the reader's time zone, with date and time in full as their title.
 
 import { onContent } from "./swap.js";
 

@@ -1,4 +1,4 @@
-// One file on its way: its line in the list of uploads, from the first byte to a document that is ready.
+// One upload: its line in the list, from the first byte sent to the document being ready.
 
 import { csrfToken, toLogin } from "./api.js";
 import { inWords, isFinished } from "./progress.js";
@@ -17,7 +17,7 @@ export class Upload {
     list.prepend(this.line);
   }
 
-  /** Send the file. Resolves when the service has answered, with whether it took the file. */
+  /** Send the file. Resolves to whether the service accepted it. */
   send(collection) {
     return new Promise((resolve) => {
       const request = new XMLHttpRequest();
@@ -37,7 +37,7 @@ export class Upload {
     this.end("bad", reason);
   }
 
-  /** What the service says of the document that this became. */
+  /** Show an event of progress for the document made from the file. */
   heard(progress) {
     if (progress.status === "failed") this.end("bad", progress.error || "it failed");
     else if (isFinished(progress)) this.end("good", progress.status === "ready" ? "ready" : `${progress.status}, without room for all of its KV`);
@@ -54,7 +54,7 @@ export class Upload {
     if (status !== 202 && status !== 200) return this.end("bad", answer.detail || `error ${status}`);
     this.documentId = answer.id;
     this.link(answer.id);
-    if (status === 200) return this.end("good", `there already, ${answer.status}`) || true;
+    if (status === 200) return this.end("good", `already uploaded, ${answer.status}`) || true;
     this.moved("queued", undefined);
     return true;
   }

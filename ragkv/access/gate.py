@@ -35,7 +35,9 @@ class Gate:
     def admit(self, key: str | None) -> Caller:
         """Raises Unauthorised, Throttled, or Unavailable when the database is away."""
         if key is None or (self.is_open() and not is_like_a_key(key)):
-            return self._admit_without_key()
+            if not self.is_open():
+                raise Unauthorised(NO_KEY)
+            return self._owner
         return self._counted(authenticate(key, self._database))
 
     def readmit(self, key_id: str) -> Caller:
@@ -60,8 +62,3 @@ class Gate:
         if self._tenant_limit is not None:
             self._tenant_limit.take(f"tenant:{caller.tenant_id}")
         return caller
-
-    def _admit_without_key(self) -> Caller:
-        if not self.is_open():
-            raise Unauthorised(NO_KEY)
-        return self._owner

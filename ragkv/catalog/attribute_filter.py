@@ -78,15 +78,15 @@ def _test_of(wanted: AttributeFilter) -> _Test:
         tests = [_test_of(part) for part in wanted.parts]
         return lambda facts: combine(test(facts) for test in tests)
     if wanted.comparator in _ORDER:
-        return lambda facts: any(_ordered(wanted, value) for value in _as_list(facts.metadata.get(wanted.key)))
-    return _test_of_equality(wanted)
-
-
-def _test_of_equality(wanted: Comparison) -> _Test:
-    """Equal as `ragkv.catalog.metadata` writes values: 1 and 1.0 are one value, 1 and true are two."""
+        return lambda facts: _any_ordered(wanted, facts.metadata.get(wanted.key))
+    # Equal as `ragkv.catalog.metadata` writes values: 1 and 1.0 are one value, 1 and true are two.
     values = frozenset(conditions({wanted.key: list(wanted.values)})[0][1])
     expected = wanted.comparator in ("eq", "in")
     return lambda facts: values.isdisjoint(facts.labels(wanted.key)) != expected
+
+
+def _any_ordered(wanted: Comparison, value: object) -> bool:
+    return any(_ordered(wanted, one) for one in (value if isinstance(value, list) else [value]))
 
 
 def _ordered(wanted: Comparison, value: object) -> bool:
@@ -105,7 +105,3 @@ def _must_equal(wanted: AttributeFilter) -> list[tuple[str, tuple[Value, ...]]]:
         parts = wanted.parts if wanted.combine == "and" else ()
         return list({key: values for part in parts for key, values in _must_equal(part)}.items())
     return [(wanted.key, wanted.values)] if wanted.comparator in ("eq", "in") else []
-
-
-def _as_list(value: object) -> list[object]:
-    return value if isinstance(value, list) else [value]

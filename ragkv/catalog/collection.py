@@ -1,6 +1,6 @@
 """Collections: named sets of a tenant's documents."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from datetime import datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated
@@ -136,8 +136,10 @@ def amend_collection(
     with database.writing() as session:
         advisory_lock(session, _names_of(tenant_id))
         row = _find(session, collection_id)
-        if name is not None:
-            _rename(session, row, clean_name(name))
+        if name is not None and (cleaned := clean_name(name)) != row.name:
+            _refuse_default(row)
+            _refuse_taken(session, tenant_id, cleaned)
+            row.name = cleaned
         if cache is not None:
             _set_cache(row, cache)
     return collection_view(tenant_id, collection_id, database)
@@ -162,9 +164,13 @@ def delete_in_batches(tenant_id: str, collection: str, parts: Parts) -> Generato
 def _delete_some(tenant_id: str, collection_id: str, parts: Parts) -> int:
     """Remove a batch of documents, or else of questions, or else the collection itself. 0 once it is gone."""
     if batch := _next_batch(collection_id, parts.database):
-        _delete_documents(tenant_id, collection_id, batch, parts)
+        if parts.server_index is not None:
+            parts.server_index.delete_from_collection(tenant_id, collection_id, batch)
+        remove_documents(tenant_id, collection_id, batch, parts)
         return len(batch)
-    if questions := _forget_questions(collection_id, parts.database):
+    with parts.database.writing() as session:
+        questions = session.connection().execute(forget_questions_about(collection_id, BATCH_QUESTIONS)).rowcount
+    if questions:
         return questions
     return 0 if _delete_if_empty(tenant_id, collection_id, parts.database) else 1
 
@@ -177,25 +183,6 @@ def _next_batch(collection_id: str, database: Database) -> list[str]:
     return [document_id for (document_id, _), total in zip(sizes, sums, strict=True) if total <= BATCH_CHUNKS] or [
         document_id for document_id, _ in sizes[:1]
     ]
-
-
-def _delete_documents(tenant_id: str, collection_id: str, document_ids: Sequence[str], parts: Parts) -> None:
-    if parts.server_index is not None:
-        parts.server_index.delete_from_collection(tenant_id, collection_id, document_ids)
-    remove_documents(tenant_id, collection_id, document_ids, parts)
-
-
-def _forget_questions(collection_id: str, database: Database) -> int:
-    """Some of them, and how many. The last few go with the collection."""
-    with database.writing() as session:
-        return session.connection().execute(forget_questions_about(collection_id, BATCH_QUESTIONS)).rowcount
-
-
-def _rename(session: "Session", row: CollectionRow, name: str) -> None:
-    if row.name != name:
-        _refuse_default(row)
-        _refuse_taken(session, row.tenant_id, name)
-        row.name = name
 
 
 def _set_cache(row: CollectionRow, wanted: AnswerCachePatch) -> None:

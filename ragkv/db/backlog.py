@@ -37,13 +37,11 @@ class Backlog:
         """Raises Unavailable."""
         with self._lock:
             if self._counted is None or time.monotonic() - self._counted[0] >= self._fresh_s:
-                self._counted = time.monotonic(), self._count()
+                with self._database.reading() as session:
+                    jobs, oldest = session.execute(_waiting_jobs()).one()
+                oldest_s = max((utc_now() - oldest).total_seconds(), 0.0) if oldest else 0.0
+                self._counted = time.monotonic(), Waiting(jobs, oldest_s)
             return self._counted[1]
-
-    def _count(self) -> Waiting:
-        with self._database.reading() as session:
-            jobs, oldest = session.execute(_waiting_jobs()).one()
-        return Waiting(jobs, max((utc_now() - oldest).total_seconds(), 0.0) if oldest else 0.0)
 
 
 def _waiting_jobs() -> Select[int, datetime | None]:

@@ -237,7 +237,8 @@ def precompute_again(document_id: str) -> Update:
 
 def waiting(now: datetime) -> ColumnElement[bool]:
     """Whether a document is unfinished, due and held by nobody."""
-    return and_(unfinished(), _free(now), _due(now))
+    due = or_(DocumentRow.retry_at.is_(None), DocumentRow.retry_at <= now)
+    return and_(unfinished(), _free(now), due)
 
 
 def unfinished() -> ColumnElement[bool]:
@@ -257,7 +258,3 @@ def _is_indexed(index_fingerprint: str) -> ColumnElement[bool]:
 
 def _free(now: datetime) -> ColumnElement[bool]:
     return or_(DocumentRow.lease_until.is_(None), DocumentRow.lease_until < now)
-
-
-def _due(now: datetime) -> ColumnElement[bool]:
-    return or_(DocumentRow.retry_at.is_(None), DocumentRow.retry_at <= now)

@@ -4,7 +4,23 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Delete, Insert, Select, Update, and_, delete, exists, func, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Delete,
+    Insert,
+    Select,
+    SQLColumnExpression,
+    Update,
+    and_,
+    cast,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import aliased
 
@@ -13,11 +29,14 @@ from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, Te
 from ragkv.status import Status
 from ragkv.tenancy import KVOwner
 
-_SUMS = (
-    func.count(),
-    func.coalesce(func.sum(KVEntryRow.num_bytes), 0),
-    func.coalesce(func.sum(KVEntryRow.num_tokens), 0),
-)
+
+def _total(column: SQLColumnExpression[int]) -> ColumnElement[int]:
+    """The sum as an integer, also on PostgreSQL, whose sums are decimals; 0 of no rows."""
+    return cast(func.coalesce(func.sum(column), 0), BigInteger)
+
+
+_BYTES = _total(KVEntryRow.num_bytes)
+_SUMS = (func.count(), _BYTES, _total(KVEntryRow.num_tokens))
 
 
 def keep_entries(dialect: str, rows: Sequence[dict[str, Any]]) -> Insert:
@@ -92,12 +111,11 @@ def kv_by_collection(tenant_id: str) -> Select[CollectionRow, int, int, int]:
 
 def kv_by_tenant() -> Select[str, int, int, int]:
     """(name, files, bytes, tokens) of all tenants, the largest first."""
-    size = _SUMS[1]
     return (
         select(TenantRow.name, func.count(KVEntryRow.key), *_SUMS[1:])
         .outerjoin(KVEntryRow, KVEntryRow.tenant_id == TenantRow.id)
         .group_by(TenantRow.id)
-        .order_by(size.desc(), TenantRow.name)
+        .order_by(_BYTES.desc(), TenantRow.name)
     )
 
 
@@ -138,13 +156,13 @@ def used(chunk_ids: Sequence[str], moment: datetime) -> Update:
 
 def kv_bytes_by_tenant() -> Select[str, int]:
     """(tenant, bytes) of the tenants that keep some."""
-    return select(KVEntryRow.tenant_id, func.sum(KVEntryRow.num_bytes)).group_by(KVEntryRow.tenant_id)
+    return select(KVEntryRow.tenant_id, _BYTES).group_by(KVEntryRow.tenant_id)
 
 
 def pinned_bytes(tenant_id: str) -> Select[int]:
     """Bytes of a tenant's KV that is pinned, each file once."""
     mine = (KVEntryRow.tenant_id == tenant_id, _pinned())
-    return select(func.coalesce(func.sum(KVEntryRow.num_bytes), 0)).where(*mine)
+    return select(_BYTES).where(*mine)
 
 
 def least_recently_used(tenant_id: str, limit: int, spared: str | None = None) -> Select[str, int]:

@@ -55,7 +55,9 @@ def _migrating(url: str) -> Iterator[Config]:
     engine = open_engine(url)
     try:
         with _locked(engine), engine.begin() as connection:
-            _limit(connection)
+            if connection.dialect.name == "postgresql":
+                for statement in _POSTGRES_LIMITS:
+                    connection.execute(text(statement))
             yield _config(connection)
     except DBAPIError as error:
         if not may_pass(error):
@@ -93,12 +95,6 @@ def _advisory_lock(engine: Engine) -> Iterator[None]:
         finally:
             connection.execute(text("SELECT pg_advisory_unlock(:id)"), {"id": _LOCK_ID})
             connection.commit()
-
-
-def _limit(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        for statement in _POSTGRES_LIMITS:
-            connection.execute(text(statement))
 
 
 def _config(connection: Connection) -> Config:

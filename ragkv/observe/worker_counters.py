@@ -44,7 +44,8 @@ class WorkerCounters:
             yield
         finally:
             seconds = time.perf_counter() - began
-            self._add({f"stage:{name}:sum": seconds, f"stage:{name}:{_bucket(seconds)}": 1})
+            bucket = next((bound for bound in STAGE_BUCKETS_S if seconds <= bound), "+Inf")
+            self._add({f"stage:{name}:sum": seconds, f"stage:{name}:{bucket}": 1})
 
     def read(self) -> dict[str, float]:
         """All of them. Raises Unavailable."""
@@ -64,7 +65,3 @@ class WorkerCounters:
                 together.execute()
         except Unavailable as error:
             log.warning("not counted: %s", error)
-
-
-def _bucket(seconds: float) -> str:
-    return next((str(bound) for bound in STAGE_BUCKETS_S if seconds <= bound), "+Inf")

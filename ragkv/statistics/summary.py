@@ -59,15 +59,18 @@ def summary(tenant_id: str, model: str, window: Window, database: Database, now:
     with database.reading() as session:
         full_cost = estimate(session, tenant_id, model, until)
         totals: _Totals = {mode: tuple(sums) for mode, *sums in session.execute(token_totals(tenant_id, since))}
+        asked = {mode: sums[0] for mode, sums in totals.items()}
         return Summary(
             window=window,
             since=since,
             until=until,
-            questions=_questions(totals),
+            questions=Questions(sum(asked.values()), asked.get("stitched", 0), asked.get("full", 0)),
             first_token=_first_token(session, tenant_id, since, full_cost),
             tokens=_tokens(totals),
             hit_rate=_hit_rate(totals),
-            jobs=_jobs(session, tenant_id, since),
+            jobs=Jobs(
+                **{status.value: number for status, number in session.execute(unfinished_jobs(tenant_id, since))}
+            ),
             bucket_s=width_s,
             series=_series(session, tenant_id, (since, until), width_s, full_cost),
         )
@@ -84,11 +87,6 @@ def _counts(sums: Sequence[int]) -> TokenCounts:
     """From sums in the order of TokenCounts' fields, without the last."""
     prompt, cached, stitched, recomputed, computed, completion = sums
     return TokenCounts(prompt, cached, stitched, recomputed, computed, completion, saved=cached + stitched)
-
-
-def _questions(totals: _Totals) -> Questions:
-    by_mode = {mode: sums[0] for mode, sums in totals.items()}
-    return Questions(sum(by_mode.values()), by_mode.get("stitched", 0), by_mode.get("full", 0))
 
 
 def _tokens(totals: _Totals) -> TokenCounts:
@@ -126,11 +124,6 @@ def _first_token(session: "Session", tenant_id: str, since: datetime, full_cost:
         runs=full_cost.runs,
     )
     return FirstToken(stitched=stitched, full=full, stitched_in_full=in_full, hint=None)
-
-
-def _jobs(session: "Session", tenant_id: str, since: datetime) -> Jobs:
-    found = session.execute(unfinished_jobs(tenant_id, since))
-    return Jobs(**{status.value: number for status, number in found})
 
 
 def _series(

@@ -116,13 +116,15 @@ def overview(tenant_id: str, parts: Parts) -> KVOverview:
     """All of a tenant's KV. Looks at every file: it may take a second."""
     with parts.database.reading() as session:
         files, size, tokens, last_used = session.execute(kv_of(KVOwner(tenant_id))).one()
-        collections = [_collection(*facts) for facts in session.execute(kv_by_collection(tenant_id))]
-        tenants = _tenants(session) if tenant_id == parts.default_collection.tenant_id else None
+        by_collection = session.execute(kv_by_collection(tenant_id))
+        collections = [CollectionKV(row.id, row.name, row.kv_pinned, *sums) for row, *sums in by_collection]
+        sees_all = tenant_id == parts.default_collection.tenant_id
+        tenants = [TenantKV(*facts) for facts in session.execute(kv_by_tenant())] if sees_all else None
         limit = limit_now(session, parts.settings)
     tiers = KVTiers(
         _device(parts.settings),
         HostTier(_resident(tenant_id, files, parts.database, parts.kv_store)),
-        _amount(files, size, tokens),
+        KVAmount(files, size, tokens),
     )
     return KVOverview(tiers, collections, tenants, limit or None, last_used)
 
@@ -137,8 +139,8 @@ def held_kv(owner: KVOwner, database: Database) -> HeldKV:
     return HeldKV(
         pinned=pinned,
         files=files,
-        bytes=int(size),
-        tokens=int(tokens),
+        bytes=size,
+        tokens=tokens,
         chunks=chunks,
         stored_chunks=stored,
         evicted_documents=len(evicted),
@@ -149,7 +151,7 @@ def held_kv(owner: KVOwner, database: Database) -> HeldKV:
 def kv_of_documents(document_ids: Sequence[str], database: Database) -> dict[str, KVAmount]:
     """What each of some documents uses; at most a thousand or so. Those without KV are left out."""
     with database.reading() as session:
-        return {document_id: _amount(*sums) for document_id, *sums in session.execute(kv_by_document(document_ids))}
+        return {document_id: KVAmount(*sums) for document_id, *sums in session.execute(kv_by_document(document_ids))}
 
 
 def pin(owner: KVOwner, parts: Parts, *, pinned: bool) -> HeldKV:
@@ -207,23 +209,6 @@ def _row(session: "Session", owner: KVOwner) -> DocumentRow | CollectionRow:
     if row is None:
         raise NotFound("it was deleted meanwhile")
     return row
-
-
-def _amount(files: int, size: int, tokens: int) -> KVAmount:
-    return KVAmount(*_sums(files, size, tokens))
-
-
-def _sums(files: int, size: int, tokens: int) -> tuple[int, int, int]:
-    """As integers: PostgreSQL's sums are decimals."""
-    return files, int(size), int(tokens)
-
-
-def _collection(row: CollectionRow, files: int, size: int, tokens: int) -> CollectionKV:
-    return CollectionKV(row.id, row.name, row.kv_pinned, *_sums(files, size, tokens))
-
-
-def _tenants(session: "Session") -> list[TenantKV]:
-    return [TenantKV(name, *_sums(*sums)) for name, *sums in session.execute(kv_by_tenant())]
 
 
 def _device(settings: Settings) -> DeviceTier:

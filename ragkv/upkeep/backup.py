@@ -56,7 +56,7 @@ def _write(folder: Path, database: Database, source: FileStore) -> Manifest:
     absent = set[StoredFile]()
     for _ in range(ATTEMPTS):
         with snapshot(database) as connection:
-            files = _named(connection)
+            files = {StoredFile(*row) for row in connection.execute(named_files())}
             missing = {file for file in files if not _take(file, source, target)}
             if missing <= absent:  # nothing, or what an earlier snapshot missed too: lost long ago
                 return _finish(folder, files - missing, missing, connection)
@@ -82,10 +82,6 @@ def _finish(folder: Path, files: set[StoredFile], lost: set[StoredFile], connect
     _seal(folder, manifest.tables)
     write_manifest(folder, manifest)
     return manifest
-
-
-def _named(connection: "Connection") -> set[StoredFile]:
-    return {StoredFile(*row) for row in connection.execute(named_files())}
 
 
 def _take(file: StoredFile, source: FileStore, target: FileStore) -> bool:

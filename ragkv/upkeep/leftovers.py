@@ -7,7 +7,7 @@ is named then can be removed. Removal: `ragkv.upkeep.eviction.collect_garbage`, 
 All raise Unavailable when the part they look at is away, and OSError for a folder that cannot be read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +22,6 @@ from ragkv.files import FileStore, StoredFile
 from ragkv.parts import Parts
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from ragkv.kv.store import KVStore
 
 
@@ -55,7 +53,8 @@ def unnamed_kv(before: datetime, parts: Parts) -> list[str]:
     prefixes = {parts.keys_of(tenant_id).prefix() for tenant_id in tenants}
     keys = [key for key in parts.kv_store.older_than(before) if key not in prefixes]
     with parts.database.reading() as session:
-        named = {key for some in batched(keys) for key in _keys_named(session, some)}
+        statements = (names(some) for some in batched(keys) for names in (keys_with_entries, keys_in_use))
+        named = {key for statement in statements for key in session.scalars(statement)}
     return [key for key in keys if key not in named]
 
 
@@ -88,8 +87,3 @@ def stray_points(parts: Parts) -> list[str]:
     with parts.database.reading() as session:
         known = {known for some in batched(found) for known in session.scalars(ids_among(some))}
     return [document_id for document_id in found if document_id not in known]
-
-
-def _keys_named(session: "Session", keys: Sequence[str]) -> Iterator[str | None]:
-    yield from session.scalars(keys_with_entries(keys))
-    yield from session.scalars(keys_in_use(keys))

@@ -41,15 +41,12 @@ def prune(question_retention_days: int, database: Database) -> Pruned:
     """
     with database.reading() as session:
         now = now_of(session)
+    asked_before = now - timedelta(days=question_retention_days)
     return Pruned(
-        _prune_questions(question_retention_days, now, database),
+        _delete(lambda: forget_questions(asked_before, BATCH), database) if question_retention_days else 0,
         _delete(lambda: forget_jobs(now - JOBS_KEPT, BATCH), database),
         in_batches(lambda: _prune_keys(now - KEYS_KEPT, database)),
     )
-
-
-def _prune_questions(days: int, now: datetime, database: Database) -> int:
-    return _delete(lambda: forget_questions(now - timedelta(days=days), BATCH), database) if days else 0
 
 
 def _delete(statement: "Callable[[], Delete]", database: Database) -> int:

@@ -47,7 +47,8 @@ def restore(folder: Path, parts: Parts, *, replace: bool = False) -> Restored:
     check(folder, manifest)
     _refuse_newer(manifest, folder)
     parts.prepare_database()
-    _require_index(parts)
+    if parts.server_index is not None:  # vectors are written last: a server that is away must be known before that
+        parts.server_index.ping()
     with snapshot(parts.database) as connection:
         _refuse_filled(connection, replace)
     with _at_head(folder, manifest, parts) as (tables, dumps):
@@ -63,12 +64,6 @@ def _exchange(tables: Path, dumps: Sequence[TableDump], replace: bool, database:
         clear(connection)
         load(connection, dumps, tables, WITHOUT_KV)
         make_consistent(connection, earlier)
-
-
-def _require_index(parts: Parts) -> None:
-    """Vectors are written last: a server that is away must be known before anything has changed."""
-    if parts.server_index is not None:
-        parts.server_index.ping()
 
 
 def _refuse_newer(manifest: Manifest, folder: Path) -> None:

@@ -36,14 +36,14 @@ def kv_limit(kept: int, settings: Settings) -> int:
 
 def limit_now(session: "Session", settings: Settings) -> int:
     """`kv_limit`, of what is kept at this moment."""
-    return kv_limit(int(session.execute(kv_totals()).one()[1]), settings)
+    return kv_limit(session.execute(kv_totals()).one()[1], settings)
 
 
 def check_pins(session: "Session", tenant_id: str, settings: Settings) -> None:
     """Raises Conflict if a tenant pins more KV than its quota, or than its fair share of what all may keep."""
     tenants = session.scalar(count_tenants()) or 1
     allowed = fair_share(tenants, settings.max_tenant_kv_bytes, limit_now(session, settings))
-    pinned = int(session.scalar(pinned_bytes(tenant_id)) or 0)
+    pinned = session.scalar(pinned_bytes(tenant_id)) or 0
     if allowed and pinned > allowed:
         raise Conflict(
             f"with this {pinned:,} bytes of KV would be pinned, and the tenant may pin {allowed:,}: unpin something else, or "
@@ -76,7 +76,7 @@ def _beyond(wanted: IncomingKV | None, database: Database, settings: Settings) -
 
 
 def _excesses(session: "Session", wanted: IncomingKV | None, settings: Settings) -> list[Excess]:
-    kept = {tenant_id: int(size) for tenant_id, size in session.execute(kv_bytes_by_tenant())}
+    kept = dict(session.execute(kv_bytes_by_tenant()).all())
     limit = kv_limit(sum(kept.values()), settings)
     if wanted is not None:
         kept[wanted.tenant_id] = kept.get(wanted.tenant_id, 0) + wanted.num_bytes

@@ -145,7 +145,7 @@ async def _ask(client: httpx.AsyncClient, body: dict[str, Any]) -> _Ask:
                     return _timed(msgspec.json.decode(data)["timings"], (first - began) * 1e3)
     except httpx.HTTPError as error:
         raise Unavailable(f"no service answers at {client.base_url}: {error}") from error
-    raise Unavailable("the stream broke off before its end")
+    raise Unavailable("the stream ended before the answer was complete")
 
 
 def _timed(timings: dict[str, float], first_delta: float) -> _Ask:

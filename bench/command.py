@@ -28,11 +28,16 @@ def bench() -> None:
 
 
 @bench.command()
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Write rows.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the rows as JSON.",
+)
 @click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Counted runs of each method.")
 @click.option("--size", "sizes", type=click.IntRange(min=64), multiple=True, help="Context tokens; may be repeated.")
 def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
-    """Time to first token: full prefill, the prefix cache's floor, and stitching."""
+    """Measure the time to first token of full prefill, the prefix cache (the floor) and stitching."""
     parts = Parts(Settings.from_env(os.environ))
     try:
         report = asyncio.run(_measure(parts, sizes or SIZES, runs))
@@ -44,21 +49,28 @@ def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
 
 
 @bench.command()
-@click.option("--url", default="http://127.0.0.1:8000", show_default=True, help="Of the running service.")
-@click.option("--key", help="An API key with the scope read, if the service asks for one.")
-@click.option("--question", "questions", multiple=True, help="May be repeated.  [default: one about anything]")
+@click.option("--url", default="http://127.0.0.1:8000", show_default=True, help="URL of the running service.")
+@click.option("--key", help="An API key with the scope read, if the service requires one.")
+@click.option(
+    "--question", "questions", multiple=True, help="Question to ask; may be repeated.  [default: a generic one]"
+)
 @click.option("--asks", type=click.IntRange(min=0), default=50, show_default=True, help="Questions asked; 0: none.")
-@click.option("--clients", type=click.IntRange(min=0), default=200, show_default=True, help="Clients at once; 0: none.")
+@click.option(
+    "--clients", type=click.IntRange(min=0), default=200, show_default=True, help="Concurrent clients; 0: none."
+)
 @click.option("--rounds", type=click.IntRange(min=1), default=10, show_default=True, help="Requests of each client.")
 @click.option(
-    "--json", "json_file", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Write figures."
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the figures as JSON.",
 )
 def api(
     url: str, key: str | None, questions: tuple[str, ...], asks: int, clients: int, rounds: int, json_file: Path | None
 ) -> None:
     """Measure a running service: its overhead over retrieval and engine, and its behaviour under many clients.
 
-    Clients are counted by key: raise RAGKV_REQUESTS_PER_MINUTE of a service that asks for keys, or most are refused.
+    Requests are limited by key: if the service requires keys, raise RAGKV_REQUESTS_PER_MINUTE, or most are refused.
     """
     report = asyncio.run(_measure_api(url, key, questions or (_QUESTION,), asks, clients, rounds))
     Console().print_json(msgspec.json.encode(report).decode())

@@ -42,12 +42,12 @@ evaluate.add_command(fidelity)
     "--json",
     "json_file",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the same as JSON.",
+    help="Write the report as JSON.",
 )
 def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: Path | None) -> None:
-    r"""Recall of dense, BM25, hybrid and two-hop search, and milliseconds a question.
+    r"""Measure recall of dense, BM25, hybrid and two-hop search, and milliseconds for each question.
 
-    With RAGKV_RERANKER also of hybrid and two-hop search with that re-ranker. Needs no engine and no database. Passages
+    With RAGKV_RERANKER, also measure hybrid and two-hop search with that re-ranker. Needs no engine and no database. Passages
     are encoded first, which takes about a minute for a thousand of them on two cores.
 
     \b

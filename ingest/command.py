@@ -36,8 +36,8 @@ def ingest(paths: tuple[Path, ...]) -> None:
 
 
 def _report(tally: "IngestTally", console: Console) -> None:
-    known = f", {tally.known} known already" if tally.known else ""
-    console.print(f"{tally.read} read{known}, {len(tally.failures)} failed", highlight=False)
+    known = f", {tally.known} already known" if tally.known else ""
+    console.print(f"{tally.read} ingested{known}, {len(tally.failures)} failed", highlight=False)
     for path, reason in tally.failures:
         console.print(f"  {path}: {reason}", highlight=False, markup=False)
     if tally.failures:

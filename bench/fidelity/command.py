@@ -21,11 +21,15 @@ _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
     help="Questions: JSON lines of question, answers, passages (title, text).",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Ask only the first of the questions.")
-@click.option("--methods", help="Names with commas between; all of them if not given.")
+@click.option("--methods", help="Comma-separated names.  [default: all]")
 @click.option("--ratios", default="0.05,0.1,0.2", show_default=True, help="Shares of the context to recompute.")
-@click.option("--passages", type=click.IntRange(min=1), help="Pad contexts to so many with other questions' passages.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the padding and the intervals.")
-@click.option("--json", "json_file", type=_OUTPUT, help="Write rows; what is measured is kept beside it until then.")
+@click.option(
+    "--passages", type=click.IntRange(min=1), help="Pad contexts to this many passages, with those of other questions."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the padding and the intervals.")
+@click.option(
+    "--json", "json_file", type=_OUTPUT, help="Write the rows as JSON. Intermediate results are kept beside the file."
+)
 @click.option("--plot", "plot_file", type=_OUTPUT, help="Draw quality against time, as PNG.")
 def fidelity(
     data: Path,
@@ -37,9 +41,9 @@ def fidelity(
     json_file: Path | None,
     plot_file: Path | None,
 ) -> None:
-    """Answers, probabilities and times of stitching against full prefill.
+    """Compare answers, probabilities and times of stitching with full prefill.
 
-    Each question is asked with its own passages as context, through vLLM. A run that is broken off goes on where it was
+    Each question is asked with its own passages as context, through vLLM. An interrupted run resumes where it stopped
     when it is started again with the same --json.
     """
     for option, file in (("--json", json_file), ("--plot", plot_file)):
@@ -66,7 +70,7 @@ def _ratios(text: str) -> tuple[float, ...]:
     try:
         ratios = tuple(dict.fromkeys(float(ratio) for ratio in text.split(",")))
     except ValueError:
-        raise Rejected(f"--ratios {text}: give numbers with commas between, like 0.05,0.1") from None
+        raise Rejected(f"--ratios {text}: give comma-separated numbers, like 0.05,0.1") from None
     if not all(0 < ratio <= 1 for ratio in ratios):
         raise Rejected(
             f"--ratios {text}: each must be above 0 and at most 1; nothing recomputed is the method `prefix`"

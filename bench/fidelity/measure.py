@@ -167,14 +167,14 @@ def _dense(step: Mapping[int, float]) -> NDArray[np.float32]:
 def _check(method: Method, prepared: Prepared, report: Report) -> None:
     lost = len(report.failed_keys) + (prepared.plan.num_missing if prepared.plan else 0)
     if lost:
-        raise Unavailable(f"{method.key}: the KV of {lost} chunks was gone when it was needed: run it again")
+        raise Unavailable(f"{method.key}: the KV of {lost} chunks was evicted before it was used: run it again")
     if prepared.plan and report.stitched + report.recomputed != prepared.plan.end - report.cached:
         raise Unavailable(
             f"{method.key}: the engine placed {report.stitched + report.recomputed} tokens where {prepared.plan.end} were "
             "planned: is it of another version?"
         )
     if report.cached:
-        raise Unavailable(f"{method.key}: {report.cached} tokens were cached already, so its time means nothing")
+        raise Unavailable(f"{method.key}: {report.cached} tokens were already cached, so its time is meaningless")
 
 
 def _outcome(case: Case, seen: _Answered, reference: _Answered) -> MethodOutcome:

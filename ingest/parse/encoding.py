@@ -22,7 +22,7 @@ _SAMPLE_BYTES = 64 * 1024
 def decode(body: bytes, declared: str | None = None) -> str:
     """The characters of a text file. A byte order mark goes before UTF-8, that before the `declared` encoding, then a guess.
 
-    Raises Rejected when the encoding cannot be told: a wrong guess would fill the index with garbage in silence.
+    Raises Rejected when the encoding is in doubt: a wrong guess would silently fill the index with garbage.
     """
     if encoding := sure_encoding(body):
         return body.decode(encoding, errors="replace")
@@ -81,14 +81,14 @@ def _guessed(body: bytes) -> str:
         return _decode_guessed(body, encoding)
     if is_western:
         return _western(body)
-    raise Rejected(f"its text encoding cannot be told: {_SAVE_AS_UTF8}")
+    raise Rejected(f"its text encoding cannot be determined: {_SAVE_AS_UTF8}")
 
 
 def _decode_guessed(body: bytes, encoding: str) -> str:
     try:
         return body.decode(encoding)
     except UnicodeDecodeError:
-        raise Rejected(f"it begins as {encoding} text and goes on otherwise: {_SAVE_AS_UTF8}") from None
+        raise Rejected(f"its text starts in {encoding} but does not continue so: {_SAVE_AS_UTF8}") from None
 
 
 def _western(body: bytes) -> str:

@@ -100,7 +100,7 @@ def _ole_refusal(body: bytes) -> Rejected:
 
 def _format_of_text(suffix: str, body: bytes) -> Format:
     if suffix in (".pdf", ".docx"):
-        raise Rejected(f"its name ends in {suffix}, its content is something else or damaged: save it again")
+        raise Rejected(f"its name ends in {suffix}, but its content is something else or damaged: save it again")
     if _is_binary(body):
         raise Unsupported(f"it is a binary file of an unknown kind: {SUPPORTED}")
     if _looks_like_html(body):

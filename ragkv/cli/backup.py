@@ -35,7 +35,7 @@ def backup(folder: Path) -> None:
 
 @click.command()
 @click.argument("folder", type=FOLDER)
-@click.option("--replace", is_flag=True, help="Delete the present data of the service.")
+@click.option("--replace", is_flag=True, help="Delete the service's existing data.")
 def restore(folder: Path, replace: bool) -> None:
     """Restore a backup from FOLDER, into SQLite or PostgreSQL, whichever it came from.
 

@@ -59,7 +59,7 @@ def _show(findings: Iterable[Finding]) -> None:
         remedy = ("done: " if finding.mended else "") + finding.remedy if count else ""
         table.add_row(f"{count:,}", finding.about, remedy, _some(finding.found))
     Console(soft_wrap=True).print(table, highlight=False, markup=False)
-    click.echo("Queue entries of documents that are gone are harmless: a worker drops them.")
+    click.echo("Queue entries of deleted documents are harmless: a worker drops them.")
 
 
 def _some(names: list[str]) -> str:

@@ -31,7 +31,7 @@ def keys() -> None:
 )
 @click.option(
     "--scope", "scopes", type=click.Choice(KEY_SCOPES), multiple=True, default=("read",), show_default=True,
-    help="CollectionRef of the key. Each includes those before it.",
+    help="Scope of the key. Each scope includes those before it.",
 )  # fmt: skip
 @click.option("--days", type=int, help="Lifetime in days.  [default: no expiry]")
 def create(name: str, tenant: str, scopes: tuple[KeyScope, ...], days: int | None) -> None:

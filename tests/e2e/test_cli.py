@@ -102,7 +102,7 @@ class TestIngestAndAsk:
         self, shared: dict[str, str], ingested: "subprocess.CompletedProcess[str]"
     ):
         assert ingested.returncode == 1
-        assert "2 read, 2 failed" in ingested.stderr
+        assert "2 ingested, 2 failed" in ingested.stderr
         assert "picture.png: it is an image" in ingested.stderr
         assert "blank.txt: the file is empty" in ingested.stderr
         assert status(shared)["documents"] == {"failed": 1, "ready": 2}
@@ -114,7 +114,7 @@ class TestIngestAndAsk:
         again = ragkv(shared, "ingest", str(corpus / "ada.md"), str(corpus / "deep"))
 
         assert again.returncode == 0
-        assert "0 read, 2 known already, 0 failed" in again.stderr
+        assert "0 ingested, 2 already known, 0 failed" in again.stderr
         assert kv_files(shared) == before
 
     def test_status_counts_what_was_read(self, shared: dict[str, str], ingested: "subprocess.CompletedProcess[str]"):

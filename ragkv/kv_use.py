@@ -1,4 +1,4 @@
-"""When KV was last used: noted after every answer, written now and then."""
+"""The last use of KV: noted after every answer, written now and then."""
 
 import logging
 import threading

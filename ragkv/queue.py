@@ -32,7 +32,7 @@ def make_celery(redis_url: str) -> celery.Celery:
 
 
 def celery_url(redis_url: str) -> str:
-    """The same server in Celery's words: a unix socket is redis+socket://."""
+    """The URL in Celery's form: a unix socket is redis+socket://."""
     return redis_url.replace("unix://", "redis+socket://", 1)
 
 

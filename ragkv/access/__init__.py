@@ -1,1 +1,1 @@
-"""Who may come in, and how often."""
+"""API keys, sessions, and limits of use."""

@@ -1,4 +1,4 @@
-"""Who makes a request, and what they may do."""
+"""The caller of a request and its scopes."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -12,7 +12,7 @@ KEY_SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The owner of everything a request may see. Without a `key_id` nobody needed a key: see `ragkv.access.gate`."""
+    """The owner of everything a request may see. Without a `key_id` no key was required: see `ragkv.access.gate`."""
 
     tenant_id: str
     key_id: str | None

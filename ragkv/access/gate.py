@@ -1,4 +1,4 @@
-"""Who may come in: everybody on this machine until there is a key, from then on whoever has one."""
+"""Authentication: without a key on this machine until the first key is made, from then on by key."""
 
 from ragkv.access.caller import KEY_SCOPES, Caller
 from ragkv.access.keys import any_key, authenticate, is_like_a_key, recognise
@@ -13,8 +13,8 @@ class Gate:
     """Turns keys into callers.
 
     Without a key the caller is `owner_id`, the default tenant, with every scope: only if `open_without_keys`, which a
-    service that other machines can reach must not be, and only until the first key is made. Clients that insist on
-    sending something may send any word then, but a key: who means one wants to be recognised by it.
+    service that other machines can reach must not be, and only until the first key is made. Until then clients may
+    send any placeholder; a value that looks like a key is authenticated all the same.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Gate:
         return self._counted(authenticate(key, self._database))
 
     def readmit(self, key_id: str) -> Caller:
-        """Who showed this key when their session began: the key may have been revoked since. Raises like `admit`."""
+        """The caller of a session that began with this key, which may have been revoked since. Raises like `admit`."""
         return self._counted(recognise(key_id, self._database))
 
     def confirm(self, caller: Caller) -> None:

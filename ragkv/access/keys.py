@@ -80,7 +80,7 @@ def issue_key(
 def issue_key_by_name(
     tenant: str, name: str, scopes: Iterable[KeyScope], database: Database, days: int | None = None
 ) -> IssuedKey:
-    """Likewise, for a tenant by name; a tenant that is new is made."""
+    """A new key of a tenant by name; the tenant is made where there is none. Raises like `issue_key`."""
     return issue_key(ensure_collection(database, clean_name(tenant)).tenant_id, name, scopes, database, days)
 
 
@@ -91,13 +91,13 @@ def list_keys(tenant_id: str, database: Database) -> list[KeyView]:
 
 
 def list_all_keys(database: Database) -> list[tuple[str, KeyView]]:
-    """(tenant's name, key) of everybody."""
+    """(tenant's name, key) of all tenants."""
     with database.reading() as session:
         return [(tenant, _view(row)) for row, tenant in session.execute(keys_with_tenants())]
 
 
 def revoke_key(key_id: str, database: Database, tenant_id: str | None = None, revoked_by: str | None = None) -> None:
-    """From now on the key is refused. Raises NotFound for a key that is not there, or not the tenant's if one is given."""
+    """Refuse the key from now on. Raises NotFound for an unknown key, and for another tenant's where one is given."""
     with database.writing() as session:
         row = session.get(ApiKeyRow, key_id) if _ID.fullmatch(key_id) else None
         if row is None or tenant_id not in (None, row.tenant_id):
@@ -113,12 +113,12 @@ def any_key(database: Database) -> bool:
 
 
 def is_like_a_key(word: str) -> bool:
-    """Whether whoever sends this means one of our keys, right or wrong."""
+    """Whether a word looks like one of our keys, right or wrong."""
     return word.startswith("rk_")
 
 
 def authenticate(key: str, database: Database) -> Caller:
-    """Whose key this is. Raises Unauthorised for one that is wrong, expired or revoked."""
+    """The caller whose key this is. Raises Unauthorised for one that is wrong, expired or revoked."""
     parts = _KEY.fullmatch(key)
     if parts is None:
         raise Unauthorised(_WRONG)
@@ -132,7 +132,7 @@ def authenticate(key: str, database: Database) -> Caller:
 
 
 def recognise(key_id: str, database: Database) -> Caller:
-    """Whose key this is, by its id alone: for whoever has shown it before. Raises Unauthorised like `authenticate`."""
+    """The caller of a key by its id alone, once the key itself was authenticated. Raises like `authenticate`."""
     with database.reading() as session:
         row = session.get(ApiKeyRow, key_id)
     if row is None:

@@ -1,4 +1,4 @@
-"""Bounded numbers of things at once, so that one owner does not take the room of all."""
+"""Concurrency limits per owner, so that one does not take the room of all."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How often one key, or one tenant, may ask: a bucket of requests in Redis, shared by every process of the service."""
+"""Rate limits of keys and tenants: buckets of requests in Redis, shared by all processes of the service."""
 
 import logging
 import threading

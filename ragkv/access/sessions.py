@@ -45,7 +45,7 @@ class Sessions:
 
 
 def csrf_token(token: str) -> str:
-    """What a page of the session knows and another site's page does not."""
+    """The CSRF token of a session: known to its pages, not to those of another site."""
     return hmac.new(token.encode(), b"csrf", hashlib.sha256).hexdigest()
 
 

@@ -18,7 +18,7 @@ _ORDER: Mapping[str, Callable[[Value, Value], bool]] = {"gt": gt, "gte": ge, "lt
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a document's value under a key must be; of a list one element.
+    """A condition on a document's value under a key; of a list, on one element.
 
     eq and in hold for an equal value, ne and nin where neither holds, also where there is no value. The others order
     numbers among numbers and texts among texts.
@@ -58,7 +58,7 @@ _Test = Callable[[_Facts], bool]
 
 
 def documents_that_match(ref: CollectionRef, wanted: AttributeFilter, database: Database) -> frozenset[str]:
-    """The ids of a collection's documents. The database narrows them down by what must be equal, this process the rest."""
+    """The ids of a collection's matching documents. The database tests what must be equal, this process the rest."""
     labels = conditions({key: list(values) for key, values in _must_equal(wanted)})
     narrowed = metadata_of(documents_where(ref.tenant_id, ref.collection_id, labels=labels))
     test = _test_of(wanted)

@@ -1,4 +1,4 @@
-"""What can be changed in a document: its name, its metadata, its file; and another try after a failure."""
+"""Changes of a document: another name, metadata or file; and another try after a failure."""
 
 from typing import TYPE_CHECKING
 
@@ -108,7 +108,7 @@ def retry_failed(ref: CollectionRef, parts: Parts) -> Queued:
 
 
 def failures(ref: CollectionRef, database: Database) -> int:
-    """How many of a collection's documents failed."""
+    """The number of a collection's failed documents."""
     with database.reading() as session:
         return session.scalar(number_of(_failed(ref.tenant_id, ref.collection_id))) or 0
 
@@ -131,7 +131,7 @@ def _exchange(
 
 
 def _begin_again(session: "Session", document: DocumentRow) -> None:
-    """Whoever holds its lease has lost it."""
+    """Queue a document from the start. A worker that holds its lease loses it."""
     session.flush()
     session.execute(start_over(document.id))
     session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 BATCH_DOCUMENTS = 200
 BATCH_CHUNKS = 500
-"""What one transaction removes: on SQLite nobody else writes meanwhile. One document goes as a whole, whatever its size."""
+"""The most that one transaction removes: on SQLite no other writes meanwhile. A larger document goes as a whole."""
 BATCH_QUESTIONS = 500
 
 Cosine = Annotated[float, Meta(ge=0.5, le=1)]
@@ -128,7 +128,7 @@ def list_collections(tenant_id: str, limit: int, cursor: str | None, database: D
 def amend_collection(
     tenant_id: str, collection: str, database: Database, name: str | None = None, cache: AnswerCachePatch | None = None
 ) -> CollectionView:
-    """Rename a collection, say how its answers serve again. What is None stays.
+    """Rename a collection, configure its answer cache. None: unchanged.
 
     Raises NotFound, Rejected for a bad name, Conflict for one that is taken, and for another of the default collection.
     """
@@ -146,11 +146,13 @@ def amend_collection(
 
 
 def delete_in_batches(tenant_id: str, collection: str, parts: Parts) -> Generator[float, None, None]:
-    """Remove a collection with all its documents, the questions asked about it and the answers kept. Raises NotFound, Conflict for the default collection.
+    """Remove a collection with its documents, questions and kept answers.
 
-    It is gone when the iterator ends. Each step is one batch, and gives the seconds it took: leave as much time to others.
-    When the index is away it raises Unavailable and the collection stays, perhaps with fewer documents, as it does when
-    the iterator is closed early or the process killed: delete it again.
+    Raises NotFound, Conflict for the default collection.
+
+    The collection is gone when the iterator ends. Each step is one batch and yields the seconds it took: leave as much
+    time to others. When the index is away it raises Unavailable and the collection stays, perhaps with fewer documents,
+    as it does when the iterator is closed early or the process killed: delete it again.
     """
     collection_id = collection_ref(tenant_id, collection, parts.database).collection_id
     with parts.database.reading() as session:
@@ -195,7 +197,7 @@ def _set_cache(row: CollectionRow, wanted: AnswerCachePatch) -> None:
 
 
 def _delete_if_empty(tenant_id: str, collection_id: str, database: Database) -> bool:
-    """Under the lock that uploads hold: none can come in between."""
+    """Delete the collection under the lock that uploads hold, unless it has documents."""
     with database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         if session.scalars(document_ids_in(collection_id).limit(1)).one_or_none() is not None:

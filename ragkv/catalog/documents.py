@@ -1,4 +1,4 @@
-"""What can be done with documents: accept, show, delete, queue again."""
+"""Accepts documents, shows them, deletes them, and queues them again."""
 
 import logging
 from collections.abc import Sequence
@@ -132,7 +132,7 @@ def document_view(tenant_id: str, document_id: str, database: Database) -> Docum
 
 
 def stored_file(tenant_id: str, document_id: str, database: Database, files: FileStore) -> tuple[Path, str]:
-    """Where a document's bytes lie, and its name. Raises NotFound, also if the bytes are gone."""
+    """(path, name) of a document's file. Raises NotFound, also if the file is gone."""
     with database.reading() as session:
         document = find_document(session, tenant_id, document_id)
     return files.find(tenant_id, document.sha256), document.name
@@ -191,14 +191,16 @@ def requeue_stuck(database: Database, queue: Queue) -> Sequence[str]:
 
 
 def stuck_ids(database: Database) -> Sequence[str]:
-    """Documents that are unfinished and held by nobody, oldest first."""
+    """Ids of unfinished documents that no worker holds, oldest first."""
     with database.reading() as session:
         return session.scalars(stuck_documents(utc_now())).all()
 
 
 def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Settings) -> None:
-    """Raises TooLarge if a tenant has more bytes of files, or more documents, than the settings allow, now that one file of
-    `num_bytes` is there."""
+    """Raises TooLarge if a tenant has more bytes of files, or more documents, than the settings allow.
+
+    The new file, of `num_bytes`, is among them.
+    """
     session.flush()
     _check_bytes(session, tenant_id, num_bytes, settings.max_tenant_bytes)
     most = settings.max_tenant_documents

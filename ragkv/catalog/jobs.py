@@ -1,4 +1,4 @@
-"""Jobs in lists: what was queued, what became of it, and how far the running ones have come."""
+"""Lists of jobs with their status and progress."""
 
 from datetime import datetime
 
@@ -48,7 +48,7 @@ def list_jobs(tenant_id: str, status: JobStatus | None, limit: int, cursor: str 
 
 
 def jobs_by_status(tenant_id: str, database: Database) -> dict[JobStatus, int]:
-    """How many of a tenant's jobs have each status, also those that none has."""
+    """Numbers of a tenant's jobs by status, 0 included."""
     with database.reading() as session:
         found = dict(session.execute(count_jobs(tenant_id)).all())
     return {status: found.get(status, 0) for status in JobStatus}

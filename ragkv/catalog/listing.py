@@ -137,7 +137,7 @@ def _chunk_view(row: ChunkRow, kv: ChunkKV) -> ChunkView:
 
 
 def _chunk_kv(key: str | None, store: KVStore, *, is_coming: bool) -> ChunkKV:
-    """`is_coming`: what is not there yet will be made unasked."""
+    """`is_coming`: KV that is not there yet is made without a request."""
     if key is None and is_coming:
         return ChunkKV("pending", 0)
     if key is None or key not in store:

@@ -1,7 +1,7 @@
-"""What owners say about their documents: a JSON object, and filters over it.
+"""Metadata of documents, a JSON object of their owner's, and filters over it.
 
-Found by a filter: values at the top of the object that are text, numbers, true, false or null, and the elements of lists
-there. Whatever else an object holds is kept and shown.
+Filters find the values at the top of the object that are text, numbers, true, false or null, and the elements of
+lists there. All else is kept and shown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,10 @@ def read_filter(text: str) -> MetadataFilter:
 
 
 def checked(metadata: Metadata) -> Metadata:
-    """The same. Raises Rejected if it is too large or too deep, or a key is not 1 to MAX_KEY_CHARS printable characters."""
+    """The metadata itself, within the limits.
+
+    Raises Rejected if it is too large or too deep, or if a key is not 1 to MAX_KEY_CHARS printable characters.
+    """
     if not _is_within(metadata, MAX_DEPTH):
         raise Rejected(f"metadata can be nested at most {MAX_DEPTH} levels deep")
     if len(metadata) > MAX_KEYS or len(msgspec.json.encode(metadata)) > MAX_BYTES:

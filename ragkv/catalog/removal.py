@@ -11,8 +11,9 @@ from ragkv.parts import Parts
 
 
 def remove_documents(tenant_id: str, collection_id: str, document_ids: Sequence[str], parts: Parts) -> int:
-    """Remove a collection's documents in one transaction, then files and KV that nothing else uses. Returns how many there
-    were.
+    """Remove a collection's documents in one transaction, then files and KV that nothing else uses.
+
+    Returns how many documents there were.
 
     Points on an index server go before, kept answers after. A crash in between leaves files, which the sweep finds.
     """

@@ -74,7 +74,7 @@ def list_files(tenant_id: str, page: PageRequest, purpose: str | None, database:
 
 
 def kept_file(tenant_id: str, file_id: str, database: Database, files: FileStore) -> tuple[Path, str]:
-    """Where a file's bytes lie, and its name. Raises NotFound, also if the bytes are gone."""
+    """(path, name) of an uploaded file. Raises NotFound, also if its bytes are gone."""
     with database.reading() as session:
         row = find_file(session, tenant_id, file_id)
     return files.find(tenant_id, row.sha256), row.name

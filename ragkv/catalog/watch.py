@@ -1,4 +1,4 @@
-"""Progress of documents for whoever watches: one look after the other, each told of by what changed."""
+"""Watches the progress of documents: each look returns what changed since the last."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -41,11 +41,11 @@ class Watch(Protocol):
     """Looks at one thing. Not safe for several threads at once."""
 
     def look(self) -> list[DocumentProgress]:
-        """What changed since the last look; at the first, what `state` is then. Raises NotFound once it is gone."""
+        """Read the changes since the last look, at the first all. Raises NotFound once it is gone."""
         ...
 
     def state(self) -> list[DocumentProgress]:
-        """What the last look knew, for those who come later."""
+        """The unfinished documents of the last look, for a client that joins later."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class Watch(Protocol):
 
 
 class _Sight(msgspec.Struct, frozen=True):
-    """What one look saw. A document that ended as it had ended before, between two looks, did so at another moment."""
+    """A document as one look saw it. `ended_at` tells two ends apart that fall between two looks."""
 
     progress: DocumentProgress
     ended_at: datetime | None

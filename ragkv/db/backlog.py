@@ -18,14 +18,14 @@ FRESH_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Jobs of all tenants that no worker has begun. `oldest_s`: how long the oldest has waited."""
+    """Queued jobs of all tenants. `oldest_s`: how long the oldest has waited."""
 
     jobs: int
     oldest_s: float
 
 
 class Backlog:
-    """Counts once in FRESH_S seconds, however often it is asked: anybody may ask `/readyz`."""
+    """Counts at most once in FRESH_S seconds: `/readyz` is open to all, and may be read often."""
 
     def __init__(self, database: Database, fresh_s: float = FRESH_S) -> None:
         self._database = database

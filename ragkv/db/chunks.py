@@ -97,7 +97,7 @@ def titles_of(tenant_id: str, collection_id: str, index_fingerprint: str) -> Sel
 def titles_of_documents(
     tenant_id: str, collection_id: str, index_fingerprint: str, document_ids: Sequence[str]
 ) -> Select[str, int, str, str]:
-    """Likewise of these documents."""
+    """`titles_of`, of these documents alone."""
     return titles_of(tenant_id, collection_id, index_fingerprint).where(one_of(ChunkRow.document_id, document_ids))
 
 

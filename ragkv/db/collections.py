@@ -36,14 +36,16 @@ def collection_named(tenant_id: str, name: str) -> Select[CollectionRow]:
 
 
 def changes_of(tenant_id: str, collection_id: str) -> Select[int, int]:
-    """(generation, marked changes). The first grows with every change of the collection's documents; where the second grows
-    as much, documents whose chunks were written meanwhile have a later `changed_in`."""
+    """(generation, marked changes). The first grows with every change of the collection's documents.
+
+    Where the second grows as much, documents whose chunks were written meanwhile have a later `changed_in`.
+    """
     mine = (CollectionRow.id == collection_id, CollectionRow.tenant_id == tenant_id)
     return select(CollectionRow.generation, CollectionRow.marked_changes).where(*mine)
 
 
 def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheRule | None:
-    """How the collection's answers serve again; None if they do not, or if there is no such collection."""
+    """The rule of the collection's answer cache; None where it is off, or where there is no such collection."""
     columns = (CollectionRow.cache_threshold, CollectionRow.cache_ttl_s, CollectionRow.generation)
     mine = (CollectionRow.tenant_id == tenant_id, CollectionRow.id == collection_id, CollectionRow.cache_answers)
     with database.reading() as session:
@@ -67,8 +69,10 @@ def generations_of(collection_ids: Sequence[str]) -> Select[str, int]:
 
 
 def collection_changed(collection_id: str) -> Update:
-    """The next generation, of a change that writes no chunks and removes no document. It belongs into the transaction of every
-    change that an answer could show, at its end: the collection's row is locked from then on."""
+    """The next generation, of a change that writes no chunks and removes no document.
+
+    It belongs at the end of the transaction of every change that an answer could show: it locks the collection's row.
+    """
     return update(CollectionRow).where(CollectionRow.id == collection_id).values(**_MARKED)
 
 
@@ -85,12 +89,12 @@ def mark_chunks_written(document_id: str) -> Update:
 
 
 def collection_lost_documents(collection_id: str) -> Update:
-    """The next generation, of a change that documents do not show: whoever knows the collection must read it anew."""
+    """The next generation, of a change that no document shows: mirrors of the collection are read anew as a whole."""
     return update(CollectionRow).where(CollectionRow.id == collection_id).values(generation=_MARKED["generation"])
 
 
 def collections_adopted(index_fingerprint: str) -> Update:
-    """Likewise of all collections that have documents with this fingerprint."""
+    """`collection_lost_documents`, of all collections that have documents with this fingerprint."""
     concerned = select(DocumentRow.collection_id).where(DocumentRow.index_fingerprint == index_fingerprint)
     return update(CollectionRow).where(CollectionRow.id.in_(concerned)).values(generation=_MARKED["generation"])
 

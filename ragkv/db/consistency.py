@@ -40,7 +40,7 @@ def lost_uploads(tenant_id: str, sha256: str) -> Select[str]:
 
 
 def fail_document(document_id: str, reason: str) -> tuple[Update, Update]:
-    """Whoever holds it has lost it."""
+    """Mark a document and its jobs as failed. A worker that holds the document loses it."""
     gone = {"status": Status.FAILED, "error": reason, "stage": "", "lease_owner": None, "lease_until": None}
     failed = update(DocumentRow).where(DocumentRow.id == document_id).values(gone)
     return failed, open_jobs(document_id, status=JobStatus.FAILED, error=reason)
@@ -71,7 +71,7 @@ def stale_leases(lapsed_before: datetime, no_later_than: datetime) -> Select[str
 
 
 def release(document_ids: Sequence[str], lapsed_before: datetime, no_later_than: datetime) -> Update:
-    """Those of the documents whose lease is stale still belong to nobody from now on."""
+    """Release those of the documents whose lease is still stale."""
     stale = (one_of(DocumentRow.id, document_ids), _is_stale(lapsed_before, no_later_than))
     return update(DocumentRow).where(*stale).values(lease_owner=None, lease_until=None)
 
@@ -95,7 +95,7 @@ def jobs_nobody_runs(lapsed_before: datetime) -> Select[str]:
 
 
 def queue_jobs(job_ids: Sequence[str], lapsed_before: datetime) -> Update:
-    """Those of the jobs that still nobody runs wait again."""
+    """Queue those of the jobs again that no worker runs still."""
     return _move_jobs(job_ids, and_(unfinished(), _is_free(lapsed_before)), JobStatus.QUEUED)
 
 

@@ -99,12 +99,12 @@ def listed(found: Select[DocumentRow]) -> Select[*tuple[Any, ...]]:
 
 
 def among(found: Select[DocumentRow], document_ids: Sequence[str]) -> Select[DocumentRow]:
-    """Those of the documents that have one of these ids."""
+    """Restrict documents to these ids."""
     return found.where(one_of(DocumentRow.id, document_ids))
 
 
 def ids_among(document_ids: Sequence[str]) -> Select[str]:
-    """Those of the ids that are documents, of any tenant."""
+    """Ids among these that are documents, of any tenant."""
     return select(DocumentRow.id).where(one_of(DocumentRow.id, document_ids))
 
 
@@ -122,7 +122,7 @@ def metadata_of(found: Select[DocumentRow]) -> Select[str, dict[str, Any]]:
 
 
 def progress_in_collection(collection_id: str, moment: datetime, *, unfinished_too: bool) -> Select[*tuple[Any, ...]]:
-    """How far those documents of a collection are that changed since the moment; oldest change first.
+    """Progress of the documents of a collection that changed since the moment; oldest change first.
 
     Columns, not rows: a collection that is being read may have thousands of them.
     """
@@ -133,7 +133,7 @@ def progress_in_collection(collection_id: str, moment: datetime, *, unfinished_t
 
 
 def progress_of_document(tenant_id: str, document_id: str) -> Select[*tuple[Any, ...]]:
-    """The same of one document."""
+    """Progress of one document, in the same columns."""
     return document_by_id(tenant_id, document_id).with_only_columns(*_PROGRESS)
 
 
@@ -147,8 +147,10 @@ def _has_label(key: str, values: Sequence[str]) -> ColumnElement[bool]:
 
 
 def hashes_to_remove(tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> Select[str, str]:
-    """(id, SHA-256) of those of the documents that the tenant's collection has. On PostgreSQL their rows are locked, in an
-    order that all who lock several of them follow."""
+    """(id, SHA-256) of those of the documents that the tenant's collection has.
+
+    On PostgreSQL their rows are locked, in the order in which all transactions lock several of them.
+    """
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
     chosen = select(DocumentRow.id, DocumentRow.sha256).where(one_of(DocumentRow.id, document_ids), *mine)
     return chosen.order_by(DocumentRow.id).with_for_update()
@@ -160,7 +162,7 @@ def forget_documents(document_ids: Sequence[str]) -> Delete:
 
 
 def bytes_of_tenant(tenant_id: str) -> Select[int]:
-    """What a tenant's files take together, each counted once."""
+    """Bytes of a tenant's files, each counted once."""
     kinds = (DocumentRow, FileRow)
     stored = union(*(select(row.sha256, row.num_bytes).where(row.tenant_id == tenant_id) for row in kinds)).subquery()
     return select(func.coalesce(func.sum(stored.c.num_bytes), 0))
@@ -182,7 +184,7 @@ def versions_since(
 
 
 def stuck_documents(now: datetime) -> Select[str]:
-    """Ids of documents that are unfinished, due and held by nobody, oldest first; the sweep queues them again."""
+    """Ids of documents that wait, oldest first; the sweep queues them again."""
     return select(DocumentRow.id).where(waiting(now)).order_by(DocumentRow.created_at)
 
 
@@ -211,7 +213,7 @@ def adopt_fingerprint(old: str, new: str) -> Update:
 
 
 def start_outdated_over(index_fingerprint: str) -> Update:
-    """Likewise every document whose chunks were made with other models or settings."""
+    """`start_over`, of every document whose chunks were made with other models or settings."""
     outdated = (
         DocumentRow.num_chunks > 0,
         DocumentRow.index_fingerprint != index_fingerprint,
@@ -236,13 +238,13 @@ def precompute_again(document_id: str) -> Update:
 
 
 def waiting(now: datetime) -> ColumnElement[bool]:
-    """Whether a document is unfinished, due and held by nobody."""
+    """Whether a document is unfinished and due, and no worker holds it."""
     due = or_(DocumentRow.retry_at.is_(None), DocumentRow.retry_at <= now)
     return and_(unfinished(), _free(now), due)
 
 
 def unfinished() -> ColumnElement[bool]:
-    """Whether there is still work to do for a document. One whose KV was evicted stays searchable until somebody asks."""
+    """Whether there is still work to do. A document whose KV was evicted stays searchable until its rebuild is requested."""
     return and_(DocumentRow.status.in_(UNFINISHED), DocumentRow.kv_evicted.is_(False))
 
 

@@ -53,7 +53,7 @@ def snapshot(database: Database) -> Iterator[Connection]:
 
 @contextmanager
 def replacing(database: Database) -> Iterator[Connection]:
-    """One transaction in which nobody else writes. Others read what was there before, until it is committed."""
+    """One transaction in which no other writes. Others read what was there before, until it is committed."""
     with database.writing() as session:
         connection = session.connection()
         _lift_time_limit(connection)
@@ -77,7 +77,7 @@ def tables_of(connection: Connection) -> list[Table]:
 
 
 def reflected(connection: Connection) -> list[Table]:
-    """Likewise, with those that dumps leave out."""
+    """`tables_of`, with those that dumps leave out."""
     schema = MetaData()
     schema.reflect(connection)
     return [table for table in schema.sorted_tables if table.name != VERSION_TABLE]

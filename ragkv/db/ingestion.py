@@ -78,7 +78,7 @@ class Lease:
             return others_wait(session, self._row(session).tenant_id, now_of(session))
 
     def others_lost_workers(self) -> int:
-        """How many other documents lost the worker that held them, in the last minutes."""
+        """The number of other documents that lost the worker that held them, in the last minutes."""
         with self.database.reading() as session:
             since = now_of(session) - LATELY
             return session.scalar(documents_with_lost_workers(self.document_id, since)) or 0
@@ -96,7 +96,7 @@ class Lease:
             return self._row(session)
 
     def unused(self, keys: Sequence[str]) -> set[str]:
-        """Those of `keys` that no chunk uses any longer, if the document is gone; none while it is there."""
+        """The keys that no chunk uses any longer, if the document is gone; none while it is there."""
         with self.database.reading() as session:
             if session.get(DocumentRow, self.document_id) is not None:
                 return set()
@@ -146,7 +146,7 @@ class Lease:
             return [to_chunk(row) for row in session.scalars(chunks_of(self.document_id).order_by(*CHUNK_KEYS))]
 
     def finish(self, kept: Sequence[KeptKV], kv_fingerprint: str, *, is_whole: bool = True) -> None:
-        """All KV is kept: the document is ready. Where it is not the whole, for want of room, as if the rest was evicted."""
+        """Mark as ready: all KV is kept. With `is_whole` False, where room was lacking, as if the rest was evicted."""
         ended = {"status": Status.READY if is_whole else Status.SEARCHABLE, "kv_evicted": not is_whole, "stage": ""}
         with self.database.writing() as session:
             self._change(session, kv_fingerprint=kv_fingerprint, error=None, outages=0, **ended, **_RELEASED)
@@ -156,24 +156,24 @@ class Lease:
             session.execute(collection_of_document_changed(self.document_id))
 
     def keep(self, kept: Sequence[KeptKV]) -> None:
-        """Some of the KV is in the store. Where it is the first of some chunk, that is progress: attempts begin anew."""
+        """Record KV that is in the store. The first KV of a chunk is progress: attempts begin anew."""
         with self.database.writing() as session:
             self._change(session, **({"attempts": 1} if _is_new(session, kept) else {}))
             _keep(session, self._row(session).tenant_id, kept)
 
     def end_turn(self) -> None:
-        """Let others go on with it when its turn comes again. It has made progress: attempts begin anew."""
+        """Release the document until its turn comes again. It has made progress: attempts begin anew."""
         with self.database.writing() as session:
             self._release(session, None, attempts=0, outages=0)
 
     def fail(self, reason: str) -> None:
-        """It will never do: give up, with the reason."""
+        """Mark as failed for good, with the reason."""
         with self.database.writing() as session:
             self._change(session, status=Status.FAILED, error=reason, stage="", **_RELEASED)
             session.execute(open_jobs(self.document_id, status=JobStatus.FAILED, error=reason))
 
     def give_back(self, reason: str | None) -> None:
-        """Let others try again, after a failure a little later. Without a reason it was merely interrupted: no attempt."""
+        """Release for another try, after a failure a little later. Without a reason it was interrupted: no attempt."""
         with self.database.writing() as session:
             attempts = self._row(session).attempts
             if reason is None:
@@ -182,7 +182,7 @@ class Lease:
                 self._release(session, reason, retry_at=_later(session, attempts))
 
     def postpone(self, reason: str) -> None:
-        """Let others try again later, as often as it takes: the failure was not the document's, and costs no attempt."""
+        """Release for another try later, any number of times: the failure was not the document's and costs no attempt."""
         with self.database.writing() as session:
             row = self._row(session)
             retry_at = _later(session, row.outages + 1)

@@ -22,7 +22,7 @@ def open_jobs(document_id: str, **changes: Any) -> Update:
 
 
 def documents_with_lost_workers(besides: str, since: datetime) -> Select[int]:
-    """How many documents, one aside, have a job that lost a worker, was worked on since a moment, and did not fail."""
+    """The number of documents, one aside, with a job that lost a worker since a moment and did not fail."""
     lost = (JobRow.attempts > 0, JobRow.updated_at > since, JobRow.status != JobStatus.FAILED)
     return select(func.count(JobRow.document_id.distinct())).where(JobRow.document_id != besides, *lost)
 

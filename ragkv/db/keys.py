@@ -13,7 +13,7 @@ def keys_of_tenant(tenant_id: str) -> Select[ApiKeyRow]:
 
 
 def keys_with_tenants() -> Select[ApiKeyRow, str]:
-    """(key, name of its tenant) of everybody, oldest first."""
+    """(key, name of its tenant) of all tenants, oldest first."""
     joined = select(ApiKeyRow, TenantRow.name).join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
     return joined.order_by(ApiKeyRow.created_at, ApiKeyRow.id)
 

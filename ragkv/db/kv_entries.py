@@ -1,4 +1,4 @@
-"""Statements about KV files: what is kept, for whom, and what may go."""
+"""Statements about KV entries: amounts, uses, pins, and the least recently used."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -61,12 +61,12 @@ def keys_of_documents(document_ids: Sequence[str]) -> Select[str]:
 
 
 def keys_in_use(keys: Sequence[str]) -> Select[str | None]:
-    """Those of `keys` that some chunk uses."""
+    """Keys among these that some chunk uses."""
     return select(ChunkRow.kv_key).where(one_of(ChunkRow.kv_key, keys)).distinct()
 
 
 def keys_with_entries(keys: Sequence[str]) -> Select[str]:
-    """Those of `keys` that have an entry."""
+    """Keys among these that have an entry."""
     return select(KVEntryRow.key).where(one_of(KVEntryRow.key, keys))
 
 
@@ -85,7 +85,7 @@ def kv_by_tier() -> Select[str, int, int]:
 
 
 def kv_of(owner: KVOwner) -> Select[int, int, int, datetime | None]:
-    """(files, bytes, tokens, last use) of what an owner's chunks use."""
+    """(files, bytes, tokens, last use) of the KV that an owner's chunks use."""
     return select(*_SUMS, func.max(KVEntryRow.last_used_at)).where(_used_by(owner))
 
 

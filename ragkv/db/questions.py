@@ -8,7 +8,7 @@ from ragkv.names import storable
 
 
 def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:
-    """What a question took with the model of that name. The answer's text is not kept."""
+    """The row of an answered question. The answer's text is not kept."""
     timings, usage = answer.timings, answer.usage
     return QuestionRow(
         tenant_id=question.tenant_id,

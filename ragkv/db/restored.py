@@ -1,4 +1,4 @@
-"""Rows as a restored database needs them: nobody holds a document, and no KV is kept yet."""
+"""Rows as a restored database needs them: no worker holds a document, and no KV is kept yet."""
 
 import time
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ WITHOUT_KV: Mapping[str, Mapping[str, Any]] = {
 
 
 def versions(connection: Connection) -> dict[str, int]:
-    """How often each document's chunks were written: processes that mirror them compare it."""
+    """Versions of documents: how often their chunks were written, which processes that mirror them compare."""
     return {row.id: row.version for row in connection.execute(select(DocumentRow.id, DocumentRow.version))}
 
 

@@ -1,4 +1,4 @@
-"""What retrieval reads from the database: which documents are indexed, their points, and chunks by id."""
+"""Indexed documents, their points, and chunks by id, as retrieval reads them from the database."""
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -78,7 +78,7 @@ class DatabaseSource:
         versions.changes = generation, marked  # of before: what is committed meanwhile is read again
 
     def _versions_of(self, place: tuple[str, str]) -> "_Versions":
-        """Those of the collections that were asked for last are kept."""
+        """Versions of a collection; those of the collections used last are kept."""
         with self._lock:
             versions = self._remembered.pop(place, None) or _Versions()
             self._remembered[place] = versions
@@ -88,7 +88,7 @@ class DatabaseSource:
 
 
 class _Versions:
-    """The versions of one collection's documents as they were after `changes`, (generation, marked changes); None before they are read."""
+    """Versions of one collection's documents after `changes`, (generation, marked changes); None before they are read."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -96,7 +96,7 @@ class _Versions:
         self.by_document: dict[str, int] = {}
 
     def since(self, generation: int, marked: int) -> int | None:
-        """The generation since which all changes are marked; None if there are others, and all documents have to be read."""
+        """The generation since which all changes are marked; None if others are among them: all documents must be read."""
         if self.changes is None:
             return None
         ours, our_marked = self.changes

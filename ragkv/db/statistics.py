@@ -1,4 +1,4 @@
-"""Statements about what questions took. All of them are about one tenant and the time since a moment."""
+"""Statements about the time and the tokens of questions: of one tenant, since a moment."""
 
 from datetime import datetime
 from typing import Any
@@ -71,7 +71,7 @@ def full_runs(tenant_id: str, model: str, since: datetime, limit: int) -> Select
 
 
 def unstitched_runs(tenant_id: str, model: str, since: datetime, limit: int) -> Select[int, int, float]:
-    """The same of questions that were to be stitched and were not: there was no KV, or all of it was recomputed."""
+    """`full_runs`, of questions that were to be stitched and were not: no KV, or all of it recomputed."""
     ran = QuestionRow.recomputed_tokens + QuestionRow.computed_tokens
     timed = (_STITCHED, QuestionRow.model == model, QuestionRow.stitched_tokens == 0, QuestionRow.recomputed_tokens > 0)
     found = select(ran, QuestionRow.cached_tokens, QuestionRow.engine_ttft_ms)

@@ -16,7 +16,7 @@ def named_files() -> Select[str, str]:
 
 
 def named_files_among(hashes: Sequence[str]) -> Select[str, str]:
-    """Likewise, of these hashes."""
+    """`named_files`, of these hashes, in any order."""
     kinds = (DocumentRow, FileRow)
     named = union(*(select(k.tenant_id, k.sha256).where(one_of(k.sha256, hashes)) for k in kinds)).subquery()
     return select(named.c.tenant_id, named.c.sha256)

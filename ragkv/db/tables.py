@@ -23,7 +23,7 @@ def _by_value(kind: type[StrEnum]) -> Enum:
 
 
 class TenantRow(Base):
-    """The owner of collections. `secret` keys the names of its KV; `served_at`: when a worker last took a document of it."""
+    """The owner of collections. `secret` keys the names of its KV; `served_at`: the last time a worker took a document."""
 
     __tablename__ = "tenants"
 
@@ -37,8 +37,9 @@ class TenantRow(Base):
 class ApiKeyRow(Base):
     """A tenant's API key. Only the SHA-256 of its secret is kept; `scopes` are names between spaces.
 
-    A revoked key stays for a year, the newest of all keys for ever: once there was a key, requests without one are refused. `created_by` and `revoked_by` are
-    the ids of the keys that asked for it; None: nobody needed one, or it was done on the command line.
+    A revoked key stays for a year, the newest of all keys for ever: once there was a key, requests without one are
+    refused. `created_by` and `revoked_by` are the ids of the keys that asked for it; None: no key was required, or it
+    was done on the command line.
     """
 
     __tablename__ = "api_keys"
@@ -59,9 +60,11 @@ class ApiKeyRow(Base):
 class CollectionRow(Base):
     """A named set of documents.
 
-    `generation` grows with every change of its documents that an answer could show. `marked_changes` counts those of these
-    that wrote no chunks or left the generation in `changed_in` of the documents whose chunks they wrote. `cache_*` say whether answers are
-    kept for questions that ask the same (a cosine, seconds); the KV of a pinned collection is evicted only by hand.
+    generation: grows with every change of its documents that an answer could show.
+    marked_changes: counts those of these that wrote no chunks, or left the generation in `changed_in` of the documents
+        whose chunks they wrote.
+    cache_threshold, cache_ttl_s: of the answer cache, a cosine and seconds.
+    kv_pinned: its KV is evicted only by hand.
     """
 
     __tablename__ = "collections"
@@ -80,14 +83,15 @@ class CollectionRow(Base):
 
 
 class DocumentRow(Base):
-    """An uploaded file, by content hash.
+    """An uploaded file, by content hash. A worker may write to it only while it holds the lease.
 
-    `labels` are its metadata, an object of the owner's. `num_bytes` of content, `progress_*` in tokens of the present `stage`. `version` counts how often its chunks were
-    written: an index that mirrors the database compares it; `changed_in`: the collection's generation that began with
-    that. `index_fingerprint` names the models and settings its chunks were
-    made with, `kv_fingerprint` those of their KV. A worker may write to it only while it holds the lease. `kv_evicted`: some
-    of its KV was removed, or never kept, so that it is searchable and not ready; nobody makes it unasked. After a failure it is
-    not tried again before `retry_at`; `outages` counts failures in a row that were not its own fault.
+    labels: its metadata, an object of the owner's. num_bytes: of content.
+    progress_done, progress_total: tokens of the present `stage`.
+    attempts, outages: tries, and failures in a row that were not its own fault; after one, none before `retry_at`.
+    version: counts how often its chunks were written; an index that mirrors the database compares it.
+    changed_in: the collection's generation that began with that.
+    index_fingerprint, kv_fingerprint: names of the models and settings of its chunks, and of their KV.
+    kv_evicted: some of its KV was removed, or never kept: it is searchable, not ready, until a rebuild is requested.
     """
 
     __tablename__ = "documents"

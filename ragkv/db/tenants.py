@@ -57,7 +57,7 @@ def find_collection_ref(
 
 
 def tenant_secret(tenant_id: str, database: Database) -> bytes:
-    """What keys the names of the tenant's KV. Raises NotFound."""
+    """The secret that keys the names of the tenant's KV. Raises NotFound."""
     with database.reading() as session:
         tenant = session.get(TenantRow, tenant_id)
         if tenant is None:

@@ -18,7 +18,7 @@ NOT_SEARCHABLE = (Status.INDEXING, Status.PARSING, Status.ACCEPTED)
 
 
 def next_waiting(session: Session, now: datetime) -> str | None:
-    """The document whose turn it is. On PostgreSQL its row is locked, and those that others have locked are passed over."""
+    """The document whose turn it is. On PostgreSQL its row is locked, and rows that are locked are passed over."""
     for tenant_id in session.scalars(tenants_by_turn(now)).all():
         for status in (*NOT_SEARCHABLE, Status.SEARCHABLE):
             oldest = oldest_waiting(tenant_id, status, now).with_for_update(skip_locked=True)

@@ -37,7 +37,7 @@ def collections_by_age(tenant_id: str) -> Select[CollectionRow]:
 def entries_of(
     tenant_id: str, collection_id: str, statuses: Sequence[Status] | None = None
 ) -> Select[DocumentRow, str, datetime]:
-    """(document, id, moment) of each file in a collection: one a file that is attached, and one a document of no file."""
+    """(document, id, moment) of each file in a collection: attached files, and documents that are no file's."""
     found = (
         select(DocumentRow, ENTRY_ID, ENTRY_MOMENT)
         .outerjoin(AttachmentRow, AttachmentRow.document_id == DocumentRow.id)
@@ -53,7 +53,7 @@ def entry_by_id(tenant_id: str, collection_id: str, file_id: str) -> Select[Docu
 def entries_of_batch(
     tenant_id: str, batch: FileBatchRow, statuses: Sequence[Status] | None = None
 ) -> Select[DocumentRow, str, datetime]:
-    """Those of a batch's files that are still in the collection."""
+    """`entries_of`, of a batch's files that are still in the collection."""
     members = (FileBatchMemberRow.batch_id == batch.id, FileBatchMemberRow.file_id == AttachmentRow.file_id)
     listed = entries_of(tenant_id, batch.collection_id, statuses)
     return listed.join(FileBatchMemberRow, members[0] & members[1])

@@ -1,1 +1,1 @@
-"""What the service says of itself: logs, metrics, traces."""
+"""Logs, metrics, traces."""

@@ -81,5 +81,5 @@ def this_worker() -> str:
 
 
 def this_machine() -> str:
-    """How names of workers on this machine begin."""
+    """The prefix of the names of workers on this machine."""
     return f"{socket.gethostname()}/"

@@ -1,4 +1,4 @@
-"""What the service says of itself: one line an event, for machines or for people. The only door to structlog.
+"""Logs: one line an event, as JSON or for a terminal. The only module that imports structlog.
 
 Modules log with `logging.getLogger(__name__)`, as the libraries do; everything comes through here. Lines carry what is
 bound when they are written: the id of the request that is being handled, in whichever process.
@@ -41,20 +41,20 @@ _NOISE = ("color_message", "fileinfo", "vllm_process_name")
 
 
 def configure(form: LogFormat, level: LogLevel, process: str) -> None:
-    """From now on every logger of this process writes here, to standard error. `process` names it in every line."""
+    """Configure every logger of this process, to standard error. `process` names it in every line."""
     logging.config.dictConfig(_configuration(form, level.upper(), process))
     logging.captureWarnings(capture=True)
 
 
 def write_for_vllm(form: LogFormat, level: LogLevel, process: str, vllm_level: str, file: Path) -> None:
-    """The same as a file, which vLLM reads: in this process and in those it starts."""
+    """Write the configuration to a file that vLLM reads, in this process and in those it starts."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as output:
         json.dump(_configuration(form, level.upper(), process, vllm=vllm_level.upper()), output)
 
 
 def formatter(*, as_json: bool, process: str) -> logging.Formatter:
-    """Records as lines. Tracebacks come without the values of variables: those may be somebody's questions."""
+    """Records as lines. Tracebacks come without the values of variables: those may be questions."""
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=_gathered(process, "iso" if as_json else "%H:%M:%S"),
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendered(as_json)],
@@ -97,7 +97,7 @@ def _configuration(form: LogFormat, level: str, process: str, **levels: str) -> 
 
 
 def _gathered(process: str, time_format: str) -> list[Processor]:
-    """What a line says."""
+    """The processors that gather the fields of a line."""
 
     def name_process(logger: Any, method: str, event: EventDict) -> EventDict:
         own = multiprocessing.parent_process() is None

@@ -1,4 +1,4 @@
-"""What the service counts and times, for Prometheus. The only door to its client library.
+"""Counters and histograms for Prometheus. The only module that imports its client library.
 
 Every name is explained in docs/OPERATIONS.md. Labels are few and known beforehand: never a tenant, a key or a path.
 """
@@ -26,7 +26,7 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 QuestionOutcome = Literal["answered", "cancelled", "refused", "failed"]
 """Of a question. refused: it could not be answered as it was asked; failed: the service could not answer it."""
 
-# When each counter was made: as many lines again, that nobody asks for.
+# The moment when each counter was made: as many lines again, of no use.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 OURS = CollectorRegistry()
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -83,7 +83,7 @@ def unchecked() -> None:
 
 
 def asked(mode: str, outcome: QuestionOutcome) -> None:
-    """What became of one question."""
+    """Count a question by its outcome."""
     _asks.labels(mode, outcome).inc()
 
 
@@ -174,7 +174,7 @@ def _workload(seen: Workload) -> Iterator[GaugeMetricFamily]:
 
 
 def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
-    """What all workers have done, from the fields of `ragkv.observe.worker_counters`."""
+    """The work of all workers, from the fields of `ragkv.observe.worker_counters`."""
     documents = CounterMetricFamily("ragkv_ingest_documents", "Ingestions that ended, by outcome.", labels=["outcome"])
     tokens = CounterMetricFamily(
         "ragkv_ingest_tokens", "Tokens of chunks, by where their KV is from.", labels=["origin"]

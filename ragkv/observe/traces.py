@@ -1,4 +1,4 @@
-"""Traces over OTLP, if an endpoint is configured; otherwise nothing happens. The only door to OpenTelemetry.
+"""Traces over OTLP, if an endpoint is configured. The only module that imports OpenTelemetry.
 
 Spans never carry text of questions, answers or documents, nor messages of errors, which may quote some.
 """
@@ -57,7 +57,7 @@ def is_on() -> bool:
 
 @contextmanager
 def span(name: str, attributes: Attributes | None = None, kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
-    """What happens within the block. Not for the body of an async generator, which several tasks may drive: `opened`."""
+    """A span of the block. Not for the body of an async generator, which several tasks may drive: use `opened`."""
     with _tracer.start_as_current_span(name, kind=kind, attributes=attributes, **_SILENT) as current:
         try:
             yield current
@@ -78,7 +78,7 @@ def continued(headers: Mapping[str, str], name: str, attributes: Attributes, kin
 
 
 def opened(name: str, attributes: Attributes, kind: SpanKind = SpanKind.INTERNAL) -> Span:
-    """A span under the current one, which does not become current itself. Whoever opens it ends it."""
+    """A span under the current one, which does not become current itself. To be ended by the caller."""
     return _tracer.start_span(name, kind=kind, attributes=attributes, **_SILENT)
 
 
@@ -89,7 +89,7 @@ def failed(current: Span, what: str) -> None:
 
 
 def headers() -> dict[str, str]:
-    """What a message must carry for the trace to go on where it arrives."""
+    """Headers that carry the trace on in a message."""
     carried: dict[str, str] = {}
     _W3C.inject(carried)
     return carried

@@ -1,1 +1,1 @@
-"""What is kept: KV seen, pinned, evicted, verified; backups; what disagrees, mended."""
+"""KV overview, pins, eviction, verification; backups; checks and repair of what disagrees."""

@@ -12,7 +12,7 @@ from ragkv.upkeep.eviction import FILE_GRACE
 
 @dataclass(frozen=True, slots=True)
 class Grace:
-    """How long something must have been as it is before it counts: what the service is about to finish is no fault."""
+    """Minimum ages of what counts as a fault: the service may be about to finish what is younger."""
 
     rows: timedelta
     uploads: timedelta

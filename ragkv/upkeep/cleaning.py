@@ -16,7 +16,7 @@ UPLOAD_GRACE = timedelta(hours=1)
 
 
 class Cleaned(msgspec.Struct, frozen=True):
-    """How many uploads that were never finished, files that no row named, and deleted documents' points were removed."""
+    """Numbers of what was removed: unfinished uploads, files that no row named, points of deleted documents."""
 
     uploads: int
     files: int

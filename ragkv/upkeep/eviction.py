@@ -1,6 +1,6 @@
-"""KV files come and go: evicted by hand or to make room (`ragkv.upkeep.room`), and collected when nobody needs them.
+"""Eviction of KV, by hand or to make room (`ragkv.upkeep.room`), and removal of KV that no chunk uses.
 
-What is evicted is recomputed when a question needs it. Its documents stay searchable, and are ready again after a rebuild.
+Evicted KV is recomputed when a question needs it. Its documents stay searchable, and are ready again after a rebuild.
 """
 
 import logging
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 ENTRY_GRACE = timedelta(hours=1)
 FILE_GRACE = timedelta(days=1)
-"""A file gets its entry when its whole document is read: until then it must not be taken for one that nobody needs."""
+"""A file gets its entry when its whole document is read: until then it must not be taken for an unused one."""
 
 
 class Freed(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ NOTHING = Freed(0, 0)
 
 
 def evict(owner: KVOwner, database: Database, kv_store: "KVStore") -> Freed:
-    """Remove the KV that is an owner's alone, pinned or not. What others use too stays."""
+    """Remove the KV that is an owner's alone, pinned or not. KV that others use too stays."""
     with database.reading() as session:
         entries = [(key, int(size)) for key, size in session.execute(entries_only_of(owner))]
     return evict_entries(entries, database, kv_store)
@@ -68,7 +68,7 @@ def evict_entries(entries: Iterable[tuple[str, int]], database: Database, kv_sto
 
 
 def collect_garbage(parts: Parts) -> Freed:
-    """Remove KV that no chunk uses, and files that nothing names: left by what was replaced, or by a worker that died."""
+    """Remove KV that no chunk uses, and files that nothing names: left by replaced documents and killed workers."""
     unused = unused_kv(utc_now() - ENTRY_GRACE, parts.database)
     gone = {*forget_unused(unused, parts.database), *unnamed_kv(utc_now() - FILE_GRACE, parts)}
     freed = Freed(len(gone), sum(parts.kv_store.bytes_of(key) for key in gone))

@@ -15,7 +15,7 @@ _SEPARATOR = "/"
 
 
 def documents_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
-    """Those that failed have nothing left to lose."""
+    """Documents whose file is gone, failed ones aside."""
     with parts.database.reading() as session:
         return [
             found
@@ -34,7 +34,7 @@ def uploads_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
 
 
 def _fail(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
-    """They answer from what was read of them; the same bytes uploaded again bring them back."""
+    """Fail documents. They answer from their chunks; the same bytes uploaded again bring them back."""
     with parts.database.writing() as session:
         for document_id in document_ids:
             for statement in fail_document(document_id, GONE):
@@ -42,7 +42,7 @@ def _fail(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
 
 
 def _forget(file_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
-    """Documents that were made of them stay."""
+    """Delete uploads whose file is still gone. Documents that were made of them stay."""
     for file_id in file_ids:
         with parts.database.writing() as session:
             file = session.get(FileRow, file_id)

@@ -1,4 +1,4 @@
-"""Everything that should fit together, looked at; and what does not, mended."""
+"""Checks of all that should fit together: rows, files, KV, points; and repair of what does not."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ from ragkv.upkeep.row_checks import ROW_CHECKS
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """The names of what one check found amiss, and what was done, or would be, about it."""
+    """The names that one check found, and the remedy that was or would be applied."""
 
     check: str
     about: str

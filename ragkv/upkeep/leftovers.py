@@ -1,6 +1,6 @@
-"""Things that no longer fit together, found and left alone: files without rows, rows without files, KV, points.
+"""Finds what no longer fits together: files without rows, rows without files, KV, points.
 
-A crash between two steps leaves them, or a restored backup. Every function here only looks, and may be called at any time
+A crash between two steps leaves it, or a restored backup. Every function here only looks, and may be called at any time
 beside a running service. What was written after `before` may belong to work that is under way and is never named; what
 is named then can be removed. Removal: `ragkv.upkeep.eviction.collect_garbage`, `ragkv.upkeep.cleaning`.
 

@@ -32,7 +32,7 @@ def write_points(places: Iterable[Held], parts: Parts) -> int:
 
 
 def renew_points(parts: Parts) -> int | None:
-    """Make the server hold what the database does, every point written anew. Returns how many; None without a server."""
+    """Write every point on the server anew, and remove strays. Returns how many were written; None without a server."""
     if parts.server_index is None:
         return None
     with parts.database.reading() as session:

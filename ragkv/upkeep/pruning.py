@@ -24,7 +24,7 @@ KEYS_KEPT = timedelta(days=365)
 
 
 class Pruned(msgspec.Struct, frozen=True):
-    """How many records were removed."""
+    """Numbers of removed records."""
 
     questions: int
     jobs: int
@@ -35,7 +35,7 @@ class Pruned(msgspec.Struct, frozen=True):
 
 
 def prune(question_retention_days: int, database: Database) -> Pruned:
-    """Remove what is older than it is kept; questions only if there is a number of days. Several processes may do it at once.
+    """Remove records beyond their retention; questions unless it is 0 days. Several processes may do it at once.
 
     By the database's clock: a worker's that runs ahead removes nothing early.
     """

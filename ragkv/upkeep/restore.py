@@ -28,7 +28,7 @@ NEW_SERVICE = {"tenants", "collections"}
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """What was put back. `points`: vectors written to the Qdrant server, None without one."""
+    """The result of a restore. `points`: vectors written to the Qdrant server, None without one."""
 
     documents: int
     files: int

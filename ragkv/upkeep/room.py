@@ -1,4 +1,4 @@
-"""Room for KV: what was not used for longest goes, of the tenants that keep more than their share."""
+"""Makes room for KV: evicts the least recently used of the tenants that keep more than their share."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,13 +29,13 @@ class IncomingKV(NamedTuple):
 
 
 def kv_limit(kept: int, settings: Settings) -> int:
-    """What all tenants' KV may take while it takes `kept` bytes; 0 is no limit."""
+    """The bytes that the KV of all tenants may take while it takes `kept`; 0 is no limit."""
     limit = settings.max_kv_bytes
     return default_kv_limit(settings.kv_dir, kept) if limit is None else limit
 
 
 def limit_now(session: "Session", settings: Settings) -> int:
-    """`kv_limit`, of what is kept at this moment."""
+    """`kv_limit`, of the KV that is kept at this moment."""
     return kv_limit(session.execute(kv_totals()).one()[1], settings)
 
 

@@ -142,14 +142,12 @@ async def _ask(client: httpx.AsyncClient, body: dict[str, Any]) -> _Ask:
             async for name, data in _events(response):
                 first = first or time.perf_counter()
                 if name == "done":
-                    return _timed(msgspec.json.decode(data)["timings"], (first - began) * 1e3)
+                    timings = msgspec.json.decode(data)["timings"]
+                    first_delta = (first - began) * 1e3
+                    return _Ask(first_delta, timings["retrieve_ms"], timings["engine_ttft_ms"], timings["plan_ms"])
     except httpx.HTTPError as error:
         raise Unavailable(f"no service answers at {client.base_url}: {error}") from error
     raise Unavailable("the stream ended before the answer was complete")
-
-
-def _timed(timings: dict[str, float], first_delta: float) -> _Ask:
-    return _Ask(first_delta, timings["retrieve_ms"], timings["engine_ttft_ms"], timings["plan_ms"])
 
 
 async def _events(response: httpx.Response) -> AsyncIterator[tuple[str, str]]:

@@ -58,7 +58,7 @@ class Compared:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.pass_context
 def demo(context: click.Context, folder: Path) -> None:
-    """Read FOLDER/documents, ask FOLDER/questions.jsonl, and compare stitched with full prefill."""
+    """Ingest FOLDER, ask its questions, and compare stitched with full prefill."""
     questions = [question for _, question in read_lines(folder / "questions.jsonl", DemoQuestion)]
     context.invoke(ingest, paths=(folder / "documents",))
     parts = Parts(Settings.from_env(os.environ))

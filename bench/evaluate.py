@@ -107,7 +107,8 @@ def _table(report: RetrievalReport) -> Table:
     for column in (*(f"R@{k}" for k in CUTOFFS), *(f"all@{k}" for k in CUTOFFS), f"MRR@{CUTOFFS[-1]}", "ms"):
         table.add_column(column, justify="right")
     for row in report.rows:
-        table.add_row(row.method, *(f"{value:.1f}" for value in _figures(row)))
+        method, *figures = msgspec.structs.astuple(row)
+        table.add_row(method, *(f"{figure:.1f}" for figure in figures))
     return table
 
 
@@ -117,7 +118,3 @@ def _in_short(rows: list[RetrievalRow]) -> str:
     one, two = by_method[DENSE], by_method[HYBRID_HOPS]
     gain = two.all_gold_at_5 - one.all_gold_at_5
     return f"{two.method} against {one.method}: all@5 {gain:+.1f} points at {two.ms_per_query / one.ms_per_query:.1f}x the time."
-
-
-def _figures(row: RetrievalRow) -> list[float]:
-    return [value for value in msgspec.structs.astuple(row) if not isinstance(value, str)]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ingest.parts import IngestParts
-from ingest.precompute import KVEntry, Precomputed, precompute
+from ingest.precompute import KVEntry, precompute
 from ingest.progress import Reporter
 from ingest.turn import Turn
 from ragkv.chunk import Chunk
@@ -40,7 +40,7 @@ def keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporte
                 chunks, keys, lambda: ingest.prefiller, parts.kv_store, parts.settings.prefill_batch_tokens,
                 reporter.stage("prefill"), kept, has_room,
             )  # fmt: skip
-        _count(done, ingest)
+        ingest.counters.tokens(computed=done.computed_tokens, reused=done.reused_tokens)
         lease.finish(named.kept(done.entries), parts.kv_fingerprint, is_whole=done.is_whole)
     except Conflict:
         parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks]))
@@ -61,7 +61,3 @@ class _Named:
             for entry in entries
             for chunk_id in self._chunks[entry.key]
         ]
-
-
-def _count(done: Precomputed, ingest: IngestParts) -> None:
-    ingest.counters.tokens(computed=done.computed_tokens, reused=done.reused_tokens)

@@ -22,12 +22,9 @@ def table_of(report: FidelityReport) -> Table:
     for column in _COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
     for row in report.rows:
-        table.add_row(_name(row), *_cells(row))
+        name = row.method if row.ratio is None else f"{row.method} {row.ratio:g}"
+        table.add_row(name, *_cells(row))
     return table
-
-
-def _name(row: FidelityRow) -> str:
-    return row.method if row.ratio is None else f"{row.method} {row.ratio:g}"
 
 
 def _cells(row: FidelityRow) -> tuple[str, ...]:

@@ -34,11 +34,8 @@ def decode(body: bytes, declared: str | None = None) -> str:
 
 def sure_encoding(body: bytes) -> str | None:
     """The encoding that a byte order mark or the pattern of zero bytes proves, else None."""
-    return _marked(body) or _unmarked_utf16(body)
-
-
-def _marked(body: bytes) -> str | None:
-    return next((encoding for mark, encoding in _MARKS if body.startswith(mark)), None)
+    marked = next((encoding for mark, encoding in _MARKS if body.startswith(mark)), None)
+    return marked or _unmarked_utf16(body)
 
 
 def _unmarked_utf16(body: bytes) -> str | None:
@@ -74,7 +71,8 @@ def _guessed(body: bytes) -> str:
 
     A few bytes beyond ASCII side by side that no script explains are Windows-1252: dashes in a row, or a list of letters.
     """
-    is_western = _num_wide(body) * 5 <= len(body)
+    num_wide = len(body) - len(body.translate(None, bytes(range(0x80, 0x100))))
+    is_western = num_wide * 5 <= len(body)
     if is_western and not has_wide_words(body):
         return _western(body)
     if encoding := guess_encoding(body):
@@ -96,7 +94,3 @@ def _western(body: bytes) -> str:
         return body.decode("cp1252")
     except UnicodeDecodeError:
         raise Rejected(f"it is neither UTF-8 nor Windows-1252 text: {_SAVE_AS_UTF8}") from None
-
-
-def _num_wide(body: bytes) -> int:
-    return len(body) - len(body.translate(None, bytes(range(0x80, 0x100))))

@@ -51,7 +51,7 @@ def parse_source(source: str, fallback_title: str, format_: Format) -> Parsed:
         return Parsed(fallback_title, "", pages=(), media_type=format_.value)
     head_title = one_line(" ".join(tree.xpath("//title[not(ancestor::svg)]/text()")[:1]))
     marked_title = one_line("".join(t for h in tree.xpath("//h1[@class='title']")[:1] for t in h.itertext()))
-    text, sections = unmark(tidy(_render(_simplify(tree))))
+    text, sections = unmark(tidy(Inscriptis(_simplify(tree), ParserConfig(css=_PROFILE)).get_text()))
     title = marked_title or _choose_title(head_title, sections) or fallback_title
     return Parsed(title, text, pages=(), media_type=format_.value, sections=sections)
 
@@ -127,10 +127,6 @@ def _flatten_depths(tree: etree._Element) -> None:
 def _safe(text: str | None) -> str | None:
     """Scrub text again, as character references may restore unwanted characters, and escape `&` for the renderer."""
     return scrub(text).replace("&", "&amp;") if text else text
-
-
-def _render(tree: etree._Element) -> str:
-    return str(Inscriptis(tree, ParserConfig(css=_PROFILE)).get_text())
 
 
 def _profile() -> dict[str, HtmlElement]:

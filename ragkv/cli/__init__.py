@@ -18,9 +18,9 @@ class Group(click.Group):
     """A group whose list of commands wraps their first lines instead of truncating them."""
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        names = self.list_commands(context)
+        commands = {name: self.get_command(context, name) for name in self.list_commands(context)}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _first_line(self.get_command(context, name))) for name in names])
+            formatter.write_dl([(n, c.get_short_help_str(limit=80) if c else "") for n, c in commands.items()])
 
 
 class Commands(Group):
@@ -80,7 +80,3 @@ def _broken(name: str, error: ImportError) -> click.Command:
         sys.exit(1)
 
     return click.Command(name, callback=refuse, help=f"Not available: {error}")
-
-
-def _first_line(command: click.Command | None) -> str:
-    return command.get_short_help_str(limit=80) if command else ""

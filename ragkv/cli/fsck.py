@@ -44,12 +44,11 @@ def fsck(repair: bool, quick: bool, stopped: bool, as_json: bool) -> None:
     except (RagKVError, OSError) as error:
         click.echo(f"ragkv: {error}", err=True)
         sys.exit(CANNOT_RUN)
-    _show_json(findings) if as_json else _show(findings)
+    if as_json:
+        click.echo(msgspec.json.encode({"findings": findings}).decode())
+    else:
+        _show(findings)
     sys.exit(FOUND if any(finding.found for finding in findings) else CLEAN)
-
-
-def _show_json(findings: Iterable[Finding]) -> None:
-    click.echo(msgspec.json.encode({"findings": list(findings)}).decode())
 
 
 def _show(findings: Iterable[Finding]) -> None:

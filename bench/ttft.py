@@ -114,7 +114,8 @@ class Bench:
     def _request(
         self, prompt: Prompt, passages: Sequence[Passage], method: str, ratio: float | None, floor_salt: str
     ) -> Generate:
-        """One request. A separate salt keeps a run from hitting an earlier one's prefix cache; the floor is meant to hit it."""
+        """One request. A separate salt keeps a run from hitting an earlier one's prefix cache; the floor is meant to
+        hit it."""
         plan = None
         if ratio is not None:
             recompute = Recompute(self.policy, ratio, self.block_size)

@@ -1,8 +1,8 @@
 """Capture of queries, keys and values from a model's own forward under Transformers.
 
-Nothing here knows an architecture. Transformers models rotate queries and keys with a function `apply_rotary_pos_emb` of
-their own module, then call an attention function from a registry: both are wrapped, so that keys and queries are captured
-before the rotation and values as attention gets them.
+Nothing here knows an architecture. Transformers models rotate queries and keys with a function `apply_rotary_pos_emb`
+of their own module, then call an attention function from a registry: both are wrapped, so that keys and queries are
+captured before the rotation and values as attention gets them.
 """
 
 import itertools
@@ -28,10 +28,11 @@ ROTATE = "apply_rotary_pos_emb"
 
 @dataclass(slots=True)
 class Captured:
-    """Tensors captured from one forward, one a layer: [batch, heads, tokens, head_dim] in the model's dtype, un-rotated.
+    """Tensors captured from one forward, one a layer: [batch, heads, tokens, head_dim] in the model's dtype,
+    un-rotated.
 
-    Only tokens of that forward, not those of a cache before them. `pre_rope` holds queries and keys between their rotation
-    and the attention that follows it.
+    Only tokens of that forward, not those of a cache before them. `pre_rope` holds queries and keys between their
+    rotation and the attention that follows it.
     """
 
     queries: list[torch.Tensor] = field(default_factory=list)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def ingest(paths: tuple[Path, ...]) -> None:
     """Ingest files and folders, including their subfolders.
 
-    Files that were ingested before are skipped. A file that cannot be ingested is reported at the end, with exit code 1;
-    the others are ingested all the same.
+    Files that were ingested before are skipped. A file that cannot be ingested is reported at the end, with exit code
+    1; the others are ingested all the same.
     """
     parts = Parts(Settings.from_env(os.environ))
     console = Console(stderr=True, soft_wrap=True)

@@ -72,7 +72,8 @@ class Words:
         return self._best_break(first, min(max(earliest, first + 1), limit), target, limit)
 
     def _best_break(self, first: int, earliest: int, target: int, limit: int) -> int:
-        """Of the words [earliest, limit], the one after the strongest break; among equal breaks, the one nearest to target."""
+        """Of the words [earliest, limit], the one after the strongest break; among equal breaks, the one nearest to
+        target."""
         offset = int(self._starts[first])
         window = self._text[offset : int(self._starts[limit]) + 1]
         for pattern in _BREAKS:

@@ -15,7 +15,8 @@ INTERVAL_S = LEASE.total_seconds() / 4
 
 @contextmanager
 def renewing(lease: Lease, interval_s: float = INTERVAL_S) -> Iterator[None]:
-    """Renew the lease from a thread until the block ends. Renewal stops once the lease is lost; the next write notices."""
+    """Renew the lease from a thread until the block ends. Renewal stops once the lease is lost; the next write
+    notices."""
     stop = threading.Event()
     thread = threading.Thread(target=_renew, args=(lease, interval_s, stop), name="lease", daemon=True)
     thread.start()

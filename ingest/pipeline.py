@@ -40,7 +40,8 @@ READ_BYTES = 1 << 20
 
 
 class IngestOutcome(StrEnum):
-    """The result of one call. SKIPPED: finished before, deleted, or held by another worker. YIELDED: other documents' turn."""
+    """The result of one call. SKIPPED: finished before, deleted, or held by another worker. YIELDED: other documents'
+    turn."""
 
     READY = "ready"
     FAILED = "failed"
@@ -52,8 +53,8 @@ def ingest_document(document_id: str, ingest: IngestParts, progress: StageProgre
     """Ingest a document up to READY, from its current status on.
 
     A file that cannot be read fails at once; anything else that goes wrong is raised for the caller to try again, and
-    the third time the document fails with the reason. An outage (`ragkv.outages`) is raised as well, and costs no attempt
-    however often it happens. `progress` may raise Interrupted to stop: that costs none either.
+    the third time the document fails with the reason. An outage (`ragkv.outages`) is raised as well, and costs no
+    attempt however often it happens. `progress` may raise Interrupted to stop: that costs none either.
     """
     _settle(ingest)
     lease = Lease.take(ingest.parts.database, document_id, owner=_owner())
@@ -121,7 +122,8 @@ def _postpone(lease: Lease, error: Exception, ingest: IngestParts) -> None:
 
 
 def _settle(ingest: IngestParts) -> None:
-    """Release the leases that could not be released while the database was away. Raises Unavailable while it still is."""
+    """Release the leases that could not be released while the database was away. Raises Unavailable while it still
+    is."""
     while ingest.owed:
         lease, reason = ingest.owed[-1]
         with suppress(Conflict):  # it lapsed and another worker took it over
@@ -148,7 +150,8 @@ def _record_failure(lease: Lease, error: Exception) -> IngestOutcome:
 
 
 def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn) -> None:
-    """Run the steps that are left. If the turn ends before the KV is kept, the sweep removes KV that only previous chunks used."""
+    """Run the steps that are left. If the turn ends before the KV is kept, the sweep removes KV that only previous
+    chunks used."""
     parts, superseded = ingest.parts, list[str]()
     if document.status is not Status.SEARCHABLE:
         superseded = _make_searchable(lease, document, ingest, reporter)

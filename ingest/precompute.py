@@ -42,10 +42,10 @@ def precompute(
 ) -> Precomputed:
     """Make sure that every chunk and the prefix have a KV file.
 
-    `prefiller` is called only if something must be computed: re-ingesting what is known loads no model.
-    `progress(done, total)` is told chunk tokens after every batch, `kept` what the batch left in the store. Either may
-    raise: what is in the store stays there, and the next run goes on from it. Without room for a batch, as `has_room` says
-    of its tokens, the rest is left out.
+    `prefiller` is called only if something must be computed: re-ingesting what is known loads no model. `progress(done,
+    total)` is told chunk tokens after every batch, `kept` what the batch left in the store. Either may raise: what is
+    in the store stays there, and the next run goes on from it. Without room for a batch, as `has_room` says of its
+    tokens, the rest is left out.
     """
     named = {keys.chunk(chunk.token_ids): chunk for chunk in chunks}
     todo = {key: chunk for key, chunk in named.items() if key not in store}

@@ -26,7 +26,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A heading and its text up to the next heading. `path`: its headings, outermost first, without the document's title."""
+    """A heading and its text up to the next heading. `path`: its headings, outermost first, without the document's
+    title."""
 
     path: tuple[str, ...]
     heading_start: int
@@ -83,7 +84,8 @@ def _group_small(sections: list[_Section], words: Words, small: int, full: int) 
 
 
 def _part(document_title: str, group: list[_Section]) -> Part:
-    """One section under its own path; several under the common start of their paths, with their headings in the text."""
+    """One section under its own path; several under the common start of their paths, with their headings in the
+    text."""
     first, last = group[0], group[-1]
     path = first.path if len(group) == 1 else _shared([section.path for section in group])
     start = first.start if path == first.path else first.heading_start

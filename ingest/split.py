@@ -24,7 +24,8 @@ _SEAM_TOKENS = 2  # tokens of the parts may be fewer than those of the whole by 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A chunk before its tokens are known: characters [start, end) under a title that leaves `budget` tokens for them."""
+    """A chunk before its tokens are known: characters [start, end) under a title that leaves `budget` tokens for
+    them."""
 
     title: str
     start: int

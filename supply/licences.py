@@ -1,7 +1,8 @@
-"""Check the licences of everything in the locked lists and of vendored files: permissive ones, exceptions with a reason.
+"""Check the licences of everything in the locked lists and of vendored files: permissive ones, exceptions with a
+reason.
 
-`python -m supply.licences LIST...` needs no network: what packages state is read from those that are installed, and from the
-table of `supply.stated`.
+`python -m supply.licences LIST...` needs no network: what packages state is read from those that are installed, and
+from the table of `supply.stated`.
 """
 
 import re
@@ -60,7 +61,8 @@ EXCEPTIONS: Mapping[str, str] = {
 
 
 def refused(pins: Iterable[Pinned]) -> dict[str, str]:
-    """Licences of packages that are neither permissive nor excepted, by package. Unknown ones are listed by `unread`."""
+    """Licences of packages that are neither permissive nor excepted, by package. Unknown ones are listed by
+    `unread`."""
     found = {pinned.name: licence for pinned in pins if (licence := stated(pinned)) is not None}
     return {name: licence for name, licence in found.items() if not (name in EXCEPTIONS or is_permissive(licence))}
 

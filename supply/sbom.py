@@ -1,4 +1,5 @@
-"""The bill of materials of an installation, from its locked list, as CycloneDX JSON on standard output. Needs no network."""
+"""The bill of materials of an installation, from its locked list, as CycloneDX JSON on standard output. Needs no
+network."""
 
 import sys
 import uuid

@@ -1,7 +1,7 @@
 """Licences as packages state them: from the metadata of installed ones, and from a table for those that need a GPU.
 
-`python -m supply.stated absent LIST...` names the packages of lists that are not installed here, `... table REPORT` makes the
-table from pip's report of them (`make licences-gpu`).
+`python -m supply.stated absent LIST...` names the packages of lists that are not installed here, `... table REPORT`
+makes the table from pip's report of them (`make licences-gpu`).
 """
 
 import json

@@ -1,4 +1,5 @@
-"""The worker's heartbeat: a thread that reports the process as alive and the time since its document last made progress."""
+"""The worker's heartbeat: a thread that reports the process as alive and the time since its document last made
+progress."""
 
 import logging
 import threading

@@ -36,7 +36,8 @@ class Sweeper:
         self._stop.set()
 
     def _run(self) -> None:
-        """Requeue at once the messages that a killed worker had taken: this worker may be killed before its first sweep."""
+        """Requeue at once the messages that a killed worker had taken: this worker may be killed before its first
+        sweep."""
         _try(self._requeue)
         while not self._stop.wait(self._interval_s):
             self.sweep()

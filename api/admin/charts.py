@@ -101,7 +101,7 @@ class Chart:
 
 
 def first_token_chart(found: Summary) -> Chart:
-    """Medians of the time to first token: stitched, measured in full, and the estimate for the stitched ones in full."""
+    """Medians of the time to first token: stitched, measured in full, and the stitched ones estimated in full."""
     kinds: tuple[tuple[str, Callable[[Bucket], float | None]], ...] = (
         ("in-full", lambda bucket: bucket.stitched_in_full_ms),
         ("full", lambda bucket: bucket.full_ms),

@@ -1,4 +1,4 @@
-"""Security headers of the dashboard and the API reference: resources from this origin only, no inline code, no caching."""
+"""Security headers of the dashboard and the API reference: this origin only, no inline code, no caching."""
 
 from litestar.datastructures import MutableScopeHeaders
 from litestar.types import Message, Scope

@@ -65,7 +65,8 @@ def logout(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[Non
 
 
 def _begin(key: str, address: str, parts: Parts) -> str:
-    """Start a session and return its token. Raises Throttled after too many wrong keys, Unauthorised, Forbidden, Unavailable."""
+    """Start a session and return its token. Raises Throttled after too many wrong keys, Unauthorised, Forbidden,
+    Unavailable."""
     try:
         caller = authenticate(key, parts.database)
     except Unauthorised:
@@ -78,7 +79,7 @@ def _begin(key: str, address: str, parts: Parts) -> str:
 
 
 def _count_failure(address: str, parts: Parts) -> None:
-    """Count a failed login. Only failures count: a valid key always passes, also behind a proxy where all share one address."""
+    """Count a failed login. A valid key always passes, also behind a proxy where all share one address."""
     try:
         parts.login_limit.take(f"login:{address}")
     except Throttled as error:

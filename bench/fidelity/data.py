@@ -63,8 +63,8 @@ def _question(number: int, line: _Line) -> KnownQuestion:
 def padded(question: KnownQuestion, questions: Sequence[KnownQuestion], num_passages: int, seed: int) -> KnownQuestion:
     """The question with passages of the others, drawn with the seed, up to `num_passages` in all.
 
-    Its own passages keep their order; the drawn ones stand anywhere between them. The draw depends on the file, the seed
-    and the question's line alone. Raises Rejected if the file has too few other passages.
+    Its own passages keep their order; the drawn ones stand anywhere between them. The draw depends on the file, the
+    seed and the question's line alone. Raises Rejected if the file has too few other passages.
     """
     own = {passage.text for passage in question.passages}
     others = {p.text: p for other in questions for p in other.passages if p.text not in own}

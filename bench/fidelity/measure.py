@@ -26,9 +26,9 @@ from ragkv.engine.protocol import WHOLE_VOCABULARY, Engine, Generate, Report
 from ragkv.errors import Unavailable
 
 BLOCK_TOKENS = 32
-"""vLLM's blocks while measuring. A prompt's last, partial block is not cached. With small blocks the question nearly fills
-it alone: what follows the first request finds the stitched context, or has a few tokens of it stitched again, alike
-unless the engine itself selects them."""
+"""vLLM's blocks while measuring. A prompt's last, partial block is not cached. With small blocks the question nearly
+fills it alone: what follows the first request finds the stitched context, or has a few tokens of it stitched again,
+alike unless the engine itself selects them."""
 ENGINE_ARGUMENTS = {"max_logprobs": WHOLE_VOCABULARY, "block_size": BLOCK_TOKENS}
 _CACHE_SHARE = 0.8  # of the KV cache that one group of methods may fill
 _TIMED_TOKENS = 2  # the first is timed, the report comes with the second
@@ -40,8 +40,8 @@ class MethodOutcome(msgspec.Struct, frozen=True):
     """One method on one question. em and f1 in [0, 1]; nll and kl in nats a token of the known answer.
 
     ttft_s: from the moment the passages are known, planning and the question's vectors included, retrieval not.
-    recomputed_tokens: run through the model in place, as the engine counts them (policies in the engine may take tokens of the
-    prefix, too); under full prefill the whole context.
+    recomputed_tokens: run through the model in place, as the engine counts them (policies in the engine may take tokens
+    of the prefix, too); under full prefill the whole context.
     """
 
     answer: str

@@ -61,7 +61,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """The parts that prompts and plans are made with. `alone` names the KV of chunks that were prefilled behind nothing."""
+    """The parts that prompts and plans are made with. `alone` names the KV of chunks prefilled behind nothing."""
 
     settings: Settings
     prompts: PromptBuilder
@@ -165,7 +165,8 @@ def default_order(kit: Kit, case: Case, ratio: float) -> Prepared:
 
 
 def retrieval_order(kit: Kit, case: Case, ratio: float) -> Prepared:
-    """The service's policy, the passages as retrieval ranks them: the best one, behind the prefix, is exact for nothing."""
+    """The service's policy, the passages as retrieval ranks them: the best one, behind the prefix, is exact for
+    nothing."""
     return kit.planned(case.best_first, kit.recompute(kit.settings.recompute_policy, ratio), case)
 
 

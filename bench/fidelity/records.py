@@ -1,7 +1,7 @@
 """Outcomes on disk, question by question, so that an interrupted run resumes where it stopped.
 
-A file of JSON lines. The first names what is measured by a digest, each other one holds a question's outcomes. A line is
-written whole or, when the process dies, in part: a last line without its end is dropped.
+A file of JSON lines. The first names what is measured by a digest, each other one holds a question's outcomes. A line
+is written whole or, when the process dies, in part: a last line without its end is dropped.
 """
 
 import hashlib

@@ -48,8 +48,8 @@ class FidelityRow(msgspec.Struct, frozen=True):
     f1, em, agree: percent; agree is how often the greedy answer is the reference's. nll, kl: nats a token of the known
     answer; kl is to `reference`, full prefill of the same passages in the same order (for `none` and `sparse`: of the
     file's). gain_kept: the share of `gain_reference`'s gain over no context that is left, null where it gains nothing.
-    ttft_speedup: `gain_reference`'s time over this one's, question by question. `to_random` is to the control at the same
-    ratio and `to_policy` to the service's own policy at the same ratio, null where that was not measured.
+    ttft_speedup: `gain_reference`'s time over this one's, question by question. `to_random` is to the control at the
+    same ratio and `to_policy` to the service's own policy at the same ratio, null where that was not measured.
     """
 
     method: str

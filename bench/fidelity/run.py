@@ -92,6 +92,7 @@ class Run:
         return vectors, time.perf_counter() - began
 
     def _forget(self, chunks: Sequence[Chunk]) -> None:
-        """Delete KV that is no longer needed: that of thousands of passages would fill a disk, and it is quickly recomputed."""
+        """Delete KV that is no longer needed: that of thousands of passages would fill a disk, and it is quickly
+        recomputed."""
         for keys in (self.kit.keys, self.kit.alone):
             self.kit.store.delete(keys.chunk(chunk.token_ids) for chunk in chunks)

@@ -34,6 +34,7 @@ def is_scrubbed(text: str) -> bool:
 
 
 def tidy(text: str) -> str:
-    """Compose characters (NFC), strip spaces at line ends, and reduce blank lines to one in a row and none at either end."""
+    """Compose characters (NFC), strip spaces at line ends, and reduce blank lines to one in a row and none at either
+    end."""
     lines = map(str.rstrip, normalised("NFC", text).split("\n"))
     return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()

@@ -79,11 +79,13 @@ class _Check:
                 parser.Parse(piece)
 
     def _doctype(self, *doctype: object) -> None:
-        """Reject a document type: no word processor writes one, and its entities could expand without end or read files."""
+        """Reject a document type: no word processor writes one, and its entities could expand without end or read
+        files."""
         raise Rejected("it declares XML entities, which no word processor does: save it again")
 
     def _element(self, *element: object) -> None:
-        """Count elements: each costs the reader a kilobyte and up to 80 microseconds, and the archive less than a byte."""
+        """Count elements: each costs the reader a kilobyte and up to 80 microseconds, and the archive less than a
+        byte."""
         self._elements += 1
         if self._elements > MAX_ELEMENTS:
             raise TooLarge(f"its markup has more than {MAX_ELEMENTS:,} elements: split it or save it as PDF")

@@ -20,7 +20,8 @@ _SAMPLE_BYTES = 64 * 1024
 
 
 def decode(body: bytes, declared: str | None = None) -> str:
-    """The characters of a text file. A byte order mark goes before UTF-8, that before the `declared` encoding, then a guess.
+    """The characters of a text file. A byte order mark goes before UTF-8, that before the `declared` encoding, then a
+    guess.
 
     Raises Rejected when the encoding is in doubt: a wrong guess would silently fill the index with garbage.
     """
@@ -67,9 +68,11 @@ def _damaged_utf8(body: bytes) -> str | None:
 
 
 def _guessed(body: bytes) -> str:
-    """Decode by a guess: Windows-1252 where nearly all is ASCII and the rest stands alone, as accents do, else by script.
+    """Decode by a guess: Windows-1252 where nearly all is ASCII and the rest stands alone, as accents do, else by
+    script.
 
-    A few bytes beyond ASCII side by side that no script explains are Windows-1252: dashes in a row, or a list of letters.
+    A few bytes beyond ASCII side by side that no script explains are Windows-1252: dashes in a row, or a list of
+    letters.
     """
     num_wide = len(body) - len(body.translate(None, bytes(range(0x80, 0x100))))
     is_western = num_wide * 5 <= len(body)

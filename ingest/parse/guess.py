@@ -1,7 +1,7 @@
 """Guess the encoding of text in a script other than Latin from its bytes; no guess where a second encoding comes near.
 
-charset-normalizer measures, the thresholds here decide. Latin scripts are left out: their code pages differ in a few letters,
-which no measure tells apart.
+charset-normalizer measures, the thresholds here decide. Latin scripts are left out: their code pages differ in a few
+letters, which no measure tells apart.
 """
 
 import codecs
@@ -24,8 +24,8 @@ _WIDE = bytes(range(0x80, 0x100))
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A sample as text in one encoding. `mess`: share of characters that do not go together; `fit`: how well the letters fit
-    the language, from 1 on well enough."""
+    """A sample as text in one encoding. `mess`: share of characters that do not go together; `fit`: how well the
+    letters fit the language, from 1 on well enough."""
 
     encoding: str
     text: str
@@ -38,7 +38,8 @@ class Reading:
 
 
 def guess_encoding(body: bytes) -> str | None:
-    """The encoding of a text in Cyrillic, Greek, Hebrew, Arabic, Thai, Chinese, Japanese or Korean, or None in doubt."""
+    """The encoding of a text in Cyrillic, Greek, Hebrew, Arabic, Thai, Chinese, Japanese or Korean, or None in
+    doubt."""
     sample = _sample(body)
     if _num_wide(sample) < _LEAST_WIDE_BYTES:
         return None
@@ -77,8 +78,8 @@ def _read(sample: bytes, family: Mapping[str, float]) -> Reading | None:
 
 
 def _measure(sample: bytes, encoding: str, least: float) -> Reading | None:
-    """Decode and measure the sample; None if it is not valid in this encoding. Each encoding is measured separately: asked for
-    all at once, the library leaves out those it deems less likely, and with them the rivals."""
+    """Decode and measure the sample; None if it is not valid in this encoding. Each encoding is measured separately:
+    asked for all at once, the library leaves out those it deems less likely, and with them the rivals."""
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(sample)
         whole = text.encode(encoding)
@@ -127,5 +128,5 @@ _FAMILIES: tuple[Mapping[str, float], ...] = (
     {"cp1251": 0.5}, {"koi8_r": 0.5, "koi8_u": 0.5}, {"cp866": 0.5}, {"iso8859_5": 0.5}, {"mac_cyrillic": 0.5},
     {"cp1253": 0.45, "iso8859_7": 0.45}, {"cp1255": 0.5}, {"cp1256": 0.4}, {"iso8859_6": 0.4}, {"cp874": 0.3},
 )  # fmt: skip
-"""The encodings tried, each the widest of its kind (cp932 for Shift-JIS, gb18030 for GBK), with the least share of everyday
-letters or the least coherence that is believed: more than texts in other encodings and noise have reached."""
+"""The encodings tried, each the widest of its kind (cp932 for Shift-JIS, gb18030 for GBK), with the least share of
+everyday letters or the least coherence that is believed: more than texts in other encodings and noise have reached."""

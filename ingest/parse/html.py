@@ -106,7 +106,8 @@ def _without_inline(tree: etree._Element) -> etree._Element:
 
 
 def _mark_hidden(tree: etree._Element) -> None:
-    """Turn hidden elements into scripts, which are removed together: one by one, each removal would copy the text around it."""
+    """Turn hidden elements into scripts, which are removed together: one by one, each removal would copy the text
+    around it."""
     hidden = tree.xpath(_HIDDEN)
     hidden += [e for e in tree.xpath(_MAYBE_HIDDEN) if _HIDDEN_STYLE.search(e.get("style"))]
     for element in hidden:

@@ -12,8 +12,8 @@ _MAX_CELL_CHARS = 2_000
 
 
 def flatten_tables(tree: _Element) -> None:
-    """Replace each table by blocks. Cells with tables, headings or long text are page layout: they become separate blocks,
-    one after the other."""
+    """Replace each table by blocks. Cells with tables, headings or long text are page layout: they become separate
+    blocks, one after the other."""
     for table in list(tree.iter("table")):
         for row in _own_rows(table):
             _flatten_row(row)

@@ -1,4 +1,5 @@
-"""Landlock: give up access to files, TCP and signals to other processes. Needs no privileges, only a kernel that has it.
+"""Landlock: give up access to files, TCP and signals to other processes. Needs no privileges, only a kernel that has
+it.
 
 The system calls have the same numbers on every architecture; glibc has no functions for them.
 """
@@ -20,7 +21,8 @@ class _Ruleset(ctypes.Structure):
 
 
 def give_up_all() -> bool:
-    """Forbid opening, creating, renaming and removing files, TCP connections, and signalling or tracing other processes.
+    """Forbid opening, creating, renaming and removing files, TCP connections, and signalling or tracing other
+    processes.
 
     Returns whether the kernel enforces it; older kernels enforce a part.
     """

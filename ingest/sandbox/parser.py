@@ -1,4 +1,5 @@
-"""The worker's side of the sandbox: send a document to the fork server, receive a validated text or the reason why not."""
+"""The worker's side of the sandbox: send a document to the fork server, receive a validated text or the reason why
+not."""
 
 import os
 import select

@@ -19,7 +19,8 @@ _OTHERWISE = "split it, or convert it to plain text"
 
 
 class ParserStopped(RagKVError):
-    """The parser was killed from outside, most likely because the machine ran out of memory: a later attempt may succeed."""
+    """The parser was killed from outside, most likely because the machine ran out of memory: a later attempt may
+    succeed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,17 @@ from litestar.di import Provide
 
 from api.access.admission import CONFIRM_EVERY_S, Admissions
 from api.access.auth import authentication, caller_of
-from api.access.rooms import STATE, Rooms
+from api.access.concurrency import STATE, ConcurrencyLimits
 from api.access.tarpit import Tarpit
 from api.admin.headers import guard_pages
 from api.admin.router import admin_router
 from api.forgetting import forgetting_deleted
 from api.http.bodies import CheckedRequest
+from api.http.body_timeout import GRACE_S, BodyTimeout
 from api.http.draining import Draining, RefuseWhileDraining
 from api.http.errors import HANDLERS
 from api.http.observe import Observing
 from api.http.options import name_all_methods
-from api.http.patience import GRACE_S, Patience
 from api.http.turns import Turns
 from api.openai.errors import in_openai_form
 from api.openai.router import openai_routers
@@ -96,11 +96,11 @@ def create_app(
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,
         request_class=CheckedRequest,
-        state=State({STATE: Rooms(parts.settings)}),
+        state=State({STATE: ConcurrencyLimits(parts.settings)}),
         logging_config=None,
     )
-    patient = Patience(Turns(app.asgi_handler), body_grace_s)
-    app.asgi_handler = Observing(Tarpit(patient, parts.settings.refusals_per_minute), draining)
+    timed = BodyTimeout(Turns(app.asgi_handler), body_grace_s)
+    app.asgi_handler = Observing(Tarpit(timed, parts.settings.refusals_per_minute), draining)
     return app
 
 

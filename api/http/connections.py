@@ -12,7 +12,7 @@ LINGER_S = 5.0
 
 
 class TimedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with time limits before the application takes over. Bodies are `api.http.patience`'s to time."""
+    """uvicorn's protocol with time limits before the application takes over. Bodies are timed by `api.http.body_timeout`."""
 
     headers_s = HEADERS_S
 

@@ -73,7 +73,10 @@ class _Form:
             await self._part.write(piece)
         else:
             self._part.extend(piece)
-            self._check_size()
+            if len(self._part) > FIELD_BYTES and self._segment is not None:
+                raise TooLarge(
+                    f"the form field {self._segment.name[:80]!r} has more than {FIELD_BYTES:,} bytes: shorten it"
+                )
 
     def _started(self, segment: MultipartSegment) -> Part:
         if not segment.filename:
@@ -83,12 +86,6 @@ class _Form:
         file = UploadFile(kind, segment.filename, headers=headers, max_spool_size=SPOOL_BYTES)
         self._files.append(file)
         return file
-
-    def _check_size(self) -> None:
-        if len(self._part) > FIELD_BYTES and self._segment is not None:  # type: ignore[arg-type]
-            raise TooLarge(
-                f"the form field {self._segment.name[:80]!r} has more than {FIELD_BYTES:,} bytes: shorten it"
-            )
 
     async def _end(self) -> None:
         assert self._segment is not None, "a part ends after it has begun"

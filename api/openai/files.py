@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, MultipartBody, QueryParameter
 from litestar.response import File
 
 from api.access.auth import reading, writing
-from api.access.rooms import uploading
+from api.access.concurrency import uploading
 from api.openai.errors import errors
 from api.openai.paging import After, Order, ends_of
 from api.v1.documents import FORM_BYTES

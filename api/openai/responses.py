@@ -11,7 +11,7 @@ from litestar.params import JSONBody
 from msgspec import Meta
 
 from api.access.auth import reading
-from api.access.rooms import asking
+from api.access.concurrency import asking
 from api.http.disconnect import unless_disconnected
 from api.openai.errors import BadParam, errors
 from api.openai.fields import (

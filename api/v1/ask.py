@@ -14,7 +14,7 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 from msgspec import Meta
 
 from api.access.auth import reading
-from api.access.rooms import asking
+from api.access.concurrency import asking
 from api.http.disconnect import unless_disconnected
 from api.http.errors import json_problems, problem_of
 from api.http.sse import event_message

@@ -15,7 +15,7 @@ from litestar.response import File
 from msgspec import Meta
 
 from api.access.auth import reading, writing
-from api.access.rooms import uploading
+from api.access.concurrency import uploading
 from api.http.errors import Problem, json_problems, problem_of, problems
 from api.v1.collections import Limit
 from ragkv.access.caller import Caller

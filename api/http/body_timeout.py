@@ -16,7 +16,7 @@ SHORTEST_S = 0.01
 TOO_SLOW = "the body came too slowly, and the connection was closed: send it again, in one go"
 
 
-class Patience:
+class BodyTimeout:
     """Wraps the whole app: a body that is too slow gets 408, and its connection is closed."""
 
     def __init__(self, app: ASGIApp, grace_s: float = GRACE_S) -> None:

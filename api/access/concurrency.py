@@ -9,11 +9,11 @@ from ragkv.access.caller import Caller
 from ragkv.access.places import Places
 from ragkv.settings import Settings
 
-STATE = "rooms"
-"""Key of the Rooms in the app's state."""
+STATE = "concurrency_limits"
+"""Key of the limits in the app's state."""
 
 
-class Rooms:
+class ConcurrencyLimits:
     """The concurrent questions of each tenant, the concurrent uploads, and those of each tenant, each with a limit."""
 
     def __init__(self, settings: Settings) -> None:
@@ -41,16 +41,16 @@ class Rooms:
 
 async def asking(connection: Connection, handler: BaseRouteHandler) -> None:
     """A guard: takes a place for the caller's question."""
-    _rooms_of(connection).for_question(connection)
+    _limits_of(connection).for_question(connection)
 
 
 async def uploading(connection: Connection, handler: BaseRouteHandler) -> None:
     """A guard: takes a place for the caller's upload. Then the form is read, which handlers would do without a bound."""
-    _rooms_of(connection).for_upload(connection)
+    _limits_of(connection).for_upload(connection)
     if isinstance(connection, BoundedFormRequest):
         await connection.form()
 
 
-def _rooms_of(connection: Connection) -> Rooms:
-    rooms: Rooms = connection.app.state[STATE]
-    return rooms
+def _limits_of(connection: Connection) -> ConcurrencyLimits:
+    limits: ConcurrencyLimits = connection.app.state[STATE]
+    return limits

@@ -92,7 +92,8 @@ class EmbeddedRedis:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self._process.kill()
                 self._process.wait()
-                raise Unavailable(f"the embedded Redis did not start: {_last_line(log)} (see {log})")
+                lines = log.read_text(errors="replace").strip().splitlines() or ["no message"]
+                raise Unavailable(f"the embedded Redis did not start: {lines[-1]} (see {log})")
             time.sleep(0.02)
 
     def _options(self) -> list[str]:
@@ -135,8 +136,3 @@ def _private_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
         raise Rejected(f"{folder} belongs to another user: remove it, or set RAGKV_DATA_DIR")
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"

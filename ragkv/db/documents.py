@@ -83,7 +83,10 @@ def documents_where(
     labels: Sequence[tuple[str, Sequence[str]]] = (),
 ) -> Select[DocumentRow]:
     """A tenant's documents: of a collection, with a status, a part of the name in any case, one label of each key."""
-    found = select(DocumentRow).where(DocumentRow.tenant_id == tenant_id, *(_has_label(*label) for label in labels))
+    found = select(DocumentRow).where(DocumentRow.tenant_id == tenant_id)
+    for key, values in labels:
+        label = (DocumentLabelRow.document_id == DocumentRow.id, DocumentLabelRow.key == storable(key))
+        found = found.where(exists().where(*label, one_of(DocumentLabelRow.value, values)))
     if collection_id is not None:
         found = found.where(DocumentRow.collection_id == collection_id)
     if status is not None:
@@ -139,11 +142,6 @@ def progress_of_document(tenant_id: str, document_id: str) -> Select[*tuple[Any,
 
 def forget_labels_of(document_id: str) -> Delete:
     return delete(DocumentLabelRow).where(DocumentLabelRow.document_id == document_id)
-
-
-def _has_label(key: str, values: Sequence[str]) -> ColumnElement[bool]:
-    label = (DocumentLabelRow.document_id == DocumentRow.id, DocumentLabelRow.key == storable(key))
-    return exists().where(*label, one_of(DocumentLabelRow.value, values))
 
 
 def hashes_to_remove(tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> Select[str, str]:

@@ -81,19 +81,17 @@ def reason(error: Exception) -> str:
 
 def _discard_broken(context: ExceptionContext) -> None:
     error = context.original_exception
-    if not _is_reported(error, context):
+    assert context.dialect is not None and context.dialect.loaded_dbapi is not None
+    reported = isinstance(
+        error, context.dialect.loaded_dbapi.DatabaseError
+    )  # by the server: nothing is left to be read
+    if not reported:
         context.is_disconnect, context.invalidate_pool_on_disconnect = True, False
     if isinstance(error, OSError):  # the driver lets some of its socket's errors through as they are
         log.warning("the connection to the database broke: %s", error)
         raise Unavailable(AWAY)
     if context.sqlalchemy_exception is not None:
         _strip(context.sqlalchemy_exception, error)
-
-
-def _is_reported(error: BaseException, context: ExceptionContext) -> bool:
-    """Whether the server reported it, so that nothing is left to be read."""
-    assert context.dialect is not None and context.dialect.loaded_dbapi is not None
-    return isinstance(error, context.dialect.loaded_dbapi.DatabaseError)
 
 
 def _strip(raised: Exception, error: BaseException) -> None:

@@ -158,7 +158,9 @@ class Lease:
     def keep(self, kept: Sequence[KeptKV]) -> None:
         """Record KV that is in the store. The first KV of a chunk is progress: attempts begin anew."""
         with self.database.writing() as session:
-            self._change(session, **({"attempts": 1} if _is_new(session, kept) else {}))
+            named = dict(session.execute(kv_names([kv.chunk_id for kv in kept])).all())
+            is_new = any(named.get(kv.chunk_id) != kv.key for kv in kept)  # evicted KV made again is no progress
+            self._change(session, **({"attempts": 1} if is_new else {}))
             _keep(session, self._row(session).tenant_id, kept)
 
     def end_turn(self) -> None:
@@ -238,12 +240,6 @@ _RELEASED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 def _rows(session: Session, statement: Any) -> int:
     result = session.execute(statement, execution_options={"synchronize_session": False})
     return int(result.rowcount)  # type: ignore[attr-defined]
-
-
-def _is_new(session: Session, kept: Sequence[KeptKV]) -> bool:
-    """Whether a chunk gets KV that it never had: what was evicted and is made again is no progress."""
-    names = dict(session.execute(kv_names([kv.chunk_id for kv in kept])).all())
-    return any(names.get(kv.chunk_id) != kv.key for kv in kept)
 
 
 def _keep(session: Session, tenant_id: str, kept: Sequence[KeptKV]) -> None:

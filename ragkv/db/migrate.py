@@ -10,7 +10,7 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from ragkv.db.database import open_engine
@@ -58,7 +58,10 @@ def _migrating(url: str) -> Iterator[Config]:
             if connection.dialect.name == "postgresql":
                 for statement in _POSTGRES_LIMITS:
                     connection.execute(text(statement))
-            yield _config(connection)
+            config = _scripts()
+            config.attributes["connection"] = connection
+            logging.getLogger("alembic").setLevel(logging.WARNING)
+            yield config
     except DBAPIError as error:
         if not may_pass(error):
             raise
@@ -95,13 +98,6 @@ def _advisory_lock(engine: Engine) -> Iterator[None]:
         finally:
             connection.execute(text("SELECT pg_advisory_unlock(:id)"), {"id": _LOCK_ID})
             connection.commit()
-
-
-def _config(connection: Connection) -> Config:
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    config = _scripts()
-    config.attributes["connection"] = connection
-    return config
 
 
 def _scripts() -> Config:

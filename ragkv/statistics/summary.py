@@ -59,6 +59,7 @@ def summary(tenant_id: str, model: str, window: Window, database: Database, now:
     with database.reading() as session:
         full_cost = estimate(session, tenant_id, model, until)
         totals: _Totals = {mode: tuple(sums) for mode, *sums in session.execute(token_totals(tenant_id, since))}
+        tokens = [sum(column) for column in zip(*(sums[3:] for sums in totals.values()), strict=True)]
         asked = {mode: sums[0] for mode, sums in totals.items()}
         return Summary(
             window=window,
@@ -66,7 +67,7 @@ def summary(tenant_id: str, model: str, window: Window, database: Database, now:
             until=until,
             questions=Questions(sum(asked.values()), asked.get("stitched", 0), asked.get("full", 0)),
             first_token=_first_token(session, tenant_id, since, full_cost),
-            tokens=_tokens(totals),
+            tokens=_counts(tokens) if tokens else TokenCounts(),
             hit_rate=_hit_rate(totals),
             jobs=Jobs(
                 **{status.value: number for status, number in session.execute(unfinished_jobs(tenant_id, since))}
@@ -87,11 +88,6 @@ def _counts(sums: Sequence[int]) -> TokenCounts:
     """From sums in the order of TokenCounts' fields, without the last."""
     prompt, cached, stitched, recomputed, computed, completion = sums
     return TokenCounts(prompt, cached, stitched, recomputed, computed, completion, saved=cached + stitched)
-
-
-def _tokens(totals: _Totals) -> TokenCounts:
-    sums = [sum(column) for column in zip(*(row[3:] for row in totals.values()), strict=True)]
-    return _counts(sums) if sums else TokenCounts()
 
 
 def _hit_rate(totals: _Totals) -> HitRate | None:

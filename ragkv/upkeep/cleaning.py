@@ -1,13 +1,11 @@
 """Removal of what `ragkv.upkeep.leftovers` finds beside KV: files of uploads, points of deleted documents."""
 
-from collections.abc import Iterable
 from datetime import timedelta
 
 import msgspec
 
 from ragkv.catalog.originals import discard_unnamed
 from ragkv.clock import utc_now
-from ragkv.files import StoredFile
 from ragkv.parts import Parts
 from ragkv.upkeep.leftovers import abandoned_uploads, stray_points, unnamed_files
 
@@ -32,17 +30,9 @@ def clean(parts: Parts) -> Cleaned:
     uploads = abandoned_uploads(before, parts.files)
     for path in uploads:
         path.unlink(missing_ok=True)
-    return Cleaned(
-        len(uploads), _discard(unnamed_files(before, parts.database, parts.files), parts), _forget_points(parts)
-    )
-
-
-def _discard(files: Iterable[StoredFile], parts: Parts) -> int:
-    return sum(discard_unnamed(*file, parts.database, parts.files) for file in files)
-
-
-def _forget_points(parts: Parts) -> int:
+    unnamed = unnamed_files(before, parts.database, parts.files)
+    files = sum(discard_unnamed(*file, parts.database, parts.files) for file in unnamed)
     strays = stray_points(parts)
     if strays and parts.server_index is not None:
         parts.server_index.delete_documents(strays)
-    return len(strays)
+    return Cleaned(len(uploads), files, len(strays))

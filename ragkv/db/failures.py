@@ -82,10 +82,8 @@ def reason(error: Exception) -> str:
 def _discard_broken(context: ExceptionContext) -> None:
     error = context.original_exception
     assert context.dialect is not None and context.dialect.loaded_dbapi is not None
-    reported = isinstance(
-        error, context.dialect.loaded_dbapi.DatabaseError
-    )  # by the server: nothing is left to be read
-    if not reported:
+    is_reported = isinstance(error, context.dialect.loaded_dbapi.DatabaseError)
+    if not is_reported:  # by the server: replies may be left unread
         context.is_disconnect, context.invalidate_pool_on_disconnect = True, False
     if isinstance(error, OSError):  # the driver lets some of its socket's errors through as they are
         log.warning("the connection to the database broke: %s", error)

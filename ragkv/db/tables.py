@@ -171,7 +171,7 @@ class ChunkRow(Base):
 
 
 class KVEntryRow(Base):
-    """One KV file, named by its key."""
+    """One KV file, named by its key. `tier`: where the file lies, the disk as yet."""
 
     __tablename__ = "kv_entries"
 

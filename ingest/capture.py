@@ -51,7 +51,7 @@ class Capture:
         self._layers = model.config.num_hidden_layers
         self._kind = model.config.model_type
         self._captured: Captured | None = None
-        # The registry is the process's: models must not take each other's place.
+        # The registry is global to the process: a unique name keeps models from replacing each other.
         name = f"{_ATTENTION}_{next(_NUMBERS)}"
         ALL_ATTENTION_FUNCTIONS.register(name, self._attend)
         ALL_MASK_ATTENTION_FUNCTIONS.register(name, sdpa_mask)

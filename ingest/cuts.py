@@ -16,8 +16,8 @@ _ENCODE_AT_ONCE = 20_000
 _LONG_PIECE_CHARS = 4_096
 _FRAGMENT_TOKENS = 8
 
-# Ends of sentences for citations are stricter (`ragkv.answer.sentences`): a cut too many in the list of places does no harm here.
-# Whatever changes these patterns changes chunks, and the KV that is kept is computed again.
+# Citations use stricter ends of sentences (`ragkv.answer.sentences`); here a superfluous place does no harm. A change of these
+# patterns changes chunks, so that stored KV is computed again.
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE = re.compile(
     r"(?<![\s.(][A-Z])(?<!\b[DMSJ]r)(?<!\bM[rs]s)(?<!\bSt)(?<!\bNo)(?<!\bvs)"

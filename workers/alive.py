@@ -20,7 +20,11 @@ def trouble(settings: Settings) -> str | None:
             here = [beat for beat in Heartbeats(client).read() if beat.worker.startswith(this_machine())]
     except RagKVError as error:
         return str(error)
-    return None if any(beat.is_working for beat in here) else f"no worker here reports and moves on ({len(here)} known)"
+    return (
+        None
+        if any(beat.is_working for beat in here)
+        else f"no worker here reports and makes progress ({len(here)} known)"
+    )
 
 
 if __name__ == "__main__":

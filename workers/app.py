@@ -23,7 +23,7 @@ from workers.pulse import Pulse
 from workers.sweep import Sweeper
 from workers.tasks import register_ingest
 
-os.umask(0o077)  # whatever is written is for this user alone
+os.umask(0o077)  # files are readable by this user only
 warnings.simplefilter("ignore", SecurityWarning)  # warns root of pickled messages; ours are JSON
 
 settings = Settings.from_env(os.environ)

@@ -54,7 +54,7 @@ class Sweeper:
     def _requeue(self) -> None:
         """Requeue unfinished documents that no worker holds."""
         if stuck := requeue_stuck(self._parts.database, self._parts.queue):
-            log.info("queued %d unfinished documents again", len(stuck))
+            log.info("requeued %d unfinished documents", len(stuck))
 
     def _make_room(self) -> None:
         if (freed := make_room(self._parts)) != NOTHING:
@@ -62,11 +62,11 @@ class Sweeper:
 
     def _forget_answers(self) -> None:
         if forgotten := forget_stale_answers(self._parts.database, self._parts.answer_ring):
-            log.info("removed kept answers of %d collections that changed", forgotten)
+            log.info("removed cached answers of %d collections that changed", forgotten)
 
     def _collect_garbage(self) -> None:
         if (freed := collect_garbage(self._parts)) != NOTHING:
-            log.info("removed %d KV files of %d bytes that nothing uses", freed.files, freed.bytes)
+            log.info("removed %d unused KV files of %d bytes", freed.files, freed.bytes)
 
     def _clean(self) -> None:
         if removed := clean(self._parts):

@@ -70,7 +70,7 @@ class Pause:
         """Wait, longer each time. Ends early when the worker stops."""
         self._outages += 1
         seconds = retry_delay_s(self._outages, self._first_s)
-        log.warning("something the worker needs is away, next try in %.0f s: %s", seconds, error)
+        log.warning("a service that the worker needs is unavailable, next attempt in %.0f s: %s", seconds, error)
         self._stopping.wait(seconds)
 
     def reset(self) -> None:

@@ -49,9 +49,7 @@ def mean_kl(reference: Floats, other: Floats) -> float:
     assert reference.shape == other.shape, "distributions over the same positions and vocabulary"
     log_p, log_q = reference.astype(np.float64), other.astype(np.float64)
     p = np.exp(log_p)
-    with np.errstate(
-        invalid="ignore"
-    ):  # what has no probability adds nothing, though 0 times minus infinity is no number
+    with np.errstate(invalid="ignore"):  # zero probability contributes nothing, but 0 * -inf is NaN
         terms = np.where(p > 0, p * (log_p - log_q), 0.0)
     return float(terms.sum(-1).mean())
 

@@ -74,7 +74,10 @@ class _Check:
         parser = expat.ParserCreate()
         parser.StartDoctypeDeclHandler = self._doctype
         parser.StartElementHandler = self._element
-        with archive.open(entry) as part, suppress(expat.ExpatError):  # a used part is refused when it is read
+        with (
+            archive.open(entry) as part,
+            suppress(expat.ExpatError),
+        ):  # if the document uses this part, reading it fails
             while piece := part.read(_PIECE):
                 parser.Parse(piece)
 
@@ -110,6 +113,6 @@ def _to_html(body: bytes) -> str:
         raise Rejected("its parts are nested too deeply: save it as PDF and upload that") from None
     except MemoryError:
         raise
-    except Exception as error:  # mammoth lets whatever a damaged part provokes pass: KeyError, ValueError, OSError...
+    except Exception as error:  # mammoth passes on any error of a damaged part: KeyError, ValueError, OSError...
         raise Rejected(_DAMAGED) from error
     return str(result.value)

@@ -14,7 +14,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _SAVE_AS_UTF8 = "open it in an editor and save it as UTF-8"
-# Python's, and no page's: they take quadratic time or turn text into other text.
+# Python's own codecs, which no page uses: they take quadratic time or transform text.
 _NOT_FOR_PAGES = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
 _SAMPLE_BYTES = 64 * 1024
 

@@ -34,7 +34,7 @@ def unmark(marked: str) -> tuple[str, tuple[Section, ...]]:
     position = length = 0
     for found in _MARKED.finditer(
         marked, 0, marked.rfind(_END) + 1
-    ):  # beyond it each start would look for an end in vain
+    ):  # without this limit, each start would search for an end to no avail
         before, heading = (_ANY_MARK.sub("", part) for part in (marked[position : found.start()], found[2].strip()))
         start = length + len(before)
         position, length = found.end(), start + len(heading)

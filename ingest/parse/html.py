@@ -34,7 +34,7 @@ _BLOCKS = (
 )  # fmt: skip
 _SPACED_BLOCKS = (*HEADINGS, "p", "ul", "ol", "pre", "blockquote", "figure", "table", "hr")
 _STRUCTURE = frozenset((*_BLOCKS, *_SPACED_BLOCKS, "br", "head", "title"))
-_MAX_DEPTH = 150  # the renderer calls itself for each level
+_MAX_DEPTH = 150  # the renderer recurses for each level
 
 
 def read_html(body: bytes, fallback_title: str) -> Parsed:

@@ -49,7 +49,7 @@ def main() -> None:
 
     Settings are environment variables RAGKV_*, or lines of the TOML file that RAGKV_SETTINGS names.
     """
-    os.umask(0o077)  # whatever is written is for this user alone
+    os.umask(0o077)  # files are readable by this user only
     logs.configure("console", "warning", "cli")
     signal.signal(signal.SIGTERM, _unwind)
 

@@ -91,11 +91,11 @@ class TestWorkers:
 
     def test_the_health_check_of_a_workers_machine(self, parts: Parts, redis_server: EmbeddedRedis):
         parts.heartbeats.beat("another-machine/1", 0)
-        assert trouble(parts.settings) == "no worker here reports and moves on (0 known)"
+        assert trouble(parts.settings) == "no worker here reports and makes progress (0 known)"
         parts.heartbeats.beat(this_worker(), 0)
         assert trouble(parts.settings) is None
         beat_before(parts, 0, 5000, this_worker())
-        assert trouble(parts.settings) == "no worker here reports and moves on (1 known)"
+        assert trouble(parts.settings) == "no worker here reports and makes progress (1 known)"
         redis_server.stop()
         assert "Redis" in str(trouble(parts.settings))
 

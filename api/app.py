@@ -57,9 +57,9 @@ def create_app(
 ) -> Litestar:
     """Create the app over prepared parts. Its lifespan starts the engine in the background and stops it at the end.
 
-    Once `draining` has started, new requests are refused. `confirm_every_s`: how often callers with long streams are checked.
-    `body_grace_s`: how long a client may take to send a small body. `when_built` is called once everything that questions
-    need is loaded.
+    Once `draining` has started, new requests are refused. `confirm_every_s`: how often callers with long streams are
+    checked. `body_grace_s`: how long a client may take to send a small body. `when_built` is called once everything
+    that questions need is loaded.
     """
     draining = draining or Draining()
     probes = Probes(parts)
@@ -121,7 +121,7 @@ def _running_engine(parts: Parts, when_built: Callable[[], None]) -> Callable[[L
 
 
 async def _start(parts: Parts, when_built: Callable[[], None]) -> None:
-    """Load what questions need, then start the engine, whether or not that succeeded: it is loaded again when needed."""
+    """Load what questions need, then start the engine, even if that failed: it is loaded again when needed."""
     await _logged(asyncio.to_thread(_build, parts, when_built), "what answers questions is not there yet")
     if await _logged(parts.engine.start(), "the engine did not start"):
         log.info("the engine is ready")

@@ -18,7 +18,7 @@ INTERVAL_S = 30.0
 
 
 def forgetting_deleted(parts: Parts, interval_s: float = INTERVAL_S) -> Callable[[Litestar], Any]:
-    """A lifespan that removes vectors and titles of deleted documents from this process's memory within `interval_s`."""
+    """A lifespan that removes vectors and titles of deleted documents from memory within `interval_s`."""
 
     @asynccontextmanager
     async def running(app: Litestar) -> AsyncIterator[None]:

@@ -33,7 +33,7 @@ class Admissions:
         self.confirm_every_s = confirm_every_s
 
     async def admit(self, connection: Connection) -> AuthenticationResult:
-        """Authenticate: `user` is the Caller, `auth` the session's CSRF token if there is a session. Sets OWNER to the tenant.
+        """Authenticate: `user` is the Caller, `auth` the CSRF token of its session, if any. Sets OWNER to the tenant.
 
         Raises Unauthorised, Forbidden or Throttled.
         """
@@ -107,8 +107,8 @@ def _key_of(connection: Connection) -> str | None:
 
 
 def _refuse_others(connection: Connection) -> None:
-    """Without keys only this machine may send requests. Raises Forbidden for the clients of a proxy that runs on it, and for
-    web pages from elsewhere that are open in its browser."""
+    """Without keys only this machine may send requests. Raises Forbidden for the clients of a proxy that runs on it,
+    and for web pages from elsewhere that are open in its browser."""
     names = (name.lower() for name in connection.headers)
     if forwarded := next((name for name in names if name in FORWARDED or name.startswith(FORWARDED_PREFIX)), None):
         raise Forbidden(

@@ -45,7 +45,7 @@ async def asking(connection: Connection, handler: BaseRouteHandler) -> None:
 
 
 async def uploading(connection: Connection, handler: BaseRouteHandler) -> None:
-    """A guard: takes a place for the caller's upload. Then the form is read, which handlers would do without a bound."""
+    """A guard: takes a place for the caller's upload, then reads the form, which handlers would do without a bound."""
     _limits_of(connection).for_upload(connection)
     if isinstance(connection, BoundedFormRequest):
         await connection.form()

@@ -25,7 +25,7 @@ def session_token(connection: Connection) -> str | None:
 
 
 def session_cookie(connection: Connection, token: str) -> Cookie:
-    """The cookie of a session, for as long as it lasts. Behind a proxy that ends TLS, the page's own origin tells https."""
+    """The cookie of a session. Behind a proxy that ends TLS, the page's own origin tells https."""
     secure = "https" in (connection.url.scheme, urlsplit(connection.headers.get("origin", "")).scheme)
     return Cookie(COOKIE, path="/", value=token, max_age=LIFETIME_S, httponly=True, secure=secure, samesite=_SAME_SITE)
 

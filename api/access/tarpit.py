@@ -27,8 +27,8 @@ PRUNE_EVERY_S = 10.0
 
 
 class Delays:
-    """Delays of refusals, by owner: none for a bucket of AT_ONCE, which refills at `per_minute`; beyond it each is a little
-    longer than the one before. 0: no delays. In the event loop only."""
+    """Delays of refusals, by owner: none for a bucket of AT_ONCE, which refills at `per_minute`; beyond it each is a
+    little longer than the one before. 0: no delays. In the event loop only."""
 
     def __init__(self, per_minute: int, prune_every_s: float = PRUNE_EVERY_S) -> None:
         self._each_s = 60 / per_minute if per_minute else 0.0

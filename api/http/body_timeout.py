@@ -32,8 +32,8 @@ class BodyTimeout:
 
 
 class _Body:
-    """A request's body as it comes in. Only waiting for it is timed, neither the service's work in between nor anything after
-    its end."""
+    """A request's body as it comes in. Only waiting for it is timed, neither the service's work in between nor anything
+    after its end."""
 
     def __init__(self, receive: Receive, grace_s: float) -> None:
         self._receive = receive

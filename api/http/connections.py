@@ -12,7 +12,7 @@ LINGER_S = 5.0
 
 
 class TimedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with time limits before the application takes over. Bodies are timed by `api.http.body_timeout`."""
+    """uvicorn's protocol with time limits before the application takes over; `api.http.body_timeout` times bodies."""
 
     headers_s = HEADERS_S
 

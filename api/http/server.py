@@ -37,8 +37,9 @@ class ChildProcess(Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which stops in two steps. At the first signal new requests are refused, child processes are told to
-    stop, and running requests go on, at most `grace_s` seconds. At the next signal, or after that time, they are cut off.
+    """uvicorn's server, which stops in two steps. At the first signal new requests are refused, child processes are
+    told to stop, and running requests go on, at most `grace_s` seconds. At the next signal, or after that time, they
+    are cut off.
 
     Until then the server listens: /readyz and all other requests get 503.
     """

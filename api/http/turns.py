@@ -1,7 +1,7 @@
 """Fair scheduling of requests at the event loop: few are worked on at once, and the others wait in fair queues.
 
-The loop and its threads share one interpreter. Without turns all requests would wait in the loop's own queue, in which a client
-with a hundred requests has a hundred places.
+The loop and its threads share one interpreter. Without turns all requests would wait in the loop's own queue, in which
+a client with a hundred requests has a hundred places.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"cookie"})
 
 
 class Turns:
-    """Wraps the app. A turn lasts until the response starts, or the request waits for its body or for a pool of threads with
-    fair turns of its own, at most LONGEST_S. A request waits in the queue of its tenant once its key has been admitted, before
-    that in the queue of its address: keys are looked up within turns."""
+    """Wraps the app. A turn lasts until the response starts, or the request waits for its body or for a pool of threads
+    with fair turns of its own, at most LONGEST_S. A request waits in the queue of its tenant once its key has been
+    admitted, before that in the queue of its address: keys are looked up within turns."""
 
     def __init__(self, app: ASGIApp, at_once: int = AT_ONCE) -> None:
         self._app = app

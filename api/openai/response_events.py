@@ -27,8 +27,8 @@ SEARCH, MESSAGE = 0, 1
 class ResponseEventEncoder:
     """Encodes an answer as the events of a response.
 
-    The search is over when the first word comes, but its passages are known only with the last: its item is done after the
-    text.
+    The search is over when the first word comes, but its passages are known only with the last: its item is done after
+    the text.
     """
 
     def __init__(self, draft: ResponseDraft) -> None:

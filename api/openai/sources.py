@@ -11,7 +11,8 @@ from ragkv.db.database import Database
 
 
 class FileCitation(msgspec.Struct, frozen=True, kw_only=True):
-    """A citation: characters [start, end) of a file's text support characters [answer_start, answer_end) of the answer."""
+    """A citation: characters [start, end) of a file's text support characters [answer_start, answer_end) of the
+    answer."""
 
     answer_start: int
     answer_end: int

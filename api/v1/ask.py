@@ -157,8 +157,8 @@ async def ask(
 ) -> Response[AnswerView] | ServerSentEvent:
     """Answer a question from the documents of a collection, with citations.
 
-    Set `stream` or send `Accept: text/event-stream` for a stream of server-sent events: `delta` events with text, then one
-    `done` event with the whole answer, or one `error` event.
+    Set `stream` or send `Accept: text/event-stream` for a stream of server-sent events: `delta` events with text, then
+    one `done` event with the whole answer, or one `error` event.
     """
     check_question_text(data.question)
     events = parts.answerer.stream(await asyncio.to_thread(_question_of, caller, data, parts))

@@ -109,9 +109,9 @@ def amend(
 ) -> CollectionView:
     """Rename a collection or configure its answer cache. The id does not change.
 
-    The answer cache is off by default. When it is on, a question with the same meaning as an earlier one is answered from
-    the cache until the collection changes. Questions within a conversation, and those that refer to the present day, are
-    never answered from the cache.
+    The answer cache is off by default. When it is on, a question with the same meaning as an earlier one is answered
+    from the cache until the collection changes. Questions within a conversation, and those that refer to the present
+    day, are never answered from the cache.
     """
     return amend_collection(caller.tenant_id, collection, parts.database, data.name, data.answer_cache)
 

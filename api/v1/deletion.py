@@ -8,7 +8,7 @@ from ragkv.parts import Parts
 
 
 async def delete_collection(tenant_id: str, collection: str, parts: Parts) -> None:
-    """Run `delete_in_batches`, each batch in a thread. After each it pauses for as long as the batch took: other work gets its
-    turn at the threads and the database."""
+    """Run `delete_in_batches`, each batch in a thread. After each it pauses for as long as the batch took: other work
+    gets its turn at the threads and the database."""
     async for took_s in stepwise(delete_in_batches(tenant_id, collection, parts)):
         await asyncio.sleep(took_s)

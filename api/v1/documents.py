@@ -109,8 +109,8 @@ def upload(
 ) -> Response[DocumentView]:
     """Upload a file and queue it for ingestion. Returns 202, or 200 if the collection has the same bytes already.
 
-    In the second case the existing document is returned. Metadata in the request replaces its metadata; without any, its
-    metadata is unchanged.
+    In the second case the existing document is returned. Metadata in the request replaces its metadata; without any,
+    its metadata is unchanged.
     """
     ref = collection_ref(caller.tenant_id, data.collection, parts.database)
     status, view = _accept(ref, data.file, read_metadata(data.metadata), parts)

@@ -69,8 +69,8 @@ async def document_events(
 ) -> ServerSentEvent:
     """Stream the progress of a document's ingestion as server-sent events: a `progress` event after each change.
 
-    The last event is `done` when the document is ready or has failed, `deleted` when it was deleted, or `error`, for example
-    when the API key was revoked.
+    The last event is `done` when the document is ready or has failed, `deleted` when it was deleted, or `error`, for
+    example when the API key was revoked.
     """
     conditions = streams.place(request)
     await asyncio.to_thread(document_view, caller.tenant_id, document_id, parts.database)
@@ -98,9 +98,9 @@ async def collection_events(
 ) -> ServerSentEvent:
     """Stream the progress of all documents of a collection, starting with those that are not finished.
 
-    A `progress` event follows each change of a document. The stream is open-ended, or ends with a `done` event once every
-    document is finished if `until=finished` is set. The last event is `deleted` when the collection was deleted, or `error`,
-    for example when the API key was revoked.
+    A `progress` event follows each change of a document. The stream is open-ended, or ends with a `done` event once
+    every document is finished if `until=finished` is set. The last event is `deleted` when the collection was deleted,
+    or `error`, for example when the API key was revoked.
     """
     conditions = streams.place(request)
     ref = await asyncio.to_thread(collection_ref, caller.tenant_id, collection, parts.database)

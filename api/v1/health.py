@@ -60,10 +60,11 @@ async def healthz() -> Health:
     },
 )
 async def readyz(probes: NamedDependency[Probes], draining: NamedDependency[Draining]) -> Response[Readiness]:
-    """Check that questions can be answered: engine, database, Redis and index respond, and the service is not shutting down.
+    """Check that questions can be answered: engine, database, Redis and index respond, and the service is not shutting
+    down.
 
-    Problems that only affect ingestion are listed in `degraded` and do not change the status: no worker, a stalled worker,
-    a long queue or an almost full disk.
+    Problems that only affect ingestion are listed in `degraded` and do not change the status: no worker, a stalled
+    worker, a long queue or an almost full disk.
     """
     readiness = await check(probes)
     if draining.started:

@@ -49,8 +49,8 @@ def show_all(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> 
 async def verify_all(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ServerSentEvent:
     """Verify the checksum of every KV file of the tenant. The response is a stream of server-sent events.
 
-    `progress` events are followed by one `done` event with the result, or one `error` event. Damaged files are removed; their
-    documents remain searchable, and their KV is recomputed when needed until it is rebuilt.
+    `progress` events are followed by one `done` event with the result, or one `error` event. Damaged files are removed;
+    their documents remain searchable, and their KV is recomputed when needed until it is rebuilt.
     """
     return ServerSentEvent(verification(KVOwner(caller.tenant_id), parts))
 
@@ -108,7 +108,8 @@ def evict_document(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts
 def rebuild_one(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> DocumentView:
-    """Queue a document so that its missing KV is computed and stored. Has no effect while the document is being ingested."""
+    """Queue a document so that its missing KV is computed and stored. Has no effect while the document is being
+    ingested."""
     return rebuild_document(caller.tenant_id, document_id, parts)
 
 
@@ -146,7 +147,8 @@ def show_collection(owner: NamedDependency[KVOwner], parts: NamedDependency[Part
     sync_to_thread=True,
 )
 def pin_collection(owner: NamedDependency[KVOwner], data: JSONBody[PinBody], parts: NamedDependency[Parts]) -> HeldKV:
-    """Pin or unpin the KV of all documents of a collection. Pinned KV is evicted only on request, never to free space."""
+    """Pin or unpin the KV of all documents of a collection. Pinned KV is evicted only on request, never to free
+    space."""
     return pin(owner, parts, pinned=data.pinned)
 
 

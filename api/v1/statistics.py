@@ -30,8 +30,8 @@ async def statistics(
 ) -> Statistics:
     """Get statistics of the tenant's questions over the last hour, day or week, with a time series.
 
-    They include the time to first token of stitched and full prompts, an estimate of what the stitched ones would have taken
-    with full prefill, tokens by origin, hit rates, the ingestion queue and the engine.
+    They include the time to first token of stitched and full prompts, an estimate of what the stitched ones would have
+    taken with full prefill, tokens by origin, hit rates, the ingestion queue and the engine.
     """
     return await statistics_of(caller, window, parts)
 

@@ -17,7 +17,7 @@ from api.openai.paging import After, Order, ends_of
 from api.v1.documents import FORM_BYTES
 from ragkv.access.caller import Caller
 from ragkv.catalog.attachments import delete_file
-from ragkv.catalog.uploads import FileView, file_view, keep_file, kept_file, list_files
+from ragkv.catalog.uploads import FileView, file_view, keep_file, list_files, uploaded_file
 from ragkv.page import Page, PageRequest
 from ragkv.parts import Parts
 from ragkv.settings import Settings
@@ -138,7 +138,7 @@ def show(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDe
 )
 def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
     """Download a file, byte for byte. It is sent as an attachment, so browsers do not display it."""
-    path, name = kept_file(caller.tenant_id, file_id, parts.database, parts.files)
+    path, name = uploaded_file(caller.tenant_id, file_id, parts.database, parts.files)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
     return File(path, filename=name, media_type="application/octet-stream", headers=headers)
 

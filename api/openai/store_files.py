@@ -13,7 +13,7 @@ from api.openai.errors import errors
 from api.openai.fields import Attributes, AutoChunking, Id
 from api.openai.paging import PAGED
 from api.openai.store_views import FileStatus, StoreFile, StoreFileDeleted, StoreFilePage, statuses_of
-from ragkv.catalog.attachments import Attach, attach_files, describe, detach_file, entry_of, list_entries, texts_of
+from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of, list_entries, set_metadata, texts_of
 from ragkv.page import PageRequest
 from ragkv.parts import Parts
 from ragkv.tenancy import CollectionRef
@@ -123,7 +123,7 @@ def change(
     parts: NamedDependency[Parts],
 ) -> StoreFile:
     """Replace all attributes of a vector store's file."""
-    return StoreFile.of(describe(store, file_id, dict(data.attributes or {}), parts.database))
+    return StoreFile.of(set_metadata(store, file_id, dict(data.attributes or {}), parts.database))
 
 
 @delete(

@@ -24,8 +24,8 @@ from ragkv.catalog.documents import (
     DocumentView,
     accept_document,
     delete_document,
+    document_file,
     document_view,
-    stored_file,
 )
 from ragkv.catalog.listing import ChunkPage, DocumentFilter, DocumentPage, list_chunks, list_documents
 from ragkv.catalog.metadata import Metadata, read_filter, read_metadata
@@ -254,7 +254,7 @@ def retry(document_id: FromPath[str], caller: NamedDependency[Caller], parts: Na
 )
 def download(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
     """Download the original file, byte for byte. It is sent as an attachment, so browsers do not display it."""
-    path, name = stored_file(caller.tenant_id, document_id, parts.database, parts.files)
+    path, name = document_file(caller.tenant_id, document_id, parts.database, parts.files)
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
     return File(path, filename=name, media_type="application/octet-stream", headers=headers)
 

@@ -119,7 +119,7 @@ def entries_among(
     return Page([to_entry(row) for row in found.items], found.more)
 
 
-def describe(ref: CollectionRef, file_id: str, metadata: Metadata, database: Database) -> Entry:
+def set_metadata(ref: CollectionRef, file_id: str, metadata: Metadata, database: Database) -> Entry:
     """Give a file of a collection this metadata in place of what it had. Raises NotFound, Rejected for too much."""
     with database.writing() as session:
         row = _find(session, ref, file_id)

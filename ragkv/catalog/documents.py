@@ -131,7 +131,7 @@ def document_view(tenant_id: str, document_id: str, database: Database) -> Docum
         return view_of(find_document(session, tenant_id, document_id))
 
 
-def stored_file(tenant_id: str, document_id: str, database: Database, files: FileStore) -> tuple[Path, str]:
+def document_file(tenant_id: str, document_id: str, database: Database, files: FileStore) -> tuple[Path, str]:
     """(path, name) of a document's file. Raises NotFound, also if the file is gone."""
     with database.reading() as session:
         document = find_document(session, tenant_id, document_id)

@@ -73,7 +73,7 @@ def list_files(tenant_id: str, page: PageRequest, purpose: str | None, database:
         return Page([file_view_of(row) for (row,) in found.items], found.more)
 
 
-def kept_file(tenant_id: str, file_id: str, database: Database, files: FileStore) -> tuple[Path, str]:
+def uploaded_file(tenant_id: str, file_id: str, database: Database, files: FileStore) -> tuple[Path, str]:
     """(path, name) of an uploaded file. Raises NotFound, also if its bytes are gone."""
     with database.reading() as session:
         row = find_file(session, tenant_id, file_id)

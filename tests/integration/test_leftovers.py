@@ -14,7 +14,7 @@ from sqlalchemy import event
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.catalog.changes import replace_document
-from ragkv.catalog.documents import delete_document, store_document, stored_file
+from ragkv.catalog.documents import delete_document, document_file, store_document
 from ragkv.catalog.originals import discard_unnamed
 from ragkv.catalog.uploads import keep_file
 from ragkv.clock import utc_now
@@ -73,7 +73,7 @@ class TestFiles:
             replace_document(parts.default_collection.tenant_id, document_id, "grace.md", io.BytesIO(GRACE), parts)
         event.remove(parts.database.engine, "commit", fail)
 
-        path, name = stored_file(parts.default_collection.tenant_id, document_id, parts.database, parts.files)
+        path, name = document_file(parts.default_collection.tenant_id, document_id, parts.database, parts.files)
         assert (path.read_bytes(), name) == (ADA, "ada.md")
 
     def test_a_replaced_file_goes_once_the_new_one_is_committed(self, parts: Parts, document_id: str):
@@ -106,14 +106,14 @@ class TestFiles:
 
     def test_a_file_that_got_a_row_meanwhile_is_not_removed(self, parts: Parts, document_id: str):
         """Found without a row, and uploaded before it was to be removed."""
-        path, _ = stored_file(parts.default_collection.tenant_id, document_id, parts.database, parts.files)
+        path, _ = document_file(parts.default_collection.tenant_id, document_id, parts.database, parts.files)
 
         assert not discard_unnamed(parts.default_collection.tenant_id, path.name, parts.database, parts.files)
         assert files(parts) == [ADA]
 
     def test_rows_without_their_file_are_found(self, parts: Parts, document_id: str):
         assert leftovers.missing_files(parts.database, parts.files) == []
-        path, _ = stored_file(parts.default_collection.tenant_id, document_id, parts.database, parts.files)
+        path, _ = document_file(parts.default_collection.tenant_id, document_id, parts.database, parts.files)
         path.unlink()
 
         assert leftovers.missing_files(parts.database, parts.files) == [(parts.default_collection.tenant_id, path.name)]

@@ -60,18 +60,16 @@ class Tarpit:
         self._delays = Delays(per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == ScopeType.HTTP:
-            await self._app(scope, receive, self._delayed(scope, send))
-        else:
+        if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
+            return
 
-    def _delayed(self, scope: HTTPScope, send: Send) -> Send:
         async def delayed(message: Message) -> None:
             if message["type"] == "http.response.start" and (seconds := self._seconds(scope, message["status"])):
                 await asyncio.sleep(seconds)
             await send(message)
 
-        return delayed
+        await self._app(scope, receive, delayed)
 
     def _seconds(self, scope: HTTPScope, status: int) -> float:
         if status == HTTPStatus.TOO_MANY_REQUESTS:

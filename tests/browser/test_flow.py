@@ -26,8 +26,8 @@ READY_MS = 300_000
 GROWTH = """() => {
   window.seen = [];
   const note = () => {
-    const said = document.querySelector("#answers .said")?.textContent;
-    if (said && seen.at(-1) !== said) seen.push(said);
+    const text = document.querySelector("#answers .answer-text")?.textContent;
+    if (text && seen.at(-1) !== text) seen.push(text);
   };
   new MutationObserver(note).observe(document.getElementById("answers"), { childList: true, subtree: true, characterData: true });
 }"""
@@ -118,7 +118,7 @@ def asks_and_opens_a_citation(page: Page) -> None:
     assert page.evaluate("seen.length") > 2, "the answer came piece by piece"
     quote = words(page.locator(".sources blockquote").first)
     with page.context.expect_page() as opened:
-        page.locator(".said .cite").first.click()
+        page.locator(".answer-text .cite").first.click()
     assert words(opened.value.locator("mark").first) in quote
     expect(opened.value.locator("mark").first).to_be_in_viewport()
     opened.value.close()

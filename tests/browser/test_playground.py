@@ -49,7 +49,7 @@ def test_an_answer_comes_with_its_source_and_the_origin_of_its_prompt(playground
     playground.get_by_role("button", name="Ask").click()
     expect(state(playground)).to_have_text("done")
 
-    expect(answer(playground).locator(".said")).to_contain_text(SAID)
+    expect(answer(playground).locator(".answer-text")).to_contain_text(SAID)
     expect(answer(playground).locator(".figure")).to_have_text(re.compile(r"^[\d.]+ m?s$"))
     cited = answer(playground).get_by_role("link", name="Source 1: Ada Lovelace")
     expect(cited).to_have_attribute("href", re.compile(rf"^/admin/documents/{document}\?at=\d+-\d+$"))
@@ -92,7 +92,7 @@ def test_stopping_stops_the_engine(playground: Page, engine: EchoEngine):
     engine.piece_s = 0.5
     engine.words = SAID.split(" ") * 20
     playground.get_by_role("button", name="Ask").click()
-    expect(answer(playground).locator(".said")).to_contain_text("Ada")
+    expect(answer(playground).locator(".answer-text")).to_contain_text("Ada")
     playground.get_by_role("button", name="Stop").click()
 
     expect(state(playground)).to_have_text("stopped")
@@ -108,7 +108,7 @@ def test_the_keyboard_does_it_all(playground: Page, engine: EchoEngine):
     expect(playground.locator("#verdict")).to_be_visible()
     engine.piece_s = 0.5
     playground.keyboard.press("Control+Enter")
-    expect(answer(playground).locator(".said")).to_contain_text("Ada")
+    expect(answer(playground).locator(".answer-text")).to_contain_text("Ada")
     playground.keyboard.press("Escape")
 
     expect(state(playground)).to_have_text("stopped")
@@ -123,7 +123,7 @@ def test_what_goes_wrong_is_said_in_words(playground: Page, visit: Visit, engine
     engine.started, engine.fail_after = True, 3
     playground.get_by_role("button", name="Ask").click()
     expect(answer(playground).get_by_role("alert")).to_contain_text("the engine failed")
-    expect(answer(playground).locator(".said")).to_have_text("Ada Lovelace wrote")
+    expect(answer(playground).locator(".answer-text")).to_have_text("Ada Lovelace wrote")
 
     playground.get_by_label("Question").fill("   ")
     playground.get_by_role("button", name="Ask").click()
@@ -176,5 +176,5 @@ def test_on_a_phone_nothing_sticks_out(playground: Page, engine: EchoEngine):
     playground.get_by_role("button", name="Compare with full prefill").click()
     expect(playground.locator("#verdict")).to_be_visible()
 
-    expect(answer(playground).locator(".said")).to_contain_text("<img src=x onerror=alert(1)>")
+    expect(answer(playground).locator(".answer-text")).to_contain_text("<img src=x onerror=alert(1)>")
     assert playground.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -21,11 +21,11 @@ export class Answer {
     this.state = element("span", { class: "badge busy" }, "waiting");
     this.time = element("p", { class: "figure" }, "0 ms");
     this.under = element("p", { class: "label" }, "to the first token so far");
-    this.said = element("div", { class: "said", "aria-live": "polite", "aria-busy": "true" });
+    this.text = element("div", { class: "answer-text", "aria-live": "polite", "aria-busy": "true" });
     this.below = element("div", { class: "stack below" });
     const title = mode === "full" ? "In full" : "Stitched";
     const head = element("header", {}, element("h2", {}, title), this.state);
-    this.article = element("article", { class: `card answer ${mode}`, "aria-label": title }, head, this.time, this.under, this.said, this.below);
+    this.article = element("article", { class: `card answer ${mode}`, "aria-label": title }, head, this.time, this.under, this.text, this.below);
     this.began = performance.now();
     this.clock = setInterval(() => this.tick(), TICK_MS);
   }
@@ -41,7 +41,7 @@ export class Answer {
       this.state.textContent = "answering";
       this.under.textContent = "to the first token, measured here";
     }
-    this.said.append(text);
+    this.text.append(text);
   }
 
   /** Show the complete answer: its text with citations, then sources, prompt, times and passages. */
@@ -51,7 +51,7 @@ export class Answer {
     this.time.textContent = duration(done.timings.ttft_ms);
     this.under.textContent = `to the first token, ${duration(done.timings.total_ms)} in all`;
     const { sources, numberOf } = sourcesOf(done.citations);
-    this.said.replaceChildren(...withCitations(done, numberOf));
+    this.text.replaceChildren(...withCitations(done, numberOf));
     this.below.replaceChildren(...[
       keptNote(done.cached_answer),
       done.finish_reason === "length" && element("p", { class: "hint" }, "The answer was cut off at its token limit."),
@@ -70,13 +70,13 @@ export class Answer {
 
   fail(reason) {
     this.settle("bad", "failed");
-    this.time.hidden = this.under.hidden = this.said.hidden = !this.said.textContent;
+    this.time.hidden = this.under.hidden = this.text.hidden = !this.text.textContent;
     this.below.replaceChildren(element("p", { class: "notice bad", role: "alert" }, reason));
   }
 
   stop() {
     this.settle("plain", "stopped");
-    this.time.hidden = this.under.hidden = this.said.hidden = !this.said.textContent;
+    this.time.hidden = this.under.hidden = this.text.hidden = !this.text.textContent;
     this.below.replaceChildren(element("p", { class: "hint" }, "Stopped: the engine has aborted it."));
   }
 
@@ -85,7 +85,7 @@ export class Answer {
     this.stopClock();
     this.state.className = `badge ${kind}`;
     this.state.textContent = text;
-    this.said.setAttribute("aria-busy", "false");
+    this.text.setAttribute("aria-busy", "false");
   }
 
   stopClock() {

@@ -53,6 +53,11 @@ class _Facts:
             self._labels[key] = frozenset(label for _, label in labels_of(held))
         return self._labels[key]
 
+    def values(self, key: str) -> list[object]:
+        """The value under a key, or the elements of a list."""
+        value = self.metadata.get(key)
+        return value if isinstance(value, list) else [value]
+
 
 _Test = Callable[[_Facts], bool]
 
@@ -78,15 +83,11 @@ def _test_of(wanted: AttributeFilter) -> _Test:
         tests = [_test_of(part) for part in wanted.parts]
         return lambda facts: combine(test(facts) for test in tests)
     if wanted.comparator in _ORDER:
-        return lambda facts: _any_ordered(wanted, facts.metadata.get(wanted.key))
+        return lambda facts: any(_ordered(wanted, value) for value in facts.values(wanted.key))
     # Equal as `ragkv.catalog.metadata` writes values: 1 and 1.0 are one value, 1 and true are two.
     values = frozenset(conditions({wanted.key: list(wanted.values)})[0][1])
     expected = wanted.comparator in ("eq", "in")
     return lambda facts: values.isdisjoint(facts.labels(wanted.key)) != expected
-
-
-def _any_ordered(wanted: Comparison, value: object) -> bool:
-    return any(_ordered(wanted, one) for one in (value if isinstance(value, list) else [value]))
 
 
 def _ordered(wanted: Comparison, value: object) -> bool:

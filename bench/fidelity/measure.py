@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from bench.fidelity.methods import ANSWER_TOKENS, Case, Kit, Method, Prepared, context_of
 from bench.fidelity.metrics import best_f1, exact_match, mean_kl, mean_nll, normalised
+from ragkv.batched import batched
 from ragkv.engine.protocol import WHOLE_VOCABULARY, Engine, Generate, Report
 from ragkv.errors import Unavailable
 
@@ -121,7 +122,7 @@ class Measure:
         prompt = first[0].prepare(self.kit, case).prompt  # full prefill's: none is longer
         tails = (len(case.answer_ids) + 1) * (prompt.question.num_tokens + ANSWER_TOKENS + 2 * BLOCK_TOKENS)
         size = max(1, math.floor(_CACHE_SHARE * self.cache_tokens / (len(prompt.token_ids) + tails)))
-        return (ordered[start : start + size] for start in range(0, len(ordered), size))
+        return batched(ordered, size)
 
     async def _begin(self, case: Case, method: Method) -> _Begun:
         """The first token, timed, with nothing else running."""

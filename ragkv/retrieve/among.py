@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from ragkv.batched import batched
 from ragkv.retrieve.fusion import fused
 from ragkv.retrieve.index import DocumentIds, Hit
 
@@ -26,7 +27,7 @@ def best_among(search: Search, limit: int, document_ids: DocumentIds) -> list[Hi
         if len(kept) >= limit or len(found) < factor * limit:
             return kept[:limit]
     named = sorted(document_ids)
-    portions = [frozenset(named[start : start + MOST_NAMED]) for start in range(0, len(named), MOST_NAMED)]
+    portions = [frozenset(some) for some in batched(named, MOST_NAMED)]
     return sorted((hit for some in portions for hit in search(limit, some)), key=lambda hit: -hit.score)[:limit]
 
 

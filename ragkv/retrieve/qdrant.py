@@ -18,6 +18,7 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
+from ragkv.batched import batched
 from ragkv.errors import Rejected, Unavailable
 from ragkv.retrieve.among import MOST_NAMED, best_among, fused_hits
 from ragkv.retrieve.index import DEPTH, DocumentIds, Held, Hit, SearchMode
@@ -73,8 +74,8 @@ class QdrantIndex:
 
     def upsert(self, tenant_id: str, collection_id: str, points: Sequence[Point]) -> None:
         with self._reporting():
-            for start in range(0, len(points), BATCH):
-                batch = [_to_qdrant(tenant_id, collection_id, p) for p in points[start : start + BATCH]]
+            for some in batched(points, BATCH):
+                batch = [_to_qdrant(tenant_id, collection_id, point) for point in some]
                 self._client.upsert(COLLECTION, batch, wait=True)
 
     def delete_document(self, tenant_id: str, document_id: str) -> None:
@@ -82,16 +83,15 @@ class QdrantIndex:
 
     def delete_documents(self, document_ids: Sequence[str]) -> None:
         """Forget the points of these documents, of whatever tenant."""
-        for start in range(0, len(document_ids), BATCH):
-            some = list(document_ids[start : start + BATCH])
+        for some in batched(document_ids, BATCH):
             self._delete(
-                models.Filter(must=[models.FieldCondition(key="document_id", match=models.MatchAny(any=some))])
+                models.Filter(must=[models.FieldCondition(key="document_id", match=models.MatchAny(any=list(some)))])
             )
 
     def delete_from_collection(self, tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> None:
         scope = _where(tenant_id=tenant_id, collection_id=collection_id)
-        for start in range(0, len(document_ids), BATCH):
-            self._delete(_within(scope, frozenset(document_ids[start : start + BATCH])))
+        for some in batched(document_ids, BATCH):
+            self._delete(_within(scope, frozenset(some)))
 
     def delete_collection(self, tenant_id: str, collection_id: str) -> None:
         self._delete(_where(tenant_id=tenant_id, collection_id=collection_id))

@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ragkv.batched import batched
 from ragkv.chunk import Chunk, Passage
 from ragkv.retrieve.index import DEPTH, DocumentIds, Index
 from ragkv.retrieve.link_cache import LinkCache
@@ -193,8 +194,8 @@ class _Walk:
     def best(self, limit: int) -> list[str]:
         """The best chunks that still exist: what an index has of deleted documents takes no place."""
         ranked, found = sorted(self.scores, key=lambda i: (-self.scores[i], i)), list[str]()
-        for start in range(0, len(ranked), limit):
-            found += [chunk.id for chunk in self.read(ranked[start : start + limit])]
+        for some in batched(ranked, limit):
+            found += [chunk.id for chunk in self.read(some)]
             if len(found) >= limit:
                 break
         return found[:limit]

@@ -148,7 +148,7 @@ def detach_if_there(ref: CollectionRef, file_id: str, parts: Parts) -> None:
     try:
         detach_file(ref, file_id, parts)
     except NotFound:
-        return  # somebody else was faster
+        return  # detached meanwhile
 
 
 def delete_file(tenant_id: str, file_id: str, parts: Parts) -> None:

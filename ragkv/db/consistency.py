@@ -89,7 +89,7 @@ def close_jobs(job_ids: Sequence[str]) -> tuple[Update, Update]:
     return done, failed
 
 
-def jobs_nobody_runs(lapsed_before: datetime) -> Select[str]:
+def jobs_without_worker(lapsed_before: datetime) -> Select[str]:
     """Jobs marked as running whose unfinished document has no lease."""
     return _jobs_with_documents().where(JobRow.status == JobStatus.RUNNING, unfinished(), _is_free(lapsed_before))
 

@@ -79,7 +79,7 @@ def _locked(engine: Engine) -> Iterator[None]:
 
 @contextmanager
 def _lock_file(engine: Engine) -> Iterator[None]:
-    if not engine.url.database:  # in memory: nobody else can see it
+    if not engine.url.database:  # in memory: of this process alone
         yield
         return
     with Path(f"{engine.url.database}.migrate.lock").open("w") as file:

@@ -68,7 +68,7 @@ def _refuse_out_of_step(connection: Any, record: ConnectionPoolEntry, proxy: obj
     try:
         answered = connection.execute_simple(f"SELECT '{nonce}'").rows
     except Exception as error:
-        raise DisconnectionError("the connection broke while nobody used it") from error
+        raise DisconnectionError("the connection broke while it was idle") from error
     if answered != [[nonce]]:
         raise DisconnectionError("the connection is out of step")
 

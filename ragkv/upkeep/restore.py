@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 NEW_SERVICE = {"tenants", "collections"}
-"""Tables that have rows in a service that nobody used yet."""
+"""Tables that have rows in a new service."""
 
 
 class Restored(msgspec.Struct, frozen=True):

@@ -7,8 +7,8 @@ from ragkv.batched import batched
 from ragkv.clock import utc_now
 from ragkv.db.consistency import (
     close_jobs,
-    jobs_nobody_runs,
     jobs_of_finished,
+    jobs_without_worker,
     miscounted_documents,
     queue_jobs,
     release,
@@ -39,8 +39,8 @@ def closed_late(grace: Grace, parts: Parts) -> Iterable[str]:
     return _found(jobs_of_finished(grace.rows_before), parts.database)
 
 
-def run_by_nobody(grace: Grace, parts: Parts) -> Iterable[str]:
-    return _found(jobs_nobody_runs(grace.rows_before), parts.database)
+def without_worker(grace: Grace, parts: Parts) -> Iterable[str]:
+    return _found(jobs_without_worker(grace.rows_before), parts.database)
 
 
 def _found(statement: "Select[str]", database: Database) -> Sequence[str]:
@@ -77,5 +77,5 @@ ROW_CHECKS = (
     Check("stale_leases", "documents held by a worker that is gone, or by a clock that ran ahead", "released", stale, _release),
     Check("miscounted_documents", "documents with another number of chunks than they say", "read again", miscounted, _read_again),
     Check("unclosed_jobs", "open jobs of documents that are ready or failed", "closed", closed_late, _close),
-    Check("unheld_jobs", "running jobs of documents that no worker holds", "queued", run_by_nobody, _queue),
+    Check("unheld_jobs", "running jobs of documents that no worker holds", "queued", without_worker, _queue),
 )  # fmt: skip

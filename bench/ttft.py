@@ -120,7 +120,7 @@ class Bench:
         if ratio is not None:
             recompute = Recompute(self.policy, ratio, self.block_size)
             plan = self.planner.plan(prompt, passages, self.keys, recompute, None)
-            if plan.num_missing:
+            if plan is not None and plan.num_missing:
                 raise Rejected(f"{plan.num_missing} of the chunks have no KV: run `ragkv ingest` again, then measure")
         salt = floor_salt if method == "floor" else uuid.uuid4().hex
         return Generate(prompt.token_ids, salt, plan, max_tokens=_ANSWER_TOKENS, ignore_eos=True)

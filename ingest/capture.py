@@ -7,7 +7,7 @@ captured before the rotation and values as attention gets them.
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -123,3 +123,11 @@ def modules_with_rotation(model: torch.nn.Module) -> list[ModuleType]:
     if not found:
         raise Unsupported(f"{type(model).__name__}: its keys cannot be seen before they are rotated")
     return found
+
+
+def padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Token ids as [rows, longest] int64, padded on the right: under causal attention nothing before it sees the padding."""
+    ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
+    for row, given in zip(ids, rows, strict=True):
+        row[: len(given)] = torch.tensor(given)
+    return ids

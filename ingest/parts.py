@@ -30,7 +30,8 @@ class IngestParts:
     @cached_property
     def prefiller(self) -> Prefiller:
         logging.disable_progress_bar()
-        return Prefiller.load(self.parts.model_folder, self.parts.layout)
+        written = self.parts.settings.writer_dir if self.parts.writer_fingerprint else None
+        return Prefiller.load(self.parts.model_folder, self.parts.layout, written)
 
     @cached_property
     def parser(self) -> Parser:

@@ -1,14 +1,21 @@
-"""Chunks run through the language model once, behind the shared prefix; their KV and Q-Cache are taken out."""
+"""Chunks run through the language model once, behind the shared prefix; their KV and Q-Cache are taken out.
+
+With a writer, its adapter is active while chunks run, and never while the prefix does.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from transformers import AutoModel, PreTrainedModel
+from transformers import AutoModel, AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
-from ingest.capture import Capture, Captured
+from ingest.capture import Capture, Captured, padded
 from ragkv.kv.file import QCACHE_BLOCK, ChunkKV
 from ragkv.kv.layout import Layout
+
+if TYPE_CHECKING:
+    from ingest.writer.adapter import Adapter
 
 QCACHE_VIEW = 16  # tokens at a chunk's start and end whose mean query is its initial and its local vector
 
@@ -16,17 +23,24 @@ QCACHE_VIEW = 16  # tokens at a chunk's start and end whose mean query is its in
 class Prefiller:
     """The served model under Transformers, for prefill alone."""
 
-    def __init__(self, model: PreTrainedModel, layout: Layout) -> None:
+    def __init__(self, model: PreTrainedModel, layout: Layout, writer: "Adapter | None" = None) -> None:
+        """writer: an adapter of `model`, a causal language model then."""
         self.layout = layout
         self._model = model
+        self._writer = writer
         self._capture = Capture(model, layout.q_layers)
 
     @classmethod
-    def load(cls, folder: Path, layout: Layout) -> "Prefiller":
-        """Load the model, on the GPU if there is one. Takes seconds: keep one a process."""
+    def load(cls, folder: Path, layout: Layout, writer: Path | None = None) -> "Prefiller":
+        """Load the model, and its writer from a folder, on the GPU if there is one. Takes seconds: keep one a process."""
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        model = AutoModel.from_pretrained(folder, dtype=layout.dtype, attn_implementation="sdpa").to(device).eval()
-        return cls(model, layout)
+        kind = AutoModel if writer is None else AutoModelForCausalLM
+        model = kind.from_pretrained(folder, dtype=layout.dtype, attn_implementation="sdpa").to(device).eval()
+        if writer is None:
+            return cls(model, layout)
+        from ingest.writer.adapter import Adapter  # noqa: PLC0415 - seconds to import, needed with a writer alone
+
+        return cls(model, layout, Adapter.load(model, writer))
 
     @torch.inference_mode()
     def prefill(self, prefix_ids: Sequence[int], chunks: Sequence[Sequence[int]]) -> list[ChunkKV]:
@@ -35,18 +49,28 @@ class Prefiller:
         Chunks are padded on the right: under causal attention nothing before the padding can see it. Pass chunks of
         similar length to waste little. Raises Unsupported for a model whose attention cannot be captured.
         """
-        skip, longest = len(prefix_ids), max((len(chunk) for chunk in chunks), default=0)
-        ids = torch.zeros(max(len(chunks), 1), skip + longest, dtype=torch.long)
-        for row, chunk in zip(ids, chunks or [[]], strict=True):
-            row[: skip + len(chunk)] = torch.tensor([*prefix_ids, *chunk])
-        captured = self._forward(ids.to(self._model.device))
+        if self._writer is not None:
+            return self._written(self._writer, prefix_ids, chunks)
+        skip = len(prefix_ids)
+        with self._capture.recorded() as captured:
+            self._model(
+                padded([[*prefix_ids, *chunk] for chunk in chunks or [[]]]).to(self._model.device), use_cache=False
+            )
         cut = [self._cut(captured, 0, 0, skip)]
         return cut + [self._cut(captured, row, skip, skip + len(chunk)) for row, chunk in enumerate(chunks)]
 
-    def _forward(self, ids: torch.Tensor) -> Captured:
-        with self._capture.recorded() as captured:
-            self._model(ids, use_cache=False)
-        return captured
+    def _written(self, writer: "Adapter", prefix_ids: Sequence[int], chunks: Sequence[Sequence[int]]) -> list[ChunkKV]:
+        """`prefill` with a writer: the plain model runs the prefix, and the writer's runs the chunks over its cache."""
+        cache = DynamicCache()
+        with writer.disabled(), self._capture.recorded() as captured:
+            self._model(padded([prefix_ids]).to(self._model.device), past_key_values=cache, logits_to_keep=1)
+        written = [self._cut(captured, 0, 0, len(prefix_ids))]
+        if chunks:
+            cache.batch_repeat_interleave(len(chunks))
+            with self._capture.recorded() as captured:
+                self._model(padded(chunks).to(self._model.device), past_key_values=cache, logits_to_keep=1)
+            written += [self._cut(captured, row, 0, len(chunk)) for row, chunk in enumerate(chunks)]
+        return written
 
     def _cut(self, captured: Captured, row: int, start: int, end: int) -> ChunkKV:
         """One sequence's tokens [start, end) out of a batch."""

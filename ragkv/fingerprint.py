@@ -43,6 +43,11 @@ class Fingerprints:
         """The files of the tokenizer, its chat template among them."""
         return self._of(folder, _found(folder, _TOKENIZER))
 
+    def adapter(self, folder: Path) -> str:
+        """An adapter's weights and configuration; empty for a folder without one."""
+        found = _found(folder, ("adapter_*",))
+        return self._of(folder, found) if found else ""
+
     def encoder(self, folder: Path) -> str:
         """Everything that a sentence encoder's vectors depend on: weights, tokenizer and how they are pooled."""
         modules = _found(folder, ("*.json", "*/config.json", "*/*.safetensors", "*/pytorch_model.bin"))

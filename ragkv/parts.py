@@ -110,13 +110,19 @@ class Parts:
 
     @cached_property
     def kv_fingerprint(self) -> str:
-        """Names the model, tokenizer, dtype and instructions that KV is made with: the tokenizer decides what the prefix says."""
+        """Names the model, writer, tokenizer, dtype and instructions that KV is made with: the tokenizer decides what the prefix says."""
         from ragkv.kv.layout import LAYOUT_VERSION
 
         tokenizer = self.fingerprints.tokenizer(self.model_folder)
+        written = (self.writer_fingerprint,) if self.writer_fingerprint else ()
         return _digest(
-            self.model_fingerprint, tokenizer, self.settings.dtype, self.settings.instructions, LAYOUT_VERSION
+            self.model_fingerprint, tokenizer, self.settings.dtype, self.settings.instructions, LAYOUT_VERSION, *written
         )
+
+    @cached_property
+    def writer_fingerprint(self) -> str:
+        """Names the adapter that chunks are written with, empty for the plain model. Another one counts after a restart."""
+        return self.fingerprints.adapter(self.settings.writer_dir)
 
     @cached_property
     def database(self) -> Database:
@@ -258,7 +264,7 @@ class Parts:
 
             secret = tenant_secret(tenant_id, self.database)
             self._keys[tenant_id] = KeyMaker(
-                secret, self.model_fingerprint, str(self.layout.dtype), self.prompts.prefix_ids
+                secret, self.model_fingerprint, str(self.layout.dtype), self.prompts.prefix_ids, self.writer_fingerprint
             )
         return self._keys[tenant_id]
 

@@ -121,6 +121,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.data_dir / "files"
 
     @property
+    def writer_dir(self) -> Path:
+        """Where the adapter of the writer in use lies, if there is one."""
+        return self.data_dir / "writer"
+
+    @property
     def models_dir(self) -> Path:
         return self.data_dir / "models"
 

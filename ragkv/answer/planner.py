@@ -29,26 +29,30 @@ class Planner:
         keys: KeyMaker,
         recompute: Recompute,
         question: torch.Tensor | None,
-    ) -> StitchPlan:
+    ) -> StitchPlan | None:
         """The plan of a prompt whose chunks are these passages, in this order.
 
         question: the question's initial vectors, [q_layers, q_heads, head_dim] float32, needed by policies that look at them. The first chunk stands where
-        it was prefilled: its KV is exact, and no policy spends tokens on it (EPIC does likewise, arXiv 2410.15332).
+        it was prefilled: its KV is exact if the plain model wrote it, and no policy spends tokens on it (EPIC does likewise,
+        arXiv 2410.15332). None for one chunk that a writer wrote: full prefill costs no more than repairing it.
         """
+        if keys.writer and len(passages) == 1:
+            return None
         placed = [PlacedChunk(keys.prefix(), prompt.prefix)]
         placed += [PlacedChunk(keys.chunk(p.chunk.token_ids), s) for p, s in zip(passages, prompt.chunks, strict=True)]
         missing = frozenset(chunk.key for chunk in placed if chunk.key is None or chunk.key not in self._store)
         context = total_tokens(prompt.chunks)
         budget = recompute.budget(context)
         if budget >= context:
-            return plan_stitch(placed, missing, prompt.chunks)
+            return plan_stitch(placed, missing, prompt.chunks, writer=keys.writer)
         if POLICIES[recompute.policy].in_engine:
             selection = EngineSelection(recompute.policy, budget / context, recompute.block_size, _topic(prompt))
-            return plan_stitch(placed, missing, (), selection if budget else None)
+            return plan_stitch(placed, missing, (), selection if budget else None, keys.writer)
         evidence = self._evidence(placed[1:], passages, recompute, question)
-        if placed[1:] and placed[1].key not in missing:
+        if not keys.writer and placed[1:] and placed[1].key not in missing:
             evidence = evidence.without_first()
-        return plan_stitch(placed, missing, SELECTORS[recompute.policy](evidence, budget) if budget else ())
+        selected = SELECTORS[recompute.policy](evidence, budget) if budget else ()
+        return plan_stitch(placed, missing, selected, writer=keys.writer)
 
     def _evidence(
         self,

@@ -1,7 +1,6 @@
 """vLLM's worker: selections that need the model's own view of the whole prompt, between stitching and recomputing.
 
-Chunks that are recomputed anyway take no part, nor does what is exact as it was stored: the prefix, and the chunk right
-behind it.
+Chunks that are recomputed anyway take no part, nor does what is exact as it was stored (StitchPlan.exact_end).
 
 `deviation` is CacheBlend's choice (arXiv 2405.16444, section 4.3): the first layer is computed for the whole region; the
 second layer's fresh keys are held against the stitched ones, and the tokens that differ most are recomputed in every layer.
@@ -40,9 +39,7 @@ def select_in_engine(
     """
     selection = stitch.plan.selection
     assert selection is not None, "the plan asks for no selection in the engine"
-    # Where the KV ends that is the same here as where it was prefilled: behind the prefix and the first chunk.
-    exact = stitch.plan.placed[min(1, len(stitch.plan.placed) - 1)].span.end
-    candidates = [one for one in slices if one.span.start >= exact]
+    candidates = [one for one in slices if one.span.start >= stitch.plan.exact_end]
     if not candidates:
         return ()
     chunks = total_tokens(stitch.clip(placed.span) for placed in stitch.plan.placed[1:])

@@ -34,6 +34,7 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     placed: list[tuple[_Name | None, _Position, _Position]]
     recompute: list[_Pair] = []
     selection: tuple[_Name, float, int, _Name] | None = None
+    writer: _Name = ""
     capture: _Pair | None = None
     tag: _Name | None = None
 
@@ -62,6 +63,7 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
         placed=[(chunk.key, chunk.span.start, chunk.span.end) for chunk in plan.placed],
         recompute=[(span.start, span.end) for span in plan.recompute],
         selection=dataclasses.astuple(plan.selection) if plan.selection else None,
+        writer=plan.writer,
         capture=(request.capture.start, request.capture.end) if request.capture else None,
         tag=tag,
     )
@@ -113,7 +115,7 @@ def _plan(wire: WirePlan) -> StitchPlan:
     recompute = merge(_span(start, end) for start, end in wire.recompute)
     if any(span.end > placed[-1].span.end for span in recompute):
         raise Rejected("what is to be recomputed lies beyond the placed chunks")
-    return StitchPlan(placed, recompute, _selection(wire.selection))
+    return StitchPlan(placed, recompute, _selection(wire.selection), writer=wire.writer)
 
 
 def _span(start: int, end: int) -> Span:

@@ -15,17 +15,20 @@ class KeyMaker:
     """Makes the KV keys of one tenant and one served model.
 
     A key is an HMAC-SHA256 over everything the KV depends on: model, dtype, layout version, the prefix it was
-    prefilled behind, and the chunk's token ids. The secret keeps tenants apart.
+    prefilled behind, the writer that was active (none for the prefix), and the chunk's token ids. The secret keeps tenants
+    apart. `writer`: the fingerprint of its adapter, empty for the plain model.
     """
 
     secret: bytes
     model: str
     dtype: str
     prefix_ids: tuple[int, ...]
+    writer: str = ""
 
     def chunk(self, token_ids: Sequence[int]) -> str:
         """The KV key of a chunk behind the prefix: 64 hex digits."""
-        return self._digest(b"chunk", _pack(self.prefix_ids), _pack(token_ids))
+        written = (self.writer.encode(),) if self.writer else ()
+        return self._digest(b"chunk", _pack(self.prefix_ids), _pack(token_ids), *written)
 
     def prefix(self) -> str:
         """The KV key of the prefix itself."""

@@ -39,6 +39,7 @@ ENVIRONMENT = (
     "ragkv/cli/",
     "ragkv/settings.py",
     "ingest/command.py",
+    "ingest/writer/command.py",
     "bench/command.py",
     "bench/demo.py",
     "bench/evaluate.py",

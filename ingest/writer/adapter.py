@@ -1,0 +1,43 @@
+"""The writer's weights: a LoRA over all linear layers of the model (Hu et al., arXiv 2106.09685), through PEFT."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from peft import LoraConfig, PeftModel, get_peft_model
+from torch import nn
+from transformers import PreTrainedModel
+
+RANK = 16
+SCALE = 2.0
+"""Of the product of both matrices (PEFT's lora_alpha / r)."""
+
+
+class Adapter:
+    """A model with a writer, switched on by default."""
+
+    def __init__(self, model: PeftModel) -> None:
+        self._model = model
+
+    @classmethod
+    def new(cls, model: PreTrainedModel, rank: int = RANK) -> "Adapter":
+        """A writer that changes nothing yet: its second matrix is zero."""
+        config = LoraConfig(r=rank, lora_alpha=int(SCALE * rank), lora_dropout=0.0, target_modules="all-linear")
+        return cls(get_peft_model(model, config))
+
+    @classmethod
+    def load(cls, model: PreTrainedModel, folder: Path, *, trainable: bool = False) -> "Adapter":
+        return cls(PeftModel.from_pretrained(model, str(folder), is_trainable=trainable))
+
+    def save(self, folder: Path) -> None:
+        """adapter_model.safetensors and adapter_config.json, as PEFT has them."""
+        self._model.save_pretrained(str(folder))
+
+    def disabled(self) -> AbstractContextManager[Any]:
+        """The plain model, for the block."""
+        disabled: AbstractContextManager[Any] = self._model.disable_adapter()
+        return disabled
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        return [parameter for parameter in self._model.parameters() if parameter.requires_grad]

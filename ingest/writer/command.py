@@ -1,0 +1,170 @@
+"""`ragkv writer`: train, evaluate and use the writer."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ragkv.cli import Group
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from ragkv.writer import Card, Gate, install, read_card, remove, write_card
+
+if TYPE_CHECKING:
+    from ingest.writer.run import Run
+
+FOLDER = click.argument("folder", type=click.Path(path_type=Path))
+
+
+@click.group(cls=Group)
+def writer() -> None:
+    """Train a writer: an adapter that makes the KV of chunks fit to be stitched.
+
+    It is active only while chunks are prefilled. The model that answers is unchanged.
+    """
+
+
+@writer.command()
+@FOLDER
+@click.option("--collection", default="default", show_default=True, help="Collection whose chunks to train on.")
+@click.option(
+    "--samples", type=click.IntRange(2), default=400, show_default=True, help="Contexts to train on, at most."
+)
+@click.option(
+    "--minutes", type=click.FloatRange(0, min_open=True), default=30, show_default=True, help="Time, at most."
+)
+@click.option("--held-out", type=click.IntRange(8), default=32, show_default=True, help="Contexts for the evaluation.")
+@click.option("--seed", type=int, default=0, show_default=True)
+def train(folder: Path, collection: str, samples: int, minutes: float, held_out: int, seed: int) -> None:
+    """Train a writer on a collection's own chunks and write it to FOLDER.
+
+    No questions or labels are needed. A run that was interrupted goes on where it was.
+    """
+    from ingest.writer.run import Plan, Run  # noqa: PLC0415 - seconds to import, needed here alone
+
+    console = Console(stderr=True)
+    with _parts() as parts:
+        plan = Plan(folder, collection, samples, minutes * 60, held_out, seed)
+        with console.status("preparing the model"):
+            run = Run(parts, plan)
+        card = _trained(run, console)
+        _show(card, console)
+        _say(card.gate, console)
+
+
+@writer.command("eval")
+@FOLDER
+@click.option("--collection", default="default", show_default=True, help="Collection to take contexts from.")
+@click.option("--held-out", type=click.IntRange(8), default=32, show_default=True, help="Number of contexts.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the training run, for what it left out.")
+def evaluate(folder: Path, collection: str, held_out: int, seed: int) -> None:
+    """Evaluate the writer in FOLDER on contexts that it was not trained on."""
+    from ingest.writer.run import Plan, Run  # noqa: PLC0415 - see train
+
+    console = Console(stderr=True)
+    with _parts() as parts:
+        card = read_card(folder)
+        with console.status("preparing the model"):
+            run = Run(parts, Plan(folder, collection, card.samples, card.seconds, held_out, seed))
+        with _bar(console) as bar:
+            task = bar.add_task("held-out contexts", total=held_out)
+            card = run.evaluated(card, lambda done: bar.update(task, completed=done))
+        _show(card, console)
+        _say(card.gate, console)
+
+
+@writer.command()
+def show() -> None:
+    """Show the writer in use."""
+    with _parts() as parts:
+        _show(read_card(parts.settings.writer_dir), Console())
+
+
+@writer.command()
+@FOLDER
+def use(folder: Path) -> None:
+    """Use the writer in FOLDER from the next start of the service on.
+
+    It must have passed its evaluation. KV of all documents is then computed again.
+    """
+    with _parts() as parts:
+        card = install(folder, parts.settings.writer_dir, parts.model_fingerprint)
+    _show(card, Console(stderr=True))
+    click.echo("in use after the next start of the service; its workers then compute the KV of all documents again")
+
+
+@writer.command("remove")
+def take_out() -> None:
+    """Stop using the writer, from the next start of the service on."""
+    with _parts() as parts:
+        there_was = remove(parts.settings.writer_dir)
+    click.echo("no longer in use after the next start of the service" if there_was else "no writer is in use")
+
+
+@contextmanager
+def _parts() -> Iterator[Parts]:
+    parts = Parts(Settings.from_env(os.environ))
+    try:
+        parts.prepare()
+        yield parts
+    finally:
+        parts.close()
+
+
+def _trained(run: "Run", console: Console) -> Card:
+    with _bar(console) as bar:
+        trained = bar.add_task("contexts", total=run.plan.samples, completed=run.samples)
+
+        def progress(samples: int, kl: float) -> None:
+            bar.update(trained, completed=samples, description=f"contexts (KL {kl:.3f})")
+
+        def validated(samples: int, kl: float) -> None:
+            bar.console.print(f"after {samples} contexts: KL {kl:.4f} on validation contexts", highlight=False)
+
+        card = run.train(progress, validated)
+        bar.update(trained, total=card.samples, completed=card.samples)
+        task = bar.add_task("held-out contexts", total=run.plan.held_out)
+        card = run.evaluated(card, lambda done: bar.update(task, completed=done))
+    write_card(run.plan.folder, card)
+    return card
+
+
+def _bar(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console)
+
+
+def _show(card: Card, console: Console) -> None:
+    table = Table(box=None, show_header=False)
+    rows = {
+        "model": card.model,
+        "made": f"{card.made_at:%Y-%m-%d %H:%M}",
+        "trained": f"{card.samples} contexts in {card.seconds / 60:.0f} minutes, rank {card.rank}, seed {card.seed}",
+        "validation KL": " -> ".join(f"{kl:.3f}" for _, kl in card.curve) or "-",
+    }
+    if card.gate is not None:
+        gate = card.gate
+        rows |= {
+            "held out": f"{gate.contexts} contexts, nothing recomputed",
+            "KL": f"{gate.kl:.3f}, plain {gate.plain_kl:.3f} (upper end of the share {gate.kl_ratio_upper:.2f})",
+            "NLL": f"{gate.nll:.3f}, plain {gate.plain_nll:.3f}",
+            "one chunk KL": f"{gate.one_chunk_kl:.3f}",
+        }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console.print(table, highlight=False)
+
+
+def _say(gate: Gate | None, console: Console) -> None:
+    if gate is None:
+        return
+    if objections := gate.objections():
+        console.print("it stays off: " + "; ".join(objections), style="yellow", highlight=False)
+    else:
+        console.print("it passes: `ragkv writer use FOLDER` puts it into use", style="green", highlight=False)

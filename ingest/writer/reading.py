@@ -1,0 +1,134 @@
+"""Readings of a context by the frozen model: after full prefill, and over stitched KV that a writer made.
+
+A reading is what the model says of a tail (a question and its answer) behind a context. Gradients of the second kind reach
+the writer through the keys and values alone: the reader's weights are never changed.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from ingest.capture import ROTATE, Capture, modules_with_rotation, padded
+
+KV = list[tuple[torch.Tensor, torch.Tensor]]
+"""Rotated keys and values a layer, [1, kv_heads, tokens, head_dim] each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Token ids behind a context: a question as prompts hold it, and an answer to it."""
+
+    question_ids: tuple[int, ...]
+    answer_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """logprobs: [answer tokens, vocabulary] float32, of each answer token given those before it. hidden: [layers, tail tokens,
+    hidden] float32, each layer's output, normalised to a root mean square of 1."""
+
+    logprobs: torch.Tensor
+    hidden: torch.Tensor
+
+
+class Writing(Protocol):
+    """The model with its writer: `disabled()` switches the writer off for the block."""
+
+    def disabled(self) -> AbstractContextManager[Any]: ...
+
+
+class Reader:
+    """Readings by one causal language model, whose writer is switched off while it reads."""
+
+    def __init__(self, model: PreTrainedModel, writing: Writing, prefix_ids: Sequence[int]) -> None:
+        self._model = model
+        self._writing = writing
+        self._capture = Capture(model, range(0))
+        self._rotation = getattr(modules_with_rotation(model)[0], ROTATE)
+        self._positions = next(m for m in model.modules() if type(m).__name__.endswith("RotaryEmbedding"))
+        self._device = model.device
+        self._prefix = self._prefill(prefix_ids)
+        self.num_prefix = len(prefix_ids)
+
+    @torch.no_grad()
+    def full(self, context_ids: Sequence[int], tails: Sequence[Tail]) -> list[Reading]:
+        """Readings behind the prefix and the whole context, computed as one text."""
+        with self._writing.disabled():
+            cache = _cache_of(self._prefix)
+            self._model(self._ids(context_ids), past_key_values=cache, use_cache=True, logits_to_keep=1)
+            context = _kv_of(cache)
+            return [self._read(context, tail) for tail in tails]
+
+    def stitched(self, context: KV, tails: Sequence[Tail]) -> list[Reading]:
+        """Readings over the KV of prefix and chunks, `write`'s or another's. Keeps gradients."""
+        with self._writing.disabled():
+            return [self._read(context, tail) for tail in tails]
+
+    def write(self, chunks: Sequence[Sequence[int]]) -> KV:
+        """KV of the prefix and of each chunk, prefilled alone behind the prefix and stitched one after the other.
+
+        The writer is as the caller left it. The prefix's KV is always the plain model's. Keeps gradients.
+        """
+        batch = len(chunks)
+        ids = padded(chunks)
+        prefix = [(keys.expand(batch, -1, -1, -1), values.expand(batch, -1, -1, -1)) for keys, values in self._prefix]
+        with self._capture.recorded() as captured:
+            self._model(ids.to(self._device), past_key_values=_cache_of(prefix), use_cache=True, logits_to_keep=1)
+        lengths = [len(chunk) for chunk in chunks]
+        positions = torch.arange(self.num_prefix, self.num_prefix + sum(lengths), device=self._device)
+        stitched = []
+        for (prefix_keys, prefix_values), keys, values in zip(
+            self._prefix, captured.keys, captured.values, strict=True
+        ):
+            placed = torch.cat([row[:, :length] for row, length in zip(keys, lengths, strict=True)], 1)[None]
+            written = torch.cat([row[:, :length] for row, length in zip(values, lengths, strict=True)], 1)[None]
+            rotated = self._rotated(placed, positions)
+            stitched.append((torch.cat([prefix_keys, rotated], 2), torch.cat([prefix_values, written], 2)))
+        return stitched
+
+    def _read(self, context: KV, tail: Tail) -> Reading:
+        ids = (*tail.question_ids, *tail.answer_ids)
+        out = self._model(self._ids(ids), past_key_values=_cache_of(context), use_cache=True, output_hidden_states=True)
+        first = len(tail.question_ids) - 1
+        logprobs = out.logits[0, first:-1].float().log_softmax(-1)
+        hidden = torch.stack([layer[0].float() for layer in out.hidden_states[1:]])
+        return Reading(logprobs, torch.nn.functional.rms_norm(hidden, hidden.shape[-1:]))
+
+    @torch.no_grad()
+    def _prefill(self, prefix_ids: Sequence[int]) -> KV:
+        with self._writing.disabled():
+            cache = DynamicCache()
+            self._model(self._ids(prefix_ids), past_key_values=cache, use_cache=True, logits_to_keep=1)
+            return _kv_of(cache)
+
+    def _rotated(self, keys: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Keys [1, kv_heads, tokens, head_dim] rotated to their positions by the model's own functions."""
+        cos, sin = self._positions(keys, positions[None])
+        size = cos.shape[-1]
+        _, rotated = self._rotation(keys[..., :size], keys[..., :size], cos, sin)
+        return torch.cat((rotated, keys[..., size:]), -1)
+
+    def _ids(self, ids: Sequence[int]) -> torch.Tensor:
+        return torch.tensor([list(ids)], device=self._device)
+
+
+def distances(teacher: Sequence[Reading], student: Sequence[Reading]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """For each tail the mean KL(teacher || student) over its answer's tokens, and the mean squared distance of hidden states."""
+    for full, stitched in zip(teacher, student, strict=True):
+        kl = (full.logprobs.exp() * (full.logprobs - stitched.logprobs)).sum(-1).mean()
+        yield kl, (full.hidden - stitched.hidden).square().mean()
+
+
+def _cache_of(kv: KV) -> DynamicCache:
+    cache = DynamicCache()
+    for layer, (keys, values) in enumerate(kv):
+        cache.update(keys, values, layer)
+    return cache
+
+
+def _kv_of(cache: DynamicCache) -> KV:
+    return [(layer.keys, layer.values) for layer in cache.layers]

@@ -1,0 +1,158 @@
+"""One training run of a writer, from a collection's chunks to an adapter folder with its card."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
+
+from ingest.writer.adapter import RANK, Adapter
+from ingest.writer.evaluate import evaluate
+from ingest.writer.reading import Reader
+from ingest.writer.samples import Sample, Samples
+from ingest.writer.train import Course, Tokens, Trainer
+from ragkv.chunk import Chunk
+from ragkv.clock import utc_now
+from ragkv.db.chunks import ready_chunks, to_chunk
+from ragkv.db.tenants import collection_ref
+from ragkv.errors import NotFound, Rejected
+from ragkv.models import public_name
+from ragkv.parts import Parts
+from ragkv.writer import ADAPTER, Card, read_card, write_card
+
+NEIGHBOURS = 16
+"""Chunks that lie one behind the other in a collection and may share a context."""
+VALIDATION = 12
+EVERY = 20
+"""Contexts between two validations, after each of which the run is saved."""
+LEAST_NEIGHBOURHOODS = 6
+CHUNK_TOKENS = 160
+"""Of a chunk, at most so many tokens are trained on: more cost more than they teach."""
+STATE = "training.pt"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to train on, how long, and where the adapter goes."""
+
+    folder: Path
+    collection: str
+    samples: int
+    seconds: float
+    held_out: int
+    seed: int
+
+
+class Run:
+    """A run that goes on where it was broken off, if its folder says so."""
+
+    def __init__(self, parts: Parts, plan: Plan) -> None:
+        logging.disable_progress_bar()
+        torch.manual_seed(plan.seed)
+        self.plan = plan
+        self._parts = parts
+        near = _neighbourhoods(parts, plan.collection)
+        held = max(2, len(near) // 5)
+        self._trained_on, self._held_out = near[:-held], near[-held:]
+        model = AutoModelForCausalLM.from_pretrained(parts.model_folder, dtype=torch.float32).eval()
+        self._card = _begun(parts, plan)
+        kept = (plan.folder / ADAPTER).is_file()
+        self._adapter = Adapter.load(model, plan.folder, trainable=True) if kept else Adapter.new(model)
+        self._reader = Reader(model, self._adapter, parts.prompts.prefix_ids)
+        self._tokens = Tokens(parts.prompts, CHUNK_TOKENS)
+        self._trainer = Trainer(
+            self._reader,
+            self._adapter,
+            self._tokens,
+            Course(plan.samples, plan.seconds),
+            _taken(self._held_out, VALIDATION, plan.seed + 1),
+        )
+        if kept and (plan.folder / STATE).is_file():
+            self._trainer.resume(torch.load(plan.folder / STATE, weights_only=True))
+
+    @property
+    def samples(self) -> int:
+        """Contexts that it was trained on so far."""
+        return self._trainer.samples
+
+    def train(self, progress: Callable[[int, float], None], validated: Callable[[int, float], None]) -> Card:
+        """Train to the end of the plan. `progress` and `validated` are told contexts and KL."""
+        samples = Samples(self._trained_on, self.plan.seed)
+        samples.skip(self.samples)
+        curve = list(self._card.curve)
+
+        def after(done: int, kl: float) -> None:
+            progress(done, kl)
+            if done % EVERY == 0:
+                curve.append((done, self._trainer.validate().kl))
+                validated(*curve[-1])
+                self._save(curve)
+
+        if not curve:
+            curve.append((0, self._trainer.validate().kl))
+            validated(*curve[0])
+        self._trainer.run(samples, lambda done, losses: after(done, losses.kl))
+        if curve[-1][0] != self.samples:
+            curve.append((self.samples, self._trainer.validate().kl))
+        return self._save(curve)
+
+    def evaluated(self, card: Card, progress: Callable[[int], None]) -> Card:
+        """The card with the figures of held-out contexts, also on the disk."""
+        held_out = _taken(self._held_out, self.plan.held_out, self.plan.seed + 2)
+        gate = evaluate(self._reader, self._adapter, self._tokens, held_out, progress)
+        card = msgspec.structs.replace(card, gate=gate)
+        write_card(self.plan.folder, card)
+        return card
+
+    def _save(self, curve: Sequence[tuple[int, float]]) -> Card:
+        folder = self.plan.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._adapter.save(folder)
+        torch.save(self._trainer.state(), folder / STATE)
+        self._card = msgspec.structs.replace(
+            self._card, samples=self.samples, seconds=self._trainer.seconds, curve=tuple(curve), made_at=utc_now()
+        )
+        write_card(folder, self._card)
+        return self._card
+
+
+def _begun(parts: Parts, plan: Plan) -> Card:
+    """The card of a run that is to go on, or a new one. Raises Rejected for one of another model or seed."""
+    try:
+        card = read_card(plan.folder)
+    except NotFound:
+        return Card(
+            model=public_name(parts.settings),
+            model_fingerprint=parts.model_fingerprint,
+            made_at=utc_now(),
+            seed=plan.seed,
+            rank=RANK,
+            samples=0,
+            seconds=0.0,
+            curve=(),
+        )
+    if (card.model_fingerprint, card.seed) != (parts.model_fingerprint, plan.seed):
+        raise Rejected(f"{plan.folder} holds a writer of another model or seed: choose another folder")
+    return card
+
+
+def _neighbourhoods(parts: Parts, collection: str) -> list[list[Chunk]]:
+    ref = collection_ref(parts.default_collection.tenant_id, collection, parts.database)
+    with parts.database.reading() as session:
+        rows = session.scalars(ready_chunks(ref.tenant_id, ref.collection_id, parts.index_fingerprint))
+        chunks = [to_chunk(row) for row in rows]
+    near = [chunks[start : start + NEIGHBOURS] for start in range(0, len(chunks), NEIGHBOURS)]
+    if len(near) < LEAST_NEIGHBOURHOODS:
+        raise Rejected(
+            f"the collection has {len(chunks)} chunks with KV, training needs {LEAST_NEIGHBOURHOODS * NEIGHBOURS} or more: "
+            "ingest more documents"
+        )
+    return near
+
+
+def _taken(near: Sequence[Sequence[Chunk]], count: int, seed: int) -> list[Sample]:
+    supply = Samples(near, seed)
+    return [supply.next() for _ in range(count)]

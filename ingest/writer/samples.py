@@ -1,0 +1,85 @@
+"""Training samples from unlabelled chunks: something to say of a few passages that stands in one or two of them.
+
+Four templates over titles, names and sentences. They need no question and no label, and reward what a reader of stitched
+passages must do: find what a title, a name or a sentence refers to, also in another passage.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from ragkv.chunk import Chunk
+
+MAX_ANSWER_WORDS = 32
+_PAIRS = 6
+_NAME = re.compile(r"[A-Z][\w'’.-]+(?: (?:of |the |de )?[A-Z][\w'’.-]+)+")
+_SENTENCE_END = re.compile(r"(?<=[.!?]) +")
+_LEAST_WORDS = 6
+_LEAST_CHUNKS = 2
+_SHARED_NAME, _ABOUT_TITLE, _MISSING_NAME = 0.4, 0.6, 0.85
+"""Shares of the templates, one on top of the other; the rest are continuations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A context of chunks, in this order, and (question, answer) pairs behind it."""
+
+    chunks: tuple[Chunk, ...]
+    tails: tuple[tuple[str, str], ...]
+
+
+class Samples:
+    """An endless supply. Chunks of one neighbourhood (documents that were uploaded together, say) share a context."""
+
+    def __init__(
+        self, neighbourhoods: Sequence[Sequence[Chunk]], seed: int, sizes: Sequence[int] = (2, 3, 4), tails: int = 2
+    ) -> None:
+        """sizes: numbers of chunks in a context, drawn at random. tails: pairs for each context."""
+        self._neighbourhoods = [near for near in neighbourhoods if len(near) >= _LEAST_CHUNKS]
+        self._random = random.Random(seed)  # noqa: S311 - for samples, not for secrets
+        self._sizes = sizes
+        self._tails = tails
+        self._order: list[int] = []
+
+    def skip(self, count: int) -> None:
+        """Leave out the next ones: a run that goes on gets those that it would have got."""
+        for _ in range(count):
+            self.next()
+
+    def next(self) -> Sample:
+        if not self._order:
+            self._order = self._random.sample(range(len(self._neighbourhoods)), len(self._neighbourhoods))
+        near = self._neighbourhoods[self._order.pop()]
+        chunks = tuple(self._random.sample(list(near), min(self._random.choice(self._sizes), len(near))))
+        return Sample(chunks, tuple(self._tail(chunks) for _ in range(self._tails)))
+
+    def _tail(self, chunks: Sequence[Chunk]) -> tuple[str, str]:
+        chosen = self._random.choice(chunks)
+        sentence = self._sentence(chosen.text)
+        kind = self._random.random()
+        if kind < _SHARED_NAME and (shared := self._shared_name(chunks)):
+            return shared
+        if kind < _ABOUT_TITLE:
+            return f'What is said of "{chosen.title}"?', sentence
+        if kind < _MISSING_NAME and (names := _NAME.findall(sentence)):
+            name = self._random.choice(names)
+            return f'Which name is missing here: "{sentence.replace(name, "___")}"', name
+        words = sentence.split()
+        half = max(len(words) // 2, 1)
+        return f'How does this go on: "{" ".join(words[:half])}"', " ".join(words[half:]) or sentence
+
+    def _sentence(self, text: str) -> str:
+        sentences = [s for s in _SENTENCE_END.split(text) if len(s.split()) > _LEAST_WORDS] or [text]
+        return " ".join(self._random.choice(sentences).split()[:MAX_ANSWER_WORDS])
+
+    def _shared_name(self, chunks: Sequence[Chunk]) -> tuple[str, str] | None:
+        pairs = list(permutations(chunks, 2))
+        for one, other in self._random.sample(pairs, min(_PAIRS, len(pairs))):
+            named = {one.title, *_NAME.findall(one.text)}
+            both = sorted(named & {other.title, *_NAME.findall(other.text)})
+            both = both or [name for name in _NAME.findall(one.text) if name in other.text]
+            if both:
+                return f'Which name do both "{one.title}" and "{other.title}" mention?', self._random.choice(both)
+        return None

@@ -1,0 +1,126 @@
+"""Training of a writer: the frozen model, reading KV that the writer made, shall say what it says after full prefill.
+
+Loss of a sample: KL(full prefill || stitched) over the answers' tokens, plus the distance of hidden states. After SemPIC
+(arXiv 2607.28069) and C2KV (arXiv 2607.17715).
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ingest.writer.adapter import Adapter
+from ingest.writer.reading import KV, Reader, Reading, Tail, distances
+from ingest.writer.samples import Sample, Samples
+from ragkv.answer.prompt import PromptBuilder
+
+HIDDEN_WEIGHT = 2.0
+MAX_ANSWER_TOKENS = 40
+WARM_UP_STEPS = 5
+LEAST_RATE = 0.05
+"""Of the full rate: where it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How long and how fast. The run ends with the samples or with the seconds, whichever is first."""
+
+    samples: int
+    seconds: float
+    rate: float = 1e-3
+    batch: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Token ids of samples, as prompts hold them."""
+
+    prompts: PromptBuilder
+    chunk_tokens: int
+
+    def of(self, sample: Sample) -> tuple[list[tuple[int, ...]], list[Tail]]:
+        """The chunks, each cut to `chunk_tokens`, and the tails."""
+        chunks = [chunk.token_ids[: self.chunk_tokens] for chunk in sample.chunks]
+        tails = [
+            Tail(self.prompts.question_ids(question), self.prompts.answer_ids(answer)[:MAX_ANSWER_TOKENS])
+            for question, answer in sample.tails
+        ]
+        return chunks, tails
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Means over a sample's tails."""
+
+    kl: float
+    hidden: float
+
+
+class Trainer:
+    """One run. `validation`: samples that are never trained on."""
+
+    def __init__(
+        self, reader: Reader, adapter: Adapter, tokens: Tokens, course: Course, validation: Sequence[Sample]
+    ) -> None:
+        self._reader = reader
+        self._adapter = adapter
+        self._tokens = tokens
+        self._course = course
+        self._validation = validation
+        self._teachers: dict[int, list[Reading]] = {}
+        self._optimizer = torch.optim.AdamW(adapter.parameters, lr=course.rate, betas=(0.9, 0.98), weight_decay=0.0)
+        self.samples = 0
+        self.seconds = 0.0
+
+    def run(self, samples: Samples, progress: Callable[[int, Losses], None]) -> None:
+        """Train to the end of the course. `progress` is told after every sample."""
+        while self.samples < self._course.samples and self.seconds < self._course.seconds:
+            began = time.monotonic()
+            losses = self._step(samples.next())
+            self.seconds += time.monotonic() - began
+            progress(self.samples, losses)
+
+    def state(self) -> dict[str, Any]:
+        """What `resume` needs beside the adapter, for torch.save."""
+        return {"optimizer": self._optimizer.state_dict(), "samples": self.samples, "seconds": self.seconds}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from where a run of the same course was."""
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.samples, self.seconds = state["samples"], state["seconds"]
+
+    def validate(self) -> Losses:
+        """Means over the validation samples."""
+        rows = []
+        with torch.no_grad():
+            for index, sample in enumerate(self._validation):
+                chunks, tails = self._tokens.of(sample)
+                if index not in self._teachers:
+                    self._teachers[index] = self._reader.full(sum(chunks, ()), tails)
+                student = self._reader.stitched(self._reader.write(chunks), tails)
+                rows += [(kl.item(), hidden.item()) for kl, hidden in distances(self._teachers[index], student)]
+        kls, hiddens = zip(*rows, strict=True)
+        return Losses(sum(kls) / len(kls), sum(hiddens) / len(hiddens))
+
+    def _step(self, sample: Sample) -> Losses:
+        chunks, tails = self._tokens.of(sample)
+        teacher = self._reader.full(sum(chunks, ()), tails)
+        context: KV = self._reader.write(chunks)
+        pairs = list(distances(teacher, self._reader.stitched(context, tails)))
+        kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
+        ((kl + HIDDEN_WEIGHT * hidden) / self._course.batch).backward()  # type: ignore[no-untyped-call]
+        self.samples += 1
+        if self.samples % self._course.batch == 0:
+            self._update()
+        return Losses(kl.item(), hidden.item())
+
+    def _update(self) -> None:
+        done = max(self.samples / self._course.samples, self.seconds / self._course.seconds)
+        warm = min(1.0, self.samples / self._course.batch / WARM_UP_STEPS)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._course.rate * warm * max(LEAST_RATE, 1 - done)
+        torch.nn.utils.clip_grad_norm_(self._adapter.parameters, 1.0)
+        self._optimizer.step()
+        self._optimizer.zero_grad()

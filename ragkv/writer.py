@@ -1,0 +1,121 @@
+"""The writer in use: an adapter folder under the data folder, with a card that says what it is."""
+
+import os
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from ragkv.errors import NotFound, Rejected
+
+ADAPTER = "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
+CARD = "card.json"
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """A writer against the plain model on held-out text, nothing recomputed. NLL is that of the answers.
+
+    `kl_ratio_upper`: upper end of the 95% interval of mean KL over the plain model's (bootstrap over contexts).
+    `one_chunk_kl`: of contexts of one chunk, where the plain model's KV is exact.
+    """
+
+    contexts: int
+    kl: float
+    plain_kl: float
+    kl_ratio_upper: float
+    nll: float
+    plain_nll: float
+    one_chunk_kl: float
+
+    def objections(self) -> list[str]:
+        """Reasons against using the writer; none if it passes."""
+        return [
+            reason
+            for is_so, reason in (
+                (
+                    not self.kl_ratio_upper < MAX_KL_RATIO,
+                    (
+                        f"KL is {self.kl:.3f} against {self.plain_kl:.3f}: the upper end of its share is {self.kl_ratio_upper:.2f}, "
+                        f"it must be below {MAX_KL_RATIO}"
+                    ),
+                ),
+                (not self.nll <= self.plain_nll, f"the answers' NLL rises from {self.plain_nll:.3f} to {self.nll:.3f}"),
+                (
+                    not self.one_chunk_kl < MAX_ONE_CHUNK_KL,
+                    f"one chunk alone has a KL of {self.one_chunk_kl:.3f}, it must be below {MAX_ONE_CHUNK_KL}",
+                ),
+            )
+            if is_so
+        ]
+
+
+MAX_KL_RATIO = 0.8
+MAX_ONE_CHUNK_KL = 0.05
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """What an adapter was made from and how well it does. `curve`: (samples, KL on validation contexts)."""
+
+    model: str
+    model_fingerprint: str
+    made_at: datetime
+    seed: int
+    rank: int
+    samples: int
+    seconds: float
+    curve: tuple[tuple[int, float], ...]
+    gate: Gate | None = None
+
+
+def read_card(folder: Path) -> Card:
+    """The card of an adapter folder. Raises NotFound for a folder without one, Rejected for one that cannot be read."""
+    try:
+        content = (folder / CARD).read_bytes()
+    except OSError:
+        raise NotFound(f"{folder} holds no writer (no {CARD})") from None
+    try:
+        return msgspec.json.decode(content, type=Card)
+    except msgspec.DecodeError as error:
+        raise Rejected(f"{folder / CARD}: {error}") from None
+
+
+def write_card(folder: Path, card: Card) -> None:
+    partial = folder / f".{CARD}.{os.getpid()}"
+    partial.write_bytes(msgspec.json.format(msgspec.json.encode(card)))
+    partial.rename(folder / CARD)
+
+
+def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
+    """Put an adapter into use: a copy of its files takes the place of what `folder` holds, in one step.
+
+    Raises Rejected for an adapter of another model, and for one that was not evaluated or did not pass.
+    """
+    card = read_card(source)
+    if card.model_fingerprint != model_fingerprint:
+        raise Rejected(f"the writer is for {card.model}, or for other weights of it: train one for the served model")
+    if card.gate is None:
+        raise Rejected("the writer has not been evaluated: ragkv writer eval")
+    if objections := card.gate.objections():
+        raise Rejected("the writer stays off: " + "; ".join(objections))
+    partial, gone = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("partial", "gone"))
+    partial.mkdir(parents=True)
+    for name in (ADAPTER, CONFIG, CARD):
+        shutil.copyfile(source / name, partial / name)
+    if folder.exists():
+        folder.rename(gone)
+    partial.rename(folder)
+    shutil.rmtree(gone, ignore_errors=True)
+    return card
+
+
+def remove(folder: Path) -> bool:
+    """Take the writer out of use. Returns whether there was one."""
+    gone = folder.with_name(f".{folder.name}.{os.getpid()}.gone")
+    try:
+        folder.rename(gone)
+    except FileNotFoundError:
+        return False
+    shutil.rmtree(gone, ignore_errors=True)
+    return True

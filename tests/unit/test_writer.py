@@ -1,0 +1,294 @@
+"""The writer: active while chunks are prefilled, never while the prefix is or while the model reads."""
+
+import copy
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+
+from ingest.prefill import Prefiller
+from ingest.writer.adapter import Adapter
+from ingest.writer.evaluate import evaluate, ratio_upper
+from ingest.writer.reading import Reader, Tail, distances
+from ingest.writer.samples import Sample, Samples
+from ingest.writer.train import Course, Trainer
+from ragkv.chunk import Chunk
+from ragkv.clock import utc_now
+from ragkv.errors import NotFound, Rejected
+from ragkv.kv.key import KeyMaker
+from ragkv.kv.layout import layout_of
+from ragkv.span import Span
+from ragkv.stitch.plan import PlacedChunk, StitchPlan
+from ragkv.writer import ADAPTER, CONFIG, Card, Gate, install, read_card, remove, write_card
+
+TINY = {
+    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 512,
+}  # fmt: skip
+CONFIGS = [LlamaConfig(**TINY), Qwen2Config(**TINY), Qwen3Config(**TINY, head_dim=16)]
+PREFIX = list(range(5, 12))
+CHUNKS = [tuple(range(20, 60)), tuple(range(60, 65)), tuple(range(30, 53))]
+TAILS = [Tail(tuple(range(1, 9)), (3, 4, 5)), Tail((7, 8), (9,))]
+CONTEXT = sum(CHUNKS, ())
+
+
+class Fixed:
+    """Token ids of the one sample there is."""
+
+    def of(self, sample: object) -> tuple[list[tuple[int, ...]], list[Tail]]:
+        return list(CHUNKS), TAILS
+
+
+@pytest.fixture(params=CONFIGS, ids=lambda config: config.model_type)
+def model(request):
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(request.param).to(torch.float32).eval()
+
+
+@pytest.fixture
+def adapter(model) -> Adapter:
+    return Adapter.new(model)
+
+
+def awaken(adapter: Adapter) -> None:
+    """Weights that change something."""
+    torch.manual_seed(1)
+    for parameter in adapter.parameters:
+        parameter.data.normal_(0, 0.05)
+
+
+class TestPrefill:
+    def test_a_new_writer_writes_what_the_plain_model_does(self, model):
+        layout = layout_of(model.config, "float32")
+        plain = Prefiller(copy.deepcopy(model).model, layout).prefill(PREFIX, CHUNKS)
+
+        written = Prefiller(model, layout, Adapter.new(model)).prefill(PREFIX, CHUNKS)
+
+        for one, other in zip(plain, written, strict=True):
+            for name in ("keys", "values", "initial", "local", "mean_keys"):
+                torch.testing.assert_close(getattr(one, name), getattr(other, name), atol=1e-5, rtol=1e-5)
+
+    def test_it_writes_chunks_and_leaves_the_prefix_alone(self, model, adapter):
+        layout = layout_of(model.config, "float32")
+        plain = Prefiller(copy.deepcopy(model), layout, adapter).prefill(PREFIX, CHUNKS)
+        awaken(adapter)
+
+        prefix, *chunks = Prefiller(model, layout, adapter).prefill(PREFIX, CHUNKS)
+
+        torch.testing.assert_close(prefix.keys, plain[0].keys)
+        for chunk, before in zip(chunks, plain[1:], strict=True):
+            assert (chunk.keys - before.keys).abs().max() > 1e-3
+        assert [kv.num_tokens for kv in chunks] == list(map(len, CHUNKS))
+
+    def test_without_chunks_there_is_the_prefix(self, model, adapter):
+        [prefix] = Prefiller(model, layout_of(model.config, "float32"), adapter).prefill(PREFIX, [])
+
+        assert prefix.num_tokens == len(PREFIX)
+
+
+class TestReading:
+    def test_one_plain_chunk_behind_the_prefix_is_read_as_after_full_prefill(self, model, adapter):
+        reader = Reader(model, adapter, PREFIX)
+
+        pairs = distances(reader.full(CHUNKS[0], TAILS), reader.stitched(reader.write(CHUNKS[:1]), TAILS))
+
+        assert max(kl.item() for kl, _ in pairs) < 1e-6
+
+    def test_several_are_not(self, model, adapter):
+        reader = Reader(model, adapter, PREFIX)
+
+        pairs = distances(reader.full(CONTEXT, TAILS), reader.stitched(reader.write(CHUNKS), TAILS))
+
+        assert min(hidden.item() for _, hidden in pairs) > 1e-5
+
+    def test_full_prefill_knows_no_writer(self, model, adapter):
+        reader = Reader(model, adapter, PREFIX)
+        before = reader.full(CONTEXT, TAILS)
+        awaken(adapter)
+
+        for one, other in zip(before, reader.full(CONTEXT, TAILS), strict=True):
+            torch.testing.assert_close(one.logprobs, other.logprobs)
+
+
+class TestTraining:
+    def trainer(self, model, course: Course) -> Trainer:
+        torch.manual_seed(0)
+        adapter = Adapter.new(model)
+        return Trainer(Reader(model, adapter, PREFIX), adapter, Fixed(), course, [SAMPLE])
+
+    def test_the_reader_comes_nearer_to_full_prefill(self, model):
+        trainer = self.trainer(model, Course(samples=40, seconds=600, rate=2e-3))
+        before = trainer.validate()
+
+        trainer.run(Samples(NEAR, 0), lambda done, losses: None)
+
+        assert trainer.samples == 40
+        assert trainer.validate().hidden < before.hidden / 2
+
+    def test_a_run_that_goes_on_ends_like_one_that_was_not_broken_off(self, model, tmp_path: Path):
+        course = Course(samples=8, seconds=1e9)
+        whole = self.trainer(copy.deepcopy(model), course)
+        whole.run(Samples(NEAR, 0), lambda done, losses: None)
+        broken = self.trainer(copy.deepcopy(model), course)
+        with pytest.raises(KeyboardInterrupt):
+            broken.run(Samples(NEAR, 0), stop_after(4))
+        broken._adapter.save(tmp_path)
+        torch.save(broken.state(), tmp_path / "state")
+
+        adapter = Adapter.load(model, tmp_path, trainable=True)
+        resumed = Trainer(Reader(model, adapter, PREFIX), adapter, Fixed(), course, [SAMPLE])
+        resumed.resume(torch.load(tmp_path / "state", weights_only=True))
+        resumed.run(Samples(NEAR, 0), lambda done, losses: None)
+
+        assert resumed.samples == 8
+        assert resumed.validate().kl == pytest.approx(whole.validate().kl, rel=1e-3)
+        assert resumed.validate().hidden == pytest.approx(whole.validate().hidden, rel=1e-3)
+
+    def test_the_gate_finds_no_difference_for_a_writer_that_changes_nothing(self, model, adapter):
+        gate = evaluate(Reader(model, adapter, PREFIX), adapter, Fixed(), [SAMPLE] * 3)
+
+        assert gate.kl == pytest.approx(gate.plain_kl)
+        assert gate.nll == pytest.approx(gate.plain_nll)
+        assert gate.one_chunk_kl < 1e-6
+        assert gate.objections()
+
+
+def stop_after(samples: int):
+    def progress(done: int, losses: object) -> None:
+        if done == samples:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def chunk(number: int, text: str) -> Chunk:
+    return Chunk(
+        str(number), "d", number, f"Title {number}", text, 0, len(text), None, tuple(range(number, number + 9))
+    )
+
+
+NEAR = [
+    [
+        chunk(1, "Ada Lovelace wrote a program for the engine of Charles Babbage in 1843. It was never run."),
+        chunk(2, "Charles Babbage designed the Analytical Engine, which was never built in his lifetime."),
+        chunk(3, "The Analytical Engine had a store and a mill, and read its programs from cards."),
+    ],
+    [chunk(4, "Grace Hopper wrote a compiler for the Univac in the year 1952."), chunk(5, "The Univac was large.")],
+    [chunk(6, "alone")],
+]
+SAMPLE = Sample(tuple(NEAR[0]), (("Who?", "Ada"),))
+
+
+class TestSamples:
+    def test_a_question_has_an_answer_that_stands_in_its_context(self):
+        supply = Samples(NEAR, 0)
+        for _ in range(200):
+            sample = supply.next()
+            context = " ".join(f"{one.title} {one.text}" for one in sample.chunks)
+            assert 2 <= len(sample.chunks) <= 4
+            assert all(question and answer in context for question, answer in sample.tails)
+
+    def test_the_same_seed_gives_the_same_and_what_is_skipped_is_left_out(self):
+        first, second = Samples(NEAR, 7), Samples(NEAR, 7)
+        second.skip(5)
+
+        assert [first.next() for _ in range(9)][5:] == [second.next() for _ in range(4)]
+
+
+class TestIdentity:
+    def test_a_writer_names_other_chunks_and_the_same_prefix(self):
+        plain, written = (KeyMaker(b"k" * 32, "m", "bfloat16", (1, 2), writer) for writer in ("", "w"))
+
+        assert plain.prefix() == written.prefix()
+        assert plain.chunk((3, 4)) != written.chunk((3, 4))
+        assert written.chunk((3, 4)) != KeyMaker(b"k" * 32, "m", "bfloat16", (1, 2), "x").chunk((3, 4))
+
+    def test_plans_of_different_writers_never_share_a_cache_variant(self):
+        placed = (PlacedChunk("p", Span(0, 4)), PlacedChunk("a", Span(4, 10)), PlacedChunk("b", Span(10, 20)))
+
+        assert len({StitchPlan(placed, writer=writer).cache_variant for writer in ("", "w", "x")}) == 3
+
+    def test_the_first_chunk_is_exact_if_the_plain_model_wrote_it(self):
+        placed = (PlacedChunk("p", Span(0, 4)), PlacedChunk("a", Span(4, 10)), PlacedChunk("b", Span(10, 20)))
+
+        assert StitchPlan(placed).exact_end == 10
+        assert StitchPlan(placed, writer="w").exact_end == 4
+
+
+GOOD = Gate(contexts=32, kl=0.06, plain_kl=0.16, kl_ratio_upper=0.6, nll=1.0, plain_nll=1.1, one_chunk_kl=0.03)
+
+
+class TestGate:
+    def test_a_good_writer_passes(self):
+        assert GOOD.objections() == []
+
+    @pytest.mark.parametrize(
+        "change", [{"kl_ratio_upper": 0.8}, {"nll": 1.2}, {"one_chunk_kl": 0.05}, {"kl_ratio_upper": float("nan")}]
+    )
+    def test_what_falls_short_is_named(self, change: dict[str, float]):
+        assert len(msgspec.structs.replace(GOOD, **change).objections()) == 1
+
+    def test_the_interval_of_equal_figures_is_one(self):
+        assert ratio_upper([0.1, 0.2, 0.3], [0.1, 0.2, 0.3]) == pytest.approx(1.0)
+
+
+class TestInUse:
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "made"
+        folder.mkdir()
+        (folder / ADAPTER).write_bytes(b"weights")
+        (folder / CONFIG).write_bytes(b"{}")
+        write_card(folder, self.card())
+        return folder
+
+    def card(self, gate: Gate | None = GOOD) -> Card:
+        return Card(
+            model="m",
+            model_fingerprint="f",
+            made_at=utc_now(),
+            seed=0,
+            rank=16,
+            samples=9,
+            seconds=60.0,
+            curve=((0, 0.2), (9, 0.1)),
+            gate=gate,
+        )
+
+    def test_it_is_put_into_use_replaced_and_taken_out(self, source: Path, tmp_path: Path):
+        place = tmp_path / "writer"
+
+        install(source, place, "f")
+        install(source, place, "f")
+
+        assert read_card(place) == read_card(source)
+        assert remove(place)
+        assert not remove(place)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["made"]
+
+    @pytest.mark.parametrize("gate", [None, msgspec.structs.replace(GOOD, nll=9.9)])
+    def test_one_that_was_not_evaluated_or_did_not_pass_stays_off(
+        self, source: Path, tmp_path: Path, gate: Gate | None
+    ):
+        write_card(source, self.card(gate))
+
+        with pytest.raises(Rejected, match=r"ragkv writer eval|stays off"):
+            install(source, tmp_path / "writer", "f")
+        assert not (tmp_path / "writer").exists()
+
+    def test_one_of_another_model_stays_off(self, source: Path, tmp_path: Path):
+        with pytest.raises(Rejected, match="other weights"):
+            install(source, tmp_path / "writer", "another")
+
+    @pytest.mark.parametrize("content", [b"", b"{}", b"[1", b'{"model": 3}'])
+    def test_a_card_that_cannot_be_read_is_refused(self, source: Path, content: bytes):
+        (source / "card.json").write_bytes(content)
+
+        with pytest.raises(Rejected, match="card"):
+            read_card(source)
+
+    def test_a_folder_without_a_card_is_no_writer(self, tmp_path: Path):
+        with pytest.raises(NotFound):
+            read_card(tmp_path)

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from tests.load.hostile import ATTACKS
-from tests.load.wire import Client, Wish, request
+from tests.load.wire import NUMBER, Client, Wish, request
 from tests.load.world import World
 
 EVERY_S = 0.25
@@ -101,7 +101,7 @@ async def _visits(world: World, seconds: float) -> dict[str, Seen]:
 
 
 def _honest(world: World) -> dict[str, Wish]:
-    question = msgspec.json.encode({"question": "Who wrote the first program?"})
+    question = msgspec.json.encode({"question": f"Who wrote the first program? {NUMBER}"})
     return {
         "list": Wish("list", request("GET", "/v1/documents?limit=20", world.honest)),
         "search": Wish("search", request("POST", "/v1/search", world.honest, question)),

@@ -11,7 +11,7 @@ from itertools import cycle, islice
 
 import msgspec
 
-from tests.load.wire import Client, Wish, request
+from tests.load.wire import NUMBER, Client, Wish, request
 from tests.load.world import World
 
 PROSE = "Which of them wrote the first program, and when did her mother marry the poet? "
@@ -64,8 +64,8 @@ class Attack:
 
 
 _HUGE = _json("huge question", "/v1/ask", {"question": PROSE * 12_000})
-_LONG_SEARCH = _json("long search", "/v1/search", {"question": _noise(10_000)})
-_LONG_QUESTION = _json("long question", "/v1/ask", {"question": PROSE * 120, "top_k": 50})
+_LONG_SEARCH = _json("long search", "/v1/search", {"question": NUMBER + _noise(9_990)})
+_LONG_QUESTION = _json("long question", "/v1/ask", {"question": NUMBER + PROSE * 120, "top_k": 50})
 
 
 def _stream(key: str) -> Wish:
@@ -76,10 +76,10 @@ EVERYTHING = [
     (3, _HUGE),
     (3, _LONG_SEARCH),
     (2, _LONG_QUESTION),
-    (2, _json("ask", "/v1/ask", {"question": "Who wrote the first program?"})),
-    (2, _json("wide filter", "/v1/search", {"question": "Who?", "filter": WIDE_FILTER})),
-    (2, _json("66,000 values", "/v1/search", {"question": "Who?", "filter": {"k": [0] * 66_000}})),
-    (1, _json("deep filter", "/v1/vector_stores/default/search", {"query": "Who?", "filters": DEEP_FILTER})),
+    (2, _json("ask", "/v1/ask", {"question": f"Who wrote the first program? {NUMBER}"})),
+    (2, _json("wide filter", "/v1/search", {"question": f"Who? {NUMBER}", "filter": WIDE_FILTER})),
+    (2, _json("66,000 values", "/v1/search", {"question": f"Who? {NUMBER}", "filter": {"k": [0] * 66_000}})),
+    (1, _json("deep filter", "/v1/vector_stores/default/search", {"query": f"Who? {NUMBER}", "filters": DEEP_FILTER})),
     (1, _json("deep body", "/v1/ask", [[[[["x"] * 100_000]]]])),
     (2, lambda key: Wish("list", request("GET", "/v1/documents?limit=200", key))),
     (3, _stream),

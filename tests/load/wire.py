@@ -1,12 +1,17 @@
 """Just enough of HTTP to send what is wanted, whole or not, at little cost."""
 
 import asyncio
+import itertools
+import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 
 HOST = "127.0.0.1"
 PATIENCE_S = 60.0
+NUMBER = "#number"
+"""Stands in a request for a number that no other request has: the service remembers what it embedded."""
+_NUMBERS = itertools.count(random.randrange(10**6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class Client:
         if self._streams is None:
             self._streams = await asyncio.open_connection(HOST, self._port, limit=1 << 20)
         reader, writer = self._streams
-        writer.write(wish.sent)
+        writer.write(wish.sent.replace(NUMBER.encode(), b"%07d" % (next(_NUMBERS) % 10**7)))
         return await self._answer(reader, wish)
 
     async def _answer(self, reader: asyncio.StreamReader, wish: Wish) -> int:

@@ -52,9 +52,9 @@ class ChildEngine:
             sys.executable, "-S", "-E", *self._arguments, stdin=pipe, stdout=pipe
         )
         self.running.add(self._process.pid)
-        said = self._queue("core")
+        messages = self._queue("core")
         self._reader = asyncio.create_task(self._read(self._process))
-        if not await said.get():
+        if not await messages.get():
             raise Unavailable("the core ended before it was ready")
 
     async def stop(self) -> None:
@@ -76,18 +76,18 @@ class ChildEngine:
         return "ok" if await self.ready() else "lost"
 
     async def probe(self) -> None:
-        said = self._queue("probe")
+        messages = self._queue("probe")
         self._say("probe 1")
-        await said.get()
+        await messages.get()
 
     async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
         self.asked += 1
         if request.salt == POISON:
             self.signal(signal.SIGKILL)
         name = f"r{next(self._names)}"
-        said = self._queue(name)
+        messages = self._queue(name)
         self._say(f"{name} {request.max_tokens}")
-        while (word := await said.get()) != "end":
+        while (word := await messages.get()) != "end":
             if not word:
                 raise EngineLost("the core is gone")
             yield Output(word, (int(word),))

@@ -43,7 +43,7 @@ ASKED = 20
 """Documents that are searched for by the one word that only they have."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class Plan(msgspec.Struct, frozen=True):
     """What is to be done."""
 
     documents: int
@@ -92,31 +92,31 @@ class Killer:
 
 
 def main() -> None:
-    wanted = _wanted()
+    plan = _plan()
     with tempfile.TemporaryDirectory(prefix="ragkv-soak-") as folder:
         model = str(model_folder(Settings(data_dir=CACHE)))
         settings = Settings(data_dir=Path(folder) / "data", model=model, requests_per_minute=0)
         began = time.monotonic()
-        with _running(settings) as (parts, client, worker), Killer(worker, wanted.kill_every_s) as killer:
-            uploaded = _upload(wanted, client)
+        with _running(settings) as (parts, client, worker), Killer(worker, plan.kill_every_s) as killer:
+            uploaded = _upload(plan, client)
             _say(f"{len(uploaded.ids)} uploaded after {time.monotonic() - began:.0f} s: {dict(uploaded.answers)}")
-            _wait(wanted, parts, killer, began)
-            faults = list(_faults(wanted, uploaded, parts, client))
+            _wait(plan, parts, killer, began)
+            faults = list(_faults(plan, uploaded, parts, client))
             seconds = time.monotonic() - began
-            _say(f"{_ready(parts)} of {wanted.documents} ready, {killer.kills} workers killed, {seconds:.0f} s")
+            _say(f"{_ready(parts)} of {plan.documents} ready, {killer.kills} workers killed, {seconds:.0f} s")
     for fault in faults:
         _say(f"FAULT: {fault}")
     sys.exit(bool(faults))
 
 
-def _wanted() -> Wanted:
+def _plan() -> Plan:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--kill-every", type=float, default=20.0, help="seconds")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds until all must be ready")
     given = parser.parse_args()
-    return Wanted(given.documents, given.clients, given.kill_every, given.limit)
+    return Plan(given.documents, given.clients, given.kill_every, given.limit)
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def _running(settings: Settings) -> Iterator[tuple[Parts, httpx.Client, WorkerPr
         yield parts, client, worker
 
 
-def _upload(wanted: Wanted, client: httpx.Client) -> Uploaded:
+def _upload(plan: Plan, client: httpx.Client) -> Uploaded:
     """Each client uploads its share, and the document again whenever it is not told that it was accepted."""
     uploaded, lock = Uploaded(), threading.Lock()
 
@@ -155,8 +155,8 @@ def _upload(wanted: Wanted, client: httpx.Client) -> Uploaded:
                     return
             time.sleep(0.5)
 
-    with ThreadPoolExecutor(wanted.clients) as pool:
-        list(pool.map(upload, range(wanted.documents)))
+    with ThreadPoolExecutor(plan.clients) as pool:
+        list(pool.map(upload, range(plan.documents)))
     return uploaded
 
 
@@ -174,9 +174,9 @@ def _word(number: int) -> str:
     return "".join(chr(ord("a") + int(digit)) for digit in f"{number:06d}") + "quay"
 
 
-def _wait(wanted: Wanted, parts: Parts, killer: Killer, began: float) -> None:
+def _wait(plan: Plan, parts: Parts, killer: Killer, began: float) -> None:
     """Until nothing is left to do, or the limit is reached."""
-    while time.monotonic() - began < wanted.limit_s:
+    while time.monotonic() - began < plan.limit_s:
         counts = _statuses(parts)
         seconds = time.monotonic() - began
         _say(f"{seconds:5.0f} s  {killer.kills:3d} killed  " + "  ".join(f"{n} {name}" for name, n in counts.items()))
@@ -185,8 +185,8 @@ def _wait(wanted: Wanted, parts: Parts, killer: Killer, began: float) -> None:
         time.sleep(NEWS_EVERY_S)
 
 
-def _faults(wanted: Wanted, uploaded: Uploaded, parts: Parts, client: httpx.Client) -> Iterator[str]:
-    if (lost := wanted.documents - len(uploaded.ids)) or len(set(uploaded.ids.values())) != len(uploaded.ids):
+def _faults(plan: Plan, uploaded: Uploaded, parts: Parts, client: httpx.Client) -> Iterator[str]:
+    if (lost := plan.documents - len(uploaded.ids)) or len(set(uploaded.ids.values())) != len(uploaded.ids):
         yield f"{lost} were never accepted, {len(uploaded.ids) - len(set(uploaded.ids.values()))} ids are of two documents"
     with parts.database.reading() as session:
         rows = session.execute(select(DocumentRow.id, DocumentRow.status, DocumentRow.error)).all()
@@ -195,12 +195,12 @@ def _faults(wanted: Wanted, uploaded: Uploaded, parts: Parts, client: httpx.Clie
     yield from (f"{one} is {status.value}: {error}" for one, status, error in rows if status != "ready")
     if {one for one, *_ in rows} != set(uploaded.ids.values()):
         yield f"{len(rows)} rows for {len(uploaded.ids)} documents"
-    if chunks != wanted.documents:
-        yield f"{chunks} chunks of {wanted.documents} documents of one chunk each"
+    if chunks != plan.documents:
+        yield f"{chunks} chunks of {plan.documents} documents of one chunk each"
     if open_jobs:
         yield f"{open_jobs} jobs are not done"
     yield from _unfit(parts)
-    yield from _unfound(wanted, uploaded, client)
+    yield from _unfound(plan, uploaded, client)
 
 
 def _unfit(parts: Parts) -> Iterator[str]:
@@ -215,8 +215,8 @@ def _unfit(parts: Parts) -> Iterator[str]:
     yield from (f"{len(items)} {what}" for what, items in found.items() if items)
 
 
-def _unfound(wanted: Wanted, uploaded: Uploaded, client: httpx.Client) -> Iterator[str]:
-    for number in range(0, wanted.documents, max(wanted.documents // ASKED, 1)):
+def _unfound(plan: Plan, uploaded: Uploaded, client: httpx.Client) -> Iterator[str]:
+    for number in range(0, plan.documents, max(plan.documents // ASKED, 1)):
         body = {"question": f"Who inspected bridge {_word(number)}?", "top_k": 3}
         passages = client.post("/v1/search", json=body, timeout=60).json()["passages"]
         found = [one["document_id"] for one in passages].count(uploaded.ids.get(number, ""))

@@ -58,7 +58,7 @@ def receiving() -> Iterator[Received]:
             self.send_header("content-length", "0")
             self.end_headers()
 
-        def log_message(self, *said: object) -> None:
+        def log_message(self, *arguments: object) -> None:
             """Nobody wants to read it."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

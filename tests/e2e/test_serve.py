@@ -310,7 +310,7 @@ class TestKilled:
     def test_an_engine_that_is_killed_at_any_moment_of_an_answer_gives_no_wrong_one(
         self, service: Service, sample: dict[str, Any], restarted: Stopped
     ):
-        """What was said before is the beginning of the right answer; or all of it, if another engine could be asked."""
+        """The text before is the beginning of the right answer; or all of it, if another engine could be asked."""
         began = time.monotonic()
         whole, ended = _said(service)
         seconds, restarts, moments = time.monotonic() - began, _restarts(service), random.Random(KILLS)
@@ -322,11 +322,11 @@ class TestKilled:
                 asked = pool.submit(_said, service)
                 time.sleep(moment)
                 core.kill()
-            said, ended = asked.result()
+            delta, ended = asked.result()
             print(
-                f"kill {number}, {moment:.1f} of {seconds:.1f} s: {ended} after {len(said)} of {len(whole)} characters"
+                f"kill {number}, {moment:.1f} of {seconds:.1f} s: {ended} after {len(delta)} of {len(whole)} characters"
             )
-            assert whole == said if ended == "done" else whole.startswith(said)
+            assert whole == delta if ended == "done" else whole.startswith(delta)
 
             service.wait_until(lambda number=number: _restarts(service) == restarts + number + 1)
             service.wait_ready()
@@ -356,7 +356,7 @@ def _said(service: Service) -> tuple[str, str]:
     if response.status_code == 503:
         return "", "503"
     *deltas, (ended, _) = parsed(response.text)
-    return "".join(said["text"] for _, said in deltas), ended
+    return "".join(delta["text"] for _, delta in deltas), ended
 
 
 def _restarts(service: Service) -> float:

@@ -27,9 +27,9 @@ def document(client: Client) -> Json:
 
 def json_ways(document: Json) -> Iterator[tuple[str, str, Json]]:
     for path, item in document["paths"].items():
-        for method, said in item.items():
-            if "application/json" in said.get("requestBody", {}).get("content", {}):
-                yield method, path, said
+        for method, operation in item.items():
+            if "application/json" in operation.get("requestBody", {}).get("content", {}):
+                yield method, path, operation
 
 
 def status_of(client: Client, method: str, path: str, kind: str | None, body: object) -> int:
@@ -41,12 +41,12 @@ def status_of(client: Client, method: str, path: str, kind: str | None, body: ob
 def test_what_says_it_is_something_else_than_json_is_refused(client: Client, document: Json):
     """OpenAI's clients know no 415: they get 400, as for everything that will not do."""
     ways = list(json_ways(document))
-    for method, path, said in ways:
+    for method, path, operation in ways:
         refused = 400 if path.startswith(PATHS) else 415
-        example = said["requestBody"]["content"]["application/json"]["example"]
+        example = operation["requestBody"]["content"]["application/json"]["example"]
         for kind in OTHER_KINDS:
             assert status_of(client, method, path, kind, example) == refused, (method, path, kind)
-        assert str(refused) in said["responses"], (method, path)
+        assert str(refused) in operation["responses"], (method, path)
     assert len(ways) > 15
 
 

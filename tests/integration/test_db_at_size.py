@@ -96,11 +96,13 @@ class TestIndexedDocuments:
         source = DatabaseSource(database, INDEX_FINGERPRINT)
         first = source.indexed_documents(ref.tenant_id, ref.collection_id)
         statements: list[str] = []
-        event.listen(database.engine, "before_cursor_execute", lambda *said: statements.append(said[2]))
+        event.listen(database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
 
         assert source.indexed_documents(ref.tenant_id, ref.collection_id) is first
         assert len(first) == 50
-        assert [said for said in statements if "FROM" in said] == [said for said in statements if "generation" in said]
+        assert [given for given in statements if "FROM" in given] == [
+            given for given in statements if "generation" in given
+        ]
 
     def test_a_change_by_another_process_is_seen(self, database: Database, migrated_url: str):
         ref = find_collection_ref(database)

@@ -60,7 +60,7 @@ def three(client: Client) -> list[str]:
         '{"year": "2024", "open": true}',
     ]
     forms = zip(("one.md", "two%.md", "Three.txt"), metadata, strict=True)
-    return [upload(client, name.encode(), name, data={"metadata": said}).json()["id"] for name, said in forms]
+    return [upload(client, name.encode(), name, data={"metadata": given}).json()["id"] for name, given in forms]
 
 
 class TestLists:

@@ -216,9 +216,9 @@ def test_every_other_error_keeps_its_trace(ends: bool, raised: type[BaseExceptio
                 server.handle_exit(signal.SIGTERM, None)
                 await draining.wait_started(30)
             raise raised("broken")
-        for said in ("startup", "shutdown"):
+        for stage in ("startup", "shutdown"):
             await receive()
-            await send({"type": f"lifespan.{said}.complete"})
+            await send({"type": f"lifespan.{stage}.complete"})
 
     server = Server(breaking, draining, 1)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

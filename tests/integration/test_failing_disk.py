@@ -189,8 +189,8 @@ def test_a_disk_that_turns_read_only_within_an_upload(
     """What was received cannot even be removed then: the sweep does that."""
     disk.grow()
 
-    def turn(connection: Connection, *said: object) -> None:
-        if moment == "commit" or str(said[1]).startswith("INSERT INTO documents"):
+    def turn(connection: Connection, *arguments: object) -> None:
+        if moment == "commit" or str(arguments[1]).startswith("INSERT INTO documents"):
             disk.turn_read_only()
 
     with TestClient(create_app(on_disk), base_url=HERE) as client:

@@ -290,10 +290,10 @@ class TestResponses:
             assert stream.get_final_response().output_text == ANSWER
 
     def test_a_conversation_goes_on_with_the_output_of_the_answer_before(self, client: OpenAI, model: str):
-        said: list[Any] = [{"role": "user", "content": [{"type": "input_text", "text": ASKED}]}]
-        first = client.responses.create(model=model, input=said)
-        said += [*first.output, {"role": "user", "content": "When was that?"}]
-        second = client.responses.create(model=model, input=said)
+        turns: list[Any] = [{"role": "user", "content": [{"type": "input_text", "text": ASKED}]}]
+        first = client.responses.create(model=model, input=turns)
+        turns += [*first.output, {"role": "user", "content": "When was that?"}]
+        second = client.responses.create(model=model, input=turns)
 
         assert second.usage.input_tokens > first.usage.input_tokens
         assert second.output[0].queries == ["When was that?"]

@@ -199,15 +199,17 @@ def test_the_limits_of_the_description_are_those_of_the_service(
 
 
 def test_every_way_is_described(document: Json):
-    for method, path, said in ways(document):
+    for method, path, described in ways(document):
         where = f"{method} {path}"
-        assert said["summary"] and said["description"] and said["tags"] and said["operationId"], where
-        assert all(parameter["description"] for parameter in said.get("parameters", ())), where
-        needed = {"401", "403", "429", "503"} if said["security"] else set()
-        assert needed <= set(said["responses"]), where
+        assert described["summary"] and described["description"] and described["tags"] and described["operationId"], (
+            where
+        )
+        assert all(parameter["description"] for parameter in described.get("parameters", ())), where
+        needed = {"401", "403", "429", "503"} if described["security"] else set()
+        assert needed <= set(described["responses"]), where
         assert all(
             "example" in media or BYTES in answer["content"] or PLAIN in answer["content"]
-            for answer in [said.get("requestBody", {}), *said["responses"].values()]
+            for answer in [described.get("requestBody", {}), *described["responses"].values()]
             for media in answer.get("content", {}).values()
         ), where
 
@@ -242,13 +244,13 @@ def test_the_page_names_every_way_and_loads_nothing_from_elsewhere(world: World,
 
 def ways(document: Json) -> Iterator[tuple[str, str, Json]]:
     for path, item in document["paths"].items():
-        yield from ((method, path, said) for method, said in item.items())
+        yield from ((method, path, described) for method, described in item.items())
 
 
 def medias(document: Json) -> Iterator[tuple[str, str, Json]]:
     """Everything that is sent or comes back: where, its media type, and what is said of it."""
-    for method, path, said in ways(document):
-        for answer in [said.get("requestBody", {}), *said["responses"].values()]:
+    for method, path, described in ways(document):
+        for answer in [described.get("requestBody", {}), *described["responses"].values()]:
             yield from ((f"{method} {path}", kind, media) for kind, media in answer.get("content", {}).items())
 
 
@@ -260,9 +262,9 @@ def examples_of(document: Json) -> Iterator[tuple[str, Json, Any]]:
         if kind == EVENTS:
             for event in events_in(media["example"]):
                 yield where, media["schema"], event
-                for said in media["schema"].get("oneOf", ()):
-                    if said["properties"]["event"]["const"] == event["event"]:
-                        yield where, said["properties"]["data"]["contentSchema"], json.loads(event["data"])
+                for described in media["schema"].get("oneOf", ()):
+                    if described["properties"]["event"]["const"] == event["event"]:
+                        yield where, described["properties"]["data"]["contentSchema"], json.loads(event["data"])
 
 
 def events_in(stream: str) -> list[dict[str, str]]:

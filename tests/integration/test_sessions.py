@@ -169,18 +169,18 @@ class TestForgery:
         assert_problem(upload(session, headers={"x-csrf-token": token}), 403)
 
     @pytest.mark.parametrize(
-        "said",
+        "sent",
         [{"origin": "https://elsewhere.example"}, {"origin": "http://127.0.0.1:3000"}, {"origin": "null"},
          {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}],
     )  # fmt: skip
-    def test_another_sites_page_cannot_use_the_session(self, session: Client, said: dict[str, str]):
-        headers = {"x-csrf-token": csrf_token(session)} | said
+    def test_another_sites_page_cannot_use_the_session(self, session: Client, sent: dict[str, str]):
+        headers = {"x-csrf-token": csrf_token(session)} | sent
 
         assert_problem(upload(session, headers=headers), 403)
 
-    @pytest.mark.parametrize("said", [{"origin": HERE}, {"sec-fetch-site": "same-origin"}])
-    def test_the_dashboards_own_page_can(self, session: Client, said: dict[str, str]):
-        assert upload(session, headers={"x-csrf-token": csrf_token(session)} | said).status_code == 202
+    @pytest.mark.parametrize("sent", [{"origin": HERE}, {"sec-fetch-site": "same-origin"}])
+    def test_the_dashboards_own_page_can(self, session: Client, sent: dict[str, str]):
+        assert upload(session, headers={"x-csrf-token": csrf_token(session)} | sent).status_code == 202
 
     def test_another_site_cannot_log_somebody_in(self, client: Client, key: str):
         response = client.post(

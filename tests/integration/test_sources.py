@@ -75,13 +75,13 @@ def read(parts: Parts, document_id: str, titles: list[str]) -> None:
 
 @contextmanager
 def statements(database: Database) -> Iterator[list[str]]:
-    said: list[str] = []
+    executed: list[str] = []
 
     def note(*arguments: object) -> None:
-        said.append(str(arguments[2]))
+        executed.append(str(arguments[2]))
 
     event.listen(database.engine, "before_cursor_execute", note)
-    yield said
+    yield executed
     event.remove(database.engine, "before_cursor_execute", note)
 
 
@@ -123,13 +123,13 @@ def test_a_new_document_is_all_that_is_read(parts: Parts, follower: Follower):
     follower.check()
     new = upload(parts, dice)
     read(parts, new, TITLES[:1])
-    with statements(follower.database) as said:
+    with statements(follower.database) as executed:
         documents = follower.source.indexed_documents(*follower.place)
         follower.links.of(*follower.place, documents)
 
     assert new in documents
-    of_documents = [one for one in said if "FROM documents" in one]
-    of_chunks = [one for one in said if "FROM chunks" in one]
+    of_documents = [one for one in executed if "FROM documents" in one]
+    of_chunks = [one for one in executed if "FROM chunks" in one]
     assert ["changed_in >" in one for one in of_documents] == [True]
     assert len(of_chunks) == 1 and ("json_each" in of_chunks[0] or "ANY" in of_chunks[0])
 
@@ -177,10 +177,10 @@ def test_titles_that_are_held_follow_without_being_asked_for(parts: Parts, follo
     follower.check()
     delete_document(follower.place[0], gone, parts)
     documents = follower.source.indexed_documents(*follower.place)
-    with statements(follower.database) as said:
+    with statements(follower.database) as executed:
         follower.links.refresh(*follower.place, documents)
         links = follower.links.of(*follower.place, documents)
 
-    assert said == []
+    assert executed == []
     assert not any(gone in chunk for group in links.mentioned("Ada Lovelace, Bell") for chunk in group)
     follower.check()

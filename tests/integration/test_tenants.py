@@ -1,4 +1,4 @@
-"""Tenants never meet: every way into the service is tried with another tenant's ids. The ways are the app's own list."""
+"""Tenants never meet: every route of the service is tried with another tenant's ids. The routes are the app's own list."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class Owner:
 
 
 @dataclass(frozen=True)
-class Way:
+class Route:
     """One method of one path."""
 
     method: str
@@ -62,17 +62,17 @@ OF_THE_WHOLE_SERVICE = {"GET /metrics"}
 """For whoever runs the service: the default tenant."""
 
 
-def ways_into(app: Any) -> Iterator[Way]:
+def routes_of(app: Any) -> Iterator[Route]:
     for route in app.routes:
         if isinstance(route, HTTPRoute) and not route.path.startswith(NOBODYS):
             for method, (handler, _) in route.route_handler_map.items():
                 if method not in ("OPTIONS", "HEAD"):
                     path = route.path_format.replace(":str", "").replace(":path", "")
-                    yield Way(str(method), path, handler)
+                    yield Route(str(method), path, handler)
 
 
 def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
-    """What each way is sent: requests that would succeed for the owner of the ids. One without an entry gets no body."""
+    """Bodies for each route: requests that would succeed for the owner of the ids. One without an entry gets no body."""
     collection = ids["collection"]
     chosen = (
         {"collection": collection},
@@ -147,73 +147,73 @@ def stranger(client: Client, parts: Parts, ingest: IngestParts) -> Owner:
     return stranger
 
 
-def requests(way: Way, ids: dict[str, str]) -> Iterator[dict[str, Any]]:
-    for body in bodies(ids).get(way.name, [{}]):
-        yield {"method": way.method, "url": way.path.format(**ids), **body}
+def requests(route: Route, ids: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for body in bodies(ids).get(route.name, [{}]):
+        yield {"method": route.method, "url": route.path.format(**ids), **body}
 
 
 def test_every_way_in_says_which_scope_it_needs_or_that_it_is_public(parts: Parts):
-    for way in ways_into(create_app(parts)):
-        assert len(way.guards) == (not way.is_public), way.name
-    assert {way.path for way in ways_into(create_app(parts)) if way.is_public} == {"/healthz", "/readyz"}
+    for route in routes_of(create_app(parts)):
+        assert len(route.guards) == (not route.is_public), route.name
+    assert {route.path for route in routes_of(create_app(parts)) if route.is_public} == {"/healthz", "/readyz"}
 
 
 def test_no_way_in_leads_to_another_tenants_things(client: Client, owner: Owner, stranger: Owner):
     """Another's id is not found, and no answer shows anything of theirs."""
-    for way in ways_into(client.app):
-        for request in requests(way, owner.ids):
+    for route in routes_of(client.app):
+        for request in requests(route, owner.ids):
             response = client.request(**request, headers=stranger.headers)
 
             names_owner = any(value in repr(request) for value in owner.ids.values())
             if names_owner:
-                assert response.status_code == 404, (way.name, response.text)
-            elif way.name in OF_THE_WHOLE_SERVICE:
-                assert response.status_code == 403, (way.name, response.text)
+                assert response.status_code == 404, (route.name, response.text)
+            elif route.name in OF_THE_WHOLE_SERVICE:
+                assert response.status_code == 403, (route.name, response.text)
             else:
-                assert response.status_code < 300, (way.name, response.text)
+                assert response.status_code < 300, (route.name, response.text)
             for value in (*owner.ids.values(), "palm", "treasure.md", "rope", "notes.md", "pearls", "reef.md"):
-                assert names_owner or value not in response.text, (way.name, value)
+                assert names_owner or value not in response.text, (route.name, value)
     shown = client.get(f"/v1/documents/{owner.ids['document_id']}", headers=owner.headers).json()
     assert (shown["status"], shown["name"]) == ("ready", "treasure.md"), "nothing that the stranger did had an effect"
 
 
 def test_passages_of_another_tenants_document_are_not_found(client: Client, owner: Owner, stranger: Owner):
     """Asked for by the document's id alone."""
-    for way in ("search", "ask"):
+    for route in ("search", "ask"):
         body = {"question": QUESTION, "document_ids": [owner.ids["document_id"]]}
-        assert client.post(f"/v1/{way}", json=body, headers=stranger.headers).status_code == 404
+        assert client.post(f"/v1/{route}", json=body, headers=stranger.headers).status_code == 404
 
 
 def test_every_way_in_works_for_the_owner(client: Client, owner: Owner):
     """The same requests, so that what a stranger gets 404 for is there: first those that wait until all is read, last
     those that remove things. 409 is for the document that is to be tried again, though it did not fail.
     """
-    theirs = (way for way in ways_into(client.app) if way.name not in OF_THE_WHOLE_SERVICE)
-    for way in sorted(theirs, key=_events_first_and_deletes_last):
-        for request in requests(way, owner.ids):
+    theirs = (route for route in routes_of(client.app) if route.name not in OF_THE_WHOLE_SERVICE)
+    for route in sorted(theirs, key=_events_first_and_deletes_last):
+        for request in requests(route, owner.ids):
             response = client.request(**request, headers=owner.headers)
-            allowed = response.status_code < 300 or (way.path.endswith("/retry") and response.status_code == 409)
-            assert allowed, (way.name, response.text)
+            allowed = response.status_code < 300 or (route.path.endswith("/retry") and response.status_code == 409)
+            assert allowed, (route.name, response.text)
 
 
 def test_every_way_in_needs_a_key(client: Client, owner: Owner):
-    for way in ways_into(client.app):
-        for request in requests(way, owner.ids):
-            assert (client.request(**request).status_code == 401) == (not way.is_public), way.name
+    for route in routes_of(client.app):
+        for request in requests(route, owner.ids):
+            assert (client.request(**request).status_code == 401) == (not route.is_public), route.name
 
 
 @pytest.mark.parametrize("scope", KEY_SCOPES)
 def test_every_way_in_needs_its_scope(client: Client, owner: Owner, parts: Parts, scope: KeyScope):
     """403 comes before anything is looked at."""
     headers = {"Authorization": f"Bearer {issue_key_by_name('owner', 'x', [scope], parts.database).key}"}
-    for way in ways_into(client.app):
-        narrower = way.guards and KEY_SCOPES.index(way.guards[0].scope) > KEY_SCOPES.index(scope)
-        for request in requests(way, dict.fromkeys(owner.ids, "0" * 32)) if narrower else ():
-            assert client.request(**request, headers=headers).status_code == 403, way.name
+    for route in routes_of(client.app):
+        narrower = route.guards and KEY_SCOPES.index(route.guards[0].scope) > KEY_SCOPES.index(scope)
+        for request in requests(route, dict.fromkeys(owner.ids, "0" * 32)) if narrower else ():
+            assert client.request(**request, headers=headers).status_code == 403, route.name
 
 
-def _events_first_and_deletes_last(way: Way) -> tuple[bool, bool, bool, int]:
+def _events_first_and_deletes_last(route: Route) -> tuple[bool, bool, bool, int]:
     """What lies within another thing goes before it, a collection after its documents, and the key last of all."""
-    holds_others = "{collection}" in way.path or way.path.endswith("{vector_store_id}")
-    depth = -way.path.count("/")
-    return way.method == "DELETE", not way.path.endswith("/events"), "key" in way.path, depth + 10 * holds_others
+    holds_others = "{collection}" in route.path or route.path.endswith("{vector_store_id}")
+    depth = -route.path.count("/")
+    return route.method == "DELETE", not route.path.endswith("/events"), "key" in route.path, depth + 10 * holds_others

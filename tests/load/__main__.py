@@ -21,7 +21,7 @@ QUIET_S = 20.0
 WARM_UP = 10
 RAMP_S = 2.0
 """After the attack has begun, before anything is measured."""
-WAYS = ("list", "search", "healthz")
+ENDPOINTS = ("list", "search", "healthz")
 
 
 class Seen(msgspec.Struct):
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 async def _measure(world: World, pid: int, attack: str, seconds: float) -> Report:
-    await _visits(world, WARM_UP * EVERY_S * len(WAYS))
+    await _visits(world, WARM_UP * EVERY_S * len(ENDPOINTS))
     quiet = await _visits(world, QUIET_S)
     attackers = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.load.hostile", attack, msgspec.json.encode(world).decode(), str(seconds)),
@@ -85,9 +85,9 @@ async def _measure(world: World, pid: int, attack: str, seconds: float) -> Repor
         seconds,
         quiet,
         attacked,
-        {way: round(attacked[way].p50_ms / quiet[way].p50_ms, 1) for way in WAYS},
-        {way: round(attacked[way].p99_ms / quiet[way].p99_ms, 1) for way in WAYS},
-        _server_errors(hostile) + sum(_server_errors({way: seen.statuses}) for way, seen in attacked.items()),
+        {endpoint: round(attacked[endpoint].p50_ms / quiet[endpoint].p50_ms, 1) for endpoint in ENDPOINTS},
+        {endpoint: round(attacked[endpoint].p99_ms / quiet[endpoint].p99_ms, 1) for endpoint in ENDPOINTS},
+        _server_errors(hostile) + sum(_server_errors({endpoint: seen.statuses}) for endpoint, seen in attacked.items()),
         hostile,
         await memory,
     )
@@ -96,8 +96,8 @@ async def _measure(world: World, pid: int, attack: str, seconds: float) -> Repor
 async def _visits(world: World, seconds: float) -> dict[str, Seen]:
     """The honest tenant's requests in turn, each kind over a connection of its own."""
     until = time.monotonic() + seconds
-    found = await asyncio.gather(*(_visit(way, wish, world, until) for way, wish in _honest(world).items()))
-    return dict(zip(WAYS, found, strict=True))
+    found = await asyncio.gather(*(_visit(endpoint, wish, world, until) for endpoint, wish in _honest(world).items()))
+    return dict(zip(ENDPOINTS, found, strict=True))
 
 
 def _honest(world: World) -> dict[str, Wish]:
@@ -109,9 +109,9 @@ def _honest(world: World) -> dict[str, Wish]:
     }
 
 
-async def _visit(way: str, wish: Wish, world: World, until: float) -> Seen:
+async def _visit(endpoint: str, wish: Wish, world: World, until: float) -> Seen:
     client, times, statuses = Client(world.port), list[float](), Counter[str]()
-    await asyncio.sleep(EVERY_S * WAYS.index(way) / len(WAYS))
+    await asyncio.sleep(EVERY_S * ENDPOINTS.index(endpoint) / len(ENDPOINTS))
     while time.monotonic() < until:
         status, took = await client.send(wish)
         times.append(took * 1e3)
@@ -149,11 +149,11 @@ def _at(ordered: list[float], share: float) -> float:
 
 
 def _print(report: Report) -> None:
-    for way in WAYS:
-        quiet, attacked = report.quiet[way], report.attacked[way]
+    for endpoint in ENDPOINTS:
+        quiet, attacked = report.quiet[endpoint], report.attacked[endpoint]
         print(
-            f"{way:8} quiet p50 {quiet.p50_ms:7.1f} p99 {quiet.p99_ms:7.1f} ms | attacked p50 {attacked.p50_ms:7.1f} "
-            f"p99 {attacked.p99_ms:7.1f} slowest {attacked.slowest_ms:7.1f} ms | p99 x{report.ratio_p99[way]} | "
+            f"{endpoint:8} quiet p50 {quiet.p50_ms:7.1f} p99 {quiet.p99_ms:7.1f} ms | attacked p50 {attacked.p50_ms:7.1f} "
+            f"p99 {attacked.p99_ms:7.1f} slowest {attacked.slowest_ms:7.1f} ms | p99 x{report.ratio_p99[endpoint]} | "
             f"{attacked.statuses}"
         )
     for name, counts in report.hostile.items():

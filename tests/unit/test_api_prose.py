@@ -100,18 +100,18 @@ def texts_of(document: Json) -> Iterator[tuple[str, str | None]]:
             yield f"{where}: parameter {parameter['name']}", parameter.get("description")
         for status, answer in operation["responses"].items():
             yield f"{where}: {status}", answer.get("description")
-            for header, said in answer.get("headers", {}).items():
-                yield f"{where}: header {header}", said.get("description")
+            for header, described in answer.get("headers", {}).items():
+                yield f"{where}: header {header}", described.get("description")
             yield from _events(where, answer)
     for name, schema in document["components"]["schemas"].items():
         yield f"type {name}", schema.get("description")
-        for field, said in schema.get("properties", {}).items():
-            yield f"field {name}.{field}", said.get("description")
+        for field, described in schema.get("properties", {}).items():
+            yield f"field {name}.{field}", described.get("description")
 
 
 def _events(where: str, answer: Json) -> Iterator[tuple[str, str | None]]:
     """The fields of server-sent events."""
     for media in answer.get("content", {}).values():
         for event in [media["schema"], *media["schema"].get("oneOf", ())]:
-            for field, said in event.get("properties", {}).items():
-                yield f"field {where}: event's {field}", said.get("description")
+            for field, described in event.get("properties", {}).items():
+                yield f"field {where}: event's {field}", described.get("description")

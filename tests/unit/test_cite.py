@@ -166,8 +166,8 @@ def test_a_statement_has_at_most_three_citations():
 
 def test_a_long_answer_over_many_sentences_takes_bounded_time():
     """Statements of one word, each as likely as every other: without a bound it is eleven seconds."""
-    said = [(f"Volume {i}", "\n\n".join(f"Abe {i + j} picked it" for j in range(10))) for i in range(200)]
-    answer, given, began = "\n\n".join(f"Abe {i}" for i in range(2000)), passages(*said), time.process_time()
+    titled = [(f"Volume {i}", "\n\n".join(f"Abe {i + j} picked it" for j in range(10))) for i in range(200)]
+    answer, given, began = "\n\n".join(f"Abe {i}" for i in range(2000)), passages(*titled), time.process_time()
 
     found = cite(answer, "Who picked it, and when?", given)
 
@@ -177,13 +177,13 @@ def test_a_long_answer_over_many_sentences_takes_bounded_time():
 
 
 def test_an_answer_of_a_page_over_the_most_passages_is_cited_to_its_end():
-    said = [
+    titled = [
         (f"Volume {i}", " ".join(f"In {1000 + i} the Author{j} of volume {i} wrote line {j} of it." for j in range(10)))
         for i in range(200)
     ]
     answer = " ".join(f"In {1000 + i} the Author{i % 10} wrote it." for i in range(0, 200, 5))
 
-    found = cite(answer, "Who wrote which line?", passages(*said))
+    found = cite(answer, "Who wrote which line?", passages(*titled))
 
     assert {citation.title for citation in found} >= {f"Volume {i}" for i in range(0, 200, 5)}
 

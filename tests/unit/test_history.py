@@ -26,9 +26,9 @@ def test_a_long_answer_joins_a_search_only_with_its_beginning():
 
 
 def test_the_prompt_repeats_the_conversation_before_the_question():
-    said = question_in_prompt(ask(history=TURNS))
+    text = question_in_prompt(ask(history=TURNS))
 
-    assert said == "Who wrote the first program?\nAnswer: Ada Lovelace.\nQuestion: When was she born?"
+    assert text == "Who wrote the first program?\nAnswer: Ada Lovelace.\nQuestion: When was she born?"
 
 
 def test_the_oldest_turns_give_way():
@@ -43,8 +43,8 @@ def test_what_is_repeated_begins_with_a_question():
 
 
 def test_instructions_stand_before_the_conversation_and_are_not_searched_for():
-    said = question_in_prompt(ask(history=TURNS, instructions="Answer in French.\n"))
+    text = question_in_prompt(ask(history=TURNS, instructions="Answer in French.\n"))
 
-    assert said.startswith("Instructions: Answer in French.\nQuestion: Who wrote the first program?\n")
+    assert text.startswith("Instructions: Answer in French.\nQuestion: Who wrote the first program?\n")
     assert search_query(ask(history=TURNS, instructions="Answer in French.")) == search_query(ask(history=TURNS))
     assert question_in_prompt(ask(instructions=" \n")) == "When was she born?"

@@ -29,7 +29,7 @@ HOSTILE = {
     "colons": "a: ",
 }
 WORK: dict[str, Callable[[str], Any]] = {
-    "particulars": partial(same_deciding_words, "Who wrote it?"),
+    "deciding words": partial(same_deciding_words, "Who wrote it?"),
     "moments": is_time_bound,
     "terms": query_vector,
     "accents": without_accents,

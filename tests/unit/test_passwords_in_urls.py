@@ -64,15 +64,15 @@ WAYS: dict[str, Callable[[Parts], object]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_password_is_said_by_nobody(parts: Parts, way: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    said = ""
+    text = ""
     try:
-        said = repr(WAYS[way](parts))
+        text = repr(WAYS[way](parts))
     except RagKVError as error:
-        said = "".join(traceback.format_exception(error))
+        text = "".join(traceback.format_exception(error))
     finally:
         with suppress(RagKVError):
             parts.close()
-    assert SECRET not in said
+    assert SECRET not in text
     assert SECRET not in caplog.text
 
 

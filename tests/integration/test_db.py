@@ -352,9 +352,9 @@ class TestLimits:
     def test_a_statement_may_take_longer_than_connecting_may(
         self, postgres_server: str, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(postgres, "CONNECT_TIMEOUT_S", 0.3)
+        monkeypatch.setattr(postgres, "CONNECT_TIMEOUT_S", 1.5)
         with Database(postgres_server).reading() as session:
-            session.execute(text("SELECT pg_sleep(0.6)"))
+            session.execute(text("SELECT pg_sleep(2)"))
 
 
 class TestMessages:

@@ -92,7 +92,7 @@ def test_a_parser_that_is_killed_three_times_fails_the_document(parts: Parts, in
         with pytest.raises(ParserStopped):
             ingest_document(document_id, ingest, kill)
     assert ingest_document(document_id, ingest, kill) is IngestOutcome.FAILED
-    assert "want of memory" in (view(parts, document_id).error or "")
+    assert "ran out of memory" in (view(parts, document_id).error or "")
     ingest.parser.close()
 
 

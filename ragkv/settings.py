@@ -146,9 +146,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
         """Settings from names and loosely typed values ("8192" for 8192). A policy may have its alias."""
-        named = {
-            name: ALIASES.get(value, value) if name == "recompute_policy" else value for name, value in given.items()
-        }
+        named = dict(given)
+        if isinstance(policy := named.get("recompute_policy"), str):
+            named["recompute_policy"] = ALIASES.get(policy, policy)
         try:
             settings = msgspec.convert(named, cls, strict=False, dec_hook=_convert)
         except msgspec.ValidationError as error:

@@ -102,3 +102,10 @@ def test_or_for_ever(days: int):
 @pytest.mark.parametrize(("alias", "name"), ALIASES.items())
 def test_a_policy_may_be_named_by_its_paper(alias: str, name: str):
     assert Settings.from_env({"RAGKV_RECOMPUTE_POLICY": alias}).recompute_policy == name
+
+
+def test_a_policy_that_is_no_text_is_refused(tmp_path: Path):
+    (tmp_path / "ragkv.toml").write_text('recompute_policy = ["head"]')
+
+    with pytest.raises(Rejected, match="recompute_policy"):
+        Settings.from_env({"RAGKV_SETTINGS": str(tmp_path / "ragkv.toml")})

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.api import ApiReport, client_of, measure_asks, measure_load
-from bench.measuring import progress_bars, write_report
+from bench.measuring import write_report
 from bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
+from ragkv.cli.progress import progress_bars
 from ragkv.cli.running import running_engine
-from ragkv.db.chunks import ready_chunks, to_chunk
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.stitch.select import block_size_of
@@ -97,13 +97,8 @@ async def _measure_api(
 async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftReport:
     console = Console(stderr=True)
     parts.prepare()
-    with parts.database.reading() as session:
-        ready = session.scalars(
-            ready_chunks(
-                parts.default_collection.tenant_id, parts.default_collection.collection_id, parts.index_fingerprint
-            )
-        )
-        chunks = [to_chunk(row) for row in ready]
+    ref = parts.default_collection
+    chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
     measuring = Bench(
         engine=parts.engine,
         prompts=parts.prompts,

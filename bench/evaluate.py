@@ -10,10 +10,11 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from bench.fidelity.command import fidelity
-from bench.measuring import check_folder, progress_bars, write_report
+from bench.measuring import check_folder, write_report
 from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, RetrievalRow, read_questions
 from bench.retrieval import evaluate as evaluate_retrieval
 from ragkv.cli import Group
+from ragkv.cli.progress import progress_bars
 from ragkv.models import encoder_folder, reranker_folder
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.rerank import Reranker

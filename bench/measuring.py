@@ -1,17 +1,10 @@
-"""Progress bars and JSON reports of the measuring commands."""
+"""JSON reports of the measuring commands."""
 
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragkv.errors import Rejected
-
-
-def progress_bars(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console)
 
 
 def check_folder(option: str, file: Path | None) -> None:

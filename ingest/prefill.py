@@ -54,7 +54,7 @@ class Prefiller:
         skip = len(prefix_ids)
         with self._capture.recorded() as captured:
             self._model(
-                padded([[*prefix_ids, *chunk] for chunk in chunks or [[]]]).to(self._model.device), use_cache=False
+                padded([[*prefix_ids, *chunk] for chunk in chunks or [[]]], self._model.device), use_cache=False
             )
         cut = [self._cut(captured, 0, 0, skip)]
         return cut + [self._cut(captured, row, skip, skip + len(chunk)) for row, chunk in enumerate(chunks)]
@@ -63,12 +63,12 @@ class Prefiller:
         """`prefill` with a writer: the plain model runs the prefix, and the writer's runs the chunks over its cache."""
         cache = DynamicCache()
         with writer.disabled(), self._capture.recorded() as captured:
-            self._model(padded([prefix_ids]).to(self._model.device), past_key_values=cache, logits_to_keep=1)
+            self._model(padded([prefix_ids], self._model.device), past_key_values=cache, logits_to_keep=1)
         written = [self._cut(captured, 0, 0, len(prefix_ids))]
         if chunks:
             cache.batch_repeat_interleave(len(chunks))
             with self._capture.recorded() as captured:
-                self._model(padded(chunks).to(self._model.device), past_key_values=cache, logits_to_keep=1)
+                self._model(padded(chunks, self._model.device), past_key_values=cache, logits_to_keep=1)
             written += [self._cut(captured, row, 0, len(chunk)) for row, chunk in enumerate(chunks)]
         return written
 

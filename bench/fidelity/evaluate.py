@@ -18,11 +18,12 @@ from bench.fidelity.ranking import Ranker
 from bench.fidelity.records import Records, code_digest, digest_of
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.run import Prefill, Run, TokenizedQuestion
-from bench.measuring import progress_bars, write_report
+from bench.measuring import write_report
 from bench.ttft import machine
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
 from ragkv.chunk import Chunk
+from ragkv.cli.progress import progress_bars
 from ragkv.cli.running import running_engine
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ragkv.cli import Group
+from ragkv.cli.progress import progress_bars
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from ragkv.writer import Card, Gate, install, read_card, remove, write_card
+from ragkv.writer import Card, Gate, install, read_card, remove
 
 if TYPE_CHECKING:
     from ingest.writer.run import Run
@@ -72,7 +72,7 @@ def evaluate(folder: Path, collection: str, held_out: int, seed: int) -> None:
         card = read_card(folder)
         with console.status("preparing the model"):
             run = Run(parts, Plan(folder, collection, card.samples, card.seconds, held_out, seed))
-        with _bar(console) as bar:
+        with progress_bars(console) as bar:
             task = bar.add_task("held-out contexts", total=held_out)
             card = run.evaluated(card, lambda done: bar.update(task, completed=done))
         _show(card, console)
@@ -82,8 +82,7 @@ def evaluate(folder: Path, collection: str, held_out: int, seed: int) -> None:
 @writer.command()
 def show() -> None:
     """Show the writer in use."""
-    with _parts() as parts:
-        _show(read_card(parts.settings.writer_dir), Console())
+    _show(read_card(Settings.from_env(os.environ).writer_dir), Console())
 
 
 @writer.command()
@@ -102,8 +101,7 @@ def use(folder: Path) -> None:
 @writer.command("remove")
 def take_out() -> None:
     """Stop using the writer, from the next start of the service on."""
-    with _parts() as parts:
-        there_was = remove(parts.settings.writer_dir)
+    there_was = remove(Settings.from_env(os.environ).writer_dir)
     click.echo("no longer in use after the next start of the service" if there_was else "no writer is in use")
 
 
@@ -118,7 +116,7 @@ def _parts() -> Iterator[Parts]:
 
 
 def _trained(run: "Run", console: Console) -> Card:
-    with _bar(console) as bar:
+    with progress_bars(console) as bar:
         trained = bar.add_task("contexts", total=run.plan.samples, completed=run.samples)
 
         def progress(samples: int, kl: float) -> None:
@@ -130,14 +128,7 @@ def _trained(run: "Run", console: Console) -> Card:
         card = run.train(progress, validated)
         bar.update(trained, total=card.samples, completed=card.samples)
         task = bar.add_task("held-out contexts", total=run.plan.held_out)
-        card = run.evaluated(card, lambda done: bar.update(task, completed=done))
-    write_card(run.plan.folder, card)
-    return card
-
-
-def _bar(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console)
+        return run.evaluated(card, lambda done: bar.update(task, completed=done))
 
 
 def _show(card: Card, console: Console) -> None:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import torch
 
@@ -43,12 +44,12 @@ def evaluate(
         progress(done)
     return Gate(
         contexts=len(held_out),
-        kl=_mean([f.kl for f in written]),
-        plain_kl=_mean([f.kl for f in plain]),
+        kl=fmean(f.kl for f in written),
+        plain_kl=fmean(f.kl for f in plain),
         kl_ratio_upper=ratio_upper([f.kl for f in written], [f.kl for f in plain]),
-        nll=_mean([f.nll for f in written]),
-        plain_nll=_mean([f.nll for f in plain]),
-        one_chunk_kl=_mean([f.kl for f in alone]),
+        nll=fmean(f.nll for f in written),
+        plain_nll=fmean(f.nll for f in plain),
+        one_chunk_kl=fmean(f.kl for f in alone),
     )
 
 
@@ -68,8 +69,4 @@ def _figures(full: Sequence[Reading], stitched: Sequence[Reading], tails: Sequen
         -one.logprobs[torch.arange(len(tail.answer_ids)), torch.tensor(tail.answer_ids)].mean().item()
         for one, tail in zip(stitched, tails, strict=True)
     ]
-    return _Figures(_mean(kls), _mean(nlls))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    return _Figures(fmean(kls), fmean(nlls))

@@ -74,10 +74,10 @@ class Reader:
         The writer is as the caller left it. The prefix's KV is always the plain model's. Keeps gradients.
         """
         batch = len(chunks)
-        ids = padded(chunks)
+        ids = padded(chunks, self._device)
         prefix = [(keys.expand(batch, -1, -1, -1), values.expand(batch, -1, -1, -1)) for keys, values in self._prefix]
         with self._capture.recorded() as captured:
-            self._model(ids.to(self._device), past_key_values=_cache_of(prefix), use_cache=True, logits_to_keep=1)
+            self._model(ids, past_key_values=_cache_of(prefix), use_cache=True, logits_to_keep=1)
         lengths = [len(chunk) for chunk in chunks]
         positions = torch.arange(self.num_prefix, self.num_prefix + sum(lengths), device=self._device)
         stitched = []

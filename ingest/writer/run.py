@@ -14,9 +14,9 @@ from ingest.writer.evaluate import evaluate
 from ingest.writer.reading import Reader
 from ingest.writer.samples import Sample, Samples
 from ingest.writer.train import Course, Tokens, Trainer
+from ragkv.batched import batched
 from ragkv.chunk import Chunk
 from ragkv.clock import utc_now
-from ragkv.db.chunks import ready_chunks, to_chunk
 from ragkv.db.tenants import collection_ref
 from ragkv.errors import NotFound, Rejected
 from ragkv.models import public_name
@@ -53,7 +53,6 @@ class Run:
         logging.disable_progress_bar()
         torch.manual_seed(plan.seed)
         self.plan = plan
-        self._parts = parts
         near = _neighbourhoods(parts, plan.collection)
         held = max(2, len(near) // 5)
         self._trained_on, self._held_out = near[:-held], near[-held:]
@@ -141,10 +140,8 @@ def _begun(parts: Parts, plan: Plan) -> Card:
 
 def _neighbourhoods(parts: Parts, collection: str) -> list[list[Chunk]]:
     ref = collection_ref(parts.default_collection.tenant_id, collection, parts.database)
-    with parts.database.reading() as session:
-        rows = session.scalars(ready_chunks(ref.tenant_id, ref.collection_id, parts.index_fingerprint))
-        chunks = [to_chunk(row) for row in rows]
-    near = [chunks[start : start + NEIGHBOURS] for start in range(0, len(chunks), NEIGHBOURS)]
+    chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
+    near = [list(some) for some in batched(chunks, NEIGHBOURS)]
     if len(near) < LEAST_NEIGHBOURHOODS:
         raise Rejected(
             f"the collection has {len(chunks)} chunks with KV, training needs {LEAST_NEIGHBOURHOODS * NEIGHBOURS} or more: "

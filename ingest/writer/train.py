@@ -7,6 +7,7 @@ Loss of a sample: KL(full prefill || stitched) over the answers' tokens, plus th
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -102,7 +103,7 @@ class Trainer:
                 student = self._reader.stitched(self._reader.write(chunks), tails)
                 rows += [(kl.item(), hidden.item()) for kl, hidden in distances(self._teachers[index], student)]
         kls, hiddens = zip(*rows, strict=True)
-        return Losses(sum(kls) / len(kls), sum(hiddens) / len(hiddens))
+        return Losses(fmean(kls), fmean(hiddens))
 
     def _step(self, sample: Sample) -> Losses:
         chunks, tails = self._tokens.of(sample)

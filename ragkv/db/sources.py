@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ragkv.batched import batched
 from ragkv.chunk import Chunk
-from ragkv.db.chunks import chunks_by_id, points_of, titles_of, titles_of_documents, to_chunk, to_point
+from ragkv.db.chunks import chunks_by_id, points_of, ready_chunks, titles_of, titles_of_documents, to_chunk, to_point
 from ragkv.db.collections import changes_of
 from ragkv.db.database import Database
 from ragkv.db.documents import versions_of_indexed, versions_since
@@ -46,6 +46,12 @@ class DatabaseSource:
         """The points of these documents."""
         with self._database.reading() as session:
             return [to_point(row) for ids in batched(document_ids) for row in session.scalars(points_of(ids))]
+
+    def ready_chunks(self, tenant_id: str, collection_id: str) -> list[Chunk]:
+        """A collection's chunks that have KV, in document order."""
+        with self._database.reading() as session:
+            rows = session.scalars(ready_chunks(tenant_id, collection_id, self._index_fingerprint))
+            return [to_chunk(row) for row in rows]
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         """The tenant's chunks of these ids, in the order asked for; what is gone is left out."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from transformers.utils import logging
 
+from ragkv.batched import batched
 from ragkv.errors import Rejected
 
 BATCH = 32
@@ -58,11 +59,12 @@ class Encoder:
         """
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
-        for start in range(0, len(order), BATCH):
-            batch = order[start : start + BATCH]
+        done = 0
+        for batch in batched(order, BATCH):
             vectors[batch] = self._encode_batch([texts[i] for i in batch])
             if progress is not None:
-                progress(start + len(batch), len(texts))
+                done += len(batch)
+                progress(done, len(texts))
         return vectors
 
     def close(self) -> None:

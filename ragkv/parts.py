@@ -15,6 +15,7 @@ import msgspec
 from ragkv.access.gate import Gate
 from ragkv.access.rate import TOO_MANY_OF_A_TENANT, RateLimit
 from ragkv.access.sessions import Sessions
+from ragkv.choosing import MIDDLE, Choice
 from ragkv.db.backlog import Backlog
 from ragkv.db.collections import cache_rule
 from ragkv.db.database import Database
@@ -77,7 +78,8 @@ class Parts:
         """
         self.settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         model_folder(self.settings, progress)
-        self.layout  # noqa: B018 - a model that cannot be stitched is refused here, before anything is kept
+        # A model that cannot be stitched, and layers it lacks, are refused here, before anything is kept.
+        self.choice.layers_of(self.layout.layers)
         self.prepare_database()
 
     def prepare_database(self) -> None:
@@ -197,6 +199,11 @@ class Parts:
         from ragkv.kv.layout import layout_of, read_config
 
         return layout_of(read_config(self.model_folder), self.settings.dtype)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The layers that select what to recompute."""
+        return Choice.of(self.settings.choosing_layers or MIDDLE, bool(self.settings.sink_aware))
 
     @cached_property
     def encoder_folder(self) -> Path:
@@ -328,7 +335,7 @@ class Parts:
     def planner(self) -> "Planner":
         from ragkv.answer.planner import Planner
 
-        return Planner(self.kv_store)
+        return Planner(self.kv_store, self.choice)
 
     @cached_property
     def answerer(self) -> "CachingAnswerer":

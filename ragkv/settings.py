@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ragkv.choosing import MIDDLE, Choice
 from ragkv.errors import Rejected
 from ragkv.policies import ALIASES, PolicyName
 
@@ -98,6 +99,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     recompute_ratio: float = 0.1
     recompute_max_tokens: int = 320
     block_size: int | None = None
+    choosing_layers: str | None = None
+    sink_aware: bool | None = None
 
     @property
     def database(self) -> str:
@@ -206,6 +209,7 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
     if settings.block_size is not None and settings.block_size not in BLOCK_SIZES:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
+    Choice.of(settings.choosing_layers or MIDDLE)
     if settings.question_format.count(QUESTION_PLACE) != 1:
         raise Rejected(f"{PREFIX}QUESTION_FORMAT must have one {QUESTION_PLACE} in it, where the question is to stand")
     if settings.question_retention_days != 0 and settings.question_retention_days < MIN_RETENTION_DAYS:

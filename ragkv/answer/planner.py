@@ -7,6 +7,7 @@ import torch
 
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
+from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.chunk import Passage
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
@@ -19,8 +20,10 @@ from ragkv.stitch.select import SELECTORS, ChunkEvidence, Evidence
 class Planner:
     """Looks up what KV there is and lets the policy choose. Reads files, computes nothing."""
 
-    def __init__(self, store: KVStore) -> None:
+    def __init__(self, store: KVStore, choice: Choice = DEFAULT_CHOICE) -> None:
+        """choice: the layers that select in the engine."""
         self._store = store
+        self._choice = choice
 
     def plan(
         self,
@@ -46,7 +49,9 @@ class Planner:
         if budget >= context:
             return plan_stitch(placed, missing, prompt.chunks, writer=keys.writer)
         if POLICIES[recompute.policy].in_engine:
-            selection = EngineSelection(recompute.policy, budget / context, recompute.block_size, _topic(prompt))
+            selection = EngineSelection(
+                recompute.policy, budget / context, recompute.block_size, _topic(prompt), self._choice
+            )
             return plan_stitch(placed, missing, (), selection if budget else None, keys.writer)
         evidence = self._evidence(placed[1:], passages, recompute, question)
         if not keys.writer and placed[1:] and placed[1].key not in missing:

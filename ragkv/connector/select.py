@@ -6,9 +6,9 @@ Chunks that are recomputed anyway take no part, nor does what is exact as it was
 second layer's fresh keys are held against the stitched ones, and the tokens that differ most are recomputed in every layer.
 
 `question` lets the question choose, after ProphetKV (arXiv 2602.02579, section 4): its tokens run through the model in
-place, over the stitched KV, as far as the layers that select best, and the tokens that its last queries attend to are
-recomputed. That costs a few tens of tokens; the context is not run. Which layers, queries and blocks serve best was
-measured here (docs/BENCHMARKS.md).
+place, over the stitched KV, as far as the last layer that chooses (ragkv/choosing.py), and the tokens that its last queries
+attend to are recomputed. That costs a few tens of tokens; the context is not run. Which layers, queries and blocks serve best
+was measured here (docs/BENCHMARKS.md).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,14 +20,13 @@ from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.kv.layout import Layout
 from ragkv.policies import POLICIES
 from ragkv.span import Span, total_tokens
-from ragkv.stitch.select import budget_of, take_blocks
+from ragkv.stitch.select import QUERIES, attention_weights, budget_of, take_blocks
 
 _CONTEXT_LAYER = 1  # the first layer whose keys depend on the context
-_QUERIES = 4  # the last of the question's: those that are about to answer
 
 Scores = Callable[[ModelInternals, Layout, StitchRequest, Sequence[KVSlice], torch.Tensor], torch.Tensor]
-"""(model, layout, request, slices, block ids [blocks] int64) -> a score for each token of the slices, in order, [tokens]
-float32."""
+"""(model, layout, request, slices, block ids [blocks] int64) -> a score for each token of the slices that may be selected
+(`_candidates`), in order, [tokens] float32."""
 
 
 def select_in_engine(
@@ -39,11 +38,11 @@ def select_in_engine(
     """
     selection = stitch.plan.selection
     assert selection is not None, "the plan asks for no selection in the engine"
-    candidates = [one for one in slices if one.span.start >= stitch.plan.exact_end]
+    candidates = _candidates(stitch, slices)
     if not candidates:
         return ()
     chunks = total_tokens(stitch.clip(placed.span) for placed in stitch.plan.placed[1:])
-    scores = _SCORES[selection.policy](model, layout, stitch, candidates, block_ids)
+    scores = _SCORES[selection.policy](model, layout, stitch, slices, block_ids)
     spans = [one.span for one in candidates]
     return take_blocks(spans, scores.cpu(), selection.block_size, budget_of(selection.ratio, chunks))
 
@@ -53,17 +52,23 @@ def key_deviation(
 ) -> torch.Tensor:
     """Squared distance of each token's fresh key from its stitched one, over all heads. [tokens] float32."""
     fresh = _fresh_keys(model, stitch, block_ids)
-    return torch.cat([_deviation(model, one, fresh, stitch.start) for one in slices])
+    return torch.cat([_deviation(model, one, fresh, stitch.start) for one in _candidates(stitch, slices)])
 
 
 def question_attention(
     model: ModelInternals, layout: Layout, stitch: StitchRequest, slices: Sequence[KVSlice], block_ids: torch.Tensor
 ) -> torch.Tensor:
-    """Attention of the question to each token of the slices: mean over queries, heads and layers. [tokens] float32.
+    """Attention of the question to each token: mean over queries and heads, summed over the layers that choose. [tokens] float32.
 
-    Zeros if the step has no room for any token of the question in the cache: ties go to the latest tokens.
+    Zeros if the step has no room for any token of the question in the cache: ties go to the latest tokens. Raises Rejected for
+    layers that the model lacks.
     """
-    scores = torch.zeros(sum(one.span.num_tokens for one in slices), device=model.device)
+    assert stitch.plan.selection is not None, "the plan asks for no selection in the engine"
+    choice = stitch.plan.selection.choice
+    layers = choice.layers_of(layout.layers)
+    candidates = _candidates(stitch, slices)
+    seen = slices if choice.sink_aware else candidates
+    scores = torch.zeros(total_tokens(one.span for one in candidates), device=model.device)
     # The tokens behind the plan that this step has cache slots for: all of them, but in a very full step.
     start = stitch.plan.end
     question = Span(start, max(start, min(len(stitch.token_ids), len(stitch.block_ids) * model.block_size)))
@@ -71,10 +76,11 @@ def question_attention(
         return scores
 
     def on_layer(layer: int, query: torch.Tensor, _key: torch.Tensor, _value: torch.Tensor) -> None:
-        if layer in layout.q_layers:
-            keys = torch.cat([_stitched_keys(model, one, layer) for one in slices])
-            scores.add_(_attention(query.view(-1, layout.q_heads, layout.head_dim)[-_QUERIES:], keys))
-        if layer >= layout.q_layers.stop - 1:
+        if layer in layers:
+            keys = torch.cat([_stitched_keys(model, one, layer) for one in seen])
+            weights = attention_weights(query.view(-1, layout.q_heads, layout.head_dim)[-QUERIES:], keys)
+            scores.add_(weights[-len(scores) :])
+        if layer >= layers[-1]:
             raise StopForward
 
     ids = torch.tensor(stitch.token_ids, device=model.device)
@@ -87,6 +93,11 @@ def question_attention(
 _SCORES: dict[str, Scores] = {"deviation": key_deviation, "question": question_attention}
 """Of every policy that selects in the engine (ragkv/policies.py)."""
 assert set(_SCORES) == {policy.name for policy in POLICIES.values() if policy.in_engine}
+
+
+def _candidates(stitch: StitchRequest, slices: Sequence[KVSlice]) -> list[KVSlice]:
+    """The slices that may be selected, the last of all: what comes before them is exact as it was stored."""
+    return [one for one in slices if one.span.start >= stitch.plan.exact_end]
 
 
 def _stitched_keys(model: ModelInternals, one: KVSlice, layer: int) -> torch.Tensor:
@@ -121,13 +132,3 @@ def _deviation(model: ModelInternals, one: KVSlice, fresh: torch.Tensor, region_
     span, stitched = one.span, _stitched_keys(model, one, _CONTEXT_LAYER)
     now = fresh[span.start - region_start : span.end - region_start].view(stitched.shape)
     return (now.float() - stitched.float()).square().sum((1, 2))
-
-
-def _attention(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-    """Mean softmax weights [tokens] float32 of rotated queries [n, q_heads, head_dim] over keys [tokens, kv_heads, head_dim]."""
-    n, q_heads, head_dim = queries.shape
-    kv_heads = keys.shape[1]
-    grouped = queries.float().view(n, kv_heads, q_heads // kv_heads, head_dim)
-    logits = torch.einsum("nkgd,tkd->nkgt", grouped, keys.float()) * head_dim**-0.5
-    weights: torch.Tensor = logits.softmax(-1).mean((0, 1, 2))
-    return weights

@@ -5,7 +5,6 @@ Every number is bounded by the prompt's length before the engine acts on it.
 """
 
 import base64
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ import msgspec
 import numpy as np
 import torch
 
+from ragkv.choosing import DEFAULT_CHOICE, MAX_LAYERS, Choice
 from ragkv.engine.protocol import Generate, Report
 from ragkv.errors import Rejected, Unavailable
 from ragkv.policies import POLICIES
@@ -25,15 +25,19 @@ PARAM = "ragkv"
 
 _Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _Pair = tuple[_Position, _Position]
+_Layer = Annotated[int, msgspec.Meta(ge=0, lt=MAX_LAYERS)]
 _Name = Annotated[str, msgspec.Meta(max_length=64)]  # a KV key, a tag or a digest: 64 hex digits at most
 
 
 class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A plan in JSON's types. `tag` names the request's report for a later `report_of`."""
+    """A plan in JSON's types. `tag` names the request's report for a later `report_of`. `layers` and `sink_aware` are the
+    selection's choice."""
 
     placed: list[tuple[_Name | None, _Position, _Position]]
     recompute: list[_Pair] = []
     selection: tuple[_Name, float, int, _Name] | None = None
+    layers: Annotated[list[_Layer], msgspec.Meta(max_length=MAX_LAYERS)] = []
+    sink_aware: bool = False
     writer: _Name = ""
     capture: _Pair | None = None
     tag: _Name | None = None
@@ -59,10 +63,14 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
     plan = request.plan
     if plan is None:
         return None
+    selection = plan.selection
+    choice = selection.choice if selection else DEFAULT_CHOICE
     wire = WirePlan(
         placed=[(chunk.key, chunk.span.start, chunk.span.end) for chunk in plan.placed],
         recompute=[(span.start, span.end) for span in plan.recompute],
-        selection=dataclasses.astuple(plan.selection) if plan.selection else None,
+        selection=(selection.policy, selection.ratio, selection.block_size, selection.topic) if selection else None,
+        layers=list(choice.layers),
+        sink_aware=choice.sink_aware,
         writer=plan.writer,
         capture=(request.capture.start, request.capture.end) if request.capture else None,
         tag=tag,
@@ -115,7 +123,7 @@ def _plan(wire: WirePlan) -> StitchPlan:
     recompute = merge(_span(start, end) for start, end in wire.recompute)
     if any(span.end > placed[-1].span.end for span in recompute):
         raise Rejected("what is to be recomputed lies beyond the placed chunks")
-    return StitchPlan(placed, recompute, _selection(wire.selection), writer=wire.writer)
+    return StitchPlan(placed, recompute, _selection(wire), writer=wire.writer)
 
 
 def _span(start: int, end: int) -> Span:
@@ -124,13 +132,14 @@ def _span(start: int, end: int) -> Span:
     return Span(start, end)
 
 
-def _selection(selection: tuple[str, float, int, str] | None) -> EngineSelection | None:
-    if selection is None:
+def _selection(wire: WirePlan) -> EngineSelection | None:
+    if wire.selection is None:
         return None
-    policy, ratio, block_size, topic = selection
+    policy, ratio, block_size, topic = wire.selection
     if not (policy in POLICIES and POLICIES[policy].in_engine) or not 0 <= ratio <= 1 or block_size not in BLOCK_SIZES:
-        raise Rejected(f"the engine cannot select by {selection}")
-    return EngineSelection(policy, ratio, block_size, topic)
+        raise Rejected(f"the engine cannot select by {wire.selection}")
+    choice = Choice(tuple(sorted(set(wire.layers))), wire.sink_aware)
+    return EngineSelection(policy, ratio, block_size, topic, choice)
 
 
 def pack_queries(report: WireReport, queries: torch.Tensor) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, PretrainedConfig
 
+from ragkv.choosing import middle_third
 from ragkv.errors import Rejected, Unsupported
 
 LAYOUT_VERSION = 2
@@ -33,8 +34,7 @@ class Layout:
 
     @property
     def q_layers(self) -> range:
-        """The middle third of the layers: they select best (measured, DESIGN section 5)."""
-        return range(self.layers // 3, max(2 * self.layers // 3, self.layers // 3 + 1))
+        return middle_third(self.layers)
 
 
 def read_config(folder: Path) -> PretrainedConfig:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.policies import POLICIES
 from ragkv.span import Span, merge, total_tokens
 
@@ -20,14 +21,15 @@ class PlacedChunk:
 class EngineSelection:
     """A selection only the engine can make, because it needs the model's keys over the whole prompt.
 
-    ratio: share of the tokens of all chunks. `topic` names what else the choice depends on: the question, for a policy
-    that looks at it.
+    ratio: share of the tokens of all chunks. `topic` names what else the selection depends on: the question, for a policy
+    that looks at it; `choice`: the layers, for one that looks at attention.
     """
 
     policy: str
     ratio: float
     block_size: int
     topic: str = ""
+    choice: Choice = DEFAULT_CHOICE
 
     def work(self, num_tokens: int) -> int:
         """Tokens that run because of it, of so many."""

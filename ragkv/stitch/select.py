@@ -165,6 +165,20 @@ def regroup(mean_keys: torch.Tensor, num_tokens: int, block_size: int) -> torch.
     return regrouped
 
 
+QUERIES = 4
+"""The last of a question's, those that are about to answer: what they attend to is selected."""
+
+
+def attention_weights(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    """Softmax weights of keys [tokens, kv_heads, head_dim], mean over rotated queries [n, q_heads, head_dim]. [tokens] float32."""
+    n, q_heads, head_dim = queries.shape
+    kv_heads = keys.shape[1]
+    grouped = queries.float().view(n, kv_heads, q_heads // kv_heads, head_dim)
+    logits = torch.einsum("nkgd,tkd->nkgt", grouped, keys.float()) * head_dim**-0.5
+    weights: torch.Tensor = logits.softmax(-1).mean((0, 1, 2))
+    return weights
+
+
 def _blocks(span: Span, size: int) -> list[Span]:
     return [Span(start, min(start + size, span.end)) for start in range(span.start, span.end, size)]
 

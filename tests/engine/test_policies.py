@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
+from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import plan_to_wire
@@ -36,13 +37,34 @@ def test_deviation_is_cacheblends(exact: World, chunks: list[Chunk]) -> None:
     assert overlap(chosen, reference(exact.model, chunks, changed, block_size=1)) >= 0.97
 
 
-def test_question_is_what_the_question_attends_to(exact: World, chunks: list[Chunk]) -> None:
+@pytest.mark.parametrize(
+    "choice", [DEFAULT_CHOICE, Choice((3, 20, 29)), Choice((10, 11, 25), sink_aware=True)], ids=lambda one: one.text
+)
+def test_question_is_what_the_question_attends_to(exact: World, chunks: list[Chunk], choice: Choice) -> None:
     """The reference reads the stitched KV with Transformers' own eager attention and takes its weights."""
     model, prompt = exact.model, exact.model.prompt(chunks)
-    weights = attention_over_stitched(model, chunks)
+    weights = attention_over_stitched(model, chunks, choice)
     scores = [weights[span.start : span.end] for span in prompt.chunks[1:]]
-    chosen = choose(exact, chunks, "question", block_size=4)
+    chosen = choose(exact, chunks, "question", 4, choice)
     assert overlap(chosen, reference(model, chunks, scores, block_size=4)) >= 0.97
+
+
+def test_another_choice_chooses_otherwise(exact: World, chunks: list[Chunk]) -> None:
+    """The test above can fail: layers and sink both make a difference."""
+    choices = (DEFAULT_CHOICE, Choice((3, 20, 29)), Choice((3, 20, 29), sink_aware=True))
+    assert len({choose(exact, chunks, "question", 4, choice) for choice in choices}) == len(choices)
+
+
+def test_layers_that_the_model_lacks_cost_time_and_no_answer(exact: World, chunks: list[Chunk]) -> None:
+    """A plan of another model's: its context is recomputed whole, exactly."""
+    prompt = exact.model.prompt(chunks)
+    selection = EngineSelection("question", RATIO, 4, choice=Choice((30,)))
+    plan = StitchPlan(exact.model.placed(chunks, prompt), selection=selection)
+
+    answered = exact.ask(prompt, plan)
+
+    assert answered.report.recomputed == plan.end
+    assert answered.token_ids == exact.ask(prompt).token_ids
 
 
 def test_head_is_epics() -> None:
@@ -61,10 +83,13 @@ def test_the_first_chunk_is_never_paid_for(exact: World, chunks: list[Chunk]) ->
     assert alone == ()
 
 
-def choose(world: World, chunks: Sequence[Chunk], policy: str, block_size: int) -> tuple[Span, ...]:
+def choose(
+    world: World, chunks: Sequence[Chunk], policy: str, block_size: int, choice: Choice = DEFAULT_CHOICE
+) -> tuple[Span, ...]:
     """What the engine chooses to recompute."""
     model, prompt = world.model, world.model.prompt(chunks)
-    plan = StitchPlan(model.placed(chunks, prompt), selection=EngineSelection(policy, RATIO, block_size))
+    selection = EngineSelection(policy, RATIO, block_size, choice=choice)
+    plan = StitchPlan(model.placed(chunks, prompt), selection=selection)
     params = plan_to_wire(Generate(prompt.token_ids, "", plan))
     [spans] = world.loop.run(world.engine._llm.collective_rpc("chosen", args=(params, list(prompt.token_ids))))
     return tuple(Span(start, end) for start, end in spans)
@@ -85,10 +110,10 @@ def stored(model: Model, chunks: Sequence[Chunk]) -> list[tuple[Span, torch.Tens
     return [(span, kv.keys) for span, kv in zip(spans[1:], kvs[1:], strict=True)]
 
 
-def attention_over_stitched(model: Model, chunks: Sequence[Chunk]) -> torch.Tensor:
-    """Mean weights of the last four queries in the middle layers over each token of the prompt, [tokens].
+def attention_over_stitched(model: Model, chunks: Sequence[Chunk], choice: Choice) -> torch.Tensor:
+    """Mean weights of the last four queries in the layers that choose over each token of the prompt, [tokens].
 
-    Renormalised over the chunks that may be chosen, query by query and head by head.
+    Renormalised, query by query and head by head, over the chunks that may be chosen; with the sink, over all that is stitched.
     """
     reader = AutoModelForCausalLM.from_pretrained(
         model.settings.model, dtype=torch.float32, attn_implementation="eager"
@@ -97,10 +122,10 @@ def attention_over_stitched(model: Model, chunks: Sequence[Chunk]) -> torch.Tens
     question = torch.tensor([prompt.token_ids[prompt.question.start :]])
     with torch.inference_mode():
         seen = reader(question, past_key_values=stitched_cache(reader, model, chunks), output_attentions=True)
-    layers = [seen.attentions[layer][0, :, -4:] for layer in model.layout.q_layers]
-    open_to_choice = torch.zeros(layers[0].shape[-1])
-    open_to_choice[prompt.chunks[1].start : prompt.chunks[-1].end] = 1
-    kept = [weights * open_to_choice for weights in layers]
+    layers = [seen.attentions[layer][0, :, -4:] for layer in choice.layers_of(model.layout.layers)]
+    seen = torch.zeros(layers[0].shape[-1])
+    seen[0 if choice.sink_aware else prompt.chunks[1].start : prompt.chunks[-1].end] = 1
+    kept = [weights * seen for weights in layers]
     return sum((weights / weights.sum(-1, keepdim=True)).mean((0, 1)) for weights in kept)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ragkv.choosing import Choice
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
 
@@ -43,6 +44,9 @@ def test_plans_that_recompute_differently_never_share_a_cache_variant():
         StitchPlan(PLACED, (Span(10, 13),)),
         StitchPlan(PLACED, (), EngineSelection("deviation", 0.1, 16)),
         StitchPlan(PLACED, (), EngineSelection("deviation", 0.2, 16)),
+        StitchPlan(PLACED, (), EngineSelection("question", 0.1, 16)),
+        StitchPlan(PLACED, (), EngineSelection("question", 0.1, 16, choice=Choice((9,)))),
+        StitchPlan(PLACED, (), EngineSelection("question", 0.1, 16, choice=Choice((9,), sink_aware=True))),
     ]
     assert len({plan.cache_variant for plan in plans}) == len(plans)
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from ragkv.choosing import Choice
 from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import (
     PARAM,
@@ -20,7 +21,7 @@ from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 PLAN = StitchPlan(
     (PlacedChunk("a", Span(0, 8)), PlacedChunk(None, Span(8, 12))),
     (Span(2, 4),),
-    EngineSelection("deviation", 0.1, 16, "about"),
+    EngineSelection("question", 0.1, 16, "about", Choice((3, 4, 9), sink_aware=True)),
 )
 
 
@@ -71,6 +72,10 @@ def test_no_plan_is_no_plan():
         {"placed": [["k", 0, 8]], "selection": ["deviation", 0.5, 65, ""]},
         {"placed": [["k", 0, 8]], "selection": ["deviation", 0.5, 16, "t" * 65]},
         {"placed": [["k", 0, 8]], "tag": "t" * 65},
+        {"placed": [["k", 0, 8]], "layers": [-1]},
+        {"placed": [["k", 0, 8]], "layers": [2**70]},
+        {"placed": [["k", 0, 8]], "layers": [0] * 1025},
+        {"placed": [["k", 0, 8]], "sink_aware": "very"},
     ],
 )
 def test_what_makes_no_sense_or_reaches_beyond_the_prompt_is_rejected(sent):

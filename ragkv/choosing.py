@@ -1,0 +1,64 @@
+"""The layers whose attention selects the tokens to recompute (policy `question`): one value for settings, plans and the engine."""
+
+import re
+from dataclasses import dataclass
+from itertools import groupby
+
+from ragkv.errors import Rejected
+
+SETTING = "RAGKV_CHOOSING_LAYERS"
+MIDDLE = "middle"
+MAX_LAYERS = 1024
+"""More than any model has."""
+_PART = re.compile(r"\s*(\d{1,4})\s*(?:-\s*(\d{1,4})\s*)?")
+
+
+def middle_third(num_layers: int) -> range:
+    """The middle third of a model's layers, at least one of them."""
+    return range(num_layers // 3, max(2 * num_layers // 3, num_layers // 3 + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Layers counted from 0, ascending; empty for the middle third of the model's.
+
+    sink_aware: attention weights are a softmax over prefix and chunks together, of which the chunks' part counts, so that
+    a head that rests on the first tokens (attention sink, arXiv 2309.17453) counts less. Otherwise over the chunks alone.
+    """
+
+    layers: tuple[int, ...] = ()
+    sink_aware: bool = False
+
+    @classmethod
+    def of(cls, text: str, sink_aware: bool = False) -> "Choice":
+        """The choice that `text` writes. Raises Rejected for a text that writes none."""
+        if text.strip() == MIDDLE:
+            return cls((), sink_aware)
+        layers: set[int] = set()
+        for part in text.split(","):
+            found = _PART.fullmatch(part)
+            if found is None or not int(found[1]) <= int(found[2] or found[1]) < MAX_LAYERS:
+                raise Rejected(
+                    f'{SETTING}={text}: give "{MIDDLE}", a range such as 9-20 or numbers such as 9,12,15; the first '
+                    "layer is 0"
+                )
+            layers.update(range(int(found[1]), int(found[2] or found[1]) + 1))
+        return cls(tuple(sorted(layers)), sink_aware)
+
+    @property
+    def text(self) -> str:
+        """The layers as `of` reads them."""
+        runs = [
+            [layer for _, layer in run] for _, run in groupby(enumerate(self.layers), lambda pair: pair[1] - pair[0])
+        ]
+        return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or MIDDLE
+
+    def layers_of(self, num_layers: int) -> tuple[int, ...]:
+        """The layers in a model of so many. Raises Rejected if it lacks one of them."""
+        layers = self.layers or tuple(middle_third(num_layers))
+        if layers[-1] >= num_layers:
+            raise Rejected(f"{SETTING}={self.text}: the model has the layers 0 to {num_layers - 1}, name some of these")
+        return layers
+
+
+DEFAULT_CHOICE = Choice()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.fidelity.methods import NONE, RANDOM, Method
-from bench.fidelity.metrics import Floats, gain_kept, interval, resamples
+from bench.fidelity.metrics import FAILURE_KL, Floats, gain_kept, geometric_ratio, interval, resamples
 from bench.fidelity.records import Record
 
 _DIGITS = 4
@@ -40,6 +40,7 @@ class Intervals(msgspec.Struct, frozen=True):
     gain_kept: Interval | None
     kl: Interval | None
     agree: Interval | None
+    failures: Interval | None
 
 
 class FidelityRow(msgspec.Struct, frozen=True):
@@ -47,7 +48,8 @@ class FidelityRow(msgspec.Struct, frozen=True):
 
     f1, em, agree: percent; agree is how often the greedy answer is the reference's. nll, kl: nats a token of the known
     answer; kl is to `reference`, full prefill of the same passages in the same order (for `none` and `sparse`: of the
-    file's). gain_kept: the share of `gain_reference`'s gain over no context that is left, null where it gains nothing.
+    file's). failures: percent of the questions with a kl above FAILURE_KL. kl_to_random: geometric mean over the questions of
+    kl over the control's at the same ratio, null where that was not measured. gain_kept: the share of `gain_reference`'s gain over no context that is left, null where it gains nothing.
     ttft_speedup: `gain_reference`'s time over this one's, question by question. `to_random` is to the control at the
     same ratio and `to_policy` to the service's own policy at the same ratio, null where that was not measured.
     """
@@ -61,6 +63,8 @@ class FidelityRow(msgspec.Struct, frozen=True):
     gain_kept: float | None
     kl: float
     agree: float
+    failures: float
+    kl_to_random: Estimate | None
     ttft_s: float
     recomputed_tokens: float
     context_tokens: float
@@ -104,6 +108,7 @@ class Table:
         f1, em, nll, kl, agree = (
             self._estimate(self._values(key, name)) for name in ("f1", "em", "nll", "kl", "agree")
         )
+        failures = self._estimate(100.0 * (self._values(key, "kl") > FAILURE_KL))
         kept, kept_interval = self._gain_kept(method)
         return FidelityRow(
             method=method.name,
@@ -115,13 +120,17 @@ class Table:
             gain_kept=kept,
             kl=kl.mean,
             agree=agree.mean,
+            failures=failures.mean,
+            kl_to_random=self._kl_to_random(method),
             ttft_s=_rounded(statistics.median(o.ttft_s for o in outcomes)),
             recomputed_tokens=_rounded(statistics.fmean(o.recomputed_tokens for o in outcomes)),
             context_tokens=_rounded(statistics.fmean(o.context_tokens for o in outcomes)),
             ttft_speedup=_rounded(statistics.median(f.ttft_s / o.ttft_s for f, o in zip(full, outcomes, strict=True))),
             reference=method.reference,
             gain_reference=method.gain_reference,
-            intervals=Intervals(f1.interval, em.interval, nll.interval, kept_interval, kl.interval, agree.interval),
+            intervals=Intervals(
+                f1.interval, em.interval, nll.interval, kept_interval, kl.interval, agree.interval, failures.interval
+            ),
             to_full=self._difference(key, full_key),
             to_random=self._to_policy(method, RANDOM),
             to_policy=self._to_policy(method, self._policy),
@@ -141,12 +150,23 @@ class Table:
         drawn = gain_kept(*(nll[self._draws].mean(1) for nll in nlls))
         return (None if np.isnan(kept) else _rounded(kept)), _rounded_interval(drawn)
 
+    def _kl_to_random(self, method: Method) -> Estimate | None:
+        control = self._at_same_ratio(method, RANDOM)
+        if control is None:
+            return None
+        ours, theirs = self._values(method.key, "kl"), self._values(control, "kl")
+        drawn = geometric_ratio(ours[self._draws], theirs[self._draws])
+        return Estimate(_rounded(geometric_ratio(ours, theirs)), _rounded_interval(drawn))
+
     def _to_policy(self, method: Method, policy: str) -> Difference | None:
         """The row less that policy's at the same ratio."""
+        control = self._at_same_ratio(method, policy)
+        return None if control is None else self._difference(method.key, control)
+
+    def _at_same_ratio(self, method: Method, policy: str) -> str | None:
+        """The key of that policy at the method's ratio, None if it was not measured."""
         control = Method(policy, method.prepare, method.ratio).key
-        if method.ratio is None or control not in self._outcomes:
-            return None
-        return self._difference(method.key, control)
+        return control if method.ratio is not None and control in self._outcomes else None
 
     def _difference(self, key: str, other: str) -> Difference:
         f1, nll, kl = (
@@ -155,7 +175,7 @@ class Table:
         return Difference(other, f1, nll, kl)
 
 
-def _rounded(value: float) -> float:
+def _rounded(value: float | Floats) -> float:
     return round(float(value), _DIGITS)
 
 

@@ -6,18 +6,18 @@ from rich.table import Table
 
 from bench.fidelity.report import FidelityReport, FidelityRow
 
-_COLUMNS = ("F1", "EM", "NLL", "gain", "KL", "same", "TTFT", "x", "redone")
+_COLUMNS = ("F1", "EM", "NLL", "gain", "KL", "fail", "/rand", "same", "TTFT", "x", "redo")
 _CAPTION = (
-    "F1, EM, same (the greedy answer as full prefill's): percent. NLL of the known answer, KL to full prefill: nats a "
-    "token. gain: share of what full prefill gains over no context. TTFT: median seconds, without retrieval; x: times "
-    "sooner than full prefill. redone: tokens recomputed."
+    "F1, EM, fail (KL above 0.5), same (the greedy answer as full prefill's): percent. NLL of the known answer, KL to full "
+    "prefill: nats a token. gain: share of what full prefill gains over no context. /rand: KL over random's at the same ratio, "
+    "geometric mean. TTFT: median seconds, without retrieval; x: times sooner than full prefill. redo: tokens recomputed."
 )
 
 
 def table_of(report: FidelityReport) -> Table:
     """A line a row; it fits 80 columns."""
     title = f"{report.model}, {Path(report.data).name}: {report.n} questions"
-    table = Table(title=title, caption=_CAPTION, box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table = Table(title=title, caption=_CAPTION, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("method", no_wrap=True)
     for column in _COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
@@ -34,6 +34,8 @@ def _cells(row: FidelityRow) -> tuple[str, ...]:
         f"{row.nll:.3f}",
         "-" if row.gain_kept is None else f"{row.gain_kept:.2f}",
         f"{row.kl:.3f}",
+        f"{row.failures:.0f}",
+        "-" if row.kl_to_random is None else f"{row.kl_to_random.mean:.2f}",
         f"{row.agree:.0f}",
         f"{row.ttft_s:.2f}",
         f"{row.ttft_speedup:.1f}",

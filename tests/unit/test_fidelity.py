@@ -1,21 +1,26 @@
 """The fidelity instrument without an engine: figures, data, what is refused, what survives a broken run."""
 
+import io
 import json
 import math
+import re
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from rich.console import Console
 
 from bench.fidelity.data import padded, read_questions
 from bench.fidelity.measure import MethodOutcome
-from bench.fidelity.methods import NAMES, POLICIES_MEASURED, better_half, methods_of
+from bench.fidelity.methods import FULL_RETRIEVAL_ORDER, NAMES, POLICIES_MEASURED, better_half, methods_of
 from bench.fidelity.metrics import (
     best_f1,
     exact_match,
     gain_kept,
+    geometric_ratio,
     interval,
     mean_kl,
     mean_nll,
@@ -23,7 +28,8 @@ from bench.fidelity.metrics import (
     resamples,
 )
 from bench.fidelity.records import MEASURED, Record, Records, digest_of
-from bench.fidelity.report import Table
+from bench.fidelity.report import FidelityReport, Table
+from bench.fidelity.table import table_of
 from ragkv.answer.service import in_prompt_order
 from ragkv.chunk import Chunk, Passage
 from ragkv.cli import main
@@ -89,6 +95,16 @@ class TestGain:
 
     def test_where_full_prefill_gains_nothing_there_is_nothing_to_keep(self):
         assert np.isnan(gain_kept(np.array(1.0), np.array(2.0), np.array(3.0)))
+
+
+class TestGeometricRatio:
+    def test_one_question_does_not_make_it(self):
+        """Twice as near on two of three questions, ten times as far on one: (1/2 * 1/2 * 10) ** (1/3)."""
+        ratio = geometric_ratio(np.array([0.1, 0.2, 5.0]), np.array([0.2, 0.4, 0.5]))
+        assert ratio == pytest.approx(2.5 ** (1 / 3))
+
+    def test_what_rounding_leaves_is_no_difference(self):
+        assert geometric_ratio(np.array([0.0, 1e-9]), np.array([1e-5, 0.0])) == pytest.approx(1.0)
 
 
 class TestIntervals:
@@ -315,6 +331,26 @@ class TestReport:
         assert rows["head"].to_random.kl.mean == -0.25
         assert rows["head"].to_random.f1.interval == (25.0, 25.0)
         assert rows["full"].to_random is None
+
+    def test_failures_are_questions_far_from_full_prefill(self, rows):
+        """Above half a nat, not at it."""
+        assert [rows[name].failures for name in ("full", "head", "random", "none")] == [0.0, 0.0, 0.0, 100.0]
+
+    def test_kl_is_held_against_random_at_the_same_ratio(self, rows):
+        assert (rows["head"].kl_to_random.mean, rows["head"].kl_to_random.interval) == (0.5, (0.5, 0.5))
+        assert rows["random"].kl_to_random.mean == 1.0
+        assert rows["full"].kl_to_random is None
+
+    def test_the_table_has_both(self, rows):
+        """In 80 columns, with the longest name there is."""
+        longest = msgspec.structs.replace(rows["full"], method=FULL_RETRIEVAL_ORDER)
+        report = FidelityReport("m", "d.jsonl", 2, [*rows.values(), longest], "here", 0, None)
+        console = Console(width=80, record=True, file=io.StringIO())
+        console.print(table_of(report))
+        text = console.export_text()
+        assert re.search(r"head 0.1 .* 0.250 +0 +0.50 ", text)
+        assert re.search(r"none .* 1.000 +100 +- ", text)
+        assert FULL_RETRIEVAL_ORDER in text
 
     def test_differences_pair_with_the_services_own_policy_too(self, rows):
         assert rows["random"].to_policy.other == "head @0.1"

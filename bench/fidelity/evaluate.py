@@ -11,11 +11,12 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from bench.fidelity.data import padded, read_questions
+from bench.fidelity.ape import temper
+from bench.fidelity.data import KnownQuestion, padded, read_questions
 from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure
 from bench.fidelity.methods import NAMES, Kit, Method, methods_of
 from bench.fidelity.ranking import Ranker
-from bench.fidelity.records import Records, code_digest, digest_of
+from bench.fidelity.records import Record, Records, code_digest, digest_of
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.run import Prefill, Run, TokenizedQuestion
 from bench.measuring import write_report
@@ -27,7 +28,7 @@ from ragkv.cli.progress import progress_bars
 from ragkv.cli.running import running_engine
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected
-from ragkv.kv.layout import layout_of, read_config
+from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.settings import Settings
@@ -46,11 +47,35 @@ class FidelityOptions:
     json_file: Path | None
 
 
-def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> FidelityReport:
-    """Measure every question, or those that an earlier run with the same file did not reach.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A finished run. `records` are those of the `questions`, in their order, with an outcome for each of the `methods`."""
 
-    Writes the report to `json_file`, if there is one. Raises Rejected, before anything takes long, for what cannot be
-    measured.
+    model: str
+    layout: Layout
+    methods: Sequence[Method]
+    questions: Sequence[KnownQuestion]
+    records: Sequence[Record]
+
+
+def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> FidelityReport:
+    """Measure every question, as `measured`, and write the report to `json_file`, if there is one."""
+    with measured(options, settings, console) as run:
+        rows = Table(run.records, run.methods, settings.recompute_policy, options.seed).rows()
+        report = FidelityReport(
+            run.model, str(options.data), len(run.records), rows, machine(), options.seed, options.passages
+        )
+        if options.json_file is not None:
+            write_report(report, options.json_file)
+    return report
+
+
+@contextmanager
+def measured(options: FidelityOptions, settings: Settings, console: Console) -> Iterator[Measured]:
+    """Measure every question, or those that an earlier run with the same `json_file` did not reach.
+
+    The records beside `json_file` are deleted when the block ends, unless it raises. Raises Rejected, before anything takes
+    long, for what cannot be measured.
     """
     methods = methods_of(options.methods or NAMES, options.ratios, settings)
     questions = read_questions(options.data)
@@ -65,15 +90,10 @@ def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> 
         run.check(asked)
         records = Records(_records_file(options), _digest(options, settings, methods, parts))
         asyncio.run(_carry_out(run, asked, records, parts, console))
-    done = [records[one.question.line] for one in asked]
-    rows = Table(done, methods, settings.recompute_policy, options.seed).rows()
-    report = FidelityReport(
-        Path(parts.model_folder).name, str(options.data), len(done), rows, machine(), options.seed, options.passages
-    )
-    if options.json_file is not None:
-        write_report(report, options.json_file)
+    known = [one.question for one in asked]
+    done = [records[question.line] for question in known]
+    yield Measured(Path(parts.model_folder).name, parts.layout, methods, known, done)
     records.remove()
-    return report
 
 
 def run_of(ingest: IngestParts, methods: Sequence[Method]) -> Run:
@@ -92,6 +112,8 @@ def _prefill(ingest: IngestParts, kit: Kit, methods: Sequence[Method]) -> Prefil
     def prefill(chunks: Sequence[Chunk]) -> None:
         for keys in key_makers:
             precompute(chunks, keys, lambda: ingest.prefiller, kit.store, kit.settings.prefill_batch_tokens)
+        if any(method.needs_tempered for method in methods):
+            temper(chunks, kit.keys, kit.store, ingest.parts.layout)
 
     return prefill
 

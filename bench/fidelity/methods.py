@@ -5,11 +5,12 @@ All but those that say so have the passages in the file's order.
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 
+from bench.fidelity.ape import tempered_keys
 from bench.fidelity.data import KnownQuestion
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
@@ -28,10 +29,11 @@ from ragkv.stitch.select import block_logits, block_size_of
 
 ANSWER_TOKENS = 24
 KEPT_SHARE = 0.5  # of the passages, by `sparse`
-FULL, NONE, RANDOM, DEFAULT = "full", "none", "random", "default"
+FULL, NONE, NAIVE, RANDOM, DEFAULT = "full", "none", "naive", "random", "default"
 DEFAULT_ORDER, RETRIEVAL_ORDER = "default order", "retrieval order"
 FULL_DEFAULT_ORDER, FULL_RETRIEVAL_ORDER = "full, default order", "full, retrieval order"
 POLICIES_MEASURED = tuple(name for name in POLICIES if name != "none")
+_ANY_RATIO = 0.5  # of policies whose size does not depend on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Method:
 
     reference: the method that is full prefill of the same passages in the same order; KL and agreement are to it.
     gain_reference: the full prefill whose gain this one is to keep. needs_question: plans with the question's vectors;
-    needs_alone: stitches KV that was prefilled behind nothing.
+    needs_alone: stitches KV that was prefilled behind nothing; needs_tempered: stitches KV that `temper` wrote.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Method:
     gain_reference: str = FULL
     needs_question: bool = False
     needs_alone: bool = False
+    needs_tempered: bool = False
 
     @property
     def key(self) -> str:
@@ -133,10 +136,20 @@ def none(kit: Kit, case: Case) -> Prepared:
 
 def naive(kit: Kit, case: Case) -> Prepared:
     """Chunks prefilled alone, with nothing before them, and rotated; only the prefix itself is as ever."""
+    return _stitched(kit, case, kit.alone)
+
+
+def ape(kit: Kit, case: Case) -> Prepared:
+    """As `prefix`, read at APE's temperature (`bench.fidelity.ape`)."""
+    return _stitched(kit, case, tempered_keys(kit.keys))
+
+
+def _stitched(kit: Kit, case: Case, keys: KeyMaker) -> Prepared:
+    """The prefix, and the chunks' KV as `keys` names it, nothing recomputed."""
     prompt = kit.prompt(case.in_file_order, case)
     placed = [PlacedChunk(kit.keys.prefix(), prompt.prefix)]
     for passage, span in zip(case.in_file_order, prompt.chunks, strict=True):
-        placed.append(PlacedChunk(kit.alone.chunk(passage.chunk.token_ids), span))
+        placed.append(PlacedChunk(keys.chunk(passage.chunk.token_ids), span))
     return Prepared(prompt, StitchPlan(tuple(placed)))
 
 
@@ -199,8 +212,9 @@ _SPARSE = "sparse"
 _WITHOUT_RATIO = (
     Method(FULL, full),
     Method(NONE, none),
-    Method("naive", naive, needs_alone=True),
+    Method(NAIVE, naive, needs_alone=True),
     Method("prefix", prefix),
+    Method("ape", ape, needs_tempered=True),
 )
 NAMES = (
     *(method.name for method in _WITHOUT_RATIO),
@@ -222,7 +236,11 @@ def methods_of(names: Sequence[str], ratios: Sequence[float], settings: Settings
     wanted = {FULL, NONE, *names}
     methods = [method for method in _WITHOUT_RATIO if method.name in wanted]
     for policy in POLICIES_MEASURED:
-        if policy in wanted:
+        if policy not in wanted:
+            continue
+        if POLICIES[policy].per_chunk:
+            methods.append(replace(_policy(policy, _ANY_RATIO), ratio=None))
+        else:
             methods += [_policy(policy, ratio) for ratio in ratios]
     if _SPARSE in wanted:
         methods += [Method(_SPARSE, partial(sparse, ratio=r), r, needs_question=True) for r in ratios]

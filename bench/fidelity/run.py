@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from bench.fidelity.ape import tempered_keys
 from bench.fidelity.data import KnownQuestion
 from bench.fidelity.measure import Measure, MethodProgress
 from bench.fidelity.methods import ANSWER_TOKENS, Case, Kit, Method
@@ -20,7 +21,7 @@ from ragkv.threads import Threads
 from ragkv.tokenizer import Tokenizer
 
 Prefill = Callable[[Sequence[Chunk]], None]
-"""Makes the KV of chunks, behind the prefix under Kit.keys and, if a method needs it, alone under Kit.alone."""
+"""Makes the KV of chunks, behind the prefix under Kit.keys and, if a method needs it, alone under Kit.alone or tempered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,5 +95,5 @@ class Run:
     def _forget(self, chunks: Sequence[Chunk]) -> None:
         """Delete KV that is no longer needed: that of thousands of passages would fill a disk, and it is quickly
         recomputed."""
-        for keys in (self.kit.keys, self.kit.alone):
+        for keys in (self.kit.keys, self.kit.alone, tempered_keys(self.kit.keys)):
             self.kit.store.delete(keys.chunk(chunk.token_ids) for chunk in chunks)

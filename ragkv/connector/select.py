@@ -9,6 +9,11 @@ second layer's fresh keys are held against the stitched ones, and the tokens tha
 place, over the stitched KV, as far as the last layer that chooses (ragkv/choosing.py), and the tokens that its last queries
 attend to are recomputed. That costs a few tens of tokens; the context is not run. Which layers, queries and blocks serve best
 was measured here (docs/BENCHMARKS.md).
+
+`infoflow` is InfoFlow KV's choice (arXiv 2603.05353): the whole question runs likewise, and the tokens to which its attention
+has the largest norm are recomputed. As in its authors' code (github.com/tx467/InfoFlow-KV): weights of the model's own
+softmax, over prefix, chunks and question, at true positions; their mean over heads; its L2 norm over the question's
+tokens; the mean over four layers, those at 22 to 25 of Qwen3-14B's 40.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +25,7 @@ from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.kv.layout import Layout
 from ragkv.policies import POLICIES
 from ragkv.span import Span, total_tokens
-from ragkv.stitch.select import QUERIES, attention_weights, budget_of, take_blocks
+from ragkv.stitch.select import QUERIES, attention_weights, budget_of, causal_attention_weights, take_blocks
 
 _CONTEXT_LAYER = 1  # the first layer whose keys depend on the context
 
@@ -69,28 +74,47 @@ def question_attention(
     candidates = _candidates(stitch, slices)
     seen = slices if choice.sink_aware else candidates
     scores = torch.zeros(total_tokens(one.span for one in candidates), device=model.device)
-    # The tokens behind the plan that this step has cache slots for: all of them, but in a very full step.
-    start = stitch.plan.end
-    question = Span(start, max(start, min(len(stitch.token_ids), len(stitch.block_ids) * model.block_size)))
-    if not question.num_tokens:
-        return scores
 
-    def on_layer(layer: int, query: torch.Tensor, _key: torch.Tensor, _value: torch.Tensor) -> None:
-        if layer in layers:
-            keys = torch.cat([_stitched_keys(model, one, layer) for one in seen])
-            weights = attention_weights(query.view(-1, layout.q_heads, layout.head_dim)[-QUERIES:], keys)
-            scores.add_(weights[-len(scores) :])
-        if layer >= layers[-1]:
-            raise StopForward
+    def on_layer(layer: int, query: torch.Tensor, _key: torch.Tensor) -> None:
+        keys = torch.cat([_stitched_keys(model, one, layer) for one in seen])
+        weights = attention_weights(query.view(-1, layout.q_heads, layout.head_dim)[-QUERIES:], keys)
+        scores.add_(weights[-len(scores) :])
 
-    ids = torch.tensor(stitch.token_ids, device=model.device)
-    batch = model.batch([question], block_ids)
-    with model.attention_hook(on_layer):
-        model.forward(ids[batch.positions], batch, block_ids)
+    _run_question(model, stitch, block_ids, layers, on_layer)
     return scores
 
 
-_SCORES: dict[str, Scores] = {"deviation": key_deviation, "question": question_attention}
+def question_norms(
+    model: ModelInternals, layout: Layout, stitch: StitchRequest, slices: Sequence[KVSlice], block_ids: torch.Tensor
+) -> torch.Tensor:
+    """Norm of the question's attention to each token, over all of its queries: of means over heads, summed over layers. [tokens]
+    float32.
+
+    Zeros as above. What was in vLLM's own cache before, and chunks whose KV is missing, are not in the softmax.
+    """
+    scores = torch.zeros(total_tokens(one.span for one in _candidates(stitch, slices)), device=model.device)
+    end = total_tokens(one.span for one in slices)
+
+    def on_layer(layer: int, query: torch.Tensor, key: torch.Tensor) -> None:
+        own = key.view(-1, layout.kv_heads, layout.head_dim)
+        keys = torch.cat([*(_stitched_keys(model, one, layer) for one in slices), own])
+        weights = causal_attention_weights(query.view(-1, layout.q_heads, layout.head_dim), keys)
+        scores.add_(weights.norm(dim=0)[end - len(scores) : end])
+
+    _run_question(model, stitch, block_ids, infoflow_layers(layout.layers), on_layer)
+    return scores
+
+
+def infoflow_layers(num_layers: int) -> range:
+    """Layers 22 to 25 of 40, and as deep in a model of another depth."""
+    return range(num_layers * 22 // 40, -(-num_layers * 26 // 40))
+
+
+_SCORES: dict[str, Scores] = {
+    "deviation": key_deviation,
+    "question": question_attention,
+    "infoflow": question_norms,
+}
 """Of every policy that selects in the engine (ragkv/policies.py)."""
 assert set(_SCORES) == {policy.name for policy in POLICIES.values() if policy.in_engine}
 
@@ -98,6 +122,36 @@ assert set(_SCORES) == {policy.name for policy in POLICIES.values() if policy.in
 def _candidates(stitch: StitchRequest, slices: Sequence[KVSlice]) -> list[KVSlice]:
     """The slices that may be selected, the last of all: what comes before them is exact as it was stored."""
     return [one for one in slices if one.span.start >= stitch.plan.exact_end]
+
+
+def _run_question(
+    model: ModelInternals,
+    stitch: StitchRequest,
+    block_ids: torch.Tensor,
+    layers: Sequence[int],
+    on_layer: Callable[[int, torch.Tensor, torch.Tensor], None],
+) -> None:
+    """Run the question in place over the stitched KV as far as the last of `layers`, ascending.
+
+    `on_layer` is told (layer, rotated queries, rotated keys) of the question's tokens at each of them; never if the step has
+    no room for any of its tokens in the cache.
+    """
+    # The tokens behind the plan that this step has cache slots for: all of them, but in a very full step.
+    start = stitch.plan.end
+    question = Span(start, max(start, min(len(stitch.token_ids), len(stitch.block_ids) * model.block_size)))
+    if not question.num_tokens:
+        return
+
+    def hook(layer: int, query: torch.Tensor, key: torch.Tensor, _value: torch.Tensor) -> None:
+        if layer in layers:
+            on_layer(layer, query, key)
+        if layer >= layers[-1]:
+            raise StopForward
+
+    ids = torch.tensor(stitch.token_ids, device=model.device)
+    batch = model.batch([question], block_ids)
+    with model.attention_hook(hook):
+        model.forward(ids[batch.positions], batch, block_ids)
 
 
 def _stitched_keys(model: ModelInternals, one: KVSlice, layer: int) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Selection of the tokens to recompute: a pure function for each policy that needs no model.
 
 Every selector takes the evidence and returns disjoint spans of exactly the budget (or of the whole context, if that
-is smaller). Ties go to the later position.
+is smaller), but for `legolink`, whose size the chunks give. Ties go to the later position.
 """
 
 import random
@@ -69,6 +69,12 @@ def select_head(evidence: Evidence, budget: int) -> tuple[Span, ...]:
     return merge(heads)
 
 
+def select_legolink(evidence: Evidence, budget: int) -> tuple[Span, ...]:
+    """The first block of every chunk, whatever the budget (EPIC's LegoLink, arXiv 2410.15332)."""
+    spans = [chunk.span for chunk in evidence.chunks]
+    return merge(Span(span.start, min(span.start + evidence.block_size, span.end)) for span in spans)
+
+
 def select_passages(evidence: Evidence, budget: int) -> tuple[Span, ...]:
     """Whole passages, best score first; of the last that fits only in part, its end, next to what follows."""
     best_first = sorted(evidence.chunks, key=lambda c: (c.score, c.span.start), reverse=True)
@@ -94,6 +100,7 @@ SELECTORS: dict[str, Selector] = {
     "none": select_none,
     "random": select_random,
     "head": select_head,
+    "legolink": select_legolink,
     "passages": select_passages,
     "initial": select_initial,
     "contextual": select_contextual,
@@ -171,12 +178,26 @@ QUERIES = 4
 
 def attention_weights(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     """Softmax weights of keys [tokens, kv_heads, head_dim], mean over rotated queries [n, q_heads, head_dim]. [tokens] float32."""
+    return _attention_logits(queries, keys).softmax(-1).mean((0, 1, 2))
+
+
+def causal_attention_weights(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    """Softmax weights [n, tokens] float32, mean over heads, where the last n keys are those of the queries' own tokens.
+
+    queries: [n, q_heads, head_dim], keys: [tokens, kv_heads, head_dim], both rotated.
+    """
+    n, tokens = len(queries), len(keys)
+    later = torch.ones(n, tokens, dtype=torch.bool, device=keys.device).triu(tokens - n + 1)
+    return _attention_logits(queries, keys).masked_fill(later[:, None, None], -torch.inf).softmax(-1).mean((1, 2))
+
+
+def _attention_logits(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    """[n, kv_heads, q_heads / kv_heads, tokens] float32."""
     n, q_heads, head_dim = queries.shape
     kv_heads = keys.shape[1]
     grouped = queries.float().view(n, kv_heads, q_heads // kv_heads, head_dim)
-    logits = torch.einsum("nkgd,tkd->nkgt", grouped, keys.float()) * head_dim**-0.5
-    weights: torch.Tensor = logits.softmax(-1).mean((0, 1, 2))
-    return weights
+    logits: torch.Tensor = torch.einsum("nkgd,tkd->nkgt", grouped, keys.float()) * head_dim**-0.5
+    return logits
 
 
 def _blocks(span: Span, size: int) -> list[Span]:

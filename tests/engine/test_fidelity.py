@@ -23,7 +23,7 @@ from tests.engine.world import World
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "multihop.jsonl"
 NUM_QUESTIONS = 2
-METHODS = ("naive", "prefix", "random", "deviation", "question", "sparse", "default")
+METHODS = ("naive", "prefix", "ape", "legolink", "random", "deviation", "question", "sparse", "default")
 KEYS = ["method", "ratio", "n", "f1", "em", "nll", "gain_kept", "kl", "agree", "ttft_s", "recomputed_tokens"]
 
 
@@ -78,7 +78,7 @@ def test_recomputing_everything_is_full_prefill(report: FidelityReport, policy: 
 
 def test_recomputing_little_is_not_full_prefill(report: FidelityReport) -> None:
     """The instrument can tell."""
-    for name in ("naive", "prefix"):
+    for name in ("naive", "prefix", "ape"):
         assert row_of(report, name).kl > 0.02
         assert row_of(report, name).recomputed_tokens == 0
     assert 0.05 < row_of(report, "question", 0.1).recomputed_tokens / row_of(report, "full").context_tokens < 0.15

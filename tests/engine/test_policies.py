@@ -1,19 +1,22 @@
-"""Policies that the engine carries out choose what their papers say, held against straightforward references."""
+"""Policies that the engine carries out, and rivals' methods, do what their papers say, held against straightforward references."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, DynamicCache
+from transformers import AttentionInterface, AutoModelForCausalLM, DynamicCache
 
+from bench.fidelity.ape import TEMPERATURE, temper, tempered_keys
+from ragkv.answer.prompt import Prompt
+from ragkv.answer.recompute import Recompute
 from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import plan_to_wire
 from ragkv.span import Span, total_tokens
-from ragkv.stitch.plan import EngineSelection, StitchPlan
+from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 from ragkv.stitch.select import ChunkEvidence, Evidence, select_head, take_blocks
-from tests.engine.world import Model, World
+from tests.engine.world import Model, World, kl, passages, whole_context
 
 RATIO = 0.15
 
@@ -43,10 +46,12 @@ def test_deviation_is_cacheblends(exact: World, chunks: list[Chunk]) -> None:
 def test_question_is_what_the_question_attends_to(exact: World, chunks: list[Chunk], choice: Choice) -> None:
     """The reference reads the stitched KV with Transformers' own eager attention and takes its weights."""
     model, prompt = exact.model, exact.model.prompt(chunks)
-    weights = attention_over_stitched(model, chunks, choice)
-    scores = [weights[span.start : span.end] for span in prompt.chunks[1:]]
+    seen = Span(0 if choice.sink_aware else prompt.chunks[1].start, prompt.chunks[-1].end)
+    layers = attention_over_stitched(model, chunks)
+    chosen_layers = [layers[layer][:, -4:] for layer in choice.layers_of(model.layout.layers)]
+    scores = sum(renormalised(weights, seen).mean((0, 1)) for weights in chosen_layers)
     chosen = choose(exact, chunks, "question", 4, choice)
-    assert overlap(chosen, reference(model, chunks, scores, block_size=4)) >= 0.97
+    assert overlap(chosen, reference(model, chunks, by_chunk(scores, prompt), block_size=4)) >= 0.97
 
 
 def test_another_choice_chooses_otherwise(exact: World, chunks: list[Chunk]) -> None:
@@ -67,6 +72,53 @@ def test_layers_that_the_model_lacks_cost_time_and_no_answer(exact: World, chunk
     assert answered.token_ids == exact.ask(prompt).token_ids
 
 
+def test_infoflow_is_infoflow_kvs(exact: World, chunks: list[Chunk]) -> None:
+    """InfoFlow KV, arXiv 2603.05353: all of the question's tokens, the model's own softmax, the mean over heads, its L2 norm
+    over queries. Layers 22 to 25 of 40 are 16 to 19 of this model's 30."""
+    layers = attention_over_stitched(exact.model, chunks)[16:20]
+    scores = sum(weights.mean(0).norm(dim=0) for weights in layers)
+    chosen = choose(exact, chunks, "infoflow", block_size=1)
+    expected = reference(exact.model, chunks, by_chunk(scores, exact.model.prompt(chunks)), block_size=1)
+    assert overlap(chosen, expected) >= 0.97
+
+
+def test_legolink_is_epics(exact: World, chunks: list[Chunk]) -> None:
+    """EPIC's LegoLink, arXiv 2410.15332: k tokens at the start of every chunk but the first, and no more however long it is."""
+    model, prompt = exact.model, exact.model.prompt(chunks)
+    for ratio in (0.01, 0.9):
+        plan = model.planner.plan(prompt, passages(chunks), model.keys, Recompute("legolink", ratio, 8), None)
+        assert plan.recompute == tuple(Span(span.start, span.start + 8) for span in prompt.chunks[1:])
+    everything = model.planner.plan(prompt, passages(chunks), model.keys, Recompute("legolink", 1.0, 8), None)
+    assert everything.recompute == (whole_context(prompt),)
+
+
+def test_ape_reads_the_chunks_at_its_temperature(exact: World, chunks: list[Chunk]) -> None:
+    """APE, arXiv 2502.05431: logits of the chunks, and of nothing else, are divided by the temperature.
+
+    The reference divides them in Transformers' attention, over keys as they are.
+    """
+    model, prompt = exact.model, exact.model.prompt(chunks)
+    temper(chunks, model.keys, model.store, model.layout)
+    prefix, *placed = model.placed(chunks, prompt)
+    tempered = [
+        PlacedChunk(tempered_keys(model.keys).chunk(chunk.token_ids), one.span)
+        for chunk, one in zip(chunks, placed, strict=True)
+    ]
+    AttentionInterface.register("at a temperature", attention_at(TEMPERATURE, whole_context(prompt)))
+    reader = AutoModelForCausalLM.from_pretrained(
+        model.settings.model, dtype=torch.float32, attn_implementation="at a temperature"
+    )
+    question = torch.tensor([prompt.token_ids[prompt.question.start :]])
+    with torch.inference_mode():
+        [logits] = reader(question, past_key_values=stitched_cache(reader, model, chunks)).logits[:, -1]
+
+    served = exact.ask(prompt, StitchPlan((prefix, *tempered)), logprobs=-1).logprobs[0]
+    plain = exact.ask(prompt, model.plan(chunks), logprobs=-1).logprobs[0]
+
+    assert kl(served, dict(enumerate(logits.log_softmax(-1).tolist()))) <= 1e-4
+    assert kl(served, plain) > 1e-3
+
+
 def test_head_is_epics() -> None:
     """EPIC, arXiv 2410.15332, section 4: the first k tokens of every chunk; a shorter chunk's share goes to the others."""
     spans = [Span(10, 40), Span(40, 45), Span(45, 99)]
@@ -77,7 +129,7 @@ def test_head_is_epics() -> None:
 def test_the_first_chunk_is_never_paid_for(exact: World, chunks: list[Chunk]) -> None:
     """It stands where it was prefilled: what is stored is exact."""
     first = exact.model.prompt(chunks).chunks[0]
-    for policy in ("deviation", "question"):
+    for policy in ("deviation", "question", "infoflow"):
         assert all(span.start >= first.end for span in choose(exact, chunks, policy, block_size=4))
     alone = choose(exact, chunks[:1], "question", block_size=4)
     assert alone == ()
@@ -110,11 +162,8 @@ def stored(model: Model, chunks: Sequence[Chunk]) -> list[tuple[Span, torch.Tens
     return [(span, kv.keys) for span, kv in zip(spans[1:], kvs[1:], strict=True)]
 
 
-def attention_over_stitched(model: Model, chunks: Sequence[Chunk], choice: Choice) -> torch.Tensor:
-    """Mean weights of the last four queries in the layers that choose over each token of the prompt, [tokens].
-
-    Renormalised, query by query and head by head, over the chunks that may be chosen; with the sink, over all that is stitched.
-    """
+def attention_over_stitched(model: Model, chunks: Sequence[Chunk]) -> list[torch.Tensor]:
+    """Weights of the question's tokens over the whole prompt, for each layer [q_heads, question, tokens]."""
     reader = AutoModelForCausalLM.from_pretrained(
         model.settings.model, dtype=torch.float32, attn_implementation="eager"
     )
@@ -122,11 +171,33 @@ def attention_over_stitched(model: Model, chunks: Sequence[Chunk], choice: Choic
     question = torch.tensor([prompt.token_ids[prompt.question.start :]])
     with torch.inference_mode():
         seen = reader(question, past_key_values=stitched_cache(reader, model, chunks), output_attentions=True)
-    layers = [seen.attentions[layer][0, :, -4:] for layer in choice.layers_of(model.layout.layers)]
-    seen = torch.zeros(layers[0].shape[-1])
-    seen[0 if choice.sink_aware else prompt.chunks[1].start : prompt.chunks[-1].end] = 1
-    kept = [weights * seen for weights in layers]
-    return sum((weights / weights.sum(-1, keepdim=True)).mean((0, 1)) for weights in kept)
+    return [weights[0] for weights in seen.attentions]
+
+
+def renormalised(weights: torch.Tensor, over: Span) -> torch.Tensor:
+    """Weights [..., tokens] as shares of what the span gets, query by query and head by head; 0 elsewhere."""
+    kept = torch.zeros_like(weights)
+    kept[..., over.start : over.end] = weights[..., over.start : over.end]
+    return kept / kept.sum(-1, keepdim=True)
+
+
+def by_chunk(scores: torch.Tensor, prompt: Prompt) -> list[torch.Tensor]:
+    """The scores [tokens] of every chunk but the first."""
+    return [scores[span.start : span.end] for span in prompt.chunks[1:]]
+
+
+def attention_at(temperature: float, context: Span) -> Callable[..., tuple[torch.Tensor, None]]:
+    """Eager attention whose logits over the context are divided by a temperature."""
+
+    def attend(module, query, key, value, attention_mask, scaling, **_) -> tuple[torch.Tensor, None]:
+        groups, queries, tokens = query.shape[1] // key.shape[1], query.shape[2], key.shape[2]
+        logits = query @ key.repeat_interleave(groups, 1).transpose(-1, -2) * scaling
+        logits[..., context.start : context.end] /= temperature
+        later = torch.ones(queries, tokens, dtype=torch.bool).triu(tokens - queries + 1)
+        weights = logits.masked_fill(later, -torch.inf).softmax(-1)
+        return (weights @ value.repeat_interleave(groups, 1)).transpose(1, 2), None
+
+    return attend
 
 
 def stitched_cache(reader: torch.nn.Module, model: Model, chunks: Sequence[Chunk]) -> DynamicCache:

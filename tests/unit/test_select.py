@@ -39,7 +39,7 @@ def evidence(lengths=(40, 33, 64, 5), block_size=16, seed=0):
     return Evidence(tuple(chunks), torch.randn(LAYERS, Q_HEADS, HEAD_DIM), block_size, seed)
 
 
-@pytest.mark.parametrize("policy", [name for name in SELECTORS if name != "none"])
+@pytest.mark.parametrize("policy", [name for name in SELECTORS if name not in ("none", "legolink")])
 @pytest.mark.parametrize("block_size", [2, 16, 64])
 def test_every_policy_spends_its_budget_and_no_more(policy, block_size):
     given = evidence(block_size=block_size)
@@ -70,6 +70,11 @@ def test_head_takes_the_first_tokens_of_every_chunk():
 def test_head_gives_what_a_short_chunk_cannot_use_to_the_others():
     spans = SELECTORS["head"](evidence((30, 2, 30)), 12)
     assert spans == (Span(11, 16), Span(41, 48))  # 5 tokens, then the 2 of the short one and 5 of its neighbour
+
+
+def test_legolink_takes_the_first_block_of_every_chunk_whatever_the_budget():
+    spans = SELECTORS["legolink"](evidence((30, 2, 30), block_size=4), 1)
+    assert spans == (Span(11, 15), Span(41, 47))  # four tokens, then the two of the short one and four of its neighbour
 
 
 def test_passages_takes_whole_passages_best_first():

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
+from bench.arena.command import arena
 from bench.fidelity.command import fidelity
 from bench.measuring import check_folder, write_report
 from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, RetrievalRow, read_questions
@@ -33,6 +34,7 @@ def evaluate() -> None:
 
 
 evaluate.add_command(fidelity)
+evaluate.add_command(arena)
 
 
 @evaluate.command()

@@ -1,6 +1,8 @@
 """JSON reports of the measuring commands."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -13,5 +15,5 @@ def check_folder(option: str, file: Path | None) -> None:
         raise Rejected(f"{option} {file}: there is no folder {file.parent}")
 
 
-def write_report(report: msgspec.Struct, file: Path) -> None:
+def write_report(report: msgspec.Struct | Mapping[str, Any], file: Path) -> None:
     file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")

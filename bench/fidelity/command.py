@@ -55,18 +55,20 @@ def fidelity(
 
     if plot_file is not None:
         check_can_plot()
-    options = FidelityOptions(data, limit, _names(methods), _ratios(ratios), passages, seed, json_file)
+    options = FidelityOptions(data, limit, names_of(methods), ratios_of(ratios), passages, seed, json_file)
     report = evaluate(options, Settings.from_env(os.environ), Console(stderr=True))
     if plot_file is not None:
         plot(report, plot_file)
     Console().print(table_of(report))
 
 
-def _names(text: str | None) -> tuple[str, ...] | None:
+def names_of(text: str | None) -> tuple[str, ...] | None:
+    """The names in a comma-separated option."""
     return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
-def _ratios(text: str) -> tuple[float, ...]:
+def ratios_of(text: str) -> tuple[float, ...]:
+    """The ratios in `--ratios`, each once. Raises Rejected for what is none."""
     try:
         ratios = tuple(dict.fromkeys(float(ratio) for ratio in text.split(",")))
     except ValueError:

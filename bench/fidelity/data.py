@@ -3,13 +3,16 @@
 Each line of the file is one question, `{"question", "answers", "passages": [{"title", "text"}]}`. `answers` are ways to
 say the same, the first is the one whose probability is measured. Other fields are ignored, `id` is kept. A passage that
 a question has twice is read once.
+
+The frozen sets of KVShareArena (github.com/xishi404/KVShareArena) are read as well: `{"_id", "input", "answers", "chunks"}`, where
+chunks are texts.
 """
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -34,6 +37,16 @@ class _Line(msgspec.Struct, frozen=True):
     id: int | str = ""
 
 
+class _FrozenLine(msgspec.Struct, frozen=True, rename={"id": "_id"}):
+    input: _Text
+    answers: Annotated[list[_Text], msgspec.Meta(min_length=1)]
+    chunks: Annotated[list[_Text], msgspec.Meta(min_length=1)]
+    id: str = ""
+
+    def line(self) -> _Line:
+        return _Line(self.input, self.answers, [Source(text) for text in self.chunks], self.id)
+
+
 @dataclass(frozen=True, slots=True)
 class KnownQuestion:
     """A question with its context in the file's order. `line` counts from 1 and names it: ids may repeat."""
@@ -47,10 +60,12 @@ class KnownQuestion:
 
 def read_questions(path: Path) -> list[KnownQuestion]:
     """Every question of the file. Raises Rejected, naming file and line, for what is none."""
-    questions = [_question(number, line) for number, line in read_lines(path, _Line, hint=_HINT)]
-    if not questions:
+    first = next(read_lines(path, dict[str, Any], hint=_HINT), None)
+    if first is None:
         raise Rejected(f"{path}: no questions in it")
-    return questions
+    if "chunks" in first[1]:
+        return [_question(number, frozen.line()) for number, frozen in read_lines(path, _FrozenLine)]
+    return [_question(number, line) for number, line in read_lines(path, _Line)]
 
 
 def _question(number: int, line: _Line) -> KnownQuestion:

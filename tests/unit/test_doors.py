@@ -40,6 +40,7 @@ ENVIRONMENT = (
     "ragkv/settings.py",
     "ingest/command.py",
     "ingest/writer/command.py",
+    "bench/arena/command.py",
     "bench/command.py",
     "bench/demo.py",
     "bench/evaluate.py",

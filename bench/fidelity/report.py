@@ -63,12 +63,12 @@ class FidelityRow(msgspec.Struct, frozen=True):
     gain_kept: float | None
     kl: float
     agree: float
-    failures: float
-    kl_to_random: Estimate | None
     ttft_s: float
     recomputed_tokens: float
     context_tokens: float
     ttft_speedup: float
+    failures: float
+    kl_to_random: Estimate | None
     reference: str
     gain_reference: str
     intervals: Intervals

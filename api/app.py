@@ -38,6 +38,7 @@ from api.v1.metrics import metrics_of_all
 from api.v1.probes import Probes
 from api.v1.search import search
 from api.v1.statistics import statistics
+from api.v1.writer import writer_router
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 from ragkv.threads import FairPool
@@ -70,6 +71,7 @@ def create_app(
             collections_router(),
             collection_events,
             kv_router(),
+            writer_router(),
             documents_router(parts.settings),
             document_events,
             search,

@@ -127,6 +127,14 @@ class Parts:
         return self.fingerprints.adapter(self.settings.writer_dir)
 
     @cached_property
+    def writer_before(self) -> str | None:
+        """Names the adapter before this one, whose KV may still be there; None if there was none, or KV of none."""
+        from ragkv.writer import read_before
+
+        before = read_before(self.settings.writer_dir)
+        return before if before != self.writer_fingerprint else None
+
+    @cached_property
     def database(self) -> Database:
         return Database(self.settings.database)
 
@@ -271,7 +279,12 @@ class Parts:
 
             secret = tenant_secret(tenant_id, self.database)
             self._keys[tenant_id] = KeyMaker(
-                secret, self.model_fingerprint, str(self.layout.dtype), self.prompts.prefix_ids, self.writer_fingerprint
+                secret,
+                self.model_fingerprint,
+                str(self.layout.dtype),
+                self.prompts.prefix_ids,
+                self.writer_fingerprint,
+                self.writer_before,
             )
         return self._keys[tenant_id]
 

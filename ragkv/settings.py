@@ -129,6 +129,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.data_dir / "writer"
 
     @property
+    def writers_dir(self) -> Path:
+        """Where adapters lie that the dashboard offers, each in a folder of its own."""
+        return self.data_dir / "writers"
+
+    @property
     def models_dir(self) -> Path:
         return self.data_dir / "models"
 

@@ -8,10 +8,13 @@ from pathlib import Path
 import msgspec
 
 from ragkv.errors import NotFound, Rejected
+from ragkv.fingerprint import Fingerprints
 
 ADAPTER = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 CARD = "card.json"
+EMBEDDED_WRITER = Path(__file__).parent / "embedded_writer"
+"""The adapter that comes with ragkv, for the embedded model."""
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +71,14 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     curve: tuple[tuple[int, float], ...]
     gate: Gate | None = None
 
+    def objections(self, model_fingerprint: str) -> list[str]:
+        """Reasons against using the writer with a model; none if it fits, was evaluated and passed."""
+        if self.model_fingerprint != model_fingerprint:
+            return [f"the writer is for {self.model}, or for other weights of it: train one for the served model"]
+        if self.gate is None:
+            return ["the writer has not been evaluated: ragkv writer eval"]
+        return self.gate.objections()
+
 
 def read_card(folder: Path) -> Card:
     """The card of an adapter folder. Raises NotFound for a folder without one, Rejected for one that cannot be read."""
@@ -90,19 +101,17 @@ def write_card(folder: Path, card: Card) -> None:
 def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
     """Put an adapter into use: a copy of its files takes the place of what `folder` holds, in one step.
 
-    Raises Rejected for an adapter of another model, and for one that was not evaluated or did not pass.
+    KV of the one before serves until the new one's is there. Raises Rejected for an adapter of another model, and for
+    one that was not evaluated or did not pass.
     """
     card = read_card(source)
-    if card.model_fingerprint != model_fingerprint:
-        raise Rejected(f"the writer is for {card.model}, or for other weights of it: train one for the served model")
-    if card.gate is None:
-        raise Rejected("the writer has not been evaluated: ragkv writer eval")
-    if objections := card.gate.objections():
+    if objections := card.objections(model_fingerprint):
         raise Rejected("the writer stays off: " + "; ".join(objections))
     partial, gone = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("partial", "gone"))
     partial.mkdir(parents=True)
     for name in (ADAPTER, CONFIG, CARD):
         shutil.copyfile(source / name, partial / name)
+    _remember(folder)
     if folder.exists():
         folder.rename(gone)
     partial.rename(folder)
@@ -111,11 +120,28 @@ def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
 
 
 def remove(folder: Path) -> bool:
-    """Take the writer out of use. Returns whether there was one."""
-    gone = folder.with_name(f".{folder.name}.{os.getpid()}.gone")
-    try:
-        folder.rename(gone)
-    except FileNotFoundError:
+    """Take the writer out of use. Returns whether there was one. Its KV serves until the plain model's is there."""
+    if not folder.is_dir():
         return False
+    gone = folder.with_name(f".{folder.name}.{os.getpid()}.gone")
+    _remember(folder)
+    folder.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
     return True
+
+
+def read_before(folder: Path) -> str | None:
+    """Fingerprint of the writer that was in use before the one in `folder`; empty for none, None if it never changed."""
+    try:
+        return _before(folder).read_text()
+    except OSError:
+        return None
+
+
+def _remember(folder: Path) -> None:
+    """Before it changes: what is in use, as `read_before` shall say."""
+    _before(folder).write_text(Fingerprints().adapter(folder))
+
+
+def _before(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.before")

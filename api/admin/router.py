@@ -16,6 +16,7 @@ from api.admin.login import login, login_page, logout
 from api.admin.overview import overview_page
 from api.admin.playground import playground_page
 from api.admin.settings import settings_page
+from api.admin.writer import writer_page
 
 PAGES: list[ControllerRouterHandler] = [
     overview_page,
@@ -26,6 +27,7 @@ PAGES: list[ControllerRouterHandler] = [
     jobs_page,
     keys_page,
     kv_page,
+    writer_page,
     settings_page,
     logout,
 ]

@@ -17,6 +17,7 @@ NAVIGATION = (
     ("Collections", "/admin/collections", "folder"),
     ("Playground", "/admin/playground", "chat"),
     ("KV store", "/admin/kv", "layers"),
+    ("Writer", "/admin/writer", "pen"),
     ("Jobs", "/admin/jobs", "list"),
     ("Keys", "/admin/keys", "key"),
     ("Settings", "/admin/settings", "sliders"),

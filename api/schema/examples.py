@@ -16,6 +16,7 @@ from api.v1.kv import PinBody
 from api.v1.passages import PassageView
 from api.v1.search import SearchBody, SearchTimings, SearchView
 from api.v1.statistics import Statistics
+from api.v1.writer import WriterBody
 from ragkv.access.keys import IssuedKey, KeyView
 from ragkv.answer.question import Citation, PassageKV, PromptSpan, Timings
 from ragkv.catalog.changes import Queued
@@ -23,6 +24,7 @@ from ragkv.catalog.collection import AnswerCachePatch, AnswerCacheView, Collecti
 from ragkv.catalog.documents import DocumentView
 from ragkv.catalog.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
 from ragkv.catalog.watch import DocumentProgress
+from ragkv.catalog.writers import Writer, Writers
 from ragkv.kv.file import KVShape
 from ragkv.statistics.engine import EngineView
 from ragkv.statistics.views import (
@@ -50,7 +52,27 @@ from ragkv.upkeep.admin import (
 from ragkv.upkeep.condition import AWAY
 from ragkv.upkeep.eviction import Freed
 from ragkv.upkeep.verify import Verified
+from ragkv.writer import Card, Gate
 
+WRITER = Card(
+    model="SmolLM2-135M-Instruct",
+    model_fingerprint="0f7c2f6a4f0d4a5e8b1c9d3e7a6b5c4d",
+    made_at=datetime(2026, 1, 5, 9, 30, tzinfo=UTC),
+    seed=0,
+    rank=16,
+    samples=400,
+    seconds=3600.0,
+    curve=((0, 0.124), (200, 0.05), (400, 0.04)),
+    gate=Gate(
+        contexts=32,
+        kl=0.05,
+        plain_kl=0.12,
+        kl_ratio_upper=0.52,
+        nll=1.9,
+        plain_nll=2.0,
+        one_chunk_kl=0.02,
+    ),
+)
 DOCUMENT_ID = "5f0c4f1e9d3b4c0f8a6e2b7d1c9a8e30"
 COLLECTION_ID = "c2a7d4b09e6f4f3ab1d85e7c60f92a14"
 CHUNK_ID = f"{DOCUMENT_ID}:0"
@@ -201,6 +223,13 @@ EXAMPLES: dict[Any, object] = {
         [TenantKV("default", 340, 4_045_504_512, 81_204)],
         limit_bytes=None,
         last_used_at=MOMENT,
+    ),
+    WriterBody: WriterBody(name="embedded"),
+    Writers: Writers(
+        in_use=WRITER,
+        fingerprint="6b1f0e1c5d7a4b0f9c3e2d8a7f6b5c4d",
+        restart_needed=False,
+        available=(Writer(name="embedded", card=WRITER, objections=()),),
     ),
     Freed: Freed(2, 14_745_600),
     Queued: Queued(3),

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -26,27 +27,23 @@ _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 @click.option(
     "--passages", type=click.IntRange(min=1), help="Pad contexts to this many passages, with those of other questions."
 )
+@click.option(
+    "--writer",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of a writer: measure each stitching method over its KV as well.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the padding and the intervals.")
 @click.option(
     "--json", "json_file", type=_OUTPUT, help="Write the rows as JSON. Intermediate results are kept beside the file."
 )
 @click.option("--plot", "plot_file", type=_OUTPUT, help="Draw quality against time, as PNG.")
-def fidelity(
-    data: Path,
-    limit: int | None,
-    methods: str | None,
-    ratios: str,
-    passages: int | None,
-    seed: int,
-    json_file: Path | None,
-    plot_file: Path | None,
-) -> None:
+def fidelity(methods: str | None, ratios: str, plot_file: Path | None, **given: Any) -> None:
     """Compare answers, probabilities and times of stitching with full prefill.
 
     Each question is asked with its own passages as context, through vLLM. An interrupted run resumes where it stopped
     when it is started again with the same --json.
     """
-    for option, file in (("--json", json_file), ("--plot", plot_file)):
+    for option, file in (("--json", given["json_file"]), ("--plot", plot_file)):
         check_folder(option, file)
     # Torch takes seconds to import: `ragkv --help` must not wait for it.
     from bench.fidelity.evaluate import FidelityOptions, evaluate  # noqa: PLC0415 - see above
@@ -55,7 +52,7 @@ def fidelity(
 
     if plot_file is not None:
         check_can_plot()
-    options = FidelityOptions(data, limit, names_of(methods), ratios_of(ratios), passages, seed, json_file)
+    options = FidelityOptions(methods=names_of(methods), ratios=ratios_of(ratios), **given)
     report = evaluate(options, Settings.from_env(os.environ), Console(stderr=True))
     if plot_file is not None:
         plot(report, plot_file)

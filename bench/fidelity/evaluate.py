@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ from bench.measuring import write_report
 from bench.ttft import machine
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
+from ingest.prefill import Prefiller
 from ragkv.chunk import Chunk
 from ragkv.cli.progress import progress_bars
 from ragkv.cli.running import running_engine
@@ -32,11 +34,14 @@ from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from ragkv.writer import read_card
 
 
 @dataclass(frozen=True, slots=True)
 class FidelityOptions:
-    """Options of a run. `methods`: None means all. `json_file`: the report's path, with its records beside it."""
+    """Options of a run. `methods`: None means all. `json_file`: the report's path, with its records beside it. `writer`: folder
+    of an adapter to measure as well.
+    """
 
     data: Path
     limit: int | None
@@ -45,6 +50,7 @@ class FidelityOptions:
     passages: int | None
     seed: int
     json_file: Path | None
+    writer: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
     The records beside `json_file` are deleted when the block ends, unless it raises. Raises Rejected, before anything takes
     long, for what cannot be measured.
     """
-    methods = methods_of(options.methods or NAMES, options.ratios, settings)
+    methods = methods_of(options.methods or NAMES, options.ratios, settings, with_writer=options.writer is not None)
     questions = read_questions(options.data)
     with _workplace(settings) as parts:
         asked = [
@@ -86,7 +92,7 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
             )
             for question in questions[: options.limit]
         ]
-        run = run_of(IngestParts(parts), methods)
+        run = run_of(IngestParts(parts), methods, options.writer)
         run.check(asked)
         records = Records(_records_file(options), _digest(options, settings, methods, parts))
         asyncio.run(_carry_out(run, asked, records, parts, console))
@@ -96,22 +102,35 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
     records.remove()
 
 
-def run_of(ingest: IngestParts, methods: Sequence[Method]) -> Run:
-    """A run over prepared parts, whose engine was made with ENGINE_ARGUMENTS."""
+def run_of(ingest: IngestParts, methods: Sequence[Method], writer: Path | None = None) -> Run:
+    """A run over prepared parts, whose engine was made with ENGINE_ARGUMENTS. Raises Rejected for a folder without writer."""
     parts = ingest.parts
     keys = parts.keys_of(parts.default_collection.tenant_id)
-    kit = Kit(parts.settings, parts.prompts, parts.planner, parts.kv_store, keys, alone=replace(keys, prefix_ids=()))
+    written = None if writer is None else replace(keys, writer=_adapter(writer, parts))
+    kit = Kit(parts.settings, parts.prompts, parts.planner, parts.kv_store, keys, replace(keys, prefix_ids=()), written)
     cache_tokens = int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token
     ranker = Ranker(parts.encoder, parts.settings.hops, parts.reranker)
-    return Run(kit, Measure(parts.engine, kit, cache_tokens), methods, ranker, _prefill(ingest, kit, methods))
+    return Run(kit, Measure(parts.engine, kit, cache_tokens), methods, ranker, _prefill(ingest, kit, methods, writer))
 
 
-def _prefill(ingest: IngestParts, kit: Kit, methods: Sequence[Method]) -> Prefill:
-    key_makers = [kit.keys, *([kit.alone] if any(method.needs_alone for method in methods) else [])]
+def _adapter(folder: Path, parts: Parts) -> str:
+    """The fingerprint of an adapter of the served model. It need not have passed its evaluation."""
+    if read_card(folder).model_fingerprint != parts.model_fingerprint:
+        raise Rejected(f"--writer {folder}: it is for another model")
+    return parts.fingerprints.adapter(folder)
+
+
+def _prefill(ingest: IngestParts, kit: Kit, methods: Sequence[Method], writer: Path | None) -> Prefill:
+    kinds = [(kit.keys, lambda: ingest.prefiller)]
+    if any(method.needs_alone for method in methods):
+        kinds.append((kit.alone, lambda: ingest.prefiller))
+    if kit.written is not None:
+        parts = ingest.parts
+        kinds.append((kit.written, cache(lambda: Prefiller.load(parts.model_folder, parts.layout, writer))))
 
     def prefill(chunks: Sequence[Chunk]) -> None:
-        for keys in key_makers:
-            precompute(chunks, keys, lambda: ingest.prefiller, kit.store, kit.settings.prefill_batch_tokens)
+        for keys, prefiller in kinds:
+            precompute(chunks, keys, prefiller, kit.store, kit.settings.prefill_batch_tokens)
         if any(method.needs_tempered for method in methods):
             temper(chunks, kit.keys, kit.store, ingest.parts.layout)
 
@@ -168,5 +187,6 @@ def _digest(options: FidelityOptions, settings: Settings, methods: Sequence[Meth
             "methods": [method.key for method in methods],
             "passages": options.passages,
             "seed": options.seed,
+            "writer": options.writer and parts.fingerprints.adapter(options.writer),
         }
     )

@@ -63,7 +63,10 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """The parts that prompts and plans are made with. `alone` names the KV of chunks prefilled behind nothing."""
+    """The parts that prompts and plans are made with.
+
+    `alone` names the KV of chunks prefilled behind nothing, `written` that of chunks that the writer wrote, if there is one.
+    """
 
     settings: Settings
     prompts: PromptBuilder
@@ -71,6 +74,7 @@ class Kit:
     store: KVStore
     keys: KeyMaker
     alone: KeyMaker
+    written: KeyMaker | None = None
 
     def prompt(self, passages: Sequence[Passage], case: Case) -> Prompt:
         """Raises TooLarge if prompt and answer do not fit the model's window."""
@@ -208,6 +212,12 @@ def _attention(kit: Kit, case: Case, chunk: Chunk) -> torch.Tensor:
     return block_logits(case.vectors, kept.mean_keys)
 
 
+def by_writer(kit: Kit, case: Case, prepare: Callable[[Kit, Case], Prepared]) -> Prepared:
+    """As another method, over KV that the writer wrote."""
+    assert kit.written is not None, "measured with a writer alone"
+    return prepare(replace(kit, keys=kit.written), case)
+
+
 _SPARSE = "sparse"
 _WITHOUT_RATIO = (
     Method(FULL, full),
@@ -216,6 +226,7 @@ _WITHOUT_RATIO = (
     Method("prefix", prefix),
     Method("ape", ape, needs_tempered=True),
 )
+_WRITTEN = frozenset(("prefix", *POLICIES_MEASURED, DEFAULT, DEFAULT_ORDER))
 NAMES = (
     *(method.name for method in _WITHOUT_RATIO),
     *POLICIES_MEASURED,
@@ -226,10 +237,12 @@ NAMES = (
 )
 
 
-def methods_of(names: Sequence[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
+def methods_of(
+    names: Sequence[str], ratios: Sequence[float], settings: Settings, *, with_writer: bool = False
+) -> list[Method]:
     """The methods of these names, at each ratio where they have one. Raises Rejected for a name there is not.
 
-    Full prefill and no context are always among them: the others are measured against them.
+    With a writer, each method that stitches chunks behind the prefix comes a second time, over the writer's KV. Full prefill and no context are always among them: the others are measured against them.
     """
     if unknown := [name for name in names if name not in NAMES]:
         raise Rejected(f"no method {', '.join(unknown)}: choose from {', '.join(NAMES)}")
@@ -244,7 +257,12 @@ def methods_of(names: Sequence[str], ratios: Sequence[float], settings: Settings
             methods += [_policy(policy, ratio) for ratio in ratios]
     if _SPARSE in wanted:
         methods += [Method(_SPARSE, partial(sparse, ratio=r), r, needs_question=True) for r in ratios]
-    return methods + _reordered(wanted, ratios, settings)
+    methods += _reordered(wanted, ratios, settings)
+    return [*methods, *(_written(method) for method in methods if with_writer and method.name in _WRITTEN)]
+
+
+def _written(method: Method) -> Method:
+    return replace(method, name=f"writer, {method.name}", prepare=partial(by_writer, prepare=method.prepare))
 
 
 def _policy(policy: str, ratio: float) -> Method:

@@ -95,5 +95,6 @@ class Run:
     def _forget(self, chunks: Sequence[Chunk]) -> None:
         """Delete KV that is no longer needed: that of thousands of passages would fill a disk, and it is quickly
         recomputed."""
-        for keys in (self.kit.keys, self.kit.alone, tempered_keys(self.kit.keys)):
-            self.kit.store.delete(keys.chunk(chunk.token_ids) for chunk in chunks)
+        kit = self.kit
+        for keys in filter(None, (kit.keys, kit.alone, tempered_keys(kit.keys), kit.written)):
+            kit.store.delete(keys.chunk(chunk.token_ids) for chunk in chunks)

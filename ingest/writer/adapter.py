@@ -4,6 +4,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch import nn
 from transformers import PreTrainedModel
@@ -30,8 +31,15 @@ class Adapter:
         return cls(PeftModel.from_pretrained(model, str(folder), is_trainable=trainable))
 
     def save(self, folder: Path) -> None:
-        """adapter_model.safetensors and adapter_config.json, as PEFT has them."""
-        self._model.save_pretrained(str(folder))
+        """adapter_model.safetensors, in bfloat16, and adapter_config.json, as PEFT has them."""
+        weights = {name: value.to(torch.bfloat16) for name, value in self._model.state_dict().items() if "lora_" in name}
+        self._model.save_pretrained(str(folder), state_dict=weights)
+
+    @torch.no_grad()
+    def round(self) -> None:
+        """Take the weights as `save` writes them."""
+        for parameter in self.parameters:
+            parameter.copy_(parameter.to(torch.bfloat16))
 
     def disabled(self) -> AbstractContextManager[Any]:
         """The plain model, for the block."""

@@ -14,12 +14,22 @@ from ragkv.cli import Group
 from ragkv.cli.progress import progress_bars
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from ragkv.writer import Card, Gate, install, read_card, remove
+from ragkv.tenancy import DEFAULT_COLLECTION
+from ragkv.writer import EMBEDDED_WRITER, Card, Gate, install, read_card, remove
 
 if TYPE_CHECKING:
-    from ingest.writer.run import Run
+    from ingest.writer.run import Plan, Run
 
 FOLDER = click.argument("folder", type=click.Path(path_type=Path))
+DOCUMENTS = click.option(
+    "--documents",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="File or folder to train on, also one that is not ingested. May be given several times.",
+)
+COLLECTION = click.option(
+    "--collection", default=DEFAULT_COLLECTION, show_default=True, help="Collection to train on, without --documents."
+)
 
 
 @click.group(cls=Group)
@@ -32,27 +42,33 @@ def writer() -> None:
 
 @writer.command()
 @FOLDER
-@click.option("--collection", default="default", show_default=True, help="Collection whose chunks to train on.")
+@DOCUMENTS
+@COLLECTION
 @click.option(
-    "--samples", type=click.IntRange(2), default=400, show_default=True, help="Contexts to train on, at most."
+    "--samples", type=click.IntRange(2), default=600, show_default=True, help="Contexts to train on, at most."
 )
 @click.option(
-    "--minutes", type=click.FloatRange(0, min_open=True), default=30, show_default=True, help="Time, at most."
+    "--minutes", type=click.FloatRange(0, min_open=True), default=60, show_default=True, help="Time, at most."
 )
 @click.option("--held-out", type=click.IntRange(8), default=32, show_default=True, help="Contexts for the evaluation.")
 @click.option("--seed", type=int, default=0, show_default=True)
-def train(folder: Path, collection: str, samples: int, minutes: float, held_out: int, seed: int) -> None:
-    """Train a writer on a collection's own chunks and write it to FOLDER.
+def train(
+    folder: Path,
+    documents: tuple[Path, ...],
+    collection: str,
+    samples: int,
+    minutes: float,
+    held_out: int,
+    seed: int,
+) -> None:
+    """Train a writer on documents or on a collection's chunks, and write it to FOLDER.
 
     No questions or labels are needed. A run that was interrupted goes on where it was.
     """
-    from ingest.writer.run import Plan, Run  # noqa: PLC0415 - seconds to import, needed here alone
+    from ingest.writer.run import Plan  # noqa: PLC0415 - seconds to import, needed here alone
 
     console = Console(stderr=True)
-    with _parts() as parts:
-        plan = Plan(folder, collection, samples, minutes * 60, held_out, seed)
-        with console.status("preparing the model"):
-            run = Run(parts, plan)
+    with _run(Plan(folder, samples, minutes * 60, held_out, seed), documents, collection, console) as run:
         card = _trained(run, console)
         _show(card, console)
         _say(card.gate, console)
@@ -60,18 +76,17 @@ def train(folder: Path, collection: str, samples: int, minutes: float, held_out:
 
 @writer.command("eval")
 @FOLDER
-@click.option("--collection", default="default", show_default=True, help="Collection to take contexts from.")
+@DOCUMENTS
+@COLLECTION
 @click.option("--held-out", type=click.IntRange(8), default=32, show_default=True, help="Number of contexts.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the training run, for what it left out.")
-def evaluate(folder: Path, collection: str, held_out: int, seed: int) -> None:
+def evaluate(folder: Path, documents: tuple[Path, ...], collection: str, held_out: int, seed: int) -> None:
     """Evaluate the writer in FOLDER on contexts that it was not trained on."""
-    from ingest.writer.run import Plan, Run  # noqa: PLC0415 - see train
+    from ingest.writer.run import Plan  # noqa: PLC0415 - see train
 
     console = Console(stderr=True)
-    with _parts() as parts:
-        card = read_card(folder)
-        with console.status("preparing the model"):
-            run = Run(parts, Plan(folder, collection, card.samples, card.seconds, held_out, seed))
+    card = read_card(folder)
+    with _run(Plan(folder, card.samples, card.seconds, held_out, seed), documents, collection, console) as run:
         with progress_bars(console) as bar:
             task = bar.add_task("held-out contexts", total=held_out)
             card = run.evaluated(card, lambda done: bar.update(task, completed=done))
@@ -86,11 +101,12 @@ def show() -> None:
 
 
 @writer.command()
-@FOLDER
+@click.argument("folder", type=click.Path(path_type=Path), default=EMBEDDED_WRITER)
 def use(folder: Path) -> None:
     """Use the writer in FOLDER from the next start of the service on.
 
-    It must have passed its evaluation. KV of all documents is then computed again.
+    Without FOLDER it is the one that comes with ragkv, for the embedded model. It must have passed its evaluation. The
+    KV of all documents is then computed again, and the old KV answers until then.
     """
     with _parts() as parts:
         card = install(folder, parts.settings.writer_dir, parts.model_fingerprint)
@@ -113,6 +129,23 @@ def _parts() -> Iterator[Parts]:
         yield parts
     finally:
         parts.close()
+
+
+@contextmanager
+def _run(plan: "Plan", documents: tuple[Path, ...], collection: str, console: Console) -> Iterator["Run"]:
+    from ingest.writer.corpus import chunks_of_collection, chunks_of_files  # noqa: PLC0415 - see train
+    from ingest.writer.run import Run  # noqa: PLC0415 - see train
+
+    with _parts() as parts:
+        if documents:
+            with console.status("reading the documents") as status:
+                told = lambda done, total: status.update(f"reading the documents: {done} of {total}")  # noqa: E731
+                chunks = chunks_of_files(documents, parts, told)
+        else:
+            chunks = chunks_of_collection(collection, parts)
+        with console.status("preparing the model"):
+            run = Run(parts, chunks, plan)
+        yield run
 
 
 def _trained(run: "Run", console: Console) -> Card:

@@ -46,6 +46,7 @@ class Reader:
 
     def __init__(self, model: PreTrainedModel, writing: Writing, prefix_ids: Sequence[int]) -> None:
         self._model = model
+        self._trunk = model.base_model  # without the head: KV needs no logits
         self._writing = writing
         self._capture = Capture(model, range(0))
         self._rotation = getattr(modules_with_rotation(model)[0], ROTATE)
@@ -59,7 +60,7 @@ class Reader:
         """Readings behind the prefix and the whole context, computed as one text."""
         with self._writing.disabled():
             cache = _cache_of(self._prefix)
-            self._model(self._ids(context_ids), past_key_values=cache, use_cache=True, logits_to_keep=1)
+            self._trunk(self._ids(context_ids), past_key_values=cache, use_cache=True)
             context = _kv_of(cache)
             return [self._read(context, tail) for tail in tails]
 
@@ -77,7 +78,7 @@ class Reader:
         ids = padded(chunks, self._device)
         prefix = [(keys.expand(batch, -1, -1, -1), values.expand(batch, -1, -1, -1)) for keys, values in self._prefix]
         with self._capture.recorded() as captured:
-            self._model(ids, past_key_values=_cache_of(prefix), use_cache=True, logits_to_keep=1)
+            self._trunk(ids, past_key_values=_cache_of(prefix), use_cache=True)
         lengths = [len(chunk) for chunk in chunks]
         positions = torch.arange(self.num_prefix, self.num_prefix + sum(lengths), device=self._device)
         stitched = []
@@ -102,7 +103,7 @@ class Reader:
     def _prefill(self, prefix_ids: Sequence[int]) -> KV:
         with self._writing.disabled():
             cache = DynamicCache()
-            self._model(self._ids(prefix_ids), past_key_values=cache, use_cache=True, logits_to_keep=1)
+            self._trunk(self._ids(prefix_ids), past_key_values=cache, use_cache=True)
             return _kv_of(cache)
 
     def _rotated(self, keys: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

@@ -17,7 +17,6 @@ from ingest.writer.train import Course, Tokens, Trainer
 from ragkv.batched import batched
 from ragkv.chunk import Chunk
 from ragkv.clock import utc_now
-from ragkv.db.tenants import collection_ref
 from ragkv.errors import NotFound, Rejected
 from ragkv.models import public_name
 from ragkv.parts import Parts
@@ -36,10 +35,9 @@ STATE = "training.pt"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to train on, how long, and where the adapter goes."""
+    """How long to train, and where the adapter goes."""
 
     folder: Path
-    collection: str
     samples: int
     seconds: float
     held_out: int
@@ -47,16 +45,20 @@ class Plan:
 
 
 class Run:
-    """A run that goes on where it was broken off, if its folder says so."""
+    """A run that goes on where it was broken off, if its folder says so.
 
-    def __init__(self, parts: Parts, plan: Plan) -> None:
+    A fifth of the chunks is held out: the last, in neighbourhoods that no training context shares.
+    """
+
+    def __init__(self, parts: Parts, chunks: Sequence[Chunk], plan: Plan) -> None:
+        """chunks: of many documents, those of one document in a row. Raises Rejected for too few."""
         logging.disable_progress_bar()
         torch.manual_seed(plan.seed)
         self.plan = plan
-        near = _neighbourhoods(parts, plan.collection)
+        near = _neighbourhoods(chunks)
         held = max(2, len(near) // 5)
         self._trained_on, self._held_out = near[:-held], near[-held:]
-        model = AutoModelForCausalLM.from_pretrained(parts.model_folder, dtype=torch.float32).eval()
+        model = AutoModelForCausalLM.from_pretrained(parts.model_folder, dtype=parts.layout.dtype).eval()
         self._card = _begun(parts, plan)
         kept = (plan.folder / ADAPTER).is_file()
         self._adapter = Adapter.load(model, plan.folder, trainable=True) if kept else Adapter.new(model)
@@ -94,6 +96,7 @@ class Run:
             curve.append((0, self._trainer.validate().kl))
             validated(*curve[0])
         self._trainer.run(samples, lambda done, losses: after(done, losses.kl))
+        self._adapter.round()
         if curve[-1][0] != self.samples:
             curve.append((self.samples, self._trainer.validate().kl))
         return self._save(curve)
@@ -138,14 +141,12 @@ def _begun(parts: Parts, plan: Plan) -> Card:
     return card
 
 
-def _neighbourhoods(parts: Parts, collection: str) -> list[list[Chunk]]:
-    ref = collection_ref(parts.default_collection.tenant_id, collection, parts.database)
-    chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
+def _neighbourhoods(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
     near = [list(some) for some in batched(chunks, NEIGHBOURS)]
     if len(near) < LEAST_NEIGHBOURHOODS:
         raise Rejected(
-            f"the collection has {len(chunks)} chunks with KV, training needs {LEAST_NEIGHBOURHOODS * NEIGHBOURS} or more: "
-            "ingest more documents"
+            f"there are {len(chunks)} chunks to train on, training needs {LEAST_NEIGHBOURHOODS * NEIGHBOURS} or more: "
+            "give more documents"
         )
     return near
 

@@ -84,11 +84,19 @@ class Trainer:
             progress(self.samples, losses)
 
     def state(self) -> dict[str, Any]:
-        """What `resume` needs beside the adapter, for torch.save."""
-        return {"optimizer": self._optimizer.state_dict(), "samples": self.samples, "seconds": self.seconds}
+        """What `resume` needs, for torch.save."""
+        return {
+            "weights": [parameter.detach() for parameter in self._adapter.parameters],
+            "optimizer": self._optimizer.state_dict(),
+            "samples": self.samples,
+            "seconds": self.seconds,
+        }
 
+    @torch.no_grad()
     def resume(self, state: dict[str, Any]) -> None:
         """Go on from where a run of the same course was."""
+        for parameter, value in zip(self._adapter.parameters, state["weights"], strict=True):
+            parameter.copy_(value)
         self._optimizer.load_state_dict(state["optimizer"])
         self.samples, self.seconds = state["samples"], state["seconds"]
 

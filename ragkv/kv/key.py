@@ -16,7 +16,8 @@ class KeyMaker:
 
     A key is an HMAC-SHA256 over everything the KV depends on: model, dtype, layout version, the prefix it was
     prefilled behind, the writer that was active (none for the prefix), and the chunk's token ids. The secret keeps tenants
-    apart. `writer`: the fingerprint of its adapter, empty for the plain model.
+    apart. `writer`: the fingerprint of its adapter, empty for the plain model. `writer_before`: that of the writer in use
+    before, whose KV serves until the present one's is there.
     """
 
     secret: bytes
@@ -24,10 +25,12 @@ class KeyMaker:
     dtype: str
     prefix_ids: tuple[int, ...]
     writer: str = ""
+    writer_before: str | None = None
 
-    def chunk(self, token_ids: Sequence[int]) -> str:
-        """The KV key of a chunk behind the prefix: 64 hex digits."""
-        written = (self.writer.encode(),) if self.writer else ()
+    def chunk(self, token_ids: Sequence[int], writer: str | None = None) -> str:
+        """The KV key of a chunk behind the prefix, by the present writer or the one given: 64 hex digits."""
+        name = self.writer if writer is None else writer
+        written = (name.encode(),) if name else ()
         return self._digest(b"chunk", _pack(self.prefix_ids), _pack(token_ids), *written)
 
     def prefix(self) -> str:

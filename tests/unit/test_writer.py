@@ -17,11 +17,12 @@ from ingest.writer.train import Course, Trainer
 from ragkv.chunk import Chunk
 from ragkv.clock import utc_now
 from ragkv.errors import NotFound, Rejected
+from ragkv.fingerprint import Fingerprints
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import layout_of
 from ragkv.span import Span
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
-from ragkv.writer import ADAPTER, CONFIG, Card, Gate, install, read_card, remove, write_card
+from ragkv.writer import ADAPTER, CONFIG, Card, Gate, install, read_before, read_card, remove, write_card
 
 TINY = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -234,6 +235,20 @@ class TestGate:
         assert ratio_upper([0.1, 0.2, 0.3], [0.1, 0.2, 0.3]) == pytest.approx(1.0)
 
 
+def card(gate: Gate | None = GOOD, model_fingerprint: str = "f") -> Card:
+    return Card(
+        model="m",
+        model_fingerprint=model_fingerprint,
+        made_at=utc_now(),
+        seed=0,
+        rank=16,
+        samples=9,
+        seconds=60.0,
+        curve=((0, 0.2), (9, 0.1)),
+        gate=gate,
+    )
+
+
 class TestInUse:
     @pytest.fixture
     def source(self, tmp_path: Path) -> Path:
@@ -241,21 +256,8 @@ class TestInUse:
         folder.mkdir()
         (folder / ADAPTER).write_bytes(b"weights")
         (folder / CONFIG).write_bytes(b"{}")
-        write_card(folder, self.card())
+        write_card(folder, card())
         return folder
-
-    def card(self, gate: Gate | None = GOOD) -> Card:
-        return Card(
-            model="m",
-            model_fingerprint="f",
-            made_at=utc_now(),
-            seed=0,
-            rank=16,
-            samples=9,
-            seconds=60.0,
-            curve=((0, 0.2), (9, 0.1)),
-            gate=gate,
-        )
 
     def test_it_is_put_into_use_replaced_and_taken_out(self, source: Path, tmp_path: Path):
         place = tmp_path / "writer"
@@ -266,15 +268,26 @@ class TestInUse:
         assert read_card(place) == read_card(source)
         assert remove(place)
         assert not remove(place)
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["made"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "writer.before"]
+
+    def test_the_one_before_is_remembered(self, source: Path, tmp_path: Path):
+        place = tmp_path / "writer"
+        assert read_before(place) is None
+
+        install(source, place, "f")
+        before_first, first = read_before(place), Fingerprints().adapter(place)
+        remove(place)
+
+        assert before_first == ""
+        assert read_before(place) == first != ""
 
     @pytest.mark.parametrize("gate", [None, msgspec.structs.replace(GOOD, nll=9.9)])
     def test_one_that_was_not_evaluated_or_did_not_pass_stays_off(
         self, source: Path, tmp_path: Path, gate: Gate | None
     ):
-        write_card(source, self.card(gate))
+        write_card(source, card(gate))
 
-        with pytest.raises(Rejected, match=r"ragkv writer eval|stays off"):
+        with pytest.raises(Rejected, match="stays off"):
             install(source, tmp_path / "writer", "f")
         assert not (tmp_path / "writer").exists()
 

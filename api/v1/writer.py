@@ -1,0 +1,68 @@
+"""/v1/writer: the writer in use, and those that may be used."""
+
+import msgspec
+from litestar import Router, delete, get, put
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from api.access.auth import administering
+from api.http.errors import json_problems, problems
+from ragkv.access.caller import Caller
+from ragkv.catalog.writers import Writers, stop_writer, use_writer, writers
+from ragkv.parts import Parts
+
+_NOT_DEFAULT = "The key is not of the default tenant."
+
+
+class WriterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Names a writer: `embedded`, or a folder in the data folder's `writers`."""
+
+    name: str
+
+
+@get(
+    "/",
+    guards=[administering],
+    summary="Get the writer in use",
+    responses=problems(FORBIDDEN=_NOT_DEFAULT),
+    sync_to_thread=True,
+)
+def show_writer(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> Writers:
+    """Get the writer in use and those that may be used, with their evaluations."""
+    return writers(caller.tenant_id, parts)
+
+
+@put(
+    "/",
+    guards=[administering],
+    summary="Use a writer",
+    responses=json_problems(
+        FORBIDDEN=_NOT_DEFAULT,
+        NOT_FOUND="No such writer.",
+        UNPROCESSABLE_ENTITY="It is for another model, or did not pass its evaluation.",
+    ),
+    sync_to_thread=True,
+)
+def choose_writer(
+    data: JSONBody[WriterBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> Writers:
+    """Use a writer from the next start of the service on. The KV of all documents is then computed again, in the background;
+    the old KV answers until then."""
+    return use_writer(caller.tenant_id, data.name, parts)
+
+
+@delete(
+    "/",
+    guards=[administering],
+    status_code=200,
+    summary="Stop using the writer",
+    responses=problems(FORBIDDEN=_NOT_DEFAULT),
+    sync_to_thread=True,
+)
+def drop_writer(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> Writers:
+    """Use the plain model from the next start of the service on."""
+    return stop_writer(caller.tenant_id, parts)
+
+
+def writer_router() -> Router:
+    return Router("/v1/writer", route_handlers=[show_writer, choose_writer, drop_writer], tags=["kv"])

@@ -1,0 +1,37 @@
+"""Chunks to train a writer on: a collection's, or those of files that need not be ingested."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from ingest.local import find_files
+from ingest.parts import IngestParts
+from ingest.split import split
+from ragkv.chunk import Chunk
+from ragkv.db.tenants import collection_ref
+from ragkv.parts import Parts
+
+
+def chunks_of_collection(name: str, parts: Parts) -> list[Chunk]:
+    """Chunks of the collection's documents that have KV. Raises NotFound for a collection that there is not."""
+    ref = collection_ref(parts.default_collection.tenant_id, name, parts.database)
+    return parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
+
+
+def chunks_of_files(
+    paths: Sequence[Path], parts: Parts, progress: Callable[[int, int], None] = lambda done, total: None
+) -> list[Chunk]:
+    """Chunks of files, and of the files in folders, as ingestion splits them. `progress` is told files done and in all.
+
+    Raises Rejected, naming the file, for one that cannot be read: a training corpus is not silently smaller.
+    """
+    files = list(find_files(paths))
+    chunks: list[Chunk] = []
+    with closing(IngestParts(parts).parser) as parser:
+        for done, file in enumerate(files):
+            progress(done, len(files))
+            with file.open("rb") as body:
+                parsed = parser.parse(file.name, body)
+            chunks += split(str(file), parsed, parts.tokenizer, parts.settings.chunk_tokens)
+    progress(len(files), len(files))
+    return chunks

@@ -1,0 +1,81 @@
+"""The writers that an administrator may choose from, and the one in use."""
+
+from pathlib import Path
+
+import msgspec
+
+from ragkv.errors import Forbidden, NotFound, RagKVError
+from ragkv.parts import Parts
+from ragkv.writer import EMBEDDED_WRITER, Card, install, read_card, remove
+
+EMBEDDED = "embedded"
+"""The name of the writer that comes with ragkv, for the embedded model."""
+
+
+class Writer(msgspec.Struct, frozen=True, kw_only=True):
+    """A writer that may be used if there are no objections."""
+
+    name: str
+    card: Card
+    objections: tuple[str, ...]
+
+
+class Writers(msgspec.Struct, frozen=True, kw_only=True):
+    """in_use: of the next start, if `restart_needed`; null for the plain model. fingerprint: of the one active now."""
+
+    in_use: Card | None
+    fingerprint: str
+    restart_needed: bool
+    available: tuple[Writer, ...]
+
+
+def writers(tenant_id: str, parts: Parts) -> Writers:
+    """The writer in use and those in the folder `writers` of the data folder. Raises Forbidden: see `_check`."""
+    _check(tenant_id, parts)
+    in_use = _card(parts.settings.writer_dir)
+    present = parts.fingerprints.adapter(parts.settings.writer_dir) if in_use else ""
+    return Writers(
+        in_use=in_use,
+        fingerprint=parts.writer_fingerprint,
+        restart_needed=present != parts.writer_fingerprint,
+        available=tuple(
+            Writer(name=name, card=card, objections=tuple(card.objections(parts.model_fingerprint)))
+            for name, folder in _folders(parts).items()
+            if (card := _card(folder))
+        ),
+    )
+
+
+def use_writer(tenant_id: str, name: str, parts: Parts) -> Writers:
+    """Put a writer into use from the next start on. Raises NotFound for a name there is not, Rejected for objections."""
+    _check(tenant_id, parts)
+    if (folder := _folders(parts).get(name)) is None:
+        raise NotFound(f"there is no writer {name}: its folder would be {parts.settings.writers_dir / name}")
+    install(folder, parts.settings.writer_dir, parts.model_fingerprint)
+    return writers(tenant_id, parts)
+
+
+def stop_writer(tenant_id: str, parts: Parts) -> Writers:
+    """Use the plain model from the next start on."""
+    _check(tenant_id, parts)
+    remove(parts.settings.writer_dir)
+    return writers(tenant_id, parts)
+
+
+def _check(tenant_id: str, parts: Parts) -> None:
+    """All tenants' chunks are written by one model: its choice is the default tenant's."""
+    if tenant_id != parts.default_collection.tenant_id:
+        raise Forbidden("the writer serves all tenants: only keys of the default tenant may see and change it")
+
+
+def _folders(parts: Parts) -> dict[str, Path]:
+    own = parts.settings.writers_dir
+    folders = sorted(own.iterdir()) if own.is_dir() else ()
+    return {EMBEDDED: EMBEDDED_WRITER, **{folder.name: folder for folder in folders if folder.is_dir()}}
+
+
+def _card(folder: Path) -> Card | None:
+    try:
+        return read_card(folder)
+    except RagKVError:
+        return None

@@ -15,6 +15,7 @@ import msgspec
 from ragkv.access.gate import Gate
 from ragkv.access.rate import TOO_MANY_OF_A_TENANT, RateLimit
 from ragkv.access.sessions import Sessions
+from ragkv.calibration import Calibration, read_calibration
 from ragkv.choosing import MIDDLE, Choice
 from ragkv.db.backlog import Backlog
 from ragkv.db.collections import cache_rule
@@ -79,7 +80,7 @@ class Parts:
         self.settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         model_folder(self.settings, progress)
         # A model that cannot be stitched, and layers it lacks, are refused here, before anything is kept.
-        self.choice.layers_of(self.layout.layers)
+        self.choice  # noqa: B018 - see above
         self.prepare_database()
 
     def prepare_database(self) -> None:
@@ -210,8 +211,21 @@ class Parts:
 
     @cached_property
     def choice(self) -> Choice:
-        """The layers that select what to recompute."""
-        return Choice.of(self.settings.choosing_layers or MIDDLE, bool(self.settings.sink_aware))
+        """The layers that select what to recompute: as set, else as calibrated, else the default. Raises Rejected for layers that
+        the model lacks."""
+        layers, sink_aware, calibration = self.settings.choosing_layers, self.settings.sink_aware, self.calibration
+        is_set = layers is not None or sink_aware is not None
+        choice = Choice.of(layers or MIDDLE, bool(sink_aware)) if is_set or not calibration else calibration.choice
+        choice.layers_of(self.layout.layers)
+        return choice
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """The calibration of this model with this writer, if there is one. Another one counts after a restart."""
+        found = read_calibration(self.settings.calibration_file)
+        if found is None or found.model_fingerprint != self.model_fingerprint:
+            return None
+        return found if found.writer_fingerprint == self.writer_fingerprint else None
 
     @cached_property
     def encoder_folder(self) -> Path:
@@ -378,7 +392,7 @@ class Parts:
         from ragkv.answer_cache.settings_digest import settings_digest
 
         rule_of = partial(cache_rule, self.database)
-        basis = _digest(self.model_fingerprint, self.kv_fingerprint, settings_digest(self.settings))
+        basis = _digest(self.model_fingerprint, self.kv_fingerprint, settings_digest(self.settings), self.choice)
         return AnswerCache(self.answer_ring, rule_of, self.source, self.embed, self.index_fingerprint, basis)
 
 

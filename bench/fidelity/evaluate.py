@@ -85,6 +85,9 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
     """
     methods = methods_of(options.methods or NAMES, options.ratios, settings, with_writer=options.writer is not None)
     questions = read_questions(options.data)
+    # The service's choice of layers: a calibrated one lies in its own data folder.
+    choice = Parts(settings).choice
+    settings = msgspec.structs.replace(settings, choosing_layers=choice.text, sink_aware=choice.sink_aware)
     with _workplace(settings) as parts:
         asked = [
             TokenizedQuestion.of(

@@ -32,7 +32,9 @@ class Adapter:
 
     def save(self, folder: Path) -> None:
         """adapter_model.safetensors, in bfloat16, and adapter_config.json, as PEFT has them."""
-        weights = {name: value.to(torch.bfloat16) for name, value in self._model.state_dict().items() if "lora_" in name}
+        weights = {
+            name: value.to(torch.bfloat16) for name, value in self._model.state_dict().items() if "lora_" in name
+        }
         self._model.save_pretrained(str(folder), state_dict=weights)
 
     @torch.no_grad()

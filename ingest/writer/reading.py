@@ -58,11 +58,15 @@ class Reader:
     @torch.no_grad()
     def full(self, context_ids: Sequence[int], tails: Sequence[Tail]) -> list[Reading]:
         """Readings behind the prefix and the whole context, computed as one text."""
+        return self.stitched(self.prefill(context_ids), tails)
+
+    @torch.no_grad()
+    def prefill(self, context_ids: Sequence[int]) -> KV:
+        """KV of the prefix and the whole context, computed as one text."""
         with self._writing.disabled():
-            cache = _cache_of(self._prefix)
+            cache = cache_of(self._prefix)
             self._trunk(self._ids(context_ids), past_key_values=cache, use_cache=True)
-            context = _kv_of(cache)
-            return [self._read(context, tail) for tail in tails]
+            return _kv_of(cache)
 
     def stitched(self, context: KV, tails: Sequence[Tail]) -> list[Reading]:
         """Readings over the KV of prefix and chunks, `write`'s or another's. Keeps gradients."""
@@ -78,7 +82,7 @@ class Reader:
         ids = padded(chunks, self._device)
         prefix = [(keys.expand(batch, -1, -1, -1), values.expand(batch, -1, -1, -1)) for keys, values in self._prefix]
         with self._capture.recorded() as captured:
-            self._trunk(ids, past_key_values=_cache_of(prefix), use_cache=True)
+            self._trunk(ids, past_key_values=cache_of(prefix), use_cache=True)
         lengths = [len(chunk) for chunk in chunks]
         positions = torch.arange(self.num_prefix, self.num_prefix + sum(lengths), device=self._device)
         stitched = []
@@ -93,7 +97,7 @@ class Reader:
 
     def _read(self, context: KV, tail: Tail) -> Reading:
         ids = (*tail.question_ids, *tail.answer_ids)
-        out = self._model(self._ids(ids), past_key_values=_cache_of(context), use_cache=True, output_hidden_states=True)
+        out = self._model(self._ids(ids), past_key_values=cache_of(context), use_cache=True, output_hidden_states=True)
         first = len(tail.question_ids) - 1
         logprobs = out.logits[0, first:-1].float().log_softmax(-1)
         hidden = torch.stack([layer[0].float() for layer in out.hidden_states[1:]])
@@ -124,7 +128,7 @@ def distances(teacher: Sequence[Reading], student: Sequence[Reading]) -> Iterato
         yield kl, (full.hidden - stitched.hidden).square().mean()
 
 
-def _cache_of(kv: KV) -> DynamicCache:
+def cache_of(kv: KV) -> DynamicCache:
     cache = DynamicCache()
     for layer, (keys, values) in enumerate(kv):
         cache.update(keys, values, layer)

@@ -34,7 +34,11 @@ class Samples:
     """An endless supply. Chunks of one neighbourhood (documents that were uploaded together, say) share a context."""
 
     def __init__(
-        self, neighbourhoods: Sequence[Sequence[Chunk]], seed: int, sizes: Sequence[int] = (2, 3, 4, 6, 8), tails: int = 3
+        self,
+        neighbourhoods: Sequence[Sequence[Chunk]],
+        seed: int,
+        sizes: Sequence[int] = (2, 3, 4, 6, 8),
+        tails: int = 3,
     ) -> None:
         """sizes: numbers of chunks in a context, drawn at random. tails: pairs for each context."""
         self._neighbourhoods = [near for near in neighbourhoods if len(near) >= _LEAST_CHUNKS]

@@ -38,6 +38,7 @@ DOORS = {
 ENVIRONMENT = (
     "ragkv/cli/",
     "ragkv/settings.py",
+    "ingest/calibrate/command.py",
     "ingest/command.py",
     "ingest/writer/command.py",
     "bench/arena/command.py",

@@ -1,0 +1,60 @@
+"""`ragkv calibrate`: find the layers that choose, check them, and put them into use."""
+
+import os
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ragkv.calibration import Calibration, write_calibration
+from ragkv.choosing import Choice
+from ragkv.cli.progress import progress_bars
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+
+
+@click.command()
+@click.option("--collection", default="default", show_default=True, help="Collection whose chunks to calibrate on.")
+@click.option(
+    "--clozes", type=click.IntRange(12), default=24, show_default=True, help="Questions to choose on, and to check on."
+)
+@click.option(
+    "--target-kl", type=click.FloatRange(0, min_open=True), default=0.05, show_default=True, help="KL to keep."
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--layers", help="Check these layers, as RAGKV_CHOOSING_LAYERS has them, instead of the best.")
+@click.option("--sink-aware", is_flag=True, help="Check --layers with attention to the prefix.")
+def calibrate(collection: str, clozes: int, target_kl: float, seed: int, layers: str | None, sink_aware: bool) -> None:
+    """Find the layers whose attention selects best what to recompute.
+
+    Questions are sentences of the collection with a name or number left out: no labels are needed. The layers are checked on
+    other contexts against the default and against random blocks, and used from the next start of the service on. Takes minutes.
+    """
+    from ingest.calibrate.run import Plan  # noqa: PLC0415 - seconds to import, needed here alone
+    from ingest.calibrate.run import calibrate as run  # noqa: PLC0415 - see above
+
+    console = Console(stderr=True)
+    choice = Choice.of(layers, sink_aware) if layers else None
+    parts = Parts(Settings.from_env(os.environ))
+    try:
+        parts.prepare()
+        with progress_bars(console) as bar:
+            phases = ("checking",) if choice else ("choosing", "checking")
+            tasks = {phase: bar.add_task(phase, total=clozes) for phase in phases}
+            found = run(
+                parts,
+                Plan(collection, clozes, target_kl, seed, choice),
+                lambda phase, done: bar.update(tasks[phase], completed=done),
+            )
+        console.print(_table(found), highlight=False)
+        write_calibration(parts.settings.calibration_file, found)
+    finally:
+        parts.close()
+    click.echo("in use from the next start of the service on, unless RAGKV_CHOOSING_LAYERS or RAGKV_SINK_AWARE is set")
+
+
+def _table(found: Calibration) -> Table:
+    table = Table(box=None, show_header=False)
+    for name, value in found.described():
+        table.add_row(name, value)
+    return table

@@ -1,0 +1,82 @@
+"""Readings in plain Transformers as the engine has them: queries of a question, and answers after recompute in place."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from ingest.capture import Capture
+from ingest.writer.reading import KV, Reader, Tail, Writing, cache_of
+
+
+class NoWriter:
+    """The plain model as a writer."""
+
+    @contextmanager
+    def disabled(self) -> Iterator[None]:
+        yield
+
+
+class SelectiveReader(Reader):
+    """Readings of stitched contexts, some of whose tokens are recomputed by the plain model."""
+
+    def __init__(self, model: PreTrainedModel, writing: Writing, prefix_ids: Sequence[int]) -> None:
+        super().__init__(model, writing, prefix_ids)
+        self._capture = Capture(model, range(model.config.num_hidden_layers))
+
+    @torch.no_grad()
+    def queries(self, context: KV, question_ids: Sequence[int]) -> list[torch.Tensor]:
+        """Rotated queries of a question behind a context, a tensor a layer: [tokens, q_heads, head_dim]."""
+        start = num_tokens(context)
+        positions = torch.arange(start, start + len(question_ids), device=self._device)
+        with self._writing.disabled(), self._capture.recorded() as captured:
+            self._trunk(self._ids(question_ids), past_key_values=cache_of(context), use_cache=True)
+        return [self._rotated(queries, positions)[0].transpose(0, 1) for queries in captured.queries]
+
+    @torch.no_grad()
+    def recomputed(self, context: KV, positions: Sequence[int], ids: Sequence[int], tail: Tail) -> torch.Tensor:
+        """Log probabilities of the tail's answer over the context, of which the tokens `ids` at `positions` (ascending) run again.
+
+        [answer tokens, vocabulary] float32. In every layer they are written before anything attends, as in the engine
+        (ModelInternals.forward).
+        """
+        tail_ids = (*tail.question_ids, *tail.answer_ids)
+        end = num_tokens(context) + len(tail_ids)
+        at = torch.tensor([*positions, *range(end - len(tail_ids), end)], device=self._device)
+        mask = torch.arange(end, device=self._device) <= at[:, None]
+        with self._writing.disabled():
+            out = self._model(
+                self._ids((*ids, *tail_ids)),
+                position_ids=at[None],
+                attention_mask=mask[None, None],
+                past_key_values=_InPlace(context, at[: len(positions)]),
+                use_cache=True,
+                logits_to_keep=len(tail.answer_ids) + 1,
+            )
+        logprobs: torch.Tensor = out.logits[0, :-1].float().log_softmax(-1)
+        return logprobs
+
+
+def num_tokens(context: KV) -> int:
+    return context[0][0].shape[2]
+
+
+class _InPlace(DynamicCache):  # type: ignore[misc]  # Transformers' classes are not typed
+    """A cache of a context in which the first tokens of the one forward take the place of older ones."""
+
+    def __init__(self, context: KV, rows: torch.Tensor) -> None:
+        super().__init__()
+        self._context = context
+        self._rows = rows
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        keys, values = self._context[layer_idx]
+        return self._placed(keys, key_states), self._placed(values, value_states)
+
+    def _placed(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        count = len(self._rows)
+        return torch.cat([old.index_copy(2, self._rows, new[:, :, :count]), new[:, :, count:]], 2)

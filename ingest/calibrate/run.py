@@ -1,0 +1,152 @@
+"""One calibration, from a collection's chunks to the layers that choose and their figures."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
+
+from ingest.calibrate.check import Checked, check, mean_at_ratios, ratio_of
+from ingest.calibrate.choose import choose
+from ingest.calibrate.clozes import Cloze, clozes_of, contexts_of
+from ingest.calibrate.cover import Case, Selecting, observe
+from ingest.calibrate.reading import NoWriter, SelectiveReader
+from ingest.writer.reading import Tail, Writing
+from ragkv.calibration import Calibration
+from ragkv.choosing import Choice
+from ragkv.clock import utc_now
+from ragkv.db.tenants import collection_ref
+from ragkv.errors import Rejected
+from ragkv.models import public_name
+from ragkv.parts import Parts
+from ragkv.span import Span
+from ragkv.stitch.select import block_size_of, budget_of
+
+LEAST_CONTEXTS = 12
+MAX_ANSWER_TOKENS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A collection, the number of clozes to choose on and again of those to check on, and the KL to keep.
+
+    choice: checked in place of the best one.
+    """
+
+    collection: str
+    clozes: int
+    target_kl: float
+    seed: int
+    choice: Choice | None = None
+
+
+def calibrate(parts: Parts, plan: Plan, progress: Callable[[str, int], None]) -> Calibration:
+    """Choose on one half of the collection's contexts, check on the other. `progress` is told a phase and how many are done.
+
+    Raises Rejected for settings that select nothing and for a collection that has too little text.
+    """
+    if not 0 < parts.settings.recompute_ratio < 1:
+        raise Rejected(f"RAGKV_RECOMPUTE_RATIO is {parts.settings.recompute_ratio:g}: nothing is left to choose")
+    choosing, checking = _halves(parts, plan)
+    reader = _reader(parts)
+    selection = _Selection(
+        reader.num_prefix,
+        parts.settings.recompute_ratio,
+        parts.settings.block_size or block_size_of("question"),
+        bool(parts.writer_fingerprint),
+    )
+
+    def counted(phase: str, cases: Sequence[Case]) -> Iterator[tuple[int, Case]]:
+        for number, case in enumerate(cases):
+            yield number, case
+            progress(phase, number + 1)
+
+    choice = plan.choice or choose(
+        [observe(reader, case, selection.of(case)) for _, case in counted("choosing", choosing)], parts.layout.layers
+    )
+    checked = [
+        check(reader, case, selection.of(case), choice, plan.seed + number)
+        for number, case in counted("checking", checking)
+    ]
+    return _calibration(parts, plan, choice, checked)
+
+
+def _calibration(parts: Parts, plan: Plan, choice: Choice, checked: Sequence[Checked]) -> Calibration:
+    ours, default, drawn = ([getattr(one, name) for one in checked] for name in ("choice", "default", "random"))
+    kl_at = mean_at_ratios(checked)
+    return Calibration(
+        model=public_name(parts.settings),
+        model_fingerprint=parts.model_fingerprint,
+        writer_fingerprint=parts.writer_fingerprint,
+        made_at=utc_now(),
+        collection=plan.collection,
+        contexts=len(checked),
+        seed=plan.seed,
+        layers=choice.text,
+        sink_aware=choice.sink_aware,
+        ratio=parts.settings.recompute_ratio,
+        kl=fmean(ours),
+        default_kl=fmean(default),
+        random_kl=fmean(drawn),
+        to_default=ratio_of(ours, default),
+        to_random=ratio_of(ours, drawn),
+        target_kl=plan.target_kl,
+        kl_at=kl_at,
+        least_ratio=next((ratio for ratio, kl in kl_at if kl <= plan.target_kl), None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """What the engine may select from a case: all chunks, or all but the first, which the plain model's KV is exact for."""
+
+    prefix: int
+    ratio: float
+    block_size: int
+    first_too: bool
+
+    def of(self, case: Case) -> Selecting:
+        spans, start = [], self.prefix
+        for chunk in case.chunks:
+            spans.append(Span(start, start + len(chunk)))
+            start += len(chunk)
+        return Selecting(
+            tuple(spans if self.first_too else spans[1:]), self.block_size, budget_of(self.ratio, start - self.prefix)
+        )
+
+
+def _halves(parts: Parts, plan: Plan) -> tuple[list[Case], list[Case]]:
+    """Cases to choose on and to check on, of contexts that share no chunk."""
+    ref = collection_ref(parts.default_collection.tenant_id, plan.collection, parts.database)
+    contexts = contexts_of(parts.source.ready_chunks(ref.tenant_id, ref.collection_id))
+    if len(contexts) < LEAST_CONTEXTS:
+        raise Rejected(
+            f"the collection has text for {len(contexts)} contexts, calibration needs {LEAST_CONTEXTS}: ingest more documents"
+        )
+    first, second = (clozes_of(contexts[half::2], plan.clozes, plan.seed + half) for half in (0, 1))
+    if min(len(first), len(second)) < plan.clozes:
+        raise Rejected(
+            "the collection has too few sentences with names or numbers to ask about: choose another, or ingest more documents"
+        )
+    return [_case(cloze, parts) for cloze in first], [_case(cloze, parts) for cloze in second]
+
+
+def _case(cloze: Cloze, parts: Parts) -> Case:
+    answer = parts.prompts.answer_ids(cloze.answer)[:MAX_ANSWER_TOKENS]
+    return Case(tuple(c.token_ids for c in cloze.chunks), Tail(parts.prompts.question_ids(cloze.question), answer))
+
+
+def _reader(parts: Parts) -> SelectiveReader:
+    """The served model in float32, with the writer in use if there is one."""
+    logging.disable_progress_bar()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = AutoModelForCausalLM.from_pretrained(parts.model_folder, dtype=torch.float32).to(device).eval()
+    writing: Writing = NoWriter()
+    if parts.writer_fingerprint:
+        from ingest.writer.adapter import Adapter  # noqa: PLC0415 - seconds to import, needed with a writer alone
+
+        writing = Adapter.load(model, parts.settings.writer_dir)
+    model.requires_grad_(False)
+    return SelectiveReader(model, writing, parts.prompts.prefix_ids)

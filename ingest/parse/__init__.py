@@ -32,29 +32,21 @@ def parse(name: str, body: bytes) -> Parsed:
     Raises Rejected (Unsupported, TooLarge) for what cannot be read, naming the file and saying what to do.
     """
     try:
-        parsed = _read(name, body)
-        _check(parsed)
+        return _read(name, body)
     except Rejected as refusal:
         raise type(refusal)(f"{one_line(name)}: {refusal}") from refusal.__cause__
-    return parsed
 
 
 def _read(name: str, body: bytes) -> Parsed:
     if not body.strip():
         raise Rejected("the file is empty")
-    return _READERS[sniff(name, body)](body, _title_of_name(name))
-
-
-def _check(parsed: Parsed) -> None:
+    stem = PurePosixPath(name.replace("\\", "/")).stem  # the file's name without folders and suffix
+    fallback_title = one_line(scrub(stem).replace("_", " ")) or "Untitled"
+    parsed = _READERS[sniff(name, body)](body, fallback_title)
     if not any(map(str.isalnum, parsed.text)):
         raise Rejected("it contains no text")
     if len(parsed.text) > MAX_TEXT_CHARS:
         raise TooLarge(f"it holds {len(parsed.text):,} characters, the limit is {MAX_TEXT_CHARS:,}: split it")
     if len(parsed.sections) > MAX_SECTIONS:
         raise TooLarge(f"it has {len(parsed.sections):,} headings, the limit is {MAX_SECTIONS:,}: split it")
-
-
-def _title_of_name(name: str) -> str:
-    """The file's name without folders and suffix, as words."""
-    stem = PurePosixPath(name.replace("\\", "/")).stem
-    return one_line(scrub(stem).replace("_", " ")) or "Untitled"
+    return parsed

@@ -39,8 +39,7 @@ def read_docx(body: bytes, fallback_title: str) -> Parsed:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            _check_sizes(archive)
-            _check_xml(archive)
+            _check_parts(archive)
             title = _core_title(archive)
         html = _to_html(body)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError):
@@ -48,20 +47,17 @@ def read_docx(body: bytes, fallback_title: str) -> Parsed:
     return parse_source(html, title or fallback_title, Format.DOCX)
 
 
-def _check_sizes(archive: zipfile.ZipFile) -> None:
+def _check_parts(archive: zipfile.ZipFile) -> None:
+    """Raise Rejected for a document type, TooLarge for too many bytes, or for more than MAX_ELEMENTS in all parts
+    together."""
     entries = archive.infolist()
-    unpacked = sum(entry.file_size for entry in entries)
-    xml = sum(entry.file_size for entry in entries if _XML_PART.search(entry.filename))
+    xml_parts = [entry for entry in entries if _XML_PART.search(entry.filename)]
+    unpacked, xml = (sum(entry.file_size for entry in some) for some in (entries, xml_parts))
     if unpacked > MAX_UNPACKED_BYTES or xml > MAX_XML_BYTES:
         raise TooLarge(f"it unpacks to {unpacked >> 20} MiB, {xml >> 20} of them text: split it or save it as PDF")
-
-
-def _check_xml(archive: zipfile.ZipFile) -> None:
-    """Raise Rejected for a document type, TooLarge for more than MAX_ELEMENTS in all parts together."""
     check = _Check()
-    for entry in archive.infolist():
-        if _XML_PART.search(entry.filename):
-            check.part(archive, entry)
+    for entry in xml_parts:
+        check.part(archive, entry)
 
 
 class _Check:

@@ -35,13 +35,10 @@ def decode(body: bytes, declared: str | None = None) -> str:
 
 def sure_encoding(body: bytes) -> str | None:
     """The encoding that a byte order mark or the pattern of zero bytes proves, else None."""
-    marked = next((encoding for mark, encoding in _MARKS if body.startswith(mark)), None)
-    return marked or _unmarked_utf16(body)
-
-
-def _unmarked_utf16(body: bytes) -> str | None:
-    """UTF-16 of Latin text, recognised by a zero in every other byte."""
-    sample = body[:_SAMPLE_BYTES]
+    for mark, encoding in _MARKS:
+        if body.startswith(mark):
+            return encoding
+    sample = body[:_SAMPLE_BYTES]  # UTF-16 of Latin text has a zero in every other byte
     if not sample or sample.count(0) * 4 < len(sample):
         return None
     even, odd = sample[0::2].count(0), sample[1::2].count(0)
@@ -79,17 +76,13 @@ def _guessed(body: bytes) -> str:
     if is_western and not has_wide_words(body):
         return _western(body)
     if encoding := guess_encoding(body):
-        return _decode_guessed(body, encoding)
+        try:
+            return body.decode(encoding)
+        except UnicodeDecodeError:
+            raise Rejected(f"its text starts in {encoding} but does not continue so: {_SAVE_AS_UTF8}") from None
     if is_western:
         return _western(body)
     raise Rejected(f"its text encoding cannot be determined: {_SAVE_AS_UTF8}")
-
-
-def _decode_guessed(body: bytes, encoding: str) -> str:
-    try:
-        return body.decode(encoding)
-    except UnicodeDecodeError:
-        raise Rejected(f"its text starts in {encoding} but does not continue so: {_SAVE_AS_UTF8}") from None
 
 
 def _western(body: bytes) -> str:

@@ -43,11 +43,17 @@ def guess_encoding(body: bytes) -> str | None:
     sample = _sample(body)
     if _num_wide(sample) < _LEAST_WIDE_BYTES:
         return None
-    readings = [reading for family in _FAMILIES if (reading := _read(sample, family))]
+    readings: list[Reading] = []
+    for family in _FAMILIES:
+        of_family = [reading for encoding, least in family.items() if (reading := _measure(sample, encoding, least))]
+        if of_family:  # its encodings differ in a few places, where the wrong one has signs instead of letters
+            readings.append(max(of_family, key=lambda reading: reading.num_letters))
     best = max(readings, key=lambda reading: reading.fit, default=None)
-    if best is None or best.fit < 1 or best.mess > _MOST_MESS or any(_is_rival(other, best) for other in readings):
+    if best is None or best.fit < 1 or best.mess > _MOST_MESS or not _has_one_alphabet(best.text):
         return None
-    return best.encoding if _has_one_alphabet(best.text) else None
+    others = [reading for reading in readings if reading is not best]
+    has_rival = any(o.mess <= best.mess + _NEAR_MESS and o.fit > best.fit * _NEAR_FIT for o in others)
+    return None if has_rival else best.encoding
 
 
 def has_wide_words(body: bytes) -> bool:
@@ -71,12 +77,6 @@ def _sample(body: bytes) -> bytes:
     return b" ".join(words)
 
 
-def _read(sample: bytes, family: Mapping[str, float]) -> Reading | None:
-    """The family's reading with most letters: its encodings differ in a few places, where the wrong one has signs."""
-    readings = [reading for encoding, least in family.items() if (reading := _measure(sample, encoding, least))]
-    return max(readings, key=lambda reading: reading.num_letters, default=None)
-
-
 def _measure(sample: bytes, encoding: str, least: float) -> Reading | None:
     """Decode and measure the sample; None if it is not valid in this encoding. Each encoding is measured separately:
     asked for all at once, the library leaves out those it deems less likely, and with them the rivals."""
@@ -88,18 +88,10 @@ def _measure(sample: bytes, encoding: str, least: float) -> Reading | None:
     match = from_bytes(whole, cp_isolation=[encoding], preemptive_behaviour=False, enable_fallback=False).best()
     if match is None:
         return None
-    is_everyday = _EVERYDAY.get(encoding)
-    return Reading(encoding, text, match.chaos, (_share(text, is_everyday) if is_everyday else match.coherence) / least)
-
-
-def _share(text: str, is_everyday: Callable[[str], bool]) -> float:
-    """The share of everyday letters among those beyond ASCII."""
     letters = [c for c in text if c > "\x7f" and c.isalpha()]
-    return sum(map(is_everyday, letters)) / len(letters) if letters else 0
-
-
-def _is_rival(other: Reading, best: Reading) -> bool:
-    return other is not best and other.mess <= best.mess + _NEAR_MESS and other.fit > best.fit * _NEAR_FIT
+    is_everyday = _EVERYDAY.get(encoding)
+    share = sum(map(is_everyday, letters)) / max(len(letters), 1) if is_everyday else match.coherence
+    return Reading(encoding, text, match.chaos, share / least)
 
 
 def _has_one_alphabet(text: str) -> bool:
@@ -112,15 +104,15 @@ def _is_kana(letter: str) -> bool:
     return "\u3041" <= letter <= "\u30ff"
 
 
-def _is_hangul(letter: str) -> bool:
-    return "\uac00" <= letter <= "\ud7a3"
-
-
 _RUSSIAN = "абвгдеёжзийклмнопрстуфхцчшщъыьэюя"
 _BEYOND_RUSSIAN = ("ґєії", "іў", "ђјљњћџ", "ѓѕјљњќџ")
 """Ukrainian, Belarusian, Serbian, Macedonian."""
 
-_EVERYDAY: Mapping[str, Callable[[str], bool]] = {"cp932": _is_kana, "euc_jp": _is_kana, "cp949": _is_hangul}
+_EVERYDAY: Mapping[str, Callable[[str], bool]] = {
+    "cp932": _is_kana,
+    "euc_jp": _is_kana,
+    "cp949": lambda letter: "\uac00" <= letter <= "\ud7a3",  # Hangul
+}
 """Everyday letters of languages with so many frequent letters that the library's coherence says nothing."""
 
 _FAMILIES: tuple[Mapping[str, float], ...] = (

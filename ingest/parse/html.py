@@ -14,7 +14,7 @@ from ingest.parse.clean import scrub, tidy
 from ingest.parse.encoding import decode
 from ingest.parse.headings import TAGS as HEADINGS
 from ingest.parse.headings import mark_headings, unmark
-from ingest.parse.parsed import Parsed, Section, leading_title, one_line
+from ingest.parse.parsed import Parsed, leading_title, one_line
 from ingest.parse.sniff import Format
 from ingest.parse.tables import flatten_tables
 from ragkv.errors import Rejected
@@ -52,16 +52,11 @@ def parse_source(source: str, fallback_title: str, format_: Format) -> Parsed:
     head_title = one_line(" ".join(tree.xpath("//title[not(ancestor::svg)]/text()")[:1]))
     marked_title = one_line("".join(t for h in tree.xpath("//h1[@class='title']")[:1] for t in h.itertext()))
     text, sections = unmark(tidy(Inscriptis(_simplify(tree), ParserConfig(css=_PROFILE)).get_text()))
-    title = marked_title or _choose_title(head_title, sections) or fallback_title
+    top_heading = next((s.title for s in sections if s.level == 1), None)
+    if top_heading and top_heading in head_title:
+        head_title = top_heading  # the page's own title without the site's name
+    title = marked_title or head_title or leading_title(sections) or fallback_title
     return Parsed(title, text, pages=(), media_type=format_.value, sections=sections)
-
-
-def _choose_title(head_title: str, sections: tuple[Section, ...]) -> str | None:
-    """The page's own title, without the site's name where the top heading tells the two apart."""
-    heading = next((s.title for s in sections if s.level == 1), None)
-    if heading and heading in head_title:
-        return heading
-    return head_title or leading_title(sections)
 
 
 def _tree(source: str) -> etree._Element | None:
@@ -84,35 +79,24 @@ def _parser() -> HTMLParser:
 
 def _simplify(tree: etree._Element) -> etree._Element:
     """Keep only elements that carry text or structure."""
-    _mark_hidden(tree)
+    hidden = tree.xpath(_HIDDEN)
+    hidden += [e for e in tree.xpath(_MAYBE_HIDDEN) if _HIDDEN_STYLE.search(e.get("style"))]
+    for element in hidden:
+        if element.getparent() is not None and element.tag != "body":
+            element.tag = _NOT_CONTENT[0]  # removed with the others: one by one, each would copy the text around it
     etree.strip_elements(tree, *_NOT_CONTENT, with_tail=False)
-    tree = _without_inline(tree)
+    for element in tree.iter(etree.Element):
+        if element.tag not in _STRUCTURE:
+            element.tag = "span"
+    etree.strip_tags(tree, "span")
+    # Parsed again: reading the many pieces of text that stripping leaves side by side takes quadratic time.
+    tree = document_fromstring(etree.tostring(tree, encoding="utf-8", method="html"), parser=_parser())
     _flatten_depths(tree)
     for element in tree.iter():
         element.text, element.tail = _safe(element.text), _safe(element.tail)
     flatten_tables(tree)
     mark_headings(tree)
     return tree
-
-
-def _without_inline(tree: etree._Element) -> etree._Element:
-    """The page without inline elements. Parsed again, as reading the many pieces of text that stripping
-    leaves side by side takes quadratic time."""
-    for element in tree.iter(etree.Element):
-        if element.tag not in _STRUCTURE:
-            element.tag = "span"
-    etree.strip_tags(tree, "span")
-    return document_fromstring(etree.tostring(tree, encoding="utf-8", method="html"), parser=_parser())
-
-
-def _mark_hidden(tree: etree._Element) -> None:
-    """Turn hidden elements into scripts, which are removed together: one by one, each removal would copy the text
-    around it."""
-    hidden = tree.xpath(_HIDDEN)
-    hidden += [e for e in tree.xpath(_MAYBE_HIDDEN) if _HIDDEN_STYLE.search(e.get("style"))]
-    for element in hidden:
-        if element.getparent() is not None and element.tag != "body":
-            element.tag = _NOT_CONTENT[0]
 
 
 def _flatten_depths(tree: etree._Element) -> None:
@@ -130,14 +114,9 @@ def _safe(text: str | None) -> str | None:
     return scrub(text).replace("&", "&amp;") if text else text
 
 
-def _profile() -> dict[str, HtmlElement]:
-    profile = dict(STRICT_CSS_PROFILE)
-    profile |= {tag: HtmlElement(display=Display.block) for tag in _BLOCKS}
-    profile |= {tag: HtmlElement(display=Display.block, margin_before=1, margin_after=1) for tag in _SPACED_BLOCKS}
-    profile["pre"] = STRICT_CSS_PROFILE["pre"]
-    for tag in ("ul", "ol"):
-        profile[tag] = STRICT_CSS_PROFILE[tag]
-    return profile
-
-
-_PROFILE = _profile()
+_PROFILE = {
+    **STRICT_CSS_PROFILE,
+    **{tag: HtmlElement(display=Display.block) for tag in _BLOCKS},
+    **{tag: HtmlElement(display=Display.block, margin_before=1, margin_after=1) for tag in _SPACED_BLOCKS},
+    **{tag: STRICT_CSS_PROFILE[tag] for tag in ("pre", "ul", "ol")},
+}

@@ -22,50 +22,35 @@ def read_markdown(body: bytes, fallback_title: str) -> Parsed:
     text = tidy(scrub(decode(body)))
     front = _FRONT_MATTER.match(text)
     sections = _sections(text, front.end() if front else 0)
-    title = _front_title(front) or leading_title(sections) or fallback_title
+    title = ""
+    if front and (found := _FRONT_TITLE.search(front[1])):
+        title = found[1].strip()
+        if len(title) > 2 and title[0] == title[-1] and title[0] in "'\"":  # noqa: PLR2004 - two quotes around something
+            title = title[1:-1]
+    title = one_line(title) or leading_title(sections) or fallback_title
     return Parsed(title, text, pages=(), media_type=Format.MARKDOWN.value, sections=sections)
-
-
-def _front_title(front: re.Match[str] | None) -> str | None:
-    found = _FRONT_TITLE.search(front[1]) if front else None
-    return one_line(_unquoted(found[1].strip())) or None if found else None
-
-
-def _unquoted(value: str) -> str:
-    quoted = len(value) > 2 and value[0] == value[-1] and value[0] in "'\""  # noqa: PLR2004 - two quotes around something
-    return value[1:-1] if quoted else value
 
 
 def _sections(text: str, offset: int) -> tuple[Section, ...]:
     lines = text[offset:].split("\n")
     starts = [min(start, len(text)) for start in accumulate((len(line) + 1 for line in lines), initial=offset)]
-    tokens = _block_parser().parse("\n".join(lines))
+    blocks = MarkdownIt("commonmark")
+    blocks.core.ruler.enableOnly(["normalize", "block"])  # inline markup of whole documents would take most of the time
+    tokens = blocks.parse("\n".join(lines))
     inline = MarkdownIt("commonmark")
     headings = (_section(opening, content, starts, inline) for opening, content in pairwise(tokens))
     return tuple(section for section in headings if section is not None)
 
 
-def _block_parser() -> MarkdownIt:
-    """A parser for blocks only: inline markup of whole documents would take most of the time."""
-    parser = MarkdownIt("commonmark")
-    parser.core.ruler.enableOnly(["normalize", "block"])
-    return parser
-
-
 def _section(opening: Token, content: Token, starts: list[int], inline: MarkdownIt) -> Section | None:
     if opening.type != "heading_open" or opening.map is None:
         return None
-    title = _plain_title(content.content, inline)
+    title = content.content
+    if _MARKUP.search(title):
+        children = inline.parseInline(title[:_MAX_HEADING_CHARS])[0].children or []
+        words = (" " if c.type.endswith("break") else c.content for c in children if c.type != "html_inline")
+        title = "".join(words)
+    title = one_line(title)
     first_line, end_line = opening.map
     end = starts[min(end_line, len(starts) - 1)]
     return Section(starts[first_line], end, title, int(opening.tag[1])) if title else None
-
-
-def _plain_title(source: str, inline: MarkdownIt) -> str:
-    """A heading's words without its markup."""
-    if not _MARKUP.search(source):
-        return one_line(source)
-    children = inline.parseInline(source[:_MAX_HEADING_CHARS])[0].children or []
-    return one_line(
-        "".join(" " if c.type.endswith("break") else c.content for c in children if c.type != "html_inline")
-    )

@@ -35,12 +35,14 @@ def read_pdf(body: bytes, fallback_title: str) -> Parsed:
         raise Rejected("it ends before its end mark, so it was cut short: download or export it again")
     with _PDFIUM, _opened(body) as document:
         page_texts = list(_page_texts(document))
-        title = _title(document)
+        title = one_line(scrub(document.get_metadata_dict().get("Title", "")))
         bookmarks = list(_bookmarks(document))
     text, pages = _join(page_texts)
     if not text:
         raise Rejected(_NO_TEXT)
     sections = sections_of_outline(text, pages, bookmarks)
+    if _TOOL_PREFIX.match(title):  # a program put its own name there
+        title = ""
     return Parsed(title or fallback_title, text, pages, Format.PDF.value, sections)
 
 
@@ -48,18 +50,14 @@ def _opened(body: bytes) -> pdfium.PdfDocument:
     try:
         document = pdfium.PdfDocument(body)
     except pdfium.PdfiumError as error:
-        raise _refusal(error) from None
+        if error.err_code in (pdfium_raw.FPDF_ERR_PASSWORD, pdfium_raw.FPDF_ERR_SECURITY):
+            raise Rejected("it is protected by a password: remove the password and upload it again") from None
+        raise _damaged() from None
     if not 0 < len(document) <= MAX_PAGES:
         pages = len(document)
         document.close()
         raise TooLarge(f"it has {pages} pages, the limit is {MAX_PAGES}: split it") if pages else _damaged()
     return document
-
-
-def _refusal(error: pdfium.PdfiumError) -> Rejected:
-    if error.err_code in (pdfium_raw.FPDF_ERR_PASSWORD, pdfium_raw.FPDF_ERR_SECURITY):
-        return Rejected("it is protected by a password: remove the password and upload it again")
-    return _damaged()
 
 
 def _damaged() -> Rejected:
@@ -78,33 +76,21 @@ def _page_texts(document: pdfium.PdfDocument) -> Iterator[str]:
 
 
 def _page_text(document: pdfium.PdfDocument, index: int, has_form: bool) -> str:
+    """Words cut by a hyphen at a line's end are joined; ligatures and shaped Arabic become ordinary letters."""
     if has_form:
-        _draw_form_values(document, index)
+        form = document[index]
+        form.flatten()  # draws the values of filled forms onto the page, which must be opened again to see them
+        form.close()
     page = document[index]
     text_page = page.get_textpage()
     try:
-        return _clean(text_page.get_text_range())
+        raw = text_page.get_text_range()
     finally:
         text_page.close()
         page.close()
-
-
-def _draw_form_values(document: pdfium.PdfDocument, index: int) -> None:
-    """Draw the values of filled forms onto the page; it must be opened again to see them."""
-    page = document[index]
-    page.flatten()
-    page.close()
-
-
-def _clean(raw: str) -> str:
-    """Words cut by a hyphen at a line's end are joined; ligatures and shaped Arabic become ordinary letters."""
-    joined = _LINE_END_HYPHEN.sub(_join_word, raw)
+    # A capital or a digit after the cut shows that the hyphen is part of the word.
+    joined = _LINE_END_HYPHEN.sub(lambda cut: cut[1] if cut[1].islower() else f"-{cut[1]}", raw)
     return tidy(scrub(_PRESENTATION_FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), joined)))
-
-
-def _join_word(cut: re.Match[str]) -> str:
-    """A capital or a digit after the cut shows that the hyphen is part of the word."""
-    return cut[1] if cut[1].islower() else f"-{cut[1]}"
 
 
 def _join(page_texts: list[str]) -> tuple[str, tuple[Page, ...]]:
@@ -117,12 +103,6 @@ def _join(page_texts: list[str]) -> tuple[str, tuple[Page, ...]]:
         pieces += gap, page_text
         pages.append(Page(number, start, length))
     return "".join(pieces), tuple(pages)
-
-
-def _title(document: pdfium.PdfDocument) -> str | None:
-    """The title in the file's properties, unless a program put its own name there."""
-    title = one_line(scrub(document.get_metadata_dict().get("Title", "")))
-    return None if _TOOL_PREFIX.match(title) else title or None
 
 
 def _bookmarks(document: pdfium.PdfDocument) -> Iterator[Bookmark]:

@@ -13,12 +13,8 @@ _UNDERLINED = re.compile(r"^(\S[^\n]{0,200})\n([=\-~^#*])(\2{2,})(?:\n|\Z)", re.
 def read_plain(body: bytes, fallback_title: str) -> Parsed:
     """The text as it stands; lines underlined in full are headings, their ranks in the order of first use."""
     text = tidy(scrub(decode(body)))
-    sections = _sections(text)
+    headings = [h for h in _UNDERLINED.finditer(text) if len(h[3]) + 1 >= len(h[1])]
+    ranks = {mark: rank for rank, mark in enumerate(dict.fromkeys(h[2] for h in headings), start=1)}
+    sections = tuple(Section(h.start(), h.end(), one_line(h[1]), ranks[h[2]]) for h in headings)
     title = leading_title(sections) or fallback_title
     return Parsed(title, text, pages=(), media_type=Format.TEXT.value, sections=sections)
-
-
-def _sections(text: str) -> tuple[Section, ...]:
-    ranks: dict[str, int] = {}
-    headings = [h for h in _UNDERLINED.finditer(text) if len(h[3]) + 1 >= len(h[1])]
-    return tuple(Section(h.start(), h.end(), one_line(h[1]), ranks.setdefault(h[2], len(ranks) + 1)) for h in headings)

@@ -59,21 +59,19 @@ _ZIP_CONTENTS = (
 def sniff(name: str, body: bytes) -> Format:
     """The format of a file. Raises Rejected for one that is damaged or encrypted, Unsupported for other formats."""
     suffix = PurePosixPath(name.lower()).suffix
-    if _is_pdf(suffix, body):
+    # Readers take a PDF's signature anywhere in the first kilobyte; a text may mention it, too.
+    if body.lstrip().startswith(b"%PDF-") or (suffix == ".pdf" and b"%PDF-" in body[:1024]):
         return Format.PDF
     if body.startswith(b"PK\x03\x04"):
         return _format_of_zip(body)
     if body.startswith(_OLE):
-        raise _ole_refusal(body)
+        if "EncryptedPackage".encode("utf-16-le") in body:
+            raise Rejected("it is protected by a password: remove the password and upload it again")
+        raise Unsupported("it is an old Office file: save it as DOCX or PDF")
     for signature, meaning in _SIGNATURES:
         if body.startswith(signature):
             raise Unsupported(f"it is {meaning}" if ":" in meaning else f"it is {meaning}: {SUPPORTED}")
     return _format_of_text(suffix, body)
-
-
-def _is_pdf(suffix: str, body: bytes) -> bool:
-    """Readers take a signature anywhere in the first kilobyte; a text may mention it, too."""
-    return body.lstrip().startswith(b"%PDF-") or (suffix == ".pdf" and b"%PDF-" in body[:1024])
 
 
 def _format_of_zip(body: bytes) -> Format:
@@ -92,31 +90,14 @@ def _format_of_zip(body: bytes) -> Format:
     raise Unsupported(f"it is {meaning}")
 
 
-def _ole_refusal(body: bytes) -> Rejected:
-    if "EncryptedPackage".encode("utf-16-le") in body:
-        return Rejected("it is protected by a password: remove the password and upload it again")
-    return Unsupported("it is an old Office file: save it as DOCX or PDF")
-
-
 def _format_of_text(suffix: str, body: bytes) -> Format:
     if suffix in (".pdf", ".docx"):
         raise Rejected(f"its name ends in {suffix}, but its content is something else or damaged: save it again")
-    if _is_binary(body):
-        raise Unsupported(f"it is a binary file of an unknown kind: {SUPPORTED}")
-    if _looks_like_html(body):
-        return Format.HTML
-    return _BY_SUFFIX.get(suffix, Format.TEXT)
-
-
-def _is_binary(body: bytes) -> bool:
-    """Whether the file has zeros without being UTF-16 or UTF-32, or many control characters."""
-    if sure_encoding(body):
-        return False
     sample = body[:_SAMPLE_BYTES]
-    controls = len(sample) - len(sample.translate(None, _CONTROLS))
-    return sample.count(0) * 1000 > len(sample) or controls * 20 > len(sample)
-
-
-def _looks_like_html(body: bytes) -> bool:
+    num_controls = len(sample) - len(sample.translate(None, _CONTROLS))
+    is_binary = sample.count(0) * 1000 > len(sample) or num_controls * 20 > len(sample)
+    if is_binary and not sure_encoding(body):  # UTF-16 and UTF-32 have zeros
+        raise Unsupported(f"it is a binary file of an unknown kind: {SUPPORTED}")
     start = body[:2048].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").lower()
-    return start.startswith((b"<!doctype html", b"<html")) or (start.startswith(b"<?xml") and b"<html" in start)
+    is_html = start.startswith((b"<!doctype html", b"<html")) or (start.startswith(b"<?xml") and b"<html" in start)
+    return Format.HTML if is_html else _BY_SUFFIX.get(suffix, Format.TEXT)

@@ -15,31 +15,23 @@ def flatten_tables(tree: _Element) -> None:
     """Replace each table by blocks. Cells with tables, headings or long text are page layout: they become separate
     blocks, one after the other."""
     for table in list(tree.iter("table")):
-        for row in _own_rows(table):
+        bodies = [table, *(child for child in table if child.tag in ("thead", "tbody", "tfoot"))]
+        for row in [child for body in bodies for child in body if child.tag == "tr"]:
             _flatten_row(row)
-        _make_block(table)
-
-
-def _make_block(table: _Element) -> None:
-    """A figure has a blank line before and after it, and would lend it to its children but for the block between."""
-    rows = Element("div")
-    rows.text, table.text = table.text, None
-    rows.extend(list(table))
-    table.append(rows)
-    table.tag = "figure"
-
-
-def _own_rows(table: _Element) -> list[_Element]:
-    bodies = [table, *(child for child in table if child.tag in ("thead", "tbody", "tfoot"))]
-    for body in bodies[1:]:
-        body.tag = "div"
-    return [row for body in bodies for row in body if row.tag == "tr"]
+        for body in bodies[1:]:
+            body.tag = "div"
+        rows = Element("div")  # a figure's blank lines before and after it would go to its children but for this block
+        rows.text, table.text = table.text, None
+        rows.extend(list(table))
+        table.append(rows)
+        table.tag = "figure"
 
 
 def _flatten_row(row: _Element) -> None:
     cells = [cell for cell in row if cell.tag in ("td", "th")]
     row.tag = "div"
-    if any(_is_layout(cell) for cell in cells):
+    has_blocks = any(next(cell.iter(*_LAYOUT), None) is not None for cell in cells)
+    if has_blocks or any(sum(map(len, cell.itertext())) > _MAX_CELL_CHARS for cell in cells):
         for cell in cells:
             cell.tag = "div"
         return
@@ -47,10 +39,6 @@ def _flatten_row(row: _Element) -> None:
     for child in list(row):
         row.remove(child)
     row.text = line if line.strip(" |") else None
-
-
-def _is_layout(cell: _Element) -> bool:
-    return next(cell.iter(*_LAYOUT), None) is not None or sum(map(len, cell.itertext())) > _MAX_CELL_CHARS
 
 
 def _cell_text(cell: _Element) -> str:

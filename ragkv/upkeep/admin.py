@@ -1,6 +1,7 @@
 """KV as its owners see it: how much there is and where, and what they can do about it."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,6 @@ from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
 from ragkv.observe.metrics import engine_cache_use
 from ragkv.parts import Parts
-from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.room import check_pins, limit_now
@@ -121,8 +121,12 @@ def overview(tenant_id: str, parts: Parts) -> KVOverview:
         sees_all = tenant_id == parts.default_collection.tenant_id
         tenants = [TenantKV(*facts) for facts in session.execute(kv_by_tenant())] if sees_all else None
         limit = limit_now(session, parts.settings)
+    capacity = used = None
+    if parts.settings.engine_url is None:
+        capacity, share = int(parts.settings.kv_cache_gib * GIB), engine_cache_use()
+        used = None if share is None else int(capacity * share)
     tiers = KVTiers(
-        _device(parts.settings),
+        DeviceTier(capacity, used),
         HostTier(_resident(tenant_id, files, parts.database, parts.kv_store)),
         KVAmount(files, size, tokens),
     )
@@ -189,15 +193,12 @@ def rebuild_evicted(owner: KVOwner, parts: Parts) -> Queued:
     """Queue every document whose KV was evicted."""
     with parts.database.reading() as session:
         evicted = session.scalars(evicted_documents(owner)).all()
-    return Queued(sum(_rebuild_if_there(owner.tenant_id, document_id, parts) for document_id in evicted))
-
-
-def _rebuild_if_there(tenant_id: str, document_id: str, parts: Parts) -> bool:
-    try:
-        rebuild_document(tenant_id, document_id, parts)
-    except (NotFound, Conflict):
-        return False  # deleted or replaced meanwhile
-    return True
+    num_queued = 0
+    for document_id in evicted:
+        with suppress(NotFound, Conflict):  # deleted or replaced meanwhile
+            rebuild_document(owner.tenant_id, document_id, parts)
+            num_queued += 1
+    return Queued(num_queued)
 
 
 def _row(session: "Session", owner: KVOwner) -> DocumentRow | CollectionRow:
@@ -209,13 +210,6 @@ def _row(session: "Session", owner: KVOwner) -> DocumentRow | CollectionRow:
     if row is None:
         raise NotFound("it was deleted meanwhile")
     return row
-
-
-def _device(settings: Settings) -> DeviceTier:
-    if settings.engine_url is not None:
-        return DeviceTier(None, None)
-    capacity, used = int(settings.kv_cache_gib * GIB), engine_cache_use()
-    return DeviceTier(capacity, None if used is None else int(capacity * used))
 
 
 def _resident(tenant_id: str, files: int, database: Database, kv_store: "KVStore") -> int | None:

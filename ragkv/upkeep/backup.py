@@ -43,7 +43,12 @@ def backup(folder: Path, database: Database, files: FileStore) -> Manifest:
     database without tables. What was written is removed when it fails; a process that is killed leaves a folder
     without a manifest, which `restore` refuses.
     """
-    _make_empty(folder)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if any(folder.iterdir()):
+        raise Rejected(f"{folder} is not empty: name a new folder for the backup")
+    folder.chmod(0o700)
+    for name in (TABLES, FILES):
+        (folder / name).mkdir(mode=0o700)
     try:
         return _write(folder, database, files)
     except BaseException:
@@ -68,7 +73,12 @@ def _finish(folder: Path, files: set[StoredFile], lost: set[StoredFile], connect
     revision = revision_of(connection)
     if revision is None:
         raise Rejected("the database has no tables yet: there is nothing to back up")
-    _forget_others(folder / FILES, files)
+    kept = {FileStore(folder / FILES).path(*file) for file in files}
+    for path in _all_files(folder / FILES):
+        if path not in kept:  # copied for an earlier snapshot, and not named by this one
+            path.unlink()
+    file_list = b"".join(msgspec.json.encode(file) + b"\n" for file in sorted(files))
+    (folder / FILE_LIST).write_bytes(file_list)
     manifest = Manifest(
         ragkv=version("ragkv"),
         revision=revision,
@@ -76,7 +86,7 @@ def _finish(folder: Path, files: set[StoredFile], lost: set[StoredFile], connect
         tables=dump(connection, folder / TABLES),
         num_files=len(files),
         num_bytes=sum(path.stat().st_size for path in _all_files(folder / FILES)),
-        file_list=_write_list(folder, files),
+        file_list=hashlib.sha256(file_list).hexdigest(),
         lost_files=sorted(lost),
     )
     _seal(folder, manifest.tables)
@@ -115,32 +125,8 @@ def _link_or_copy(source: Path, target: Path) -> None:
         sync(target)
 
 
-def _forget_others(folder: Path, files: set[StoredFile]) -> None:
-    """Remove what was copied for an earlier snapshot and is not named by this one."""
-    kept = {FileStore(folder).path(*file) for file in files}
-    for path in _all_files(folder):
-        if path not in kept:
-            path.unlink()
-
-
 def _all_files(folder: Path) -> Iterator[Path]:
     return (path for path in folder.rglob("*") if path.is_file())
-
-
-def _write_list(folder: Path, files: Iterable[StoredFile]) -> str:
-    """Returns its SHA-256."""
-    content = b"".join(msgspec.json.encode(file) + b"\n" for file in sorted(files))
-    (folder / FILE_LIST).write_bytes(content)
-    return hashlib.sha256(content).hexdigest()
-
-
-def _make_empty(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if any(folder.iterdir()):
-        raise Rejected(f"{folder} is not empty: name a new folder for the backup")
-    folder.chmod(0o700)
-    for name in (TABLES, FILES):
-        (folder / name).mkdir(mode=0o700)
 
 
 def _seal(folder: Path, tables: Iterable[TableDump]) -> None:

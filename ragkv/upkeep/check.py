@@ -3,11 +3,16 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from ragkv.clock import utc_now
+from ragkv.db.database import Database
 from ragkv.parts import Parts
 from ragkv.upkeep.cleaning import UPLOAD_GRACE
 from ragkv.upkeep.eviction import FILE_GRACE
+
+if TYPE_CHECKING:
+    from sqlalchemy import Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,13 @@ WHILE_RUNNING = Grace(rows=timedelta(minutes=5), uploads=UPLOAD_GRACE, kv=FILE_G
 WHILE_STOPPED = Grace(rows=timedelta(0), uploads=timedelta(0), kv=timedelta(0))
 
 
+def execute_all(changes: "Iterable[Update]", database: Database) -> None:
+    """Execute statements in one transaction."""
+    with database.writing() as session:
+        for change in changes:
+            session.execute(change)
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """`find` gives the names of what is amiss, and `mend` gets them.
@@ -46,4 +58,4 @@ class Check:
     about: str
     remedy: str
     find: Callable[[Grace, Parts], Iterable[str]]
-    mend: Callable[[Sequence[str], Grace, Parts], None]
+    mend: Callable[[Sequence[str], Grace, Parts], object]

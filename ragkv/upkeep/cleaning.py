@@ -1,11 +1,14 @@
 """Removal of what `ragkv.upkeep.leftovers` finds beside KV: files of uploads, points of deleted documents."""
 
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 
 from ragkv.catalog.originals import discard_unnamed
 from ragkv.clock import utc_now
+from ragkv.files import StoredFile
 from ragkv.parts import Parts
 from ragkv.upkeep.leftovers import abandoned_uploads, stray_points, unnamed_files
 
@@ -28,11 +31,26 @@ def clean(parts: Parts) -> Cleaned:
     """Remove what killed processes left. Several processes may do it at once, beside any uploads."""
     before = utc_now() - UPLOAD_GRACE
     uploads = abandoned_uploads(before, parts.files)
-    for path in uploads:
-        path.unlink(missing_ok=True)
+    remove_files(uploads)
     unnamed = unnamed_files(before, parts.database, parts.files)
-    files = sum(discard_unnamed(*file, parts.database, parts.files) for file in unnamed)
+    files = discard_files(unnamed, parts)
     strays = stray_points(parts)
-    if strays and parts.server_index is not None:
-        parts.server_index.delete_documents(strays)
+    delete_points(strays, parts)
     return Cleaned(len(uploads), files, len(strays))
+
+
+def remove_files(paths: Iterable[Path]) -> None:
+    """Remove files. Another process may remove them at the same time."""
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def discard_files(files: Iterable[StoredFile], parts: Parts) -> int:
+    """Delete uploaded files that no row names now. Returns how many."""
+    return sum(discard_unnamed(*file, parts.database, parts.files) for file in files)
+
+
+def delete_points(document_ids: Sequence[str], parts: Parts) -> None:
+    """Delete points of documents from the index server, if there is one."""
+    if document_ids and parts.server_index is not None:
+        parts.server_index.delete_documents(document_ids)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from ragkv.disk import check_room
 from ragkv.errors import OutOfSpace, RagKVError
-from ragkv.observe.heartbeats import Heartbeat
 from ragkv.parts import Parts
 from ragkv.redis_client import check_takes, ping
 
@@ -47,7 +46,14 @@ def worker(parts: Parts) -> str:
         beats = parts.heartbeats.read()
     except RagKVError:
         return "not known while Redis cannot be reached"
-    return OK if any(beat.is_working for beat in beats) else _trouble(beats)
+    if any(beat.is_working for beat in beats):
+        return OK
+    if not beats:
+        return "no worker runs: uploads wait until one does"
+    if not beats[0].is_alive:
+        return f"no worker has reported for {_duration(beats[0].silent_s)}: uploads wait until one does"
+    stalled_s = min(beat.stalled_s for beat in beats if beat.is_alive)
+    return f"no progress in the document at hand for {_duration(stalled_s)}: see the worker's log, or restart it"
 
 
 def queue(parts: Parts) -> str:
@@ -95,16 +101,6 @@ def _answering(name: str, ask: Callable[[], object]) -> str:
         log.warning("%s cannot be used: %s", name, error)
         return AWAY
     return OK
-
-
-def _trouble(beats: list[Heartbeat]) -> str:
-    """Of workers none of which is working."""
-    if not beats:
-        return "no worker runs: uploads wait until one does"
-    if not beats[0].is_alive:
-        return f"no worker has reported for {_duration(beats[0].silent_s)}: uploads wait until one does"
-    stalled_s = min(beat.stalled_s for beat in beats if beat.is_alive)
-    return f"no progress in the document at hand for {_duration(stalled_s)}: see the worker's log, or restart it"
 
 
 def _duration(seconds: float) -> str:

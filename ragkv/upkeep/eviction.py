@@ -21,6 +21,7 @@ from ragkv.db.kv_entries import (
 )
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
+from ragkv.upkeep.cleaning import remove_files
 from ragkv.upkeep.leftovers import partial_kv, unnamed_kv, unused_kv
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ def collect_garbage(parts: Parts) -> Freed:
     gone = {*forget_unused(unused, parts.database), *unnamed_kv(utc_now() - FILE_GRACE, parts)}
     freed = Freed(len(gone), sum(parts.kv_store.bytes_of(key) for key in gone))
     parts.kv_store.delete(gone)
-    for path in partial_kv(utc_now() - FILE_GRACE, parts.kv_store):
-        path.unlink(missing_ok=True)
+    remove_files(partial_kv(utc_now() - FILE_GRACE, parts.kv_store))
     return freed
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from ragkv.catalog.originals import discard_unnamed, uploads_lock
+from ragkv.catalog.originals import uploads_lock
 from ragkv.db.consistency import fail_document, lost_documents, lost_uploads
 from ragkv.db.database import advisory_lock
 from ragkv.db.file_tables import FileRow
 from ragkv.files import GONE, StoredFile
 from ragkv.parts import Parts
-from ragkv.upkeep.check import Check, Grace
+from ragkv.upkeep.check import Check, Grace, execute_all
+from ragkv.upkeep.cleaning import discard_files, remove_files
 from ragkv.upkeep.leftovers import abandoned_uploads, missing_files, unnamed_files
 
 _SEPARATOR = "/"
@@ -33,14 +34,6 @@ def uploads_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
         ]
 
 
-def _fail(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
-    """Fail documents. They answer from their chunks; the same bytes uploaded again bring them back."""
-    with parts.database.writing() as session:
-        for document_id in document_ids:
-            for statement in fail_document(document_id, GONE):
-                session.execute(statement)
-
-
 def _forget(file_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     """Delete uploads whose file is still gone. Documents that were made of them stay."""
     for file_id in file_ids:
@@ -52,28 +45,22 @@ def _forget(file_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
                     session.delete(file)
 
 
-def _discard(names: Sequence[str], grace: Grace, parts: Parts) -> None:
-    for name in names:
-        discard_unnamed(*StoredFile(*name.split(_SEPARATOR)), parts.database, parts.files)
-
-
-def _remove_abandoned(names: Sequence[str], grace: Grace, parts: Parts) -> None:
-    for path in abandoned_uploads(grace.uploads_before, parts.files):
-        path.unlink(missing_ok=True)
-
-
 FILE_CHECKS = (
     Check(
         "documents_without_file", "documents whose file is gone", "failed, with the reason",
-        documents_without_file, _fail,
+        documents_without_file,
+        # They answer from their chunks; the same bytes uploaded again bring them back.
+        lambda ids, grace, parts: execute_all((change for one in ids for change in fail_document(one, GONE)), parts.database),
     ),
     Check("uploads_without_file", "uploaded files whose bytes are gone", "removed", uploads_without_file, _forget),
     Check(
         "unnamed_files", "files that no document and no upload names", "removed",
-        lambda grace, parts: [_SEPARATOR.join(file) for file in unnamed_files(grace.uploads_before, parts.database, parts.files)], _discard,
+        lambda grace, parts: [_SEPARATOR.join(file) for file in unnamed_files(grace.uploads_before, parts.database, parts.files)],
+        lambda names, grace, parts: discard_files([StoredFile(*name.split(_SEPARATOR)) for name in names], parts),
     ),
     Check(
         "abandoned_uploads", "uploads that were never finished", "removed",
-        lambda grace, parts: [path.name for path in abandoned_uploads(grace.uploads_before, parts.files)], _remove_abandoned,
+        lambda grace, parts: [path.name for path in abandoned_uploads(grace.uploads_before, parts.files)],
+        lambda names, grace, parts: remove_files(abandoned_uploads(grace.uploads_before, parts.files)),
     ),
 )  # fmt: skip

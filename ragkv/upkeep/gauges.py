@@ -19,12 +19,20 @@ T = TypeVar("T")
 
 
 def read_gauges(up: dict[str, bool], parts: Parts) -> Gauges:
+    beats = _unless_away(parts.heartbeats.read)
+    waiting = _unless_away(parts.backlog.read)
     return Gauges(
         up,
         stored=_unless_away(lambda: _stored(parts.database)),
         queue_depth=_unless_away(parts.queue.depth),
         ingested=_unless_away(parts.worker_counters.read),
-        workload=_workload(parts),
+        workload=Workload(
+            workers=None if beats is None else sum(beat.is_alive for beat in beats),
+            silent_s=min((beat.silent_s for beat in beats or ()), default=None),
+            stalled_s=min((beat.stalled_s for beat in beats or () if beat.is_alive), default=None),
+            waiting_s=None if waiting is None else waiting.oldest_s,
+            free_bytes=free_bytes(parts),
+        ),
     )
 
 
@@ -37,18 +45,6 @@ def _stored(database: Database) -> RowCounts:
             kv_files={tier: files for tier, files, _ in tiers},
             kv_bytes={tier: num_bytes for tier, _, num_bytes in tiers},
         )
-
-
-def _workload(parts: Parts) -> Workload:
-    beats = _unless_away(parts.heartbeats.read)
-    waiting = _unless_away(parts.backlog.read)
-    return Workload(
-        workers=None if beats is None else sum(beat.is_alive for beat in beats),
-        silent_s=min((beat.silent_s for beat in beats or ()), default=None),
-        stalled_s=min((beat.stalled_s for beat in beats or () if beat.is_alive), default=None),
-        waiting_s=None if waiting is None else waiting.oldest_s,
-        free_bytes=free_bytes(parts),
-    )
 
 
 def _unless_away(count: Callable[[], T]) -> T | None:

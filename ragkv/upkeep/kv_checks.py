@@ -1,7 +1,6 @@
 """KV on disk held against its entries, its checksums and the chunks that use it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ragkv.batched import batched
 from ragkv.db.consistency import ready_documents_using, ready_without_kv
@@ -13,12 +12,9 @@ from ragkv.errors import Corrupt, Unsupported
 from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.upkeep.check import Check, Grace
+from ragkv.upkeep.cleaning import remove_files
 from ragkv.upkeep.eviction import evict_entries
 from ragkv.upkeep.leftovers import missing_kv, partial_kv, unnamed_kv, unused_kv
-
-if TYPE_CHECKING:
-    from ragkv.kv.layout import Layout
-    from ragkv.kv.store import KVStore
 
 
 def entries_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
@@ -30,23 +26,18 @@ def entries_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
 
 def damaged_files(grace: Grace, parts: Parts) -> Iterator[str]:
     """Keys whose file cannot be what its name says. Reads every file, and takes none away."""
-    return (key for key in parts.kv_store.keys() if _is_damaged(key, parts.kv_store, parts.layout))  # noqa: SIM118 - a folder, no dict
+    for key in parts.kv_store.keys():  # noqa: SIM118 - a folder, no dict
+        try:
+            parts.kv_store.check(key, parts.layout)
+        except (Corrupt, Unsupported):
+            yield key
+        except OSError:  # gone, or cannot be opened now
+            continue
 
 
 def bare_documents(grace: Grace, parts: Parts) -> Iterable[str]:
     with parts.database.reading() as session:
         return session.scalars(ready_without_kv()).all()
-
-
-def _is_damaged(key: str, kv_store: "KVStore", layout: "Layout") -> bool:
-    """A file that is gone, or cannot be opened now, is not."""
-    try:
-        kv_store.check(key, layout)
-    except (Corrupt, Unsupported):
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def _make_again(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
@@ -71,11 +62,6 @@ def _remove(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
     evict_entries([(key, 0) for key in keys], parts.database, parts.kv_store)
 
 
-def _remove_partial(names: Sequence[str], grace: Grace, parts: Parts) -> None:
-    for path in partial_kv(grace.kv_before, parts.kv_store):
-        path.unlink(missing_ok=True)
-
-
 KV_CHECKS = (
     Check(
         "kv_without_file", "records of KV that is not on disk", "KV made again by a worker",
@@ -95,7 +81,8 @@ KV_CHECKS = (
     ),
     Check(
         "partial_kv", "KV files that were never finished", "removed",
-        lambda grace, parts: [path.name for path in partial_kv(grace.kv_before, parts.kv_store)], _remove_partial,
+        lambda grace, parts: [path.name for path in partial_kv(grace.kv_before, parts.kv_store)],
+        lambda names, grace, parts: remove_files(partial_kv(grace.kv_before, parts.kv_store)),
     ),
 )  # fmt: skip
 DAMAGED_KV = Check(

@@ -45,14 +45,21 @@ def restore(folder: Path, parts: Parts, *, replace: bool = False) -> Restored:
     """
     manifest = read_manifest(folder)
     check(folder, manifest)
-    _refuse_newer(manifest, folder)
+    if manifest.revision not in revisions():
+        raise Rejected(
+            f"{folder} was made by ragkv {manifest.ragkv}, whose database has a form that this version does not know "
+            f"({manifest.revision}): restore it with that version"
+        )
     parts.prepare_database()
     if parts.server_index is not None:  # vectors are written last: a server that is away must be known before that
         parts.server_index.ping()
     with snapshot(parts.database) as connection:
         _refuse_filled(connection, replace)
     with _at_head(folder, manifest, parts) as (tables, dumps):
-        _copy_files(folder, parts.files)
+        source = FileStore(folder / FILES)
+        for file in listed_files(folder):  # copies, not links: the backup stays as it is; equal names mean equal bytes
+            with source.path(*file).open("rb") as body, parts.files.receive(body, sys.maxsize) as received:
+                parts.files.keep(file.tenant_id, received)
         _exchange(tables, dumps, replace, parts.database)
     return Restored(manifest.rows_in("documents"), manifest.num_files, len(manifest.lost_files), renew_points(parts))
 
@@ -64,14 +71,6 @@ def _exchange(tables: Path, dumps: Sequence[TableDump], replace: bool, database:
         clear(connection)
         load(connection, dumps, tables, WITHOUT_KV)
         make_consistent(connection, earlier)
-
-
-def _refuse_newer(manifest: Manifest, folder: Path) -> None:
-    if manifest.revision not in revisions():
-        raise Rejected(
-            f"{folder} was made by ragkv {manifest.ragkv}, whose database has a form that this version does not know "
-            f"({manifest.revision}): restore it with that version"
-        )
 
 
 def _refuse_filled(connection: "Connection", replace: bool) -> None:
@@ -108,11 +107,3 @@ def _upgraded(tables: Path, manifest: Manifest, scratch: Path) -> list[TableDump
             return dump(connection, scratch)
     finally:
         older.close()
-
-
-def _copy_files(folder: Path, target: FileStore) -> None:
-    """Copies, not links: the backup stays as it is. Whatever is there under the same name has the same bytes."""
-    source = FileStore(folder / FILES)
-    for file in listed_files(folder):
-        with source.path(*file).open("rb") as body, target.receive(body, sys.maxsize) as received:
-            target.keep(file.tenant_id, received)

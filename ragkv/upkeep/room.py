@@ -1,10 +1,10 @@
 """Makes room for KV: evicts the least recently used of the tenants that keep more than their share."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from ragkv.batched import BATCH
-from ragkv.db.database import Database, advisory_lock
+from ragkv.db.database import advisory_lock
 from ragkv.db.kv_entries import kv_bytes_by_tenant, kv_totals, least_recently_used, pinned_bytes
 from ragkv.db.tenants import count_tenants
 from ragkv.disk import default_kv_limit
@@ -64,15 +64,12 @@ def make_room(parts: Parts) -> Freed:
 
 def make_room_for(wanted: IncomingKV, parts: Parts) -> bool:
     """Remove other KV for what is wanted. False if it would be too much all the same."""
-    while _beyond(wanted, parts.database, parts.settings):
+    while True:
+        with parts.database.reading() as session:
+            if not _excesses(session, wanted, parts.settings):
+                return True
         if _evict_some(wanted, parts) == NOTHING:
             return False
-    return True
-
-
-def _beyond(wanted: IncomingKV | None, database: Database, settings: Settings) -> list[Excess]:
-    with database.reading() as session:
-        return _excesses(session, wanted, settings)
 
 
 def _excesses(session: "Session", wanted: IncomingKV | None, settings: Settings) -> list[Excess]:
@@ -86,26 +83,16 @@ def _excesses(session: "Session", wanted: IncomingKV | None, settings: Settings)
 def _evict_some(wanted: IncomingKV | None, parts: Parts) -> Freed:
     with parts.database.writing() as session:
         advisory_lock(session, _EVICTION)
-        chosen = _choose(session, _excesses(session, wanted, parts.settings), wanted)
+        spared = wanted.document_id if wanted is not None else None
+        chosen: list[tuple[str, int]] = []
+        for tenant_id, num_bytes in _excesses(session, wanted, parts.settings):
+            entries = session.execute(least_recently_used(tenant_id, BATCH, spared)).all()
+            freed_before = accumulate((size for _, size in entries), initial=0)
+            chosen = [
+                (key, size) for (key, size), freed in zip(entries, freed_before, strict=False) if freed < num_bytes
+            ]
+            if chosen:  # of the first tenant that has some to give up
+                break
         forget(session, [key for key, _ in chosen])
     parts.kv_store.delete(key for key, _ in chosen)
     return Freed(len(chosen), sum(size for _, size in chosen))
-
-
-def _choose(session: "Session", beyond: Sequence[Excess], wanted: IncomingKV | None) -> list[tuple[str, int]]:
-    """(key, bytes) of the first tenant that has some to give up."""
-    spared = wanted.document_id if wanted is not None else None
-    for tenant_id, num_bytes in beyond:
-        entries = session.execute(least_recently_used(tenant_id, BATCH, spared)).all()
-        if chosen := list(_until(num_bytes, entries)):
-            return chosen
-    return []
-
-
-def _until(excess: int, entries: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    """The first entries, until they have so many bytes together."""
-    for key, size in entries:
-        if excess <= 0:
-            return
-        excess -= size
-        yield key, size

@@ -18,7 +18,7 @@ from ragkv.db.database import Database
 from ragkv.db.documents import start_over
 from ragkv.db.ingestion import LEASE
 from ragkv.parts import Parts
-from ragkv.upkeep.check import Check, Grace
+from ragkv.upkeep.check import Check, Grace, execute_all
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -48,34 +48,21 @@ def _found(statement: "Select[str]", database: Database) -> Sequence[str]:
         return session.scalars(statement).all()
 
 
-def _release(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
-    with parts.database.writing() as session:
-        for some in batched(document_ids):
-            session.execute(release(some, grace.rows_before, utc_now() + CLOCK_STEP))
-
-
-def _read_again(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
-    with parts.database.writing() as session:
-        for document_id in document_ids:
-            session.execute(start_over(document_id))
-
-
-def _close(job_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
-    with parts.database.writing() as session:
-        for some in batched(job_ids):
-            for statement in close_jobs(some):
-                session.execute(statement)
-
-
-def _queue(job_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
-    with parts.database.writing() as session:
-        for some in batched(job_ids):
-            session.execute(queue_jobs(some, grace.rows_before))
-
-
 ROW_CHECKS = (
-    Check("stale_leases", "documents held by a worker that is gone, or by a clock that ran ahead", "released", stale, _release),
-    Check("miscounted_documents", "documents with another number of chunks than they say", "read again", miscounted, _read_again),
-    Check("unclosed_jobs", "open jobs of documents that are ready or failed", "closed", closed_late, _close),
-    Check("unheld_jobs", "running jobs of documents that no worker holds", "queued", without_worker, _queue),
+    Check(
+        "stale_leases", "documents held by a worker that is gone, or by a clock that ran ahead", "released", stale,
+        lambda ids, grace, parts: execute_all((release(some, grace.rows_before, utc_now() + CLOCK_STEP) for some in batched(ids)), parts.database),
+    ),
+    Check(
+        "miscounted_documents", "documents with another number of chunks than they say", "read again", miscounted,
+        lambda ids, grace, parts: execute_all(map(start_over, ids), parts.database),
+    ),
+    Check(
+        "unclosed_jobs", "open jobs of documents that are ready or failed", "closed", closed_late,
+        lambda ids, grace, parts: execute_all((change for some in batched(ids) for change in close_jobs(some)), parts.database),
+    ),
+    Check(
+        "unheld_jobs", "running jobs of documents that no worker holds", "queued", without_worker,
+        lambda ids, grace, parts: execute_all((queue_jobs(some, grace.rows_before) for some in batched(ids)), parts.database),
+    ),
 )  # fmt: skip

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ragkv.batched import batched
-from ragkv.db.database import Database
 from ragkv.db.kv_entries import documents_using, entries_of
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
@@ -69,8 +68,11 @@ def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
                 spoken = time.monotonic()
                 yield count.so_far(len(entries), [])
     finally:
-        documents = _forget(count.lost, parts.database, parts.kv_store)
-    yield count.so_far(len(entries), documents)
+        lost = [key for key, _ in count.lost]
+        with parts.database.reading() as session:
+            documents = {document for some in batched(lost) for document in session.scalars(documents_using(some))}
+        evict_entries(count.lost, parts.database, parts.kv_store)
+    yield count.so_far(len(entries), sorted(documents))
 
 
 def _health(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:
@@ -80,11 +82,3 @@ def _health(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:
     if kv_store.get(key, layout) is not None:
         return "sound"
     return "damaged" if key not in kv_store else "unusable"
-
-
-def _forget(lost: list[tuple[str, int]], database: Database, kv_store: "KVStore") -> list[str]:
-    with database.reading() as session:
-        keys = [key for key, _ in lost]
-        documents = {document_id for some in batched(keys) for document_id in session.scalars(documents_using(some))}
-    evict_entries(lost, database, kv_store)
-    return sorted(documents)

@@ -1,7 +1,7 @@
 """Indexed documents, their points, and chunks by id, as retrieval reads them from the database."""
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from ragkv.batched import batched
 from ragkv.chunk import Chunk
@@ -9,6 +9,7 @@ from ragkv.db.chunks import chunks_by_id, points_of, ready_chunks, titles_of, ti
 from ragkv.db.collections import changes_of
 from ragkv.db.database import Database
 from ragkv.db.documents import versions_of_indexed, versions_since
+from ragkv.recently_used import RecentlyUsed
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Point
 
@@ -24,8 +25,7 @@ class DatabaseSource:
     def __init__(self, database: Database, index_fingerprint: str) -> None:
         self._database = database
         self._index_fingerprint = index_fingerprint
-        self._lock = threading.Lock()
-        self._remembered: dict[tuple[str, str], _Versions] = {}
+        self._remembered = RecentlyUsed[tuple[str, str], _Versions](_Versions, REMEMBERED_COLLECTIONS)
 
     def indexed_documents(self, tenant_id: str, collection_id: str) -> dict[str, int]:
         """Version by document id. A version changes whenever the document's chunks are written again.
@@ -36,7 +36,7 @@ class DatabaseSource:
             changes = session.execute(changes_of(tenant_id, collection_id)).one_or_none()
         if changes is None:
             return {}
-        versions = self._versions_of((tenant_id, collection_id))
+        versions = self._remembered.of((tenant_id, collection_id))
         with versions.lock:  # of several that find a change, one reads
             if versions.changes != tuple(changes):
                 self._catch_up(versions, tenant_id, collection_id)
@@ -80,17 +80,14 @@ class DatabaseSource:
             if (since := versions.since(generation, marked)) is None:
                 versions.by_document = dict(session.execute(versions_of_indexed(*place)).all())
             elif written := session.execute(versions_since(*place, since)).all():
-                versions.by_document = _updated(versions.by_document, written)
+                updated = dict(versions.by_document)  # a copy: others read the one that was given out
+                for document_id, version, is_indexed in written:
+                    if is_indexed:
+                        updated[document_id] = version
+                    else:
+                        updated.pop(document_id, None)
+                versions.by_document = updated
         versions.changes = generation, marked  # of before: what is committed meanwhile is read again
-
-    def _versions_of(self, place: tuple[str, str]) -> "_Versions":
-        """Versions of a collection; those of the collections used last are kept."""
-        with self._lock:
-            versions = self._remembered.pop(place, None) or _Versions()
-            self._remembered[place] = versions
-            while len(self._remembered) > REMEMBERED_COLLECTIONS:
-                del self._remembered[next(iter(self._remembered))]
-        return versions
 
 
 class _Versions:
@@ -107,14 +104,3 @@ class _Versions:
             return None
         ours, our_marked = self.changes
         return ours if generation > ours and generation - ours == marked - our_marked else None
-
-
-def _updated(versions: Mapping[str, int], written: Iterable[tuple[str, int, bool]]) -> dict[str, int]:
-    """A copy with what was written: (id, version, whether its chunks are there)."""
-    updated = dict(versions)
-    for document_id, version, is_indexed in written:
-        if is_indexed:
-            updated[document_id] = version
-        else:
-            updated.pop(document_id, None)
-    return updated

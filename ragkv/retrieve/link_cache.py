@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from ragkv.recently_used import RecentlyUsed
 from ragkv.retrieve.links import TitledChunk, TitleLinks
 
 CACHED_COLLECTIONS = 64
@@ -24,29 +25,25 @@ class LinkCache:
 
     def __init__(self, source: TitleSource) -> None:
         self._source = source
-        self._lock = threading.Lock()
-        self._cached: dict[tuple[str, str], _Links] = {}
+        self._cached = RecentlyUsed[tuple[str, str], _Links](_Links, CACHED_COLLECTIONS)
 
     def of(self, tenant_id: str, collection_id: str, documents: Mapping[str, int]) -> TitleLinks:
         """`documents`: those of the collection now, with their versions. What changed since the last time is read."""
         place = tenant_id, collection_id
-        return self._caught_up(self._links_of(place), place, documents)
+        return self._caught_up(self._cached.of(place), place, documents)
 
     def held(self) -> list[tuple[str, str]]:
-        with self._lock:
-            return list(self._cached)
+        return self._cached.keys()
 
     def refresh(self, tenant_id: str, collection_id: str, documents: Mapping[str, int]) -> None:
         """Like `of` if the collection's titles are held: those of other documents are dropped."""
         place = tenant_id, collection_id
-        with self._lock:
-            links = self._cached.get(place)
+        links = self._cached.peek(place)
         if links is not None:
             self._caught_up(links, place, documents)
 
     def drop(self, tenant_id: str, collection_id: str) -> None:
-        with self._lock:
-            self._cached.pop((tenant_id, collection_id), None)
+        self._cached.drop((tenant_id, collection_id))
 
     def _caught_up(self, links: "_Links", place: tuple[str, str], documents: Mapping[str, int]) -> TitleLinks:
         with links.lock:
@@ -60,14 +57,6 @@ class LinkCache:
                 links.documents = documents
             assert links.titles is not None, "read when they were first asked for"
             return links.titles
-
-    def _links_of(self, place: tuple[str, str]) -> "_Links":
-        with self._lock:
-            links = self._cached.pop(place, None) or _Links()
-            self._cached[place] = links
-            while len(self._cached) > CACHED_COLLECTIONS:
-                del self._cached[next(iter(self._cached))]
-        return links
 
 
 class _Links:

@@ -85,7 +85,18 @@ def reflected(connection: Connection) -> list[Table]:
 
 def dump(connection: Connection, folder: Path) -> list[TableDump]:
     """Write every table to FOLDER/NAME.jsonl."""
-    return [_dump_table(table, connection, folder) for table in tables_of(connection)]
+    dumps = []
+    for table in tables_of(connection):
+        rows, digest = 0, hashlib.sha256()
+        with table_file(folder, table.name).open("xb") as file:
+            for row in connection.execute(select(table), execution_options={"yield_per": BATCH}):
+                line = msgspec.json.encode([_plain(value) for value in row]) + b"\n"
+                file.write(line)
+                digest.update(line)
+                rows += 1
+        columns = [str(column.name) for column in table.columns]
+        dumps.append(TableDump(str(table.name), columns, rows, digest.hexdigest()))
+    return dumps
 
 
 def load(
@@ -128,17 +139,6 @@ def _lift_time_limit(connection: Connection) -> None:
     """A table may be large: the limit that guards requests does not apply."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET LOCAL statement_timeout = 0"))
-
-
-def _dump_table(table: Table, connection: Connection, folder: Path) -> TableDump:
-    rows, digest = 0, hashlib.sha256()
-    with table_file(folder, table.name).open("xb") as file:
-        for row in connection.execute(select(table), execution_options={"yield_per": BATCH}):
-            line = msgspec.json.encode([_plain(value) for value in row]) + b"\n"
-            file.write(line)
-            digest.update(line)
-            rows += 1
-    return TableDump(str(table.name), [str(column.name) for column in table.columns], rows, digest.hexdigest())
 
 
 def _plain(value: Any) -> Any:

@@ -24,8 +24,10 @@ BUSY = "the database is busy with another change: try again"
 
 _SQL_ERROR, _SQLITE_BUSY = 1, (5, 6)
 """SQLite's codes for a statement that is wrong, which does not get better with time, and for locks."""
+_OF_CODE = {_SQL_ERROR: None} | dict.fromkeys(_SQLITE_BUSY, BUSY)
 _CANCELLED, _LOCK_TIMEOUT = "57014", "55P03"
 _BUSY = ("40001", "40P01", _LOCK_TIMEOUT)
+_OF_STATE = {_CANCELLED: TOO_SLOW} | dict.fromkeys(_BUSY, BUSY)
 _AWAY = ("08", "28", "3D", "53", "57", "58")
 """Classes of SQLSTATE: connection, authorization, database name, resources, operator intervention, system."""
 
@@ -88,13 +90,8 @@ def _discard_broken(context: ExceptionContext) -> None:
     if isinstance(error, OSError):  # the driver lets some of its socket's errors through as they are
         log.warning("the connection to the database broke: %s", error)
         raise Unavailable(AWAY)
-    if context.sqlalchemy_exception is not None:
-        _strip(context.sqlalchemy_exception, error)
-
-
-def _strip(raised: Exception, error: BaseException) -> None:
-    """Leave out what PostgreSQL adds to its message: values of the row or the parameter that it is about."""
-    if fields := _fields_of(error):
+    raised, fields = context.sqlalchemy_exception, _fields_of(error)
+    if raised is not None and fields:  # leave out the values of the row or the parameter that PostgreSQL names
         shown = ("S", "C") if str(fields.get("C")).startswith(_DATA) else ("S", "C", "M")
         kept = {field: fields[field] for field in shown if field in fields}
         raised.args = (str(raised.args[0]).replace(str(fields), str(kept)),)
@@ -106,24 +103,10 @@ def _message(error: Exception) -> str | None:
     if not isinstance(error, DBAPIError):
         return AWAY
     if (state := _fields_of(error.orig).get("C")) is not None:
-        return _message_of_state(state)
+        return _OF_STATE.get(state, AWAY if state.startswith(_AWAY) else None)
     if (code := getattr(error.orig, "sqlite_errorcode", None)) is not None:
-        return _message_of_code(code & 0xFF) if isinstance(error, OperationalError) else None
+        return _OF_CODE.get(code & 0xFF, AWAY) if isinstance(error, OperationalError) else None
     return AWAY if error.connection_invalidated or isinstance(error, InterfaceError | OperationalError) else None
-
-
-def _message_of_code(code: int) -> str | None:
-    if code == _SQL_ERROR:
-        return None
-    return BUSY if code in _SQLITE_BUSY else AWAY
-
-
-def _message_of_state(state: str) -> str | None:
-    if state == _CANCELLED:
-        return TOO_SLOW
-    if state in _BUSY:
-        return BUSY
-    return AWAY if state.startswith(_AWAY) else None
 
 
 def _fields_of(error: BaseException | None) -> dict[str, Any]:

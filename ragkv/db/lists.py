@@ -28,7 +28,7 @@ class _Texts(UserDefinedType[Sequence[str]]):
     cache_ok = True
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], str]:
-        return _array if dialect.name == "postgresql" else _json
+        return _array if dialect.name == "postgresql" else lambda values: msgspec.json.encode(values).decode()
 
 
 class _OneOf(FunctionElement[bool]):
@@ -51,10 +51,6 @@ def _in_json(element: _OneOf, compiler: SQLCompiler, **options: Any) -> str:
 def _in_array(element: _OneOf, compiler: SQLCompiler, **options: Any) -> str:
     column, values = (compiler.process(part, **options) for part in element.clauses)
     return f"{column} = ANY (CAST({values} AS TEXT[]))"
-
-
-def _json(values: Sequence[str]) -> str:
-    return msgspec.json.encode(values).decode()
 
 
 def _array(values: Sequence[str]) -> str:

@@ -54,7 +54,8 @@ def _migrating(url: str) -> Iterator[Config]:
     """Alembic over one connection, in one transaction, while every other process waits."""
     engine = open_engine(url)
     try:
-        with _locked(engine), engine.begin() as connection:
+        lock = _lock_file(engine) if engine.dialect.name == "sqlite" else _advisory_lock(engine)
+        with lock, engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 for statement in _POSTGRES_LIMITS:
                     connection.execute(text(statement))
@@ -68,13 +69,6 @@ def _migrating(url: str) -> Iterator[Config]:
         raise Unavailable(f"cannot migrate the database: {reason(error)}") from error
     finally:
         engine.dispose()
-
-
-@contextmanager
-def _locked(engine: Engine) -> Iterator[None]:
-    lock = _lock_file(engine) if engine.dialect.name == "sqlite" else _advisory_lock(engine)
-    with lock:
-        yield
 
 
 @contextmanager

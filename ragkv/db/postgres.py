@@ -47,19 +47,15 @@ def _connect(dialect: Dialect, record: ConnectionPoolEntry, args: Any, options: 
     assert dialect.loaded_dbapi is not None
     try:
         connection: Any = dialect.connect(*args, **options)
-        _wait_for_replies(connection._usock)  # noqa: SLF001 - pg8000 hands its socket out no other way
+        sock: socket.socket = connection._usock  # noqa: SLF001 - pg8000 hands its socket out no other way
+        sock.settimeout(None)
+        known = [name for name in _KEEPALIVE if hasattr(socket, name)]  # not every system has all
+        for name in known if sock.family != socket.AF_UNIX else ():
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), _KEEPALIVE[name])
         connection.execute_simple("".join(f"SET {name} = '{limit}';" for name, limit in LIMITS.items()))
     except OSError as error:
         raise dialect.loaded_dbapi.InterfaceError(f"network error: {error}") from error
     return connection
-
-
-def _wait_for_replies(sock: socket.socket) -> None:
-    sock.settimeout(None)
-    if sock.family != socket.AF_UNIX:
-        for name, value in _KEEPALIVE.items():
-            if hasattr(socket, name):  # not every system has all
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _refuse_out_of_step(connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:

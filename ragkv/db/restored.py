@@ -30,18 +30,6 @@ def make_consistent(connection: Connection, earlier: Mapping[str, int]) -> None:
     _move(connection, Status.READY, to=Status.SEARCHABLE)
     for status in (Status.PARSING, Status.INDEXING):
         _move(connection, status, to=Status.ACCEPTED)
-    _outgrow(connection, earlier)
-    now = int(time.time())
-    newest = case((CollectionRow.generation < now, now), else_=CollectionRow.generation + 1)
-    connection.execute(update(CollectionRow).values(generation=newest))
-
-
-def _move(connection: Connection, status: Status, to: Status) -> None:
-    moved = update(DocumentRow).where(DocumentRow.status == status).values(status=to, updated_at=DocumentRow.updated_at)
-    connection.execute(moved)
-
-
-def _outgrow(connection: Connection, earlier: Mapping[str, int]) -> None:
     changed = [
         {"document": document_id, "larger": max(version, earlier[document_id]) + 1}
         for document_id, version in versions(connection).items()
@@ -50,3 +38,11 @@ def _outgrow(connection: Connection, earlier: Mapping[str, int]) -> None:
     if changed:
         by_id = update(DocumentRow.__table__).where(DocumentRow.id == bindparam("document"))  # type: ignore[arg-type]
         connection.execute(by_id.values(version=bindparam("larger")), changed)
+    now = int(time.time())
+    newest = case((CollectionRow.generation < now, now), else_=CollectionRow.generation + 1)
+    connection.execute(update(CollectionRow).values(generation=newest))
+
+
+def _move(connection: Connection, status: Status, to: Status) -> None:
+    moved = update(DocumentRow).where(DocumentRow.status == status).values(status=to, updated_at=DocumentRow.updated_at)
+    connection.execute(moved)

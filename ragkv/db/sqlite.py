@@ -17,7 +17,12 @@ WRITES = "ragkv_writes"
 def open_sqlite(url: URL) -> Engine:
     """An engine; a missing folder is made. Folder and file are for this user alone."""
     if url.database:
-        _make_private(Path(url.database))
+        path = Path(url.database)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)  # whatever the mode of the folder is
+        for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            if file.exists() and file.stat().st_uid == os.geteuid():
+                file.chmod(0o600)
     engine = create_engine(
         url, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True, json_deserializer=msgspec.json.decode
     )
@@ -25,15 +30,6 @@ def open_sqlite(url: URL) -> Engine:
     event.listen(engine, "begin", _begin)
     discard_broken(engine)
     return engine
-
-
-def _make_private(path: Path) -> None:
-    """The file, whatever the mode of the folder is. Those that SQLite puts beside it get the same mode."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.touch(mode=0o600)
-    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-        if file.exists() and file.stat().st_uid == os.geteuid():
-            file.chmod(0o600)
 
 
 def _prepare(connection: sqlite3.Connection, record: object) -> None:

@@ -1,6 +1,7 @@
 """Tenants and collections."""
 
 import secrets
+from contextlib import suppress
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.exc import IntegrityError
@@ -77,19 +78,11 @@ def collection_ref(tenant_id: str, collection: str, database: Database) -> Colle
 
 def ensure_collection(database: Database, tenant: str = DEFAULT_TENANT) -> CollectionRef:
     """A tenant's default collection; both are made when missing. Several processes may call it at once."""
-    try:
+    with suppress(NotFound):
         return find_collection_ref(database, tenant)
-    except NotFound:
-        _make_tenant(database, tenant)
-        return find_collection_ref(database, tenant)
-
-
-def _make_tenant(database: Database, name: str) -> None:
-    tenant = TenantRow(name=name, secret=secrets.token_bytes(SECRET_BYTES))
-    try:
-        with database.writing() as session:
-            session.add(tenant)
-            session.flush()
-            session.add(CollectionRow(tenant_id=tenant.id, name=DEFAULT_COLLECTION))
-    except IntegrityError:
-        pass  # another process was first: theirs counts
+    row = TenantRow(name=tenant, secret=secrets.token_bytes(SECRET_BYTES))
+    with suppress(IntegrityError), database.writing() as session:  # another process was first: theirs counts
+        session.add(row)
+        session.flush()
+        session.add(CollectionRow(tenant_id=row.id, name=DEFAULT_COLLECTION))
+    return find_collection_ref(database, tenant)

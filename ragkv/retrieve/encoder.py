@@ -61,7 +61,14 @@ class Encoder:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
         done = 0
         for batch in batched(order, BATCH):
-            vectors[batch] = self._encode_batch([texts[i] for i in batch])
+            with self._lock:
+                vectors[batch] = self._model.encode(
+                    [texts[i] for i in batch],
+                    batch_size=BATCH,
+                    show_progress_bar=False,
+                    convert_to_numpy=True,
+                    normalize_embeddings=True,
+                )
             if progress is not None:
                 done += len(batch)
                 progress(done, len(texts))
@@ -69,10 +76,3 @@ class Encoder:
 
     def close(self) -> None:
         """There is nothing to close."""
-
-    def _encode_batch(self, texts: list[str]) -> NDArray[np.float32]:
-        with self._lock:
-            encoded = self._model.encode(
-                texts, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True, normalize_embeddings=True
-            )
-        return np.asarray(encoded, dtype=np.float32)

@@ -11,6 +11,7 @@ import signal
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -46,10 +47,12 @@ class EncoderProcess:
         """[len(texts), dim] float32 rows of unit length. Raises Unavailable if the process dies of it."""
         for _ in range(TRIES):
             pool = self._pool
-            try:
+            with suppress(BrokenProcessPool):
                 return pool.submit(_encode, self._folder, texts).result()
-            except BrokenProcessPool:
-                self._replace(pool)
+            with self._lock:  # several threads may find the same pool broken; one of them replaces it
+                if self._pool is pool:
+                    log.error("the encoder's process died and is started again")
+                    self._pool = self._started()
         raise Unavailable("the encoder's process died while it read this text; ask again, or see the service's log")
 
     def close(self) -> None:
@@ -57,13 +60,6 @@ class EncoderProcess:
 
     def _started(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_prepare)
-
-    def _replace(self, broken: ProcessPoolExecutor) -> None:
-        """Several threads may find the same pool broken; one of them replaces it."""
-        with self._lock:
-            if self._pool is broken:
-                log.error("the encoder's process died and is started again")
-                self._pool = self._started()
 
 
 _loaded: dict[Path, Encoder] = {}

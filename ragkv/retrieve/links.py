@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -56,17 +56,13 @@ class TitleLinks:
         for document_id, of_document in groupby(written, key=attrgetter("document_id")):
             self._documents[document_id] = tuple(of_document)
         added = _by_name(written)
-        usable: Counter[Name] = Counter()
+        usable: Counter[Name] = Counter()  # names that may be found now (1), or may no longer (-1)
         for name in removed.keys() | added.keys():
             old, gone = self._groups.pop(name, ()), set(removed.get(name, ()))
             group = tuple(sorted([*(chunk for chunk in old if chunk not in gone), *added.get(name, ())]))
             if group:
                 self._groups[name] = group
             usable[name] = _is_link(group) - _is_link(old)
-        self._count_lengths(usable)
-
-    def _count_lengths(self, usable: Mapping[Name, int]) -> None:
-        """Names that may be found now (1), or may no longer (-1)."""
         changes: dict[str, Counter[int]] = defaultdict(Counter)
         for name, change in usable.items():
             changes[name[0]][len(name)] += change
@@ -81,17 +77,16 @@ class TitleLinks:
         The longest title at a place wins. A name must be written like one: with a capital or a digit in it, and a
         single word with a capital of its own (or in a script without capitals).
         """
-        found = dict.fromkeys(self._names_in(_WORD.findall(without_accents(text))))
-        return [tuple(chunk.chunk_id for chunk in self._groups[name]) for name in found]
-
-    def _names_in(self, words: list[str]) -> Iterator[Name]:
+        words = _WORD.findall(without_accents(text))
         folded = [word.casefold() for word in words]
+        found: dict[Name, None] = {}
         at = 0
         while at < len(words):
             name = self._name_at(words, folded, at)
             if name is not None:
-                yield name
+                found[name] = None
             at += len(name) if name else 1
+        return [tuple(chunk.chunk_id for chunk in self._groups[name]) for name in found]
 
     def _name_at(self, words: list[str], folded: list[str], at: int) -> Name | None:
         for length, _ in self._lengths.get(folded[at], ()):

@@ -121,16 +121,15 @@ class _Arrays:
 
     def search(self, vectors: Vectors, limit: int, mode: SearchMode, within: DocumentIds | None) -> list[Hit]:
         shown = None if within is None else np.array([document_id in within for _, document_id in self._ids])
-        return [Hit(*self._ids[row], score) for row, score in self._ranked(vectors, limit, mode, shown)]
-
-    def _ranked(self, vectors: Vectors, limit: int, mode: SearchMode, shown: Shown | None) -> Ranked:
         if mode == "sparse":
-            return self._by_terms(vectors, limit, shown)
-        if mode == "dense" or not vectors.indices.size:
-            return self._by_dense(vectors, limit, shown)
-        depth = max(DEPTH, limit)
-        searches = self._by_dense(vectors, depth, shown), self._by_terms(vectors, depth, shown)
-        return fused([row for row, _ in ranked] for ranked in searches)[:limit]
+            ranked = self._by_terms(vectors, limit, shown)
+        elif mode == "dense" or not vectors.indices.size:
+            ranked = self._by_dense(vectors, limit, shown)
+        else:
+            depth = max(DEPTH, limit)
+            searches = self._by_dense(vectors, depth, shown), self._by_terms(vectors, depth, shown)
+            ranked = fused([row for row, _ in found] for found in searches)[:limit]
+        return [Hit(*self._ids[row], score) for row, score in ranked]
 
     def _by_dense(self, vectors: Vectors, limit: int, shown: Shown | None) -> Ranked:
         return _best(_only(shown, self._dense @ vectors.dense), limit)

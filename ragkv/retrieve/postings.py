@@ -31,14 +31,11 @@ class Postings:
         """
         scores = np.zeros(self._num_chunks, np.float32)
         for term, weight in zip(*query, strict=True):
-            span = self._span(term)
+            at = int(np.searchsorted(self._terms, term))
+            if at == len(self._terms) or self._terms[at] != term:
+                continue
+            span = slice(int(self._bounds[at]), int(self._bounds[at + 1]))
             occurs_in = span.stop - span.start
             rarity = np.log1p((self._num_chunks - occurs_in + 0.5) / (occurs_in + 0.5))
             scores[self._chunks[span]] += np.float32(weight * rarity) * self._weights[span]
         return scores
-
-    def _span(self, term: np.uint32) -> slice:
-        at = int(np.searchsorted(self._terms, term))
-        if at == len(self._terms) or self._terms[at] != term:
-            return slice(0, 0)
-        return slice(int(self._bounds[at]), int(self._bounds[at + 1]))

@@ -60,7 +60,9 @@ class QdrantIndex:
         with self._reporting():
             if not self._client.collection_exists(COLLECTION):
                 self._create(dim)
-            found = _dense_size(self._client.get_collection(COLLECTION))
+            vectors = self._client.get_collection(COLLECTION).config.params.vectors
+        assert isinstance(vectors, dict), "vectors are named"
+        found = vectors[DENSE].size
         if found != dim:
             raise Rejected(
                 f"{self._shown} holds vectors of {found} numbers and the encoder makes {dim}: "
@@ -126,14 +128,20 @@ class QdrantIndex:
         document_ids: DocumentIds | None,
     ) -> list[Hit]:
         with self._reporting():
-            request = _request(vectors, limit, mode, _within(scope, document_ids), self._idf_params(scope))
+            if self._server_scopes_idf is None:
+                version = self._client.info().version.split(".")[:2]
+                self._server_scopes_idf = tuple(int(part) for part in version if part.isdigit()) >= _SCOPED_IDF_SINCE
+            # IDF is counted over the scope alone, where the server can.
+            idf = models.SearchParams(idf=models.IdfCorpusParams(corpus=scope)) if self._server_scopes_idf else None
+            request = _request(vectors, limit, mode, _within(scope, document_ids), idf)
             try:
                 (response,) = self._client.query_batch_points(COLLECTION, [request])
             except UnexpectedResponse as error:
                 if error.status_code == HTTPStatus.NOT_FOUND:
                     return []
                 raise
-        return [_hit(point) for point in response.points]
+        found = ((point.payload or {}, point.score) for point in response.points)
+        return [Hit(payload["chunk_id"], payload["document_id"], score) for payload, score in found]
 
     def dense_of(self, tenant_id: str, collection_id: str, chunk_ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         if not chunk_ids:
@@ -141,7 +149,11 @@ class QdrantIndex:
         with self._reporting():
             by_point = {_point_id(tenant_id, collection_id, chunk_id): chunk_id for chunk_id in chunk_ids}
             found = self._client.retrieve(COLLECTION, list(by_point), with_payload=False, with_vectors=[DENSE])
-        return {by_point[str(record.id)]: _dense(record) for record in found}
+        dense = {}
+        for record in found:
+            assert isinstance(record.vector, dict), "vectors are named"
+            dense[by_point[str(record.id)]] = np.asarray(record.vector[DENSE], dtype=np.float32)
+        return dense
 
     def held(self) -> dict[Held, int]:
         """Number of points of each document of each collection. Reads the payloads of all points."""
@@ -150,7 +162,8 @@ class QdrantIndex:
         with self._reporting():
             while True:
                 records, offset = self._client.scroll(COLLECTION, limit=SCROLL, offset=offset, with_payload=_PLACE)
-                counts.update(_place(record) for record in records)
+                payloads = (record.payload or {} for record in records)
+                counts.update(Held(*(payload[field] for field in _PLACE)) for payload in payloads)
                 if offset is None:
                     return dict(counts)
 
@@ -172,20 +185,6 @@ class QdrantIndex:
         with self._reporting():
             if self._client.collection_exists(COLLECTION):
                 self._client.delete(COLLECTION, models.FilterSelector(filter=condition), wait=True)
-
-    def _idf_params(self, scope: models.Filter) -> models.SearchParams | None:
-        """Counts IDF over the scope alone, where the server can."""
-        if not self._scopes_idf():
-            return None
-        return models.SearchParams(idf=models.IdfCorpusParams(corpus=scope))
-
-    def _scopes_idf(self) -> bool:
-        if self._server_scopes_idf is None:
-            self._server_scopes_idf = (
-                tuple(int(part) for part in self._client.info().version.split(".")[:2] if part.isdigit())
-                >= _SCOPED_IDF_SINCE
-            )
-        return self._server_scopes_idf
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
@@ -225,16 +224,6 @@ _PAYLOAD = ["chunk_id", "document_id"]
 _PLACE = ["tenant_id", "collection_id", "document_id"]
 
 
-def _place(record: models.Record) -> Held:
-    payload = record.payload or {}
-    return Held(*(payload[field] for field in _PLACE))
-
-
-def _hit(point: models.ScoredPoint) -> Hit:
-    payload = point.payload or {}
-    return Hit(payload["chunk_id"], payload["document_id"], point.score)
-
-
 def _to_qdrant(tenant_id: str, collection_id: str, point: Point) -> models.PointStruct:
     vector: dict[str, Any] = {DENSE: point.vectors.dense.tolist()}
     if point.vectors.indices.size:
@@ -260,17 +249,6 @@ def _point_id(tenant_id: str, collection_id: str, chunk_id: str) -> str:
 
 def _sparse(vectors: Vectors) -> models.SparseVector:
     return models.SparseVector(indices=vectors.indices.tolist(), values=vectors.values.tolist())
-
-
-def _dense(record: models.Record) -> NDArray[np.float32]:
-    assert isinstance(record.vector, dict), "vectors are named"
-    return np.asarray(record.vector[DENSE], dtype=np.float32)
-
-
-def _dense_size(info: models.CollectionInfo) -> int:
-    vectors = info.config.params.vectors
-    assert isinstance(vectors, dict), "vectors are named"
-    return vectors[DENSE].size
 
 
 def _where(**fields: str) -> models.Filter:

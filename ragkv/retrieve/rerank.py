@@ -34,7 +34,10 @@ class Reranker:
 
         A plain encoder would load too, with a head of random numbers, so what the folder says of itself is read first.
         """
-        if not _is_cross_encoder(folder):
+        made_by = _read(folder / "config_sentence_transformers.json").get("model_type")
+        architectures = _read(folder / "config.json").get("architectures") or []
+        is_classifier = any(str(name).endswith("ForSequenceClassification") for name in architectures)
+        if made_by != "CrossEncoder" and not is_classifier:
             raise Rejected(
                 f"{folder} holds no cross-encoder: RAGKV_RERANKER takes a sentence-transformers CrossEncoder, "
                 "such as cross-encoder/ms-marco-MiniLM-L6-v2"
@@ -67,14 +70,6 @@ class Reranker:
         scores = self.scores(question, [search_text(p.chunk.title, p.chunk.text) for p in passages])
         order = sorted(range(len(passages)), key=lambda i: -scores[i])
         return [replace(passages[i], score=score) for i, score in fused([range(len(passages)), order])]
-
-
-def _is_cross_encoder(folder: Path) -> bool:
-    """By the class that its weights were saved from, or by what sentence-transformers wrote beside them."""
-    if _read(folder / "config_sentence_transformers.json").get("model_type") == "CrossEncoder":
-        return True
-    architectures = _read(folder / "config.json").get("architectures") or []
-    return any(str(name).endswith("ForSequenceClassification") for name in architectures)
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -18,9 +18,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ragkv.batched import batched
 from ragkv.chunk import Chunk, Passage
 from ragkv.retrieve.index import DEPTH, DocumentIds, Index
@@ -203,7 +200,8 @@ class _Walk:
     def read(self, chunk_ids: Sequence[str]) -> list[Chunk]:
         """Those chunks that still exist, in the order of their ids."""
         if unread := [i for i in chunk_ids if i not in self._read]:
-            self._read |= {c.id: c for c in self._chunks.chunks(self._scope.tenant_id, unread) if self._may_see(c)}
+            found, allowed = self._chunks.chunks(self._scope.tenant_id, unread), self._scope.document_ids
+            self._read |= {c.id: c for c in found if allowed is None or c.document_id in allowed}
         return [self._read[i] for i in chunk_ids if i in self._read]
 
     def _add_search(self, vectors: Vectors, limit: int, weight: float) -> None:
@@ -213,21 +211,18 @@ class _Walk:
         ):
             self._searched[hit.chunk_id] += weight * hit.score
 
-    def _may_see(self, chunk: Chunk) -> bool:
-        return self._scope.document_ids is None or chunk.document_id in self._scope.document_ids
-
-    def _visible(self, group: Sequence[str]) -> Sequence[str]:
-        """The chunks of a group that the search may see."""
-        return group if self._scope.document_ids is None else [chunk.id for chunk in self.read(group)]
-
     def _linked(self, groups: Sequence[LinkedGroup]) -> Scores:
         """The strongest link to each chunk; of several chunks under one title, the nth nearest to the question by 1/n."""
-        groups = [(weight, self._visible(group)) for weight, group in groups]
+        if self._scope.document_ids is not None:  # some chunks of a group may not be seen
+            groups = [(weight, [chunk.id for chunk in self.read(group)]) for weight, group in groups]
         ambiguous = sorted({i for _, group in groups if len(group) > 1 for i in group})
         dense = self._index.dense_of(self._scope.tenant_id, self._scope.collection_id, ambiguous)
         linked: Scores = defaultdict(float)
         for weight, group in groups:
-            for rank, chunk_id in enumerate(_nearest_first(group, self._vectors.dense, dense), start=1):
+            nearest = group
+            if len(group) > 1:
+                nearest = sorted((i for i in group if i in dense), key=lambda i: -float(dense[i] @ self._vectors.dense))
+            for rank, chunk_id in enumerate(nearest, start=1):
                 linked[chunk_id] = max(linked[chunk_id], weight / rank)
         return linked
 
@@ -248,11 +243,3 @@ def linked_groups(links: TitleLinks, question: str, sources: Sequence[Chunk]) ->
         for group in links.mentioned(source.text):
             if source.id not in group:
                 yield 1.0 / rank, group
-
-
-def _nearest_first(
-    group: Sequence[str], question: NDArray[np.float32], dense: Mapping[str, NDArray[np.float32]]
-) -> Sequence[str]:
-    if len(group) == 1:
-        return group
-    return sorted((i for i in group if i in dense), key=lambda i: -float(dense[i] @ question))

@@ -43,7 +43,13 @@ def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
         report = asyncio.run(_measure(parts, sizes or SIZES, runs))
     finally:
         parts.close()
-    _print(report)
+    table = Table(title=f"{report.model} on {report.machine}: seconds to first token, medians")
+    rows = describe(report)
+    for name in rows[0]:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*(_number(name, value) for name, value in row.items()))
+    Console().print(table)
     if json_file is not None:
         write_report(report, json_file)
 
@@ -116,16 +122,6 @@ async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftRepor
             )
             rows = [row async for row in done]
     return TtftReport(Path(parts.model_folder).name, machine(), rows)
-
-
-def _print(report: TtftReport) -> None:
-    table = Table(title=f"{report.model} on {report.machine}: seconds to first token, medians")
-    rows = describe(report)
-    for name in rows[0]:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*(_number(name, value) for name, value in row.items()))
-    Console().print(table)
 
 
 def _number(name: str, value: float) -> str:

@@ -124,19 +124,16 @@ def _table(compared: list[Compared]) -> Table:
     table.add_column("question", no_wrap=True, ratio=1)
     for name in ("stitched", "recomputed", "TTFT", "bare", "full", "ratio", "bare"):
         table.add_column(name, justify="right", no_wrap=True)
-    rows = [_figures(one) for one in compared]
-    for one, figures in zip(compared, rows, strict=True):
-        table.add_row(one.asked.question, *_cells(figures))
+    rows = []
+    for one in compared:
+        usage = one.stitched.usage
+        times = [answer.timings.engine_ttft_ms for answer in (one.stitched, one.bare, one.full)]
+        speedups = [one.speedup(answer) for answer in (one.stitched, one.bare)]
+        rows.append([usage.stitched + usage.cached, usage.recomputed, *times, *speedups])
+        table.add_row(one.asked.question, *_cells(rows[-1]))
     table.add_section()
     table.add_row("median", *_cells([statistics.median(column) for column in zip(*rows, strict=True)]))
     return table
-
-
-def _figures(compared: Compared) -> list[float]:
-    usage = compared.stitched.usage
-    times = [answer.timings.engine_ttft_ms for answer in (compared.stitched, compared.bare, compared.full)]
-    speedups = [compared.speedup(answer) for answer in (compared.stitched, compared.bare)]
-    return [usage.stitched + usage.cached, usage.recomputed, *times, *speedups]
 
 
 def _cells(figures: list[float]) -> list[str]:

@@ -190,10 +190,17 @@ def evaluate(
     try:
         index.ensure(encoder.dim)
         index.upsert(_TENANT, _COLLECTION, corpus.points(encoder, partial(progress, "encoding passages")))
-        outcomes = _ask_all(_methods(encoder, index, corpus, reranker), questions, progress)
+        methods = _methods(encoder, index, corpus, reranker)
+        outcomes: dict[str, list[FoundPassages]] = {method: [] for method in methods}
+        for number, question in enumerate(questions, start=1):
+            for method, find in methods.items():
+                began = time.perf_counter()
+                found = find(question.text)
+                outcomes[method].append(FoundPassages(found, question.gold, time.perf_counter() - began))
+            progress("asking questions", number, len(questions))
     finally:
         index.close()
-    return [summarise(method, found) for method, found in outcomes.items()]
+    return [summarise(method, of_method) for method, of_method in outcomes.items()]
 
 
 def _methods(encoder: Encoder, index: Index, corpus: Corpus, reranker: Reranker | None) -> dict[str, Find]:
@@ -227,23 +234,6 @@ def _find_terms(dim: int, index: Index, question: str) -> list[str]:
 
 def _find_hybrid(retriever: Retriever, hops: int, question: str) -> list[str]:
     return [passage.chunk.id for passage in retriever.search(_TENANT, _COLLECTION, question, TOP_K, hops)]
-
-
-def _ask_all(
-    methods: Mapping[str, Find], questions: Sequence[RetrievalQuestion], progress: StepProgress
-) -> dict[str, list[FoundPassages]]:
-    outcomes: dict[str, list[FoundPassages]] = {method: [] for method in methods}
-    for number, question in enumerate(questions, start=1):
-        for method, find in methods.items():
-            outcomes[method].append(_ask(find, question))
-        progress("asking questions", number, len(questions))
-    return outcomes
-
-
-def _ask(find: Find, question: RetrievalQuestion) -> FoundPassages:
-    began = time.perf_counter()
-    found = find(question.text)
-    return FoundPassages(found, question.gold, time.perf_counter() - began)
 
 
 def summarise(method: str, outcomes: Sequence[FoundPassages]) -> RetrievalRow:

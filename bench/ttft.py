@@ -140,15 +140,12 @@ def num_requests(sizes: Sequence[int], runs: int) -> int:
 
 def machine() -> str:
     """One line that describes the machine."""
-    return f"{platform.machine()}, {_cpu_model()}, Python {platform.python_version()}"
-
-
-def _cpu_model() -> str:
     try:
         with open("/proc/cpuinfo") as lines:  # noqa: PTH123 - not a file of ours
-            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+            cpu = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
-        return platform.processor() or "unknown processor"
+        cpu = platform.processor() or "unknown processor"
+    return f"{platform.machine()}, {cpu}, Python {platform.python_version()}"
 
 
 def _passages(chunks: Sequence[Chunk], size: int) -> list[Passage]:

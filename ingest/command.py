@@ -3,16 +3,12 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-
-if TYPE_CHECKING:
-    from ingest.local import IngestTally
 
 
 @click.command()
@@ -32,10 +28,6 @@ def ingest(paths: tuple[Path, ...]) -> None:
         tally = read_paths(paths, parts, console)
     finally:
         parts.close()
-    _report(tally, console)
-
-
-def _report(tally: "IngestTally", console: Console) -> None:
     known = f", {tally.known} already known" if tally.known else ""
     console.print(f"{tally.read} ingested{known}, {len(tally.failures)} failed", highlight=False)
     for path, reason in tally.failures:

@@ -34,12 +34,17 @@ class Words:
 
     def __init__(self, text: str, tokenizer: Tokenizer, longest: int) -> None:
         """A word of more than `longest` tokens is split, so that it can be cut."""
-        pieces, tokens = _pieces(text, tokenizer, longest)
+        pieces = _PIECE.findall(text)
+        counts = _token_counts(pieces, tokenizer)
+        long = {piece for piece, tokens in counts.items() if tokens > longest}
+        if long:
+            pieces = list(chain.from_iterable(_fragments(p, tokenizer) if p in long else (p,) for p in pieces))
+            counts |= _token_counts([piece for piece in pieces if piece not in counts], tokenizer)
         words = map(str.lstrip, pieces)
         self._text = text
         self._ends: _Ints = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
         self._starts: _Ints = self._ends - np.fromiter(map(len, words), np.int64, len(pieces))
-        self._tokens_before: _Ints = np.cumsum(np.array([0, *tokens], np.int64))
+        self._tokens_before: _Ints = np.cumsum(np.array([0, *(counts[piece] for piece in pieces)], np.int64))
 
     def count(self, start: int, end: int) -> int:
         """Tokens of the words that begin in characters [start, end)."""
@@ -83,17 +88,6 @@ class Words:
             if found.size:
                 return int(found[np.argmin(np.abs(found - target))])
         return target
-
-
-def _pieces(text: str, tokenizer: Tokenizer, longest: int) -> tuple[list[str], list[int]]:
-    """The pieces of a text and their tokens; words of more than `longest` tokens as several pieces."""
-    pieces = _PIECE.findall(text)
-    counts = _token_counts(pieces, tokenizer)
-    long = {piece for piece, tokens in counts.items() if tokens > longest}
-    if long:
-        pieces = list(chain.from_iterable(_fragments(p, tokenizer) if p in long else (p,) for p in pieces))
-        counts |= _token_counts([piece for piece in pieces if piece not in counts], tokenizer)
-    return pieces, [counts[piece] for piece in pieces]
 
 
 def _token_counts(pieces: list[str], tokenizer: Tokenizer) -> dict[str, int]:

@@ -41,7 +41,13 @@ def find_files(paths: Sequence[Path]) -> Iterator[Path]:
 
     Raises Rejected if there is none.
     """
-    found = [file for path in paths for file in ([path] if path.is_file() else _files_in(path))]
+    found: list[Path] = []
+    for path in paths:
+        if path.is_file():
+            found.append(path)
+        else:
+            inside = [file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file()]
+            found += [path / file for file in inside if not any(part.startswith(".") for part in file.parts)]
     if not found:
         raise Rejected(f"there is no file in {', '.join(map(str, paths))}")
     return iter(dict.fromkeys(found))
@@ -86,12 +92,6 @@ def _until_done(document_id: str, ingest: IngestParts, watch: "_Bars | _Lines") 
         except RagKVError as error:
             watch.note(f"trying again: {error}")
     return ingest_document(document_id, ingest, watch.progress)
-
-
-def _files_in(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
-            yield path
 
 
 class _Bars:

@@ -84,7 +84,6 @@ def work_on(
 def _attempt(lease: Lease, ingest: IngestParts, progress: StageProgress, turn: Turn) -> IngestOutcome:
     try:
         document = lease.document()
-        _refuse_fatal(document, lease)
         _carry_on(lease, document, ingest, Reporter(lease, progress), turn)
     except TurnOver:
         lease.end_turn()
@@ -101,13 +100,6 @@ def _attempt(lease: Lease, ingest: IngestParts, progress: StageProgress, turn: T
             raise
         return _record_failure(lease, error)
     return IngestOutcome.READY
-
-
-def _refuse_fatal(document: DocumentRow, lease: Lease) -> None:
-    """Fail a document if every attempt crashed its worker, unless workers have been dying on other documents too."""
-    deaths = document.attempts - 1
-    if deaths >= MAX_DEATHS or (deaths >= MAX_ATTEMPTS and lease.others_lost_workers() < SEVERAL):
-        raise Rejected(f"the worker died {deaths} times while reading this document")
 
 
 def _postpone(lease: Lease, error: Exception, ingest: IngestParts) -> None:
@@ -152,6 +144,10 @@ def _record_failure(lease: Lease, error: Exception) -> IngestOutcome:
 def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn) -> None:
     """Run the steps that are left. If the turn ends before the KV is kept, the sweep removes KV that only previous
     chunks used."""
+    deaths = document.attempts - 1
+    # Every attempt crashed its worker, unless workers have been dying on other documents too.
+    if deaths >= MAX_DEATHS or (deaths >= MAX_ATTEMPTS and lease.others_lost_workers() < SEVERAL):
+        raise Rejected(f"the worker died {deaths} times while reading this document")
     parts, superseded = ingest.parts, list[str]()
     if document.status is not Status.SEARCHABLE:
         superseded = _make_searchable(lease, document, ingest, reporter)
@@ -171,7 +167,11 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
         chunks = split(document.id, parsed, parts.tokenizer, parts.settings.chunk_tokens)
     lease.enter(Status.INDEXING, title=parsed.title, media_type=parsed.media_type)
     with ingest.stage("embed"):
-        vectors = _embed(chunks, parts, reporter)
+        embedded, tokens = reporter.stage("embed"), sum(chunk.num_tokens for chunk in chunks)
+        texts = [(chunk.title, chunk.text) for chunk in chunks]
+        vectors = embed_chunks(
+            parts.encoder, texts, lambda done, total: embedded(tokens * done // max(total, 1), tokens)
+        )
     if parts.server_index is None:
         return lease.store_chunks(
             chunks, vectors, Status.SEARCHABLE, index_fingerprint=parts.index_fingerprint, attempts=1
@@ -192,12 +192,6 @@ def _parse(document: DocumentRow, ingest: IngestParts, watch: Callable[[], None]
             while body.read(READ_BYTES):
                 watch()
             raise
-
-
-def _embed(chunks: list[Chunk], parts: Parts, reporter: Reporter) -> list[Vectors]:
-    report, tokens = reporter.stage("embed"), sum(chunk.num_tokens for chunk in chunks)
-    texts = [(chunk.title, chunk.text) for chunk in chunks]
-    return embed_chunks(parts.encoder, texts, lambda done, total: report(tokens * done // max(total, 1), tokens))
 
 
 def _index(lease: Lease, document: DocumentRow, chunks: list[Chunk], vectors: list[Vectors], parts: Parts) -> None:

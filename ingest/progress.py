@@ -30,10 +30,11 @@ class Reporter:
     def stage(self, name: str) -> Callable[[int, int], None]:
         """Reports of one stage. Its first is always written."""
         self._written = 0.0
-        return lambda done, total: self._report(name, done, total)
 
-    def _report(self, stage: str, done: int, total: int) -> None:
-        self._watcher(stage, done, total)
-        if time.monotonic() - self._written >= WRITE_EVERY_S:
-            self._lease.report(stage, done, total)
-            self._written = time.monotonic()
+        def report(done: int, total: int) -> None:
+            self._watcher(name, done, total)
+            if time.monotonic() - self._written >= WRITE_EVERY_S:
+                self._lease.report(name, done, total)
+                self._written = time.monotonic()
+
+        return report

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from ingest.cuts import Words
 from ingest.parse import Parsed
@@ -40,7 +41,16 @@ def parts_of(parsed: Parsed, words: Words, small: int, full: int) -> list[Part]:
     neighbours of one title always."""
     sections = _without_bare_headings(list(_sections(parsed)), words)
     groups = _group_small(sections, words, small, full)
-    return [_part(parsed.title, group) for group in groups]
+    parts = []
+    for group in groups:
+        first, last = group[0], group[-1]
+        # One section under its own path; several under the start that their paths share, with their headings in the text.
+        steps_of_all = zip(*(section.path for section in group), strict=False)
+        path = tuple(steps[0] for steps in takewhile(lambda steps: len(set(steps)) == 1, steps_of_all))
+        start = first.start if path == first.path else first.heading_start
+        steps = (parsed.title, *path)
+        parts.append(Part(_JOINT.join(steps), steps[-1], first.heading_start, start, last.end))
+    return parts
 
 
 def _sections(parsed: Parsed) -> Iterator[_Section]:
@@ -81,22 +91,3 @@ def _group_small(sections: list[_Section], words: Words, small: int, full: int) 
             groups.append([section])
             room = full - size if size < small else 0
     return groups
-
-
-def _part(document_title: str, group: list[_Section]) -> Part:
-    """One section under its own path; several under the common start of their paths, with their headings in the
-    text."""
-    first, last = group[0], group[-1]
-    path = first.path if len(group) == 1 else _shared([section.path for section in group])
-    start = first.start if path == first.path else first.heading_start
-    steps = (document_title, *path)
-    return Part(_JOINT.join(steps), steps[-1], first.heading_start, start, last.end)
-
-
-def _shared(paths: list[tuple[str, ...]]) -> tuple[str, ...]:
-    shared = []
-    for steps in zip(*paths, strict=False):
-        if len(set(steps)) > 1:
-            break
-        shared.append(steps[0])
-    return tuple(shared)

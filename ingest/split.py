@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ingest.cuts import Words
-from ingest.parse import Page, Parsed
+from ingest.parse import Parsed
 from ingest.sections import Part, parts_of
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import Rejected
@@ -46,7 +46,22 @@ def split(document_id: str, parsed: Parsed, tokenizer: Tokenizer, chunk_tokens: 
     parts = parts_of(parsed, words, small=chunk_tokens // _SMALL_SHARE, full=chunk_tokens * 3 // 4)
     titles = _Titles(tokenizer, chunk_tokens)
     drafts = [draft for part in parts for draft in _drafts(titles.draft(part), words)]
-    return _number(document_id, parsed, _fitted(drafts, words, parsed.text, tokenizer, chunk_tokens))
+    fitted = _fitted(drafts, words, parsed.text, tokenizer, chunk_tokens)
+    page_starts = [page.start for page in parsed.pages]
+    return [
+        Chunk(
+            id=f"{document_id}:{ordinal}",
+            document_id=document_id,
+            ordinal=ordinal,
+            title=draft.title,
+            text=parsed.text[draft.start : draft.end],
+            start=draft.start,
+            end=draft.end,
+            page=parsed.pages[bisect_right(page_starts, draft.start) - 1].number if page_starts else None,
+            token_ids=tuple(token_ids),
+        )
+        for ordinal, (draft, token_ids) in enumerate(fitted)
+    ]
 
 
 class _Titles:
@@ -58,22 +73,15 @@ class _Titles:
 
     def draft(self, part: Part) -> _Draft:
         """The part under its title; under its last heading or a shortened one where the whole path is too long."""
-        title = next((t for t in (part.title, part.short_title) if self._fits(t)), None)
+        limit = self._chunk_tokens // _TITLE_SHARE
+        titles = (part.title, part.short_title)
+        title = next((t for t in titles if len(t) <= limit or len(self._tokenizer.encode(t)) <= limit), None)
         start = part.start if title == part.title else part.heading_start
-        title = title if title is not None else self._cut(part.short_title)
+        if title is None:
+            _, offsets = self._tokenizer.encode_with_offsets(part.short_title)
+            title = part.short_title[: offsets[limit - 1][0]].rstrip() + "…"
         frame = len(self._tokenizer.encode(prompt_text(title, "")))
         return _Draft(title, start, part.end, self._chunk_tokens - frame - _SEAM_TOKENS)
-
-    def _fits(self, title: str) -> bool:
-        return len(title) <= self._limit or len(self._tokenizer.encode(title)) <= self._limit
-
-    def _cut(self, title: str) -> str:
-        _, offsets = self._tokenizer.encode_with_offsets(title)
-        return title[: offsets[self._limit - 1][0]].rstrip() + "…"
-
-    @property
-    def _limit(self) -> int:
-        return self._chunk_tokens // _TITLE_SHARE
 
 
 def _drafts(whole: _Draft, words: Words) -> Iterator[_Draft]:
@@ -96,25 +104,3 @@ def _fitted(
         tighter = _Draft(draft.title, draft.start, draft.end, max(1, draft.budget - excess))
         fitted += _fitted(list(_drafts(tighter, words)), words, text, tokenizer, chunk_tokens)
     return fitted
-
-
-def _number(document_id: str, parsed: Parsed, fitted: list[tuple[_Draft, list[int]]]) -> list[Chunk]:
-    page_starts = [page.start for page in parsed.pages]
-    return [
-        Chunk(
-            id=f"{document_id}:{ordinal}",
-            document_id=document_id,
-            ordinal=ordinal,
-            title=draft.title,
-            text=parsed.text[draft.start : draft.end],
-            start=draft.start,
-            end=draft.end,
-            page=_page_at(parsed.pages, page_starts, draft.start),
-            token_ids=tuple(token_ids),
-        )
-        for ordinal, (draft, token_ids) in enumerate(fitted)
-    ]
-
-
-def _page_at(pages: tuple[Page, ...], starts: list[int], position: int) -> int | None:
-    return pages[bisect_right(starts, position) - 1].number if pages else None

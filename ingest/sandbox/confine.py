@@ -21,13 +21,20 @@ _NOBODY = 65534
 
 def confine(limits: Limits) -> None:
     """Apply all limits to this process, for good. Descriptors that are open stay usable."""
-    _prefer_for_oom_kill()
-    _limit_memory(limits.memory_mib << 20)
+    with suppress(OSError):  # the kernel kills this process first when the machine runs out of memory
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    loaded = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()  # the parsers themselves
+    memory = loaded + (limits.memory_mib << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (limits.seconds, limits.seconds + 1))
     give_up_all()
     for kind in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC, resource.RLIMIT_NOFILE):
         resource.setrlimit(kind, (0, 0))
-    _drop_root()
+    if os.geteuid() == 0:  # root ignores process limits and may signal any process
+        with suppress(OSError):  # not possible in every container
+            os.setgroups([])
+            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
 
 
 def die_with_parent(parent: int) -> None:
@@ -35,24 +42,3 @@ def die_with_parent(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
-
-
-def _limit_memory(allowed: int) -> None:
-    """Limit the address space to `allowed` bytes beyond what the loaded parsers take already."""
-    loaded = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (loaded + allowed, loaded + allowed))
-
-
-def _prefer_for_oom_kill() -> None:
-    """Have the kernel kill this process first when the machine runs out of memory."""
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
-
-
-def _drop_root() -> None:
-    """Become nobody: root ignores process limits and may signal any process. Not possible in every container."""
-    if os.geteuid() == 0:
-        with suppress(OSError):
-            os.setgroups([])
-            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-            os.setresuid(_NOBODY, _NOBODY, _NOBODY)

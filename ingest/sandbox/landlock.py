@@ -35,10 +35,8 @@ def give_up_all() -> bool:
         net=_NET if version >= _NET_SINCE else 0,
         scopes=_SCOPES if version >= _SCOPES_SINCE else 0,
     )
-    ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(_size(version)), 0)
+    size = (
+        8 if version < _NET_SINCE else 16 if version < _SCOPES_SINCE else 24
+    )  # bytes that this kernel knows of _Ruleset
+    ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(size), 0)
     return ruleset >= 0 and bool(libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0)
-
-
-def _size(version: int) -> int:
-    """Bytes of the structure that a kernel of this version knows."""
-    return 8 if version < _NET_SINCE else 16 if version < _SCOPES_SINCE else 24

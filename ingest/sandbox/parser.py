@@ -43,7 +43,11 @@ class Parser:
         """
         with self._lock:
             try:
-                answered = self._run(Request(name, self._limits), body, watch)
+                if self._server is None:
+                    self._server = _Server.start()
+                with self._server.begin(Request(name, self._limits), body) as answer:
+                    received, in_time = _receive(answer, time.monotonic() + self._limits.seconds, watch)
+                answered = Answered(received, in_time, self._server.end())
             except BaseException:
                 self._stop()
                 raise
@@ -52,13 +56,6 @@ class Parser:
     def close(self) -> None:
         with self._lock:
             self._stop()
-
-    def _run(self, request: Request, body: BinaryIO, watch: Callable[[], None]) -> Answered:
-        if self._server is None:
-            self._server = _Server.start()
-        with self._server.begin(request, body) as answer:
-            received, in_time = _receive(answer, time.monotonic() + self._limits.seconds, watch)
-        return Answered(received, in_time, self._server.end())
 
     def _stop(self) -> None:
         if self._server is not None:

@@ -18,7 +18,7 @@ import msgspec
 
 from ingest.parse import parse
 from ingest.sandbox.confine import confine, die_with_parent
-from ingest.sandbox.messages import Ended, Failed, OutOfMemory, Read, Refused, Reply, Request, encode
+from ingest.sandbox.messages import Ended, Failed, OutOfMemory, Read, Refused, Request, encode
 from ragkv.errors import Rejected
 
 READY = b"."
@@ -30,7 +30,11 @@ def main() -> None:
     """Serve the worker until it closes its end. Signals meant for the worker's process group do not stop it."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    _load_the_rest()
+    # Import modules that are otherwise imported on first use, when a child can open no file.
+    importlib.import_module("xml.dom.expatbuilder")
+    for module in pkgutil.iter_modules(encodings.__path__):
+        if module.name not in _NOT_ON_LINUX:
+            importlib.import_module(f"encodings.{module.name}")
     gc.freeze()
     with socket.socket(fileno=0) as control, suppress(ConnectionError):
         control.send(READY)
@@ -39,14 +43,6 @@ def main() -> None:
             if not message:
                 return
             _serve(msgspec.msgpack.decode(message, type=Request), descriptors, control)
-
-
-def _load_the_rest() -> None:
-    """Import modules that are otherwise imported on first use, when a child can open no file."""
-    importlib.import_module("xml.dom.expatbuilder")
-    for module in pkgutil.iter_modules(encodings.__path__):
-        if module.name not in _NOT_ON_LINUX:
-            importlib.import_module(f"encodings.{module.name}")
 
 
 def _serve(request: Request, descriptors: list[int], control: socket.socket) -> None:
@@ -72,7 +68,9 @@ def _run_child(request: Request, body: int, answer: int, parent: int) -> None:
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         confine(request.limits)
         die_with_parent(parent)
-        _write(_answer(request.name))
+        rest = memoryview(_answer(request.name))
+        while rest:
+            rest = rest[os.write(1, rest) :]
         os._exit(0)
     finally:
         os._exit(1)
@@ -80,32 +78,15 @@ def _run_child(request: Request, body: int, answer: int, parent: int) -> None:
 
 def _answer(name: str) -> bytes:
     try:
-        return encode(_parsed(name))
+        with open(0, "rb", closefd=False) as body:
+            return encode(Read(parse(name, body.read())))
+    except Rejected as refusal:
+        return encode(Refused(type(refusal).__name__, str(refusal)))
     except MemoryError:
         return encode(OutOfMemory())
-
-
-def _parsed(name: str) -> Reply:
-    try:
-        with open(0, "rb", closefd=False) as body:
-            return Read(parse(name, body.read()))
-    except Rejected as refusal:
-        return Refused(type(refusal).__name__, str(refusal))
-    except MemoryError:
-        raise
     except Exception as error:  # a fault of a parser: the document is refused, the worker's log says where
-        return Failed(type(error).__name__, _place(error))
-
-
-def _place(error: Exception) -> str:
-    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
-    return f"{frame.f_globals.get('__name__')}:{line}"
-
-
-def _write(answer: bytes) -> None:
-    view = memoryview(answer)
-    while view:
-        view = view[os.write(1, view) :]
+        *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+        return encode(Failed(type(error).__name__, f"{frame.f_globals.get('__name__')}:{line}"))
 
 
 if __name__ == "__main__":

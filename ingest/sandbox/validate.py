@@ -18,24 +18,17 @@ def is_valid(parsed: Parsed) -> bool:
         and is_scrubbed(parsed.text)
         and _is_title(parsed.title)
         and parsed.media_type in _MEDIA_TYPES
-        and _pages_are_valid(parsed)
-        and _sections_are_valid(parsed)
+        and [page.number for page in parsed.pages] == list(range(1, len(parsed.pages) + 1))
+        and _ascend_to(len(parsed.text), [bound for page in parsed.pages for bound in (page.start, page.end)])
+        and all(_is_title(section.title) and 1 <= section.level <= _MAX_LEVEL for section in parsed.sections)
+        and _ascend_to(
+            len(parsed.text), [bound for section in parsed.sections for bound in (section.start, section.body)]
+        )
     )
 
 
-def _pages_are_valid(parsed: Parsed) -> bool:
-    bounds = [0, *(bound for page in parsed.pages for bound in (page.start, page.end)), len(parsed.text)]
-    numbers = [page.number for page in parsed.pages]
-    return numbers == list(range(1, len(numbers) + 1)) and _ascend(bounds)
-
-
-def _sections_are_valid(parsed: Parsed) -> bool:
-    bounds = [0, *(bound for s in parsed.sections for bound in (s.start, s.body)), len(parsed.text)]
-    return _ascend(bounds) and all(_is_title(s.title) and 1 <= s.level <= _MAX_LEVEL for s in parsed.sections)
-
-
-def _ascend(numbers: list[int]) -> bool:
-    return all(one <= following for one, following in pairwise(numbers))
+def _ascend_to(end: int, bounds: list[int]) -> bool:
+    return all(one <= following for one, following in pairwise([0, *bounds, end]))
 
 
 def _is_title(title: str) -> bool:

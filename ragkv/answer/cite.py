@@ -119,19 +119,18 @@ def cite(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Citat
     """
     by_score = sorted(passages, key=lambda passage: -passage.score)
     candidates = [sentence for passage in by_score for sentence in _sentences_of(passage)]
-    rarity = _rarity(candidates)
+    # Rarity is 1 for a term that no or one sentence has, towards 0 for one that all have.
+    counts = Counter(term for sentence in candidates for term in sentence.known)
+    most = math.log1p(len(candidates))
+    rarity = {term: math.log1p(len(candidates) / count) / most for term, count in counts.items()}
     asked = _weights(question, rarity)
+    work = sum(SENTENCE_WORK + len(sentence.known) for sentence in candidates)  # that one statement takes
+    affordable = max(WORK // work, 1) if work else 0
     return tuple(
         _citation(place, sentence)
-        for place in sentences(answer)[: _affordable(candidates)]
+        for place in sentences(answer)[:affordable]
         for sentence in _support(answer[slice(*place)], asked, candidates, rarity).sentences
     )
-
-
-def _affordable(candidates: Sequence[_Sentence]) -> int:
-    """For how many statements there is WORK enough."""
-    work = sum(SENTENCE_WORK + len(sentence.known) for sentence in candidates)
-    return max(WORK // work, 1) if work else 0
 
 
 def _support(text: str, asked: _Weights, candidates: Sequence[_Sentence], rarity: Mapping[str, float]) -> _Cited:
@@ -156,12 +155,9 @@ def _support_score(sentence: _Sentence, statement: _Statement) -> float:
     if support < statement.min_support:
         return 0.0
     asked = statement.asked.share(sentence.known)
-    is_telling = _is_telling(sentence, statement) or asked >= MIN_ASKED_BY_WEAK_MATCH
-    return support + 0.5 * exact + asked if is_telling else 0.0
-
-
-def _is_telling(sentence: _Sentence, statement: _Statement) -> bool:
-    return bool(statement.strong & sentence.terms) or len(statement.new.of.keys() & sentence.terms) >= SHORT_TERMS
+    num_new = len(statement.new.of.keys() & sentence.terms)
+    is_telling = bool(statement.strong & sentence.terms) or num_new >= SHORT_TERMS
+    return support + 0.5 * exact + asked if is_telling or asked >= MIN_ASKED_BY_WEAK_MATCH else 0.0
 
 
 def _extend(cited: _Cited, candidates: Sequence[_Sentence], added: _Adds) -> _Cited:
@@ -237,13 +233,6 @@ def _citation(answer: Place, sentence: _Sentence) -> Citation:
     )
 
 
-def _rarity(candidates: Sequence[_Sentence]) -> Mapping[str, float]:
-    """1 for a term that no or one sentence has, towards 0 for one that all have."""
-    counts = Counter(term for sentence in candidates for term in sentence.known)
-    most = math.log1p(len(candidates))
-    return {term: math.log1p(len(candidates) / count) / most for term, count in counts.items()}
-
-
 def _weights(text: str, rarity: Mapping[str, float]) -> _Weights:
     return _Weights({term: strength * rarity.get(term, 1.0) for term, strength in _strengths(text).items()})
 
@@ -254,14 +243,11 @@ def _strengths(text: str) -> dict[str, float]:
     for word in _raw_words(text):
         if word.casefold() not in STOP_WORDS or word.casefold() in POLAR:
             term = stem(word.casefold())
-            strengths[term] = max(strengths.get(term, 0.0), _strength(word))
+            strength = NAME if word[0].isupper() else WORD
+            if any(letter.isdigit() for letter in word):
+                strength = NUMBER
+            strengths[term] = max(strengths.get(term, 0.0), strength)
     return strengths
-
-
-def _strength(word: str) -> float:
-    if any(letter.isdigit() for letter in word):
-        return NUMBER
-    return NAME if word[0].isupper() else WORD
 
 
 def _terms(text: str) -> frozenset[str]:

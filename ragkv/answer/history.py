@@ -4,6 +4,7 @@ The earlier turns never stand before the passages: those are stitched behind the
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from ragkv.answer.question import Question, Turn
 
@@ -31,7 +32,9 @@ def question_in_prompt(question: Question) -> str:
 
     Instructions of the request stand before them all: behind the passages, where they leave the KV of those as it is.
     """
-    turns = [*_recent(question.history), Turn("user", question.text)]
+    lengths = accumulate(len(turn.text) for turn in reversed(question.history))
+    num_recent = sum(length <= PROMPT_CHARACTERS for length in lengths)
+    turns = [*question.history[len(question.history) - num_recent :], Turn("user", question.text)]
     first = next(i for i, turn in enumerate(turns) if turn.role == "user")
     lines = (f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in turns[first:])
     if question.instructions.strip():
@@ -41,13 +44,3 @@ def question_in_prompt(question: Question) -> str:
 
 def _last(history: Sequence[Turn], role: str) -> str:
     return next((turn.text for turn in reversed(history) if turn.role == role), "")
-
-
-def _recent(history: Sequence[Turn]) -> list[Turn]:
-    room, kept = PROMPT_CHARACTERS, list[Turn]()
-    for turn in reversed(history):
-        room -= len(turn.text)
-        if room < 0:
-            break
-        kept.append(turn)
-    return kept[::-1]

@@ -29,10 +29,12 @@ def prompt_spans(prompt: Prompt, plan: StitchPlan | None, report: Report) -> tup
     The engine's cache covers a prompt from its start, the stitched region follows, the rest is computed. What the
     report does not settle has no origin.
     """
+    passages: list[_Part] = [(span, "passage", index) for index, span in enumerate(prompt.chunks)]
+    parts: list[_Part] = [(prompt.prefix, "prefix", None), *passages, (prompt.question, "question", None)]
     came = tuple(_origins_of(len(prompt.token_ids), plan, report))
     return tuple(
         PromptSpan(shared.start, shared.end, kind, origin, passage)
-        for part, kind, passage in _parts(prompt)
+        for part, kind, passage in parts
         for span, origin in came
         if (shared := span.clipped_to(part)).num_tokens
     )
@@ -59,13 +61,6 @@ def _recomputed_tokens(span: Span, plan: StitchPlan, report: Report) -> int | No
     return None if plan.selection else planned
 
 
-def _parts(prompt: Prompt) -> Iterator[_Part]:
-    yield prompt.prefix, "prefix", None
-    for index, span in enumerate(prompt.chunks):
-        yield span, "passage", index
-    yield prompt.question, "question", None
-
-
 def _origins_of(num_tokens: int, plan: StitchPlan | None, report: Report) -> Iterator[_Came]:
     """Ascending spans that tile [0, num_tokens)."""
     region = Span(report.cached, report.cached + report.stitched + report.recomputed)
@@ -73,20 +68,17 @@ def _origins_of(num_tokens: int, plan: StitchPlan | None, report: Report) -> Ite
         yield Span(0, num_tokens), None
         return
     yield Span(0, region.start), "cached"
-    yield from _split(region, _recomputed_spans(region, plan, report))
-    yield Span(region.end, num_tokens), "computed"
-
-
-def _split(region: Span, recomputed: tuple[Span, ...] | None) -> Iterator[_Came]:
+    recomputed = _recomputed_spans(region, plan, report)
     if recomputed is None:
         yield region, None
-        return
-    position = region.start
-    for span in recomputed:
-        yield Span(position, span.start), "stitched"
-        yield span, "recomputed"
-        position = span.end
-    yield Span(position, region.end), "stitched"
+    else:
+        position = region.start
+        for span in recomputed:
+            yield Span(position, span.start), "stitched"
+            yield span, "recomputed"
+            position = span.end
+        yield Span(position, region.end), "stitched"
+    yield Span(region.end, num_tokens), "computed"
 
 
 def _recomputed_spans(region: Span, plan: StitchPlan | None, report: Report) -> tuple[Span, ...] | None:

@@ -44,7 +44,12 @@ class PromptBuilder:
         self._tokenizer = tokenizer
         self._wording = wording
         self._max_tokens = max_tokens
-        head, self._before_question, self._tail = _split_template(tokenizer, wording)
+        # The chat template's text before the chunks, between chunks and question, and after the question.
+        content = f"Passages:\n\n{_CONTEXT}{wording.question.replace(QUESTION_PLACE, _QUESTION)}"
+        template = tokenizer.render_chat(wording.instructions, content) + wording.answer_start
+        head, _, rest = template.partition(_CONTEXT)
+        self._before_question, _, self._tail = rest.partition(_QUESTION)
+        assert head and self._tail, "the chat template dropped the user's message"
         self.prefix_ids = tuple(tokenizer.encode_template(head))
 
     def question_ids(self, question: str) -> tuple[int, ...]:
@@ -82,13 +87,3 @@ class PromptBuilder:
                 f"the prompt and its answer need {tokens} tokens, the model's window is {self._max_tokens}: "
                 "shorten the question, or ask for fewer passages or a shorter answer"
             )
-
-
-def _split_template(tokenizer: Tokenizer, wording: Wording) -> tuple[str, str, str]:
-    """The chat template's text before the chunks, between chunks and question, and after the question."""
-    content = f"Passages:\n\n{_CONTEXT}{wording.question.replace(QUESTION_PLACE, _QUESTION)}"
-    text = tokenizer.render_chat(wording.instructions, content) + wording.answer_start
-    head, _, rest = text.partition(_CONTEXT)
-    before, _, tail = rest.partition(_QUESTION)
-    assert head and tail, "the chat template dropped the user's message"
-    return head, before, tail

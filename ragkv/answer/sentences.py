@@ -22,7 +22,11 @@ def sentences(text: str) -> list[Place]:
     places = (
         part for paragraph in _split(text, (0, len(text)), _PARAGRAPH_END) for part in _sentences(text, paragraph)
     )
-    trimmed = (_trim(text, part) for place in places for part in _shorten(text, place))
+    trimmed = (
+        _trim(text, part)
+        for place in places
+        for part in (_split(text, place, _LINE_END) if place[1] - place[0] > MAX_CHARACTERS else [place])
+    )
     return [(start, end) for start, end in trimmed if start < end]
 
 
@@ -33,13 +37,6 @@ def _sentences(text: str, place: Place) -> Iterator[Place]:
             yield start, match.end()
             start = match.end()
     yield start, place[1]
-
-
-def _shorten(text: str, place: Place) -> Iterator[Place]:
-    if place[1] - place[0] <= MAX_CHARACTERS:
-        yield place
-    else:
-        yield from _split(text, place, _LINE_END)
 
 
 def _split(text: str, place: Place, at: re.Pattern[str]) -> Iterator[Place]:

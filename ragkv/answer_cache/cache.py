@@ -15,7 +15,6 @@ from typing import Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from ragkv.answer.question import Answer, CachedAnswer, Citation, Question, Timings, Usage
 from ragkv.answer_cache.guards import is_time_bound, same_deciding_words
@@ -131,7 +130,8 @@ class AnswerCache:
     def look(self, question: Question) -> Look | None:
         """None where the question is none for the cache."""
         rule = self._rule_of(question.tenant_id, question.collection_id)
-        if rule is None or not question.answer_cache or question.history or not _is_comparable(question.text):
+        is_comparable = bool(question.text.strip()) and len(question.text) <= MAX_QUESTION_CHARACTERS
+        if rule is None or not question.answer_cache or question.history or not is_comparable:
             return None
         if is_time_bound(question.text):
             self._count(question, "skipped")
@@ -151,18 +151,33 @@ class AnswerCache:
         """Keep an answer for later, unless the collection has changed since the look."""
         if not (look.may_keep and answer.text and answer.finish_reason in WHOLE):
             return
-        body = _body_of(question.text, answer)
+        body = _Body(
+            id=new_record_id(),
+            at=time.time(),
+            question=question.text,
+            answer=answer.text,
+            finish_reason=answer.finish_reason,
+            citations=answer.citations,
+            passages=tuple(_PassageOf(p.chunk.id, p.score, p.hop) for p in answer.passages),
+        )
         packed = msgspec.msgpack.encode(body)
         if len(packed) > MAX_BODY_BYTES:
             return
+        record = np.zeros(1, record_type(len(look.vectors.dense)))
+        record["id"], record["asked"] = np.void(body.id), np.void(self._asked(question))
+        record["at"], record["vector"] = body.at, look.vectors.dense
         try:
-            self._ring.put(look.name, self._record(question, look, body), packed, look.rule.ttl_s)
+            self._ring.put(look.name, record.tobytes(), packed, look.rule.ttl_s)
         except Unavailable as error:
             self._note_absence(error)
 
     def _find(self, question: Question, look: Look) -> KeptAnswer | None:
         records = self._ring.records(look.name, len(look.vectors.dense))
-        near = _nearest(records, self._asked(question), look)
+        fresh = records["at"] >= time.time() - look.rule.ttl_s
+        slots = np.flatnonzero(fresh & (records["asked"] == np.void(self._asked(question))))
+        cosines = records["vector"][slots] @ look.vectors.dense
+        nearest = [i for i in np.argsort(-cosines)[:CANDIDATES] if cosines[i] >= look.rule.threshold]
+        near = [(int(slots[i]), float(cosines[i])) for i in nearest]
         bodies = self._ring.bodies(look.name, [slot for slot, _ in near]) if near else []
         for (slot, similarity), packed in zip(near, bodies, strict=True):
             body = None if packed is None else msgspec.msgpack.decode(packed, type=_Body)
@@ -177,13 +192,6 @@ class AnswerCache:
             return None
         passages = tuple(Passage(chunks[p.chunk_id], p.score, p.hop) for p in body.passages)
         return KeptAnswer(body, similarity, passages)
-
-    def _record(self, question: Question, look: Look, body: _Body) -> bytes:
-        dense = look.vectors.dense
-        record = np.zeros(1, record_type(len(dense)))
-        record["id"], record["asked"] = np.void(body.id), np.void(self._asked(question))
-        record["at"], record["vector"] = body.at, dense
-        return record.tobytes()
 
     def _asked(self, question: Question) -> bytes:
         """Digest of the question's options and of the service's basis: answers with another digest do not serve."""
@@ -207,28 +215,3 @@ class AnswerCache:
         log.warning(
             "the answer cache is away (%d times so far), its answers are made again: %s", self.unavailable, error
         )
-
-
-def _is_comparable(question: str) -> bool:
-    return len(question) <= MAX_QUESTION_CHARACTERS and bool(question.strip())
-
-
-def _nearest(records: NDArray[np.void], asked: bytes, look: Look) -> list[tuple[int, float]]:
-    """(slot, cosine) of the kept questions that may serve, the nearest first."""
-    fresh = records["at"] >= time.time() - look.rule.ttl_s
-    slots = np.flatnonzero(fresh & (records["asked"] == np.void(asked)))
-    cosines = records["vector"][slots] @ look.vectors.dense
-    order = [i for i in np.argsort(-cosines)[:CANDIDATES] if cosines[i] >= look.rule.threshold]
-    return [(int(slots[i]), float(cosines[i])) for i in order]
-
-
-def _body_of(question: str, answer: Answer) -> _Body:
-    return _Body(
-        id=new_record_id(),
-        at=time.time(),
-        question=question,
-        answer=answer.text,
-        finish_reason=answer.finish_reason,
-        citations=answer.citations,
-        passages=tuple(_PassageOf(p.chunk.id, p.score, p.hop) for p in answer.passages),
-    )

@@ -145,12 +145,9 @@ def _decisive(words: list[tuple[str, bool]], named: set[str]) -> list[str]:
 
 
 def _decides(word: str) -> bool:
-    return word in _DECIDING or word.endswith("n't") or any(sign.isdigit() or _is_uncased(sign) for sign in word)
-
-
-def _is_uncased(sign: str) -> bool:
-    """A letter of a script without capitals."""
-    return sign.isalpha() and sign.lower() == sign.upper()
+    has_digit = any(map(str.isdigit, word))
+    has_uncased = any(sign.isalpha() and sign.lower() == sign.upper() for sign in word)  # scripts without capitals
+    return has_digit or has_uncased or word in _DECIDING or word.endswith("n't")
 
 
 def _words(question: str) -> list[tuple[str, bool]]:
@@ -160,16 +157,12 @@ def _words(question: str) -> list[tuple[str, bool]]:
     found = []
     for word in _WORD.finditer(text):
         begins = end is None or _SENTENCE_END.search(text, end, word.start()) is not None
-        is_name = _is_name(word.group(), begins=begins) or quotes.reach(word.start())
+        has_capital = any(sign.isupper() or sign.istitle() for sign in word.group())
+        opens_sentence = begins and word.group().casefold() in _OPENINGS
+        is_name = (has_capital and not opens_sentence) or quotes.reach(word.start())
         found.append((word.group().casefold().removesuffix("'s"), is_name))
         end = word.end()
     return found
-
-
-def _is_name(word: str, *, begins: bool) -> bool:
-    if not any(sign.isupper() or sign.istitle() for sign in word):
-        return False
-    return not (begins and word.casefold() in _OPENINGS)
 
 
 class _Quotes:

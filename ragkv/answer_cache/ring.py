@@ -75,7 +75,7 @@ class AnswerRing:
         with reporting(), self._client.pipeline() as pipeline:
             pipeline.hget(head, "generation")
             pipeline.get(records)
-            for used in (_USED, _used_of(name.tenant_id)):
+            for used in (_USED, f"{_PREFIX}{name.tenant_id}:used"):
                 pipeline.zadd(used, {name.base: time.time()}, xx=True)
             generation, packed, *_ = pipeline.execute()
         if generation is None or int(generation) != name.generation or packed is None:
@@ -162,7 +162,3 @@ def _counts(tenant_id: str, collection_id: str) -> str:
 
 def _floor(tenant_id: str, collection_id: str) -> str:
     return f"{_of(tenant_id, collection_id)}floor"
-
-
-def _used_of(tenant_id: str) -> str:
-    return f"{_PREFIX}{tenant_id}:used"

@@ -24,7 +24,10 @@ class Family:
     def of(cls, children: Iterable[BaseProcess]) -> "Family":
         children = tuple(children)
         pids = [child.pid for child in children if child.pid is not None]
-        descendants = [one for pid in pids for one in _descendants(pid)]
+        descendants: list[psutil.Process] = []
+        for pid in pids:
+            with suppress(psutil.NoSuchProcess):
+                descendants += psutil.Process(pid).children(recursive=True)
         files = [path for pid in [*pids, *(one.pid for one in descendants)] for path in _files(pid)]
         return cls(children, tuple(descendants), frozenset(files))
 
@@ -40,13 +43,6 @@ class Family:
         psutil.wait_procs(self.descendants)
         for path in self.files:
             path.unlink(missing_ok=True)
-
-
-def _descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
 
 
 def _files(pid: int) -> Iterator[Path]:

@@ -159,11 +159,7 @@ class LocalEngine:
 
 def _shut_down(llm: "AsyncLLM") -> None:
     llm.shutdown()
-    llm.shutdown = _nothing  # its finaliser calls it once more, which fails while the interpreter exits
-
-
-def _nothing() -> None:
-    """There is nothing left to shut down."""
+    llm.shutdown = lambda: None  # its finaliser calls it once more, which fails while the interpreter exits
 
 
 def _dead() -> type[Exception]:

@@ -41,7 +41,9 @@ class RemoteEngine:
         self._max_model_len = max_model_len
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx.Timeout(silence_s, connect=_CONNECT_SECONDS)
-        base, login = _without_login(url.rstrip("/").removesuffix("/v1"))
+        full = httpx.URL(url.rstrip("/").removesuffix("/v1"))
+        login = (full.username, full.password) if full.userinfo else None
+        base = full.copy_with(userinfo=b"")  # httpx logs URLs as they are
         self._http = httpx.AsyncClient(base_url=base, auth=login, headers=headers, timeout=timeout)
         self._shown_url = without_secrets(url)
 
@@ -114,12 +116,6 @@ class RemoteEngine:
         except (httpx.HTTPError, Rejected, Unavailable) as error:
             log.warning("the answer is whole, its report is lost: %s", error)
         return report_of(params, len(request.token_ids), cached)
-
-
-def _without_login(url: str) -> tuple[httpx.URL, tuple[str, str] | None]:
-    """A URL and the name and password that stood in it: httpx logs URLs as they are."""
-    full = httpx.URL(url)
-    return full.copy_with(userinfo=b""), (full.username, full.password) if full.userinfo else None
 
 
 def _body(request: Generate, tag: str) -> dict[str, Any]:

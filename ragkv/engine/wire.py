@@ -156,6 +156,10 @@ def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_token
         recomputed = None if wire.recomputed_spans is None else merge(_span(*pair) for pair in wire.recomputed_spans)
     except (msgspec.ValidationError, Rejected) as error:
         raise Unavailable(f"the engine is of another version than the service: {error}") from None
+    queries = None
+    if wire.queries is not None and wire.queries_shape is not None:
+        flat = np.frombuffer(base64.b64decode(wire.queries), dtype=np.float32)
+        queries = torch.from_numpy(flat.reshape(wire.queries_shape).copy())
     return Report(
         cached=max(cached_tokens - wire.stitched - wire.recomputed, 0),
         stitched=wire.stitched,
@@ -167,12 +171,5 @@ def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_token
         failed_keys=tuple(wire.failed_keys),
         host_keys=frozenset(wire.host_keys),
         recomputed_spans=recomputed,
-        queries=_unpack_queries(wire),
+        queries=queries,
     )
-
-
-def _unpack_queries(wire: WireReport) -> torch.Tensor | None:
-    if wire.queries is None or wire.queries_shape is None:
-        return None
-    array = np.frombuffer(base64.b64decode(wire.queries), dtype=np.float32).reshape(wire.queries_shape)
-    return torch.from_numpy(array.copy())

@@ -89,7 +89,8 @@ def write_kv(path: Path, kv: ChunkKV) -> int:
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
     try:
         _save(tensors, partial, metadata)
-        _make_durable(partial)
+        partial.chmod(0o600)
+        sync(partial)
         partial.rename(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -114,7 +115,12 @@ def read_kv(path: Path, layout: Layout) -> ChunkKV:
     OSError (of which FileNotFoundError is one) for a file that cannot be opened now: that says nothing about its content.
     """
     kv = ChunkKV(**_read(path, _TENSORS))
-    _check_layout(path, kv, layout)
+    tokens = kv.keys.shape[1] if kv.keys.dim() == 4 else -1  # noqa: PLR2004 - the four axes of `keys`
+    expected = (layout.layers, tokens, layout.kv_heads, layout.head_dim)
+    for name in ("keys", "values"):
+        tensor = getattr(kv, name)
+        if tuple(tensor.shape) != expected or tensor.dtype != layout.dtype:
+            raise Unsupported(f"{path.name}: {name} are {tuple(tensor.shape)} {tensor.dtype}, not of the served model")
     return kv
 
 
@@ -163,21 +169,7 @@ def _opened(path: Path) -> Iterator[Any]:
         raise OSError(str(error)) from None
 
 
-def _check_layout(path: Path, kv: ChunkKV, layout: Layout) -> None:
-    tokens = kv.keys.shape[1] if kv.keys.dim() == 4 else -1  # noqa: PLR2004 - the four axes of `keys`
-    expected = (layout.layers, tokens, layout.kv_heads, layout.head_dim)
-    for name in ("keys", "values"):
-        tensor = getattr(kv, name)
-        if tuple(tensor.shape) != expected or tensor.dtype != layout.dtype:
-            raise Unsupported(f"{path.name}: {name} are {tuple(tensor.shape)} {tensor.dtype}, not of the served model")
-
-
 def _checksum(tensor: torch.Tensor) -> str:
     digest = xxhash.xxh3_128(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
     digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _make_durable(path: Path) -> None:
-    path.chmod(0o600)
-    sync(path)

@@ -47,28 +47,20 @@ def read_config(folder: Path) -> PretrainedConfig:
 
 def layout_of(config: PretrainedConfig, dtype: str = "auto") -> Layout:
     """The layout of a model's KV. Raises Unsupported, with the reason, for a model that cannot be stitched."""
-    _refuse_unsupported(config)
+    for is_unsupported, reason in _REASONS:
+        if is_unsupported(config):
+            raise Unsupported(f"{config.model_type}: {reason}; KV of its chunks cannot be moved. Choose another model.")
+    stored = getattr(config, "dtype", None) or torch.bfloat16
+    if stored == torch.float32:
+        stored = torch.bfloat16
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return Layout(
         layers=config.num_hidden_layers,
         q_heads=config.num_attention_heads,
         kv_heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
         head_dim=head_dim,
-        dtype=_dtype_of(config, dtype),
+        dtype=_DTYPES[dtype] if dtype != "auto" else stored,
     )
-
-
-def _dtype_of(config: PretrainedConfig, dtype: str) -> torch.dtype:
-    if dtype != "auto":
-        return _DTYPES[dtype]
-    stored = getattr(config, "dtype", None) or torch.bfloat16
-    return torch.bfloat16 if stored == torch.float32 else stored
-
-
-def _refuse_unsupported(config: PretrainedConfig) -> None:
-    for is_unsupported, reason in _REASONS:
-        if is_unsupported(config):
-            raise Unsupported(f"{config.model_type}: {reason}; KV of its chunks cannot be moved. Choose another model.")
 
 
 def _rope(config: PretrainedConfig) -> dict[str, Any]:

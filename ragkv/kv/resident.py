@@ -3,11 +3,11 @@
 import ctypes
 import mmap
 import os
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _IN_MEMORY = 1
 """The bit of `mincore`'s answer that counts."""
 
@@ -31,22 +31,15 @@ def resident_bytes(path: Path) -> int:
         return 0
     try:
         size = os.fstat(descriptor).st_size
-        return _resident(descriptor, size) if size else 0
+        if not size:
+            return 0
+        pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+        with mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY) as mapped:  # ctypes wants it writable; never written
+            start = ctypes.c_char.from_buffer(mapped)
+            failed = _LIBC.mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), pages)
+            del start  # a mapping that is pointed at cannot be closed
     finally:
         os.close(descriptor)
-
-
-def _resident(descriptor: int, size: int) -> int:
-    pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
-    with mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY) as mapped:  # writable, as ctypes wants it; never written
-        start = ctypes.c_char.from_buffer(mapped)
-        failed = _libc().mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), pages)
-        del start  # a mapping that is pointed at cannot be closed
     if failed:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return min(int((np.ctypeslib.as_array(pages) & _IN_MEMORY).sum()) * mmap.PAGESIZE, size)
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)

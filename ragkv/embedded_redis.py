@@ -63,7 +63,11 @@ class EmbeddedRedis:
             return
         with contextlib.suppress(RedisError):  # it was gone already
             self._client.shutdown()
-        self._wait_until_gone()
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while self.socket.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if self._process is not None:  # a server that was taken over is not our child
+            self._process.wait(STOP_TIMEOUT_S)
         self._lock.close()
         self._lock = None
 
@@ -115,13 +119,6 @@ class EmbeddedRedis:
             return bool(self._client.ping())
         except RedisError:
             return False
-
-    def _wait_until_gone(self) -> None:
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        while self.socket.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        if self._process is not None:  # a server that was taken over is not our child
-            self._process.wait(STOP_TIMEOUT_S)
 
 
 def server_binary() -> Path:

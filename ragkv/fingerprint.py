@@ -4,6 +4,7 @@ A folder is read once, at the speed of the disk (xxh3, 128 bits: an accident-pro
 file's size, times and inode: the change time cannot be set back, so that a file changed in place is read again.
 """
 
+import hashlib
 import os
 import time
 from collections.abc import Iterable
@@ -29,7 +30,10 @@ class Fingerprints:
 
     def __init__(self, kept_in: Path | None = None) -> None:
         self._path = kept_in
-        self._kept: dict[str, tuple[_State, str]] = _read(kept_in)
+        self._kept: dict[str, tuple[_State, str]] = {}
+        if kept_in is not None:
+            with suppress(OSError, msgspec.DecodeError):
+                self._kept = msgspec.json.decode(kept_in.read_bytes(), type=dict[str, tuple[_State, str]])
 
     def weights(self, folder: Path) -> str:
         """The weights, in whatever form, and the configuration. Raises Rejected for a folder without weights."""
@@ -66,26 +70,16 @@ class Fingerprints:
         known = self._kept.get(name)
         if known is not None and known[0] == state:
             return known[1]
-        digest = _digest(path)
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
         if state == _state(path) and time.time_ns() - max(state[1:3]) > _SETTLED_NS:
             self._kept[name] = (state, digest)
-            self._write()
+            if self._path is not None:
+                partial = self._path.with_suffix(f".{os.getpid()}.partial")
+                with suppress(OSError):
+                    partial.write_bytes(msgspec.json.encode(self._kept))
+                    partial.rename(self._path)
         return digest
-
-    def _write(self) -> None:
-        if self._path is None:
-            return
-        partial = self._path.with_suffix(f".{os.getpid()}.partial")
-        with suppress(OSError):
-            partial.write_bytes(msgspec.json.encode(self._kept))
-            partial.rename(self._path)
-
-
-def _read(path: Path | None) -> dict[str, tuple[_State, str]]:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, tuple[_State, str]]) if path else {}
-    except (OSError, msgspec.DecodeError):
-        return {}
 
 
 def _found(folder: Path, patterns: Iterable[str]) -> list[Path]:
@@ -95,11 +89,3 @@ def _found(folder: Path, patterns: Iterable[str]) -> list[Path]:
 def _state(path: Path) -> _State:
     stat = path.stat()
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
-
-
-def _digest(path: Path) -> str:
-    digest = xxhash.xxh3_128()
-    with path.open("rb") as file:
-        while block := file.read(1 << 24):
-            digest.update(block)
-    return digest.hexdigest()

@@ -24,9 +24,21 @@ def model_folder(settings: Settings, progress: LineProgress = lambda line: None)
 
     Raises Rejected, saying what to do, for a folder that holds no model and a name that cannot be fetched.
     """
-    if settings.model == EMBEDDED:
-        return _prepare_embedded(settings.models_dir / _LM_FOLDER, progress)
-    return _folder_of(settings.model, "RAGKV_MODEL", settings.model_revision)
+    if settings.model != EMBEDDED:
+        return _folder_of(settings.model, "RAGKV_MODEL", settings.model_revision)
+    folder = settings.models_dir / _LM_FOLDER
+    if (folder / "config.json").is_file():
+        return folder
+    # Turn the packaged GGUF weights into a folder of safetensors, once; a crash half-way leaves nothing behind.
+    source = _package_folder(_LM_PACKAGE)
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+    progress(f"preparing {_LM_FOLDER} (once)")
+    _convert_gguf(source, partial)
+    try:
+        partial.rename(folder)
+    except OSError:  # another process was first
+        shutil.rmtree(partial)
+    return folder
 
 
 def public_name(settings: Settings) -> str:
@@ -61,38 +73,19 @@ def _package_folder(package: str) -> Path:
 def _folder_of(name: str, setting: str, revision: str | None) -> Path:
     folder = Path(name)
     if not folder.is_dir():
-        folder = _fetch(name, setting, revision)
+        # Only here, and only when asked for a hub name: nothing embedded touches the network.
+        from huggingface_hub import snapshot_download  # noqa: PLC0415 - see above
+
+        if name.startswith((".", "/", "~")) or name.count("/") != 1:
+            raise Rejected(f"{setting}={name}: no such folder, and not a hub name of the form owner/model")
+        try:
+            folder = Path(snapshot_download(name, revision=revision, ignore_patterns=["*.gguf", "*.pth", "original/*"]))
+        except Exception as error:  # the hub client raises a dozen unrelated kinds
+            raise Rejected(f"{setting}={name}: not a local folder, and the hub did not give it: {error}") from None
     elif revision is not None:
         raise Rejected(f"{setting}_REVISION is for names on the hub, and {name} is a folder: unset it")
     if not (folder / _CONFIG).is_file():
         raise Rejected(f"{setting}={name}: no {_CONFIG} in that folder, so it is not a model folder")
-    return folder
-
-
-def _fetch(name: str, setting: str, revision: str | None) -> Path:
-    # Only here, and only when asked for a hub name: nothing embedded touches the network.
-    from huggingface_hub import snapshot_download  # noqa: PLC0415 - see above
-
-    if name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise Rejected(f"{setting}={name}: no such folder, and not a hub name of the form owner/model")
-    try:
-        return Path(snapshot_download(name, revision=revision, ignore_patterns=["*.gguf", "*.pth", "original/*"]))
-    except Exception as error:  # the hub client raises a dozen unrelated kinds
-        raise Rejected(f"{setting}={name}: not a local folder, and the hub did not give it: {error}") from None
-
-
-def _prepare_embedded(folder: Path, progress: LineProgress) -> Path:
-    """Turn the packaged GGUF weights into a folder of safetensors, once; a crash half-way leaves nothing behind."""
-    if (folder / "config.json").is_file():
-        return folder
-    source = _package_folder(_LM_PACKAGE)
-    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
-    progress(f"preparing {_LM_FOLDER} (once)")
-    _convert_gguf(source, partial)
-    try:
-        partial.rename(folder)
-    except OSError:  # another process was first
-        shutil.rmtree(partial)
     return folder
 
 

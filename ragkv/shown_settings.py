@@ -2,7 +2,7 @@
 
 import re
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -24,11 +24,11 @@ class ShownSetting(msgspec.Struct, frozen=True):
 
 def shown_settings(settings: Settings) -> list[ShownSetting]:
     """Every setting, in the order in which they are declared."""
-    return [_shown(field, getattr(settings, field.name)) for field in msgspec.structs.fields(settings)]
-
-
-def _shown(field: msgspec.structs.FieldInfo, value: Any) -> ShownSetting:
-    return ShownSetting(f"{PREFIX}{field.name.upper()}", _text(field.name, value), value == field.default)
+    values = [(field, getattr(settings, field.name)) for field in msgspec.structs.fields(settings)]
+    return [
+        ShownSetting(f"{PREFIX}{field.name.upper()}", _text(field.name, value), value == field.default)
+        for field, value in values
+    ]
 
 
 def _text(name: str, value: Any) -> str | None:
@@ -43,19 +43,14 @@ def _text(name: str, value: Any) -> str | None:
 
 def without_secrets(text: str) -> str:
     """A URL without its password and without the values of parameters that may be secret; other text as it is."""
-    url = _url(text)
-    if url is None:
+    try:
+        url = urlsplit(text)
+    except ValueError:
+        return text
+    if "://" not in text:
         return text
     user, at, place = url.netloc.rpartition("@")
     if at:
         name, colon, _ = user.partition(":")
         url = url._replace(netloc=f"{name}:{HIDDEN}@{place}" if colon else f"{HIDDEN}@{place}")
     return _SECRET_PARAMETER.sub(rf"\1{HIDDEN}", url.geturl())
-
-
-def _url(text: str) -> SplitResult | None:
-    try:
-        url = urlsplit(text)
-    except ValueError:
-        return None
-    return url if "://" in text else None

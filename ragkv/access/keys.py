@@ -61,15 +61,20 @@ def issue_key(
     created_by: str | None = None,
 ) -> IssuedKey:
     """A new key of a tenant, for ever or for some days. Raises Rejected for a bad name, scope or number of days."""
+    given, now = set(scopes), utc_now()
+    if not given or not given <= set(KEY_SCOPES):
+        raise Rejected(f"a key needs one or more of the scopes {', '.join(KEY_SCOPES)}")
+    if days is not None and not 1 <= days <= MAX_DAYS:
+        raise Rejected(f"the lifetime of a key must be 1 to {MAX_DAYS} days; omit it for no expiry")
     key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
     row = ApiKeyRow(
         id=key_id,
         tenant_id=tenant_id,
         name=clean_name(name),
         digest=_digest(secret),
-        scopes=" ".join(_checked(scopes)),
-        created_at=utc_now(),
-        expires_at=_expiry(days),
+        scopes=" ".join(scope for scope in KEY_SCOPES if scope in given),
+        created_at=now,
+        expires_at=None if days is None else now + timedelta(days=days),
         created_by=created_by,
     )
     with database.writing() as session:
@@ -141,46 +146,21 @@ def recognise(key_id: str, database: Database) -> Caller:
 
 
 def _caller(row: ApiKeyRow, now: datetime, database: Database) -> Caller:
-    _check_valid(row, now)
-    _note_use(row, now, database)
-    return Caller(row.tenant_id, row.id, frozenset(_scopes(row)))
-
-
-def _check_valid(row: ApiKeyRow, now: datetime) -> None:
     if row.revoked_at is not None:
         raise Unauthorised(f"the API key {row.id} was revoked: use another")
     if row.expires_at is not None and row.expires_at <= now:
         raise Unauthorised(f"the API key {row.id} expired on {row.expires_at:%Y-%m-%d}: create another")
-
-
-def _note_use(row: ApiKeyRow, now: datetime, database: Database) -> None:
-    """About once a minute, so that reading stays reading."""
-    if row.last_used_at is not None and now - row.last_used_at < USE_NOTED_EVERY:
-        return
-    try:
-        with database.writing() as session:
-            session.execute(mark_used(row.id, now, now - USE_NOTED_EVERY))
-    except Unavailable as error:
-        log.warning("the use of API key %s was not noted: %s", row.id, error)
+    if row.last_used_at is None or now - row.last_used_at >= USE_NOTED_EVERY:  # rarely: reading stays reading
+        try:
+            with database.writing() as session:
+                session.execute(mark_used(row.id, now, now - USE_NOTED_EVERY))
+        except Unavailable as error:
+            log.warning("the use of API key %s was not noted: %s", row.id, error)
+    return Caller(row.tenant_id, row.id, frozenset(_scopes(row)))
 
 
 def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
-
-
-def _checked(scopes: Iterable[KeyScope]) -> list[KeyScope]:
-    given = set(scopes)
-    if not given or not given <= set(KEY_SCOPES):
-        raise Rejected(f"a key needs one or more of the scopes {', '.join(KEY_SCOPES)}")
-    return [scope for scope in KEY_SCOPES if scope in given]
-
-
-def _expiry(days: int | None) -> datetime | None:
-    if days is None:
-        return None
-    if not 1 <= days <= MAX_DAYS:
-        raise Rejected(f"the lifetime of a key must be 1 to {MAX_DAYS} days; omit it for no expiry")
-    return utc_now() + timedelta(days=days)
 
 
 def _scopes(row: ApiKeyRow) -> list[KeyScope]:

@@ -58,24 +58,18 @@ class RateLimit:
         """Count one request. Raises Throttled if the bucket is empty."""
         if not self._per_minute:
             return
+        one = 60_000_000 // self._per_minute
         try:
-            wait_us = self._wait(key_id)
+            with reporting():
+                wait_us = int(self._take(keys=[f"ragkv:rate:{key_id}"], args=[one, one * self._per_minute]))
         except Unavailable as error:
             if not self._fails_open:
                 raise
-            self._let_pass(error)
+            with self._lock:
+                self.passed_unchecked += 1
+            metrics.unchecked()
+            log.warning("requests are not counted (%d so far): %s", self.passed_unchecked, error)
             return
         if wait_us:
             metrics.throttled()
             raise Throttled(self._refusal, retry_after_s=wait_us / 1e6)
-
-    def _wait(self, key_id: str) -> int:
-        one = 60_000_000 // self._per_minute
-        with reporting():
-            return int(self._take(keys=[f"ragkv:rate:{key_id}"], args=[one, one * self._per_minute]))
-
-    def _let_pass(self, error: Unavailable) -> None:
-        with self._lock:
-            self.passed_unchecked += 1
-        metrics.unchecked()
-        log.warning("requests are not counted (%d so far): %s", self.passed_unchecked, error)

@@ -141,7 +141,12 @@ def amend_collection(
             _refuse_taken(session, tenant_id, cleaned)
             row.name = cleaned
         if cache is not None:
-            _set_cache(row, cache)
+            if cache.enabled is not None:
+                row.cache_answers = cache.enabled
+            if cache.threshold is not None:
+                row.cache_threshold = cache.threshold
+            if cache.ttl_s is not None:
+                row.cache_ttl_s = cache.ttl_s
     return collection_view(tenant_id, collection_id, database)
 
 
@@ -174,7 +179,12 @@ def _delete_some(tenant_id: str, collection_id: str, parts: Parts) -> int:
         questions = session.connection().execute(forget_questions_about(collection_id, BATCH_QUESTIONS)).rowcount
     if questions:
         return questions
-    return 0 if _delete_if_empty(tenant_id, collection_id, parts.database) else 1
+    with parts.database.writing() as session:
+        advisory_lock(session, uploads_lock(tenant_id))  # uploads hold it: documents may have come meanwhile
+        if session.scalars(document_ids_in(collection_id).limit(1)).one_or_none() is not None:
+            return 1
+        session.delete(_find(session, collection_id))
+    return 0
 
 
 def _next_batch(collection_id: str, database: Database) -> list[str]:
@@ -185,25 +195,6 @@ def _next_batch(collection_id: str, database: Database) -> list[str]:
     return [document_id for (document_id, _), total in zip(sizes, sums, strict=True) if total <= BATCH_CHUNKS] or [
         document_id for document_id, _ in sizes[:1]
     ]
-
-
-def _set_cache(row: CollectionRow, wanted: AnswerCachePatch) -> None:
-    if wanted.enabled is not None:
-        row.cache_answers = wanted.enabled
-    if wanted.threshold is not None:
-        row.cache_threshold = wanted.threshold
-    if wanted.ttl_s is not None:
-        row.cache_ttl_s = wanted.ttl_s
-
-
-def _delete_if_empty(tenant_id: str, collection_id: str, database: Database) -> bool:
-    """Delete the collection under the lock that uploads hold, unless it has documents."""
-    with database.writing() as session:
-        advisory_lock(session, uploads_lock(tenant_id))
-        if session.scalars(document_ids_in(collection_id).limit(1)).one_or_none() is not None:
-            return False
-        session.delete(_find(session, collection_id))
-        return True
 
 
 def _find(session: "Session", collection_id: str) -> CollectionRow:

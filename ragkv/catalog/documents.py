@@ -90,7 +90,12 @@ def accept_document(
     an empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
     """
     accepted = store_document(ref, name, body, parts, metadata)
-    if accepted.created or _is_waiting(accepted.document_id, parts.database):
+    is_waiting = accepted.created
+    if not accepted.created:
+        with parts.database.reading() as session:
+            document = session.get(DocumentRow, accepted.document_id)
+            is_waiting = document is not None and document.status is Status.ACCEPTED
+    if is_waiting:
         enqueue(accepted.document_id, parts.queue)
     return accepted
 
@@ -112,17 +117,12 @@ def store_document(
             else:
                 found_id = found.id
                 revive(session, found, parts.index_fingerprint)
-                _relabel(session, found, labels)
+                if labels and labels != found.labels:  # none leaves what there was
+                    label(session, found, labels)
+                    session.flush()
+                    session.execute(collection_changed(found.collection_id))
             parts.files.keep(ref.tenant_id, received)
         return Accepted(found_id, created=found is None)
-
-
-def _relabel(session: "Session", document: DocumentRow, labels: Metadata) -> None:
-    """Metadata that comes with bytes that are known replaces what there was; none leaves it."""
-    if labels and labels != document.labels:
-        label(session, document, labels)
-        session.flush()
-        session.execute(collection_changed(document.collection_id))
 
 
 def document_view(tenant_id: str, document_id: str, database: Database) -> DocumentView:
@@ -202,22 +202,15 @@ def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Se
     The new file, of `num_bytes`, is among them.
     """
     session.flush()
-    _check_bytes(session, tenant_id, num_bytes, settings.max_tenant_bytes)
-    most = settings.max_tenant_documents
-    if most and (session.scalar(number_of(documents_where(tenant_id))) or 0) > most:
-        raise TooLarge(f"the tenant has {most:,} documents already: delete some, or raise RAGKV_MAX_TENANT_DOCUMENTS")
-
-
-def _check_bytes(session: "Session", tenant_id: str, num_bytes: int, most: int) -> None:
-    """0 is no limit."""
-    if not most:
-        return
-    kept = int(session.scalar(bytes_of_tenant(tenant_id)) or 0)
-    if kept > most:
+    most = settings.max_tenant_bytes  # 0 is no limit
+    if most and (kept := int(session.scalar(bytes_of_tenant(tenant_id)) or 0)) > most:
         raise TooLarge(
             f"the file has {num_bytes:,} bytes, and {max(most - kept + num_bytes, 0):,} of the tenant's "
             f"{most:,} are left: delete documents or files, or raise RAGKV_MAX_TENANT_BYTES"
         )
+    most = settings.max_tenant_documents
+    if most and (session.scalar(number_of(documents_where(tenant_id))) or 0) > most:
+        raise TooLarge(f"the tenant has {most:,} documents already: delete some, or raise RAGKV_MAX_TENANT_DOCUMENTS")
 
 
 def insert_document(session: "Session", ref: CollectionRef, name: str, stored: StoredBytes, metadata: Metadata) -> str:
@@ -253,12 +246,6 @@ def enqueue(document_id: str, queue: Queue) -> None:
         queue.enqueue_ingest(document_id)
     except Unavailable as error:
         log.warning("document %s is accepted and will be queued by the next sweep: %s", document_id, error)
-
-
-def _is_waiting(document_id: str, database: Database) -> bool:
-    with database.reading() as session:
-        document = session.get(DocumentRow, document_id)
-        return document is not None and document.status is Status.ACCEPTED
 
 
 def find_document(session: "Session", tenant_id: str, document_id: str) -> DocumentRow:

@@ -50,19 +50,18 @@ class MemoryKeeper:
     def forget_deleted(self) -> None:
         """Drop deleted collections; bring those that changed up to date. Raises Unavailable."""
         retriever = self._parts.built_retriever
-        held = retriever.held() if retriever is not None else []
+        if retriever is None:
+            return
+        held = retriever.held()
         generations = _generations(held, self._parts.database)
         for tenant_id, collection_id in held:
-            self._renew((tenant_id, collection_id), generations.get(collection_id))
-
-    def _renew(self, held: CollectionIds, generation: int | None) -> None:
-        retriever = self._parts.retriever
-        if generation is None:
-            retriever.forget(*held)
-            self._seen.pop(held, None)
-        elif self._seen.get(held) != generation:
-            retriever.refresh(*held)
-            self._seen[held] = generation
+            place, generation = (tenant_id, collection_id), generations.get(collection_id)
+            if generation is None:
+                retriever.forget(*place)
+                self._seen.pop(place, None)
+            elif self._seen.get(place) != generation:
+                retriever.refresh(*place)
+                self._seen[place] = generation
 
 
 def forget_in_memory(tenant_id: str, collection_id: str, parts: Parts) -> None:

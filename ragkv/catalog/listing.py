@@ -94,7 +94,7 @@ def list_chunks(
     with database.reading() as session:
         is_coming = not find_document(session, tenant_id, document_id).kv_evicted
         chunks = rows_behind(session, chunks_of(document_id), CHUNK_KEYS, limit, position)
-    items = [_chunk_view(row, _chunk_kv(row.kv_key, store, is_coming=is_coming)) for (row,) in chunks.items]
+    items = [_chunk_view(row, store, is_coming=is_coming) for (row,) in chunks.items]
     return ChunkPage(items, chunks.next(lambda row: row[0].ordinal))
 
 
@@ -121,8 +121,13 @@ def _found(wanted: DocumentFilter) -> "Select[DocumentRow]":
     return found if wanted.ids is None else among(found, [i for i in wanted.ids if is_id(i)])
 
 
-def _chunk_view(row: ChunkRow, kv: ChunkKV) -> ChunkView:
-    chunk = to_chunk(row)
+def _chunk_view(row: ChunkRow, store: KVStore, *, is_coming: bool) -> ChunkView:
+    """`is_coming`: KV that is not there yet is made without a request."""
+    chunk, key = to_chunk(row), row.kv_key
+    if key is not None and key in store:
+        kv = ChunkKV("stored", store.bytes_of(key), store.shape(key))
+    else:
+        kv = ChunkKV("pending" if key is None and is_coming else "missing", 0)
     return ChunkView(
         id=chunk.id,
         ordinal=chunk.ordinal,
@@ -134,12 +139,3 @@ def _chunk_view(row: ChunkRow, kv: ChunkKV) -> ChunkView:
         tokens=chunk.num_tokens,
         kv=kv,
     )
-
-
-def _chunk_kv(key: str | None, store: KVStore, *, is_coming: bool) -> ChunkKV:
-    """`is_coming`: KV that is not there yet is made without a request."""
-    if key is None and is_coming:
-        return ChunkKV("pending", 0)
-    if key is None or key not in store:
-        return ChunkKV("missing", 0)
-    return ChunkKV("stored", store.bytes_of(key), store.shape(key))

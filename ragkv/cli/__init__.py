@@ -31,7 +31,14 @@ class Commands(Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         entry = _entry_points().get(name)
-        return _load(entry) if entry else None
+        if entry is None:
+            return None
+        try:
+            command = entry.load()
+        except ImportError as error:
+            return _broken(entry.name, error)
+        assert isinstance(command, click.Command), f"{entry.value} is not a command"
+        return command
 
     def invoke(self, context: click.Context) -> Any:
         """Report an error in one line, with exit code 1."""
@@ -61,15 +68,6 @@ def _unwind(number: int, frame: Any) -> None:
 
 def _entry_points() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
-
-
-def _load(entry: EntryPoint) -> click.Command:
-    try:
-        command = entry.load()
-    except ImportError as error:
-        return _broken(entry.name, error)
-    assert isinstance(command, click.Command), f"{entry.value} is not a command"
-    return command
 
 
 def _broken(name: str, error: ImportError) -> click.Command:

@@ -14,6 +14,8 @@ from ragkv.parts import Parts
 from ragkv.policies import ALIASES, POLICIES, PolicyAlias, PolicyName, policy_name
 from ragkv.settings import Mode, Settings
 
+_QUOTE_CHARACTERS = 140
+
 
 @click.command()
 @click.argument("question")
@@ -76,7 +78,9 @@ def _finish(answer: Answer, stream: bool, as_json: bool, console: Console) -> No
         return
     click.echo("" if stream else answer.text)
     for citation in answer.citations:
-        console.print(f"  {place(citation)}: {_shortened(citation.quote)}", highlight=False, markup=False)
+        quote = " ".join(citation.quote.split())
+        shown = quote if len(quote) <= _QUOTE_CHARACTERS else quote[: _QUOTE_CHARACTERS - 1] + "…"
+        console.print(f"  {place(citation)}: {shown}", highlight=False, markup=False)
     console.print(summary(answer), highlight=False)
 
 
@@ -117,8 +121,3 @@ def place(citation: Citation) -> str:
     """A citation's place: title, page, characters."""
     page = f", page {citation.page}" if citation.page else ""
     return f"{citation.title}{page} [{citation.start}-{citation.end}]"
-
-
-def _shortened(text: str, width: int = 140) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 1] + "…"

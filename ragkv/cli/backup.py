@@ -10,8 +10,6 @@ import click
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.upkeep.backup import backup as write_backup
-from ragkv.upkeep.backup_format import Manifest
-from ragkv.upkeep.restore import Restored
 from ragkv.upkeep.restore import restore as put_back
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -30,7 +28,14 @@ def backup(folder: Path) -> None:
     FOLDER must be empty or new. KV is not included: it is computed again after a restore.
     """
     with _parts() as parts:
-        _report_backup(write_backup(folder, parts.database, parts.files), folder)
+        manifest = write_backup(folder, parts.database, parts.files)
+    documents, mib = manifest.rows_in("documents"), manifest.num_bytes / 2**20
+    click.echo(f"{documents:,} documents and {manifest.num_files:,} files of {mib:,.1f} MiB are in {folder}.")
+    if manifest.lost_files:
+        click.echo(
+            f"{len(manifest.lost_files):,} files that rows name were missing or damaged: run ragkv fsck.", err=True
+        )
+    click.echo(manifest.notice, err=True)
 
 
 @click.command()
@@ -42,7 +47,14 @@ def restore(folder: Path, replace: bool) -> None:
     The whole backup is verified first. Either all of it is restored or nothing.
     """
     with _parts() as parts:
-        _report_restore(put_back(folder, parts, replace=replace))
+        restored = put_back(folder, parts, replace=replace)
+    points = "" if restored.points is None else f", {restored.points:,} vectors"
+    click.echo(f"{restored.documents:,} documents and {restored.files:,} files are restored{points}.")
+    if restored.lost_files:
+        click.echo(
+            f"{restored.lost_files:,} files were lost before the backup: ragkv fsck --repair names them.", err=True
+        )
+    click.echo(NEXT_STEPS, err=True)
 
 
 @contextmanager
@@ -52,23 +64,3 @@ def _parts() -> Iterator[Parts]:
         yield parts
     finally:
         parts.close()
-
-
-def _report_backup(manifest: Manifest, folder: Path) -> None:
-    documents, mib = manifest.rows_in("documents"), manifest.num_bytes / 2**20
-    click.echo(f"{documents:,} documents and {manifest.num_files:,} files of {mib:,.1f} MiB are in {folder}.")
-    if manifest.lost_files:
-        click.echo(
-            f"{len(manifest.lost_files):,} files that rows name were missing or damaged: run ragkv fsck.", err=True
-        )
-    click.echo(manifest.notice, err=True)
-
-
-def _report_restore(restored: Restored) -> None:
-    points = "" if restored.points is None else f", {restored.points:,} vectors"
-    click.echo(f"{restored.documents:,} documents and {restored.files:,} files are restored{points}.")
-    if restored.lost_files:
-        click.echo(
-            f"{restored.lost_files:,} files were lost before the backup: ragkv fsck --repair names them.", err=True
-        )
-    click.echo(NEXT_STEPS, err=True)

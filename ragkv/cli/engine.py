@@ -20,18 +20,13 @@ def engine(host: str, port: int) -> None:
     machines can reach.
     """
     settings = Settings.from_env(os.environ)
-    _check_key(settings, host)
-    parts = Parts(settings)
-    parts.settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    command = serve_command(parts.settings, parts.model_folder, parts.layout, host, port)
-    environ = os.environ | server_variables(settings)
-    os.execvpe(command[0], command, environ)  # noqa: S606 - a fixed program; this process becomes the server
-
-
-def _check_key(settings: Settings, host: str) -> None:
-    """Raises Rejected for an address that other machines can reach if no key is set."""
     if not settings.engine_api_key and not is_loopback(host):
         raise Rejected(
             f"{host} can be reached from other machines and the engine has no key: set RAGKV_ENGINE_API_KEY to the same "
             "long random value here and for `ragkv serve` (openssl rand -hex 32), or listen on 127.0.0.1"
         )
+    parts = Parts(settings)
+    parts.settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    command = serve_command(parts.settings, parts.model_folder, parts.layout, host, port)
+    environ = os.environ | server_variables(settings)
+    os.execvpe(command[0], command, environ)  # noqa: S606 - a fixed program; this process becomes the server

@@ -56,10 +56,7 @@ def _show(findings: Iterable[Finding]) -> None:
     for finding in findings:
         count = len(finding.found)
         remedy = ("done: " if finding.mended else "") + finding.remedy if count else ""
-        table.add_row(f"{count:,}", finding.about, remedy, _some(finding.found))
+        names = ", ".join(finding.found[:SHOWN]) + (" ..." if count > SHOWN else "")
+        table.add_row(f"{count:,}", finding.about, remedy, names)
     Console(soft_wrap=True).print(table, highlight=False, markup=False)
     click.echo("Queue entries of deleted documents are harmless: a worker drops them.")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (" ..." if len(names) > SHOWN else "")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ragkv.access.caller import KEY_SCOPES, KeyScope
-from ragkv.access.keys import KeyView, issue_key_by_name, list_all_keys, revoke_key
+from ragkv.access.keys import issue_key_by_name, list_all_keys, revoke_key
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.tenancy import DEFAULT_TENANT
@@ -49,9 +49,10 @@ def show() -> None:
     with _parts() as parts:
         for tenant, view in list_all_keys(parts.database):
             scopes = " ".join(view.scopes)
-            table.add_row(
-                view.id, tenant, view.name, scopes, _day(view.created_at), _day(view.last_used_at), _state(view)
-            )
+            state = f"until {_day(view.expires_at)}" if view.expires_at else "for ever"
+            if view.revoked_at is not None:
+                state = f"revoked {_day(view.revoked_at)}"
+            table.add_row(view.id, tenant, view.name, scopes, _day(view.created_at), _day(view.last_used_at), state)
     Console(soft_wrap=True).print(table, highlight=False, markup=False)
 
 
@@ -72,12 +73,6 @@ def _parts() -> Iterator[Parts]:
         yield parts
     finally:
         parts.close()
-
-
-def _state(view: KeyView) -> str:
-    if view.revoked_at is not None:
-        return f"revoked {_day(view.revoked_at)}"
-    return f"until {_day(view.expires_at)}" if view.expires_at else "for ever"
 
 
 def _day(moment: datetime | None) -> str:

@@ -16,7 +16,12 @@ _QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHON
 @asynccontextmanager
 async def running_engine(parts: Parts, console: Console) -> AsyncIterator[None]:
     """Prepare the models, start the engine with a message, and stop it at the end."""
-    _quieten()
+    # A command prints only its answer: the logs of libraries and of vLLM's processes are silenced.
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    warnings.simplefilter("ignore")
+    for name in ("vllm", "transformers", "sentence_transformers", "torch"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     with console.status("preparing the models"):
         parts.prepare()
     try:
@@ -25,12 +30,3 @@ async def running_engine(parts: Parts, console: Console) -> AsyncIterator[None]:
         yield
     finally:
         await parts.engine.stop()
-
-
-def _quieten() -> None:
-    """Silence the logs of libraries and of vLLM's processes: a command prints only its answer."""
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    warnings.simplefilter("ignore")
-    for name in ("vllm", "transformers", "sentence_transformers", "torch"):
-        logging.getLogger(name).setLevel(logging.ERROR)

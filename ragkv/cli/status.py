@@ -26,8 +26,16 @@ def status(as_json: bool) -> None:
         parts.close()
     if as_json:
         click.echo(json.dumps(facts))
-    else:
-        _show(facts)
+        return
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in facts.items():
+        shown = f"{value:,}" if isinstance(value, int) else str(value)
+        if isinstance(value, dict):
+            shown = ", ".join(f"{count} {state}" for state, count in value.items()) or "none yet"
+        elif name == "kv_bytes":
+            shown = f"{value / 2**20:,.1f} MiB"
+        table.add_row(name.replace("_", " "), shown)
+    Console(soft_wrap=True).print(table, highlight=False, markup=False)
 
 
 def collect(parts: Parts) -> dict[str, Any]:
@@ -51,18 +59,3 @@ def collect(parts: Parts) -> dict[str, Any]:
         "index": "Qdrant server" if settings.qdrant_url else "in memory, from the database",
         "data_dir": str(settings.data_dir.absolute()),
     }
-
-
-def _show(facts: dict[str, Any]) -> None:
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in facts.items():
-        table.add_row(name.replace("_", " "), _shown(name, value))
-    Console(soft_wrap=True).print(table, highlight=False, markup=False)
-
-
-def _shown(name: str, value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{count} {state}" for state, count in value.items()) or "none yet"
-    if name == "kv_bytes" and isinstance(value, int):
-        return f"{value / 2**20:,.1f} MiB"
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -55,9 +55,16 @@ def write_for_vllm(form: LogFormat, level: LogLevel, process: str, vllm_level: s
 
 def formatter(*, as_json: bool, process: str) -> logging.Formatter:
     """Records as lines. Tracebacks come without the values of variables: those may be questions."""
+    rendered: list[Processor]
+    if as_json:
+        json_lines = structlog.processors.JSONRenderer(default=str)
+        rendered = [structlog.processors.format_exc_info, structlog.processors.EventRenamer("message"), json_lines]
+    else:
+        plain = structlog.dev.plain_traceback
+        rendered = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=_gathered(process, "iso" if as_json else "%H:%M:%S"),
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendered(as_json)],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendered],
     )
 
 
@@ -104,6 +111,11 @@ def _gathered(process: str, time_format: str) -> list[Processor]:
         event["process"] = process if own else multiprocessing.current_process().name
         return event
 
+    def drop_noise(logger: Any, method: str, event: EventDict) -> EventDict:
+        for name in _NOISE:
+            event.pop(name, None)
+        return event
+
     return [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -111,19 +123,5 @@ def _gathered(process: str, time_format: str) -> list[Processor]:
         structlog.processors.TimeStamper(time_format, utc=time_format == "iso"),
         name_process,
         structlog.stdlib.ExtraAdder(),
-        _without_noise,
+        drop_noise,
     ]
-
-
-def _rendered(as_json: bool) -> list[Processor]:
-    if not as_json:
-        plain = structlog.dev.plain_traceback
-        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
-    ordered = structlog.processors.EventRenamer("message")
-    return [structlog.processors.format_exc_info, ordered, structlog.processors.JSONRenderer(default=str)]
-
-
-def _without_noise(logger: Any, method: str, event: EventDict) -> EventDict:
-    for name in _NOISE:
-        event.pop(name, None)
-    return event

@@ -4,6 +4,7 @@ Every name is explained in docs/OPERATIONS.md. Labels are few and known beforeha
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Literal
 
 from prometheus_client import REGISTRY as LIBRARIES
@@ -18,7 +19,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from ragkv.observe.gauges import Gauges, RowCounts, Workload
+from ragkv.observe.gauges import Gauges
 from ragkv.observe.worker_counters import STAGE_BUCKETS_S
 
 _CACHE_USE = "vllm:kv_cache_usage_perc"
@@ -146,31 +147,23 @@ class _GaugeCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily]:
         seen = self._gauges
         yield _gauge("ragkv_part_up", "Whether a part of the service answers.", "part", seen.up.items())
-        if seen.stored is not None:
-            yield from _stored(seen.stored)
+        if (stored := seen.stored) is not None:
+            yield _gauge("ragkv_documents", "Documents, by status.", "status", stored.documents.items())
+            yield _gauge("ragkv_jobs", "Jobs, by status.", "status", stored.jobs.items())
+            yield _gauge("ragkv_kv_files", "KV files, by tier.", "tier", stored.kv_files.items())
+            yield _gauge("ragkv_kv_bytes", "Bytes of KV files, by tier.", "tier", stored.kv_bytes.items())
         if seen.queue_depth is not None:
             yield GaugeMetricFamily("ragkv_queue_depth", "Messages that no worker has taken.", seen.queue_depth)
-        yield from _workload(seen.workload)
+        known = (
+            ("ragkv_workers", "Workers that report.", seen.workload.workers),
+            ("ragkv_worker_silent_seconds", "Since the latest report of any worker.", seen.workload.silent_s),
+            ("ragkv_worker_stalled_seconds", "Without progress, the least of all workers.", seen.workload.stalled_s),
+            ("ragkv_queue_age_seconds", "Since the oldest waiting job was queued.", seen.workload.waiting_s),
+            ("ragkv_disk_free_bytes", "Free bytes where the data folder lies.", seen.workload.free_bytes),
+        )
+        yield from (GaugeMetricFamily(name, what, amount) for name, what, amount in known if amount is not None)
         if seen.ingested is not None:
             yield from _ingestion(seen.ingested)
-
-
-def _stored(stored: RowCounts) -> Iterator[GaugeMetricFamily]:
-    yield _gauge("ragkv_documents", "Documents, by status.", "status", stored.documents.items())
-    yield _gauge("ragkv_jobs", "Jobs, by status.", "status", stored.jobs.items())
-    yield _gauge("ragkv_kv_files", "KV files, by tier.", "tier", stored.kv_files.items())
-    yield _gauge("ragkv_kv_bytes", "Bytes of KV files, by tier.", "tier", stored.kv_bytes.items())
-
-
-def _workload(seen: Workload) -> Iterator[GaugeMetricFamily]:
-    known = (
-        ("ragkv_workers", "Workers that report.", seen.workers),
-        ("ragkv_worker_silent_seconds", "Since the latest report of any worker.", seen.silent_s),
-        ("ragkv_worker_stalled_seconds", "Without progress, the least of all workers.", seen.stalled_s),
-        ("ragkv_queue_age_seconds", "Since the oldest waiting job was queued.", seen.waiting_s),
-        ("ragkv_disk_free_bytes", "Free bytes where the data folder lies.", seen.free_bytes),
-    )
-    yield from (GaugeMetricFamily(name, what, amount) for name, what, amount in known if amount is not None)
 
 
 def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
@@ -187,16 +180,10 @@ def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | His
             case ["tokens", origin]:
                 tokens.add_metric([origin], amount)
             case ["stage", stage, "sum"]:
-                stages.add_metric([stage], list(_buckets(ingested, stage)), amount)
+                bounds = (*map(str, STAGE_BUCKETS_S), "+Inf")
+                sums = accumulate(ingested.get(f"stage:{stage}:{bound}", 0.0) for bound in bounds)
+                stages.add_metric([stage], list(zip(bounds, sums, strict=True)), amount)
     yield from (documents, tokens, stages)
-
-
-def _buckets(ingested: dict[str, float], stage: str) -> Iterator[tuple[str, float]]:
-    """Cumulative, as Prometheus wants them."""
-    total = 0.0
-    for bound in (*map(str, STAGE_BUCKETS_S), "+Inf"):
-        total += ingested.get(f"stage:{stage}:{bound}", 0.0)
-        yield bound, total
 
 
 def _gauge(name: str, what: str, label: str, values: Iterable[tuple[str, float]]) -> GaugeMetricFamily:

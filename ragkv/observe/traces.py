@@ -42,7 +42,10 @@ def exporting(endpoint: str | None, process: str) -> Iterator[None]:
     if endpoint is None:
         yield
         return
-    provider = _provider(_checked(endpoint), process)
+    url = urlsplit(endpoint)
+    if url.scheme not in ("http", "https") or not url.netloc:
+        raise Rejected("RAGKV_OTLP_ENDPOINT must be the http(s) URL of an OTLP receiver: http://127.0.0.1:4318")
+    provider = _provider(endpoint if url.path.strip("/") else endpoint.rstrip("/") + PATH, process)
     before, _tracer = _tracer, provider.get_tracer("ragkv")
     try:
         yield
@@ -123,10 +126,3 @@ def _provider(endpoint: str, process: str) -> "TracerProvider":
         )
     )
     return provider
-
-
-def _checked(endpoint: str) -> str:
-    url = urlsplit(endpoint)
-    if url.scheme not in ("http", "https") or not url.netloc:
-        raise Rejected("RAGKV_OTLP_ENDPOINT must be the http(s) URL of an OTLP receiver: http://127.0.0.1:4318")
-    return endpoint if url.path.strip("/") else endpoint.rstrip("/") + PATH

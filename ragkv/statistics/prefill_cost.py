@@ -85,15 +85,11 @@ def fit(runs: Sequence[Run]) -> CostModel | None:
     if not timed:
         return None
     relative = np.array([_features(run.computed, run.cached) for run in timed]) / [[run.ms] for run in timed]
-    fits = [fitted for terms in _terms(timed) if (fitted := _fit(relative, terms)) is not None]
+    lengths = sorted({run.computed for run in timed})
+    is_spread = lengths[-1] >= MIN_SPREAD * lengths[0]
+    all_terms = [terms for terms in _TERMS if sum(terms) <= len(lengths)] if is_spread else _TERMS[:1]
+    fits = [fitted for terms in all_terms if (fitted := _fit(relative, terms)) is not None]
     return min(fits, key=lambda fitted: fitted[0])[1]
-
-
-def _terms(runs: Sequence[Run]) -> tuple[tuple[bool, bool, bool], ...]:
-    lengths = sorted({run.computed for run in runs})
-    if lengths[-1] < MIN_SPREAD * lengths[0]:
-        return _TERMS[:1]
-    return tuple(terms for terms in _TERMS if sum(terms) <= len(lengths))
 
 
 def _fit(

@@ -66,7 +66,11 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     parts.prepare_database()
     _check_keys(parts)
     parts.prepare(log.info)
-    _configure_vllm(parts.settings)
+    # vLLM and its processes log in our format, unless the environment configures their logs.
+    vllm_logging = settings.data_dir / "vllm-logging.json"
+    level = os.environ.get("VLLM_LOGGING_LEVEL", settings.log_level)
+    logs.write_for_vllm(settings.log_format, settings.log_level, "serve", level, vllm_logging)
+    os.environ.setdefault("VLLM_LOGGING_CONFIG_PATH", str(vllm_logging.absolute()))
     if settings.redis_url is None:
         redis = EmbeddedRedis(settings)
         stack.callback(redis.stop)
@@ -79,14 +83,6 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
         stack.callback(worker.stop)
     interpreter.share()
     _run(parts, listener, *children)
-
-
-def _configure_vllm(settings: Settings) -> None:
-    """Log vLLM and its processes in our format, unless the environment configures their logs."""
-    file = settings.data_dir / "vllm-logging.json"
-    level = os.environ.get("VLLM_LOGGING_LEVEL", settings.log_level)
-    logs.write_for_vllm(settings.log_format, settings.log_level, "serve", level, file)
-    os.environ.setdefault("VLLM_LOGGING_CONFIG_PATH", str(file.absolute()))
 
 
 def _check_keys(parts: Parts) -> None:

@@ -64,15 +64,10 @@ class WorkerProcess:
             code = process.wait()
             if not self._stopping.wait(RESTART_AFTER_S):
                 log.warning("the worker ended (exit code %d) and is started again", code)
-            process = self._relaunch()
-
-    def _relaunch(self) -> subprocess.Popen[bytes] | None:
-        """Start it again. None while it is being stopped."""
-        with self._lock:
-            if self._stopping.is_set():
-                return None
-            self._process = self._launch()
-            return self._process
+            with self._lock:
+                if self._stopping.is_set():
+                    return
+                self._process = process = self._launch()
 
     def _launch(self) -> subprocess.Popen[bytes]:
         # A session of its own: Ctrl-C in a terminal is for the service, which then stops the worker itself.

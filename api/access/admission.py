@@ -37,20 +37,16 @@ class Admissions:
 
         Raises Unauthorised, Forbidden or Throttled.
         """
-        admitted = await self._admit(connection)
-        OWNER.set(admitted.user.tenant_id)
-        return admitted
-
-    async def _admit(self, connection: Connection) -> AuthenticationResult:
-        key, token = _key_of(connection), session_token(connection)
+        key, token, csrf = _key_of(connection), session_token(connection), None
         if key is None and token and (key_id := await self._threads.run(self._sessions.key_id, token)):
             refuse_forged(connection, token)
-            caller = await self._threads.run(self._gate.readmit, key_id)
-            return AuthenticationResult(user=caller, auth=csrf_token(token))
-        caller = await self._admit_key(key)
-        if caller.key_id is None:
-            _refuse_others(connection)
-        return AuthenticationResult(user=caller, auth=None)
+            caller, csrf = await self._threads.run(self._gate.readmit, key_id), csrf_token(token)
+        else:
+            caller = await self._admit_key(key)
+            if caller.key_id is None:
+                _refuse_others(connection)
+        OWNER.set(caller.tenant_id)
+        return AuthenticationResult(user=caller, auth=csrf)
 
     async def _admit_key(self, key: str | None) -> Caller:
         if key is not None:
@@ -66,12 +62,13 @@ class Admissions:
         """The confirmation of an admitted request whose response may go on for long."""
         caller: Caller = connection.user
         token = session_token(connection) if connection.auth is not None else None
-        return Confirmation(self._threads, lambda: self._confirm(caller, token), self.confirm_every_s)
 
-    def _confirm(self, caller: Caller, token: str | None) -> None:
-        if token is not None and self._sessions.key_id(token) != caller.key_id:
-            raise Unauthorised("the session has ended: log in again")
-        self._gate.confirm(caller)
+        def confirm() -> None:
+            if token is not None and self._sessions.key_id(token) != caller.key_id:
+                raise Unauthorised("the session has ended: log in again")
+            self._gate.confirm(caller)
+
+        return Confirmation(self._threads, confirm, self.confirm_every_s)
 
 
 class Confirmation:

@@ -28,7 +28,13 @@ class BodyTimeout:
             await self._app(scope, receive, send)
             return
         body = _Body(receive, self._grace_s)
-        await self._app(scope, body.receive, _closing(send))
+
+        async def closing(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == HTTPStatus.REQUEST_TIMEOUT:
+                message["headers"] = [*message["headers"], (b"connection", b"close")]
+            await send(message)
+
+        await self._app(scope, body.receive, closing)
 
 
 class _Body:
@@ -53,14 +59,3 @@ class _Body:
             self._left_s += len(message["body"]) / BYTES_PER_S
             self.is_whole = not message.get("more_body", False)
         return message  # type: ignore[return-value]
-
-
-def _closing(send: Send) -> Send:
-    """`send`, which closes the connection after a 408."""
-
-    async def closing(message: Message) -> None:
-        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.REQUEST_TIMEOUT:
-            message["headers"] = [*message["headers"], (b"connection", b"close")]
-        await send(message)
-
-    return closing

@@ -113,13 +113,10 @@ class RequestRecord:
         seconds = time.perf_counter() - self._began
         metrics.requested(self.method, self.route, self.status, seconds)
         level = logging.DEBUG if self.is_probe else logging.INFO
-        log.log(level, "request", extra=self._line(seconds))
-
-    def _line(self, seconds: float) -> dict[str, Any]:
         caller = self.scope.get("user")
         named = [str(value) for value in (self.scope.get("path_params") or {}).values()]
         made = [str(self.scope.get(MADE, "")), self._location.rpartition("/")[2]]
-        return {
+        facts = {
             "method": self.method,
             "route": self.route,
             "status": self.status,
@@ -129,6 +126,7 @@ class RequestRecord:
             "client": (self.scope.get("client") or ("",))[0],
             "ids": [text for text in dict.fromkeys((*named, *made)) if _ID.fullmatch(text)],
         }
+        log.log(level, "request", extra=facts)
 
 
 def note_made(connection: ASGIConnection[Any, Any, Any, Any], thing_id: str) -> None:

@@ -53,21 +53,17 @@ class Turns:
             await self._app(scope, turn.renewed_by(receive), turn.ended_by(send))
         finally:
             turn.end()
-            self._learn(turn.key, scope)
+            caller = scope.get("user")
+            if turn.key and caller is not None:  # remember the tenant of a key that was admitted
+                if len(self._tenants) >= REMEMBERED:
+                    self._tenants.clear()
+                self._tenants[turn.key] = caller.tenant_id
 
     def queue_of(self, key: bytes, scope: HTTPScope) -> str:
         """The queue of a request: its tenant, else its address."""
         caller = scope.get("user")
         tenant = self._tenants.get(key) if caller is None else caller.tenant_id
         return tenant or str((scope.get("client") or ("",))[0])
-
-    def _learn(self, key: bytes, scope: HTTPScope) -> None:
-        """Remember the tenant of a key that was admitted."""
-        caller = scope.get("user")
-        if key and caller is not None:
-            if len(self._tenants) >= REMEMBERED:
-                self._tenants.clear()
-            self._tenants[key] = caller.tenant_id
 
     async def acquire(self, queue: str) -> None:
         """Wait for a turn of this queue."""

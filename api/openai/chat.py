@@ -167,13 +167,6 @@ def chat_router() -> Router:
 
 
 def _question_of(caller: Caller, body: ChatBody, parts: Parts) -> Question:
-    _check(body)
-    conversation = conversation_of([MessageText(message.role, message.text) for message in body.messages], "messages")
-    ref = chosen_collection(caller, body.model, body.vector_store_ids, parts)
-    return question_about(ref, conversation, body.answer_tokens)
-
-
-def _check(body: ChatBody) -> None:
     refuse_switched_on(body, ("logprobs", "store"))
     if body.stream_options is not None and not body.stream:
         raise BadParam("stream_options", "stream_options require `stream`: set it, or omit them")
@@ -182,3 +175,6 @@ def _check(body: ChatBody) -> None:
     limits = {body.max_tokens, body.max_completion_tokens} - {None}
     if len(limits) > 1:
         raise BadParam("max_tokens", "max_tokens and max_completion_tokens differ: set only one of them")
+    conversation = conversation_of([MessageText(message.role, message.text) for message in body.messages], "messages")
+    ref = chosen_collection(caller, body.model, body.vector_store_ids, parts)
+    return question_about(ref, conversation, body.answer_tokens)

@@ -1,6 +1,5 @@
 """Answers as the events of a streamed response, numbered in order."""
 
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -55,7 +54,13 @@ class ResponseEventEncoder:
         response = response_of(self._draft, answer, sources)
         search, message = response.output
         assert isinstance(message, OutputMessage)
-        yield from self._end_of_text(message.content[0])
+        part = message.content[0]
+        if missing := part.text.removeprefix(self._text):
+            yield self._of_text("response.output_text.delta", delta=missing, logprobs=[])
+        for i, annotation in enumerate(part.annotations):
+            yield self._of_text("response.output_text.annotation.added", annotation_index=i, annotation=annotation)
+        yield self._of_text("response.output_text.done", text=part.text, logprobs=[])
+        yield self._of_text("response.content_part.done", part=part)
         yield self._event("response.output_item.done", output_index=SEARCH, item=search)
         yield self._event("response.output_item.done", output_index=MESSAGE, item=message)
         yield self._event(f"response.{response.status}", response=response)
@@ -65,14 +70,6 @@ class ResponseEventEncoder:
             self._draft.initial, status="failed", error=ResponseFailure(facts_of(error)[1].message)
         )
         yield self._event("response.failed", response=failed)
-
-    def _end_of_text(self, part: OutputText) -> Iterator[ServerSentEventMessage]:
-        if missing := part.text.removeprefix(self._text):
-            yield self._of_text("response.output_text.delta", delta=missing, logprobs=[])
-        for i, annotation in enumerate(part.annotations):
-            yield self._of_text("response.output_text.annotation.added", annotation_index=i, annotation=annotation)
-        yield self._of_text("response.output_text.done", text=part.text, logprobs=[])
-        yield self._of_text("response.content_part.done", part=part)
 
     def _of_text(self, name: str, **facts: Any) -> ServerSentEventMessage:
         return self._event(name, output_index=MESSAGE, item_id=self._draft.message_id, content_index=0, **facts)

@@ -176,7 +176,17 @@ def search_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry]) -
     if draft.with_results:
         best_first = sorted(answer.passages, key=lambda passage: passage.score, reverse=True)
         known = ((passage, sources.get(passage.chunk.document_id)) for passage in best_first)
-        results = [_result(passage.chunk.text, passage.score, entry) for passage, entry in known if entry is not None]
+        results = [
+            FileSearchResult(
+                file_id=entry.file_id,
+                filename=entry.document.name,
+                score=passage.score,
+                text=passage.chunk.text,
+                attributes=attributes_of(entry.document.metadata),
+            )
+            for passage, entry in known
+            if entry is not None
+        ]
     return FileSearchCall(id=draft.search_id, queries=[draft.question], status="completed", results=results)
 
 
@@ -190,13 +200,3 @@ def annotations_of(answer: Answer, sources: dict[str, Entry]) -> list[Annotation
     """Citations, one for each file and position, in the order of the text."""
     cited = {(one.answer_end, one.file_id): one.filename for one in citations_of(answer, sources)}
     return [Annotation(file_id=file_id, filename=name, index=index) for (index, file_id), name in sorted(cited.items())]
-
-
-def _result(text: str, score: float, entry: Entry) -> FileSearchResult:
-    return FileSearchResult(
-        file_id=entry.file_id,
-        filename=entry.document.name,
-        score=score,
-        text=text,
-        attributes=attributes_of(entry.document.metadata),
-    )

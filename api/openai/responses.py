@@ -138,10 +138,13 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def to_conversation(self) -> Conversation:
         """The conversation. Raises BadParam for a message without a role, or a last message that is no question."""
         if isinstance(self.input, str):
-            messages = [MessageText("user", self.input)]
-        else:
-            items = [(i, item) for i, item in enumerate(self.input) if item.type == "message"]
-            messages = [MessageText(_role_of(item, i), item.text) for i, item in items]
+            return conversation_of([MessageText("user", self.input)], "input", self.instructions or "")
+        messages = []
+        for i, item in enumerate(self.input):
+            if item.type == "message":
+                if item.role is None:
+                    raise BadParam(f"input[{i}].role", "a message needs a role: user, assistant, system or developer")
+                messages.append(MessageText(item.role, item.text))
         return conversation_of(messages, "input", self.instructions or "")
 
 
@@ -168,7 +171,18 @@ async def create(
     Set `stream` for a stream of typed events, the last of which carries the whole response. Responses are not stored.
     """
     question = await asyncio.to_thread(_question_of, caller, data, parts)
-    events, draft = parts.answerer.stream(question), _draft(data, question)
+    events = parts.answerer.stream(question)
+    draft = ResponseDraft.now(
+        question.text,
+        question.collection_id,
+        with_results=bool(data.include),
+        model=data.model,
+        instructions=data.instructions,
+        max_output_tokens=data.max_output_tokens,
+        metadata=data.metadata or {},
+        tool_choice=data.tool_choice or "auto",
+        tools=data.tools,
+    )
     find_sources = partial(sources_of, caller.tenant_id, database=parts.database)
     if data.stream:
         return await streamed(events, request, ResponseEventEncoder(draft), find_sources)
@@ -189,23 +203,3 @@ def _question_of(caller: Caller, body: ResponseBody, parts: Parts) -> Question:
     wanted = None if tool.filters is None else filter_of(tool.filters, "tools[0].filters")
     chosen = None if wanted is None else documents_that_match(ref, wanted, parts.database)
     return question_about(ref, conversation, body.max_output_tokens, tool.max_num_results, chosen)
-
-
-def _draft(body: ResponseBody, question: Question) -> ResponseDraft:
-    return ResponseDraft.now(
-        question.text,
-        question.collection_id,
-        with_results=bool(body.include),
-        model=body.model,
-        instructions=body.instructions,
-        max_output_tokens=body.max_output_tokens,
-        metadata=body.metadata or {},
-        tool_choice=body.tool_choice or "auto",
-        tools=body.tools,
-    )
-
-
-def _role_of(item: InputItem, index: int) -> Role:
-    if item.role is None:
-        raise BadParam(f"input[{index}].role", "a message needs a role: user, assistant, system or developer")
-    return item.role

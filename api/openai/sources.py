@@ -4,7 +4,7 @@ import msgspec
 
 from api.v1.ask import AnswerView, UsageView
 from api.v1.passages import PassageView
-from ragkv.answer.question import Answer, CachedAnswer, Citation, Timings
+from ragkv.answer.question import Answer, CachedAnswer, Timings
 from ragkv.catalog.attachments import Entry, entries_by_document
 from ragkv.catalog.metadata import Metadata
 from ragkv.db.database import Database
@@ -44,7 +44,23 @@ def sources_of(tenant_id: str, answer: Answer, database: Database) -> dict[str, 
 
 
 def citations_of(answer: Answer, sources: dict[str, Entry]) -> list[FileCitation]:
-    return [_citation(one, sources[one.document_id]) for one in answer.citations if one.document_id in sources]
+    return [
+        FileCitation(
+            answer_start=one.answer_start,
+            answer_end=one.answer_end,
+            file_id=sources[one.document_id].file_id,
+            filename=sources[one.document_id].document.name,
+            document_id=one.document_id,
+            chunk_id=one.chunk_id,
+            title=one.title,
+            page=one.page,
+            start=one.start,
+            end=one.end,
+            quote=one.quote,
+        )
+        for one in answer.citations
+        if one.document_id in sources
+    ]
 
 
 def facts_of(answer: Answer, collection_id: str) -> AnswerFacts:
@@ -61,19 +77,3 @@ def facts_of(answer: Answer, collection_id: str) -> AnswerFacts:
 def attributes_of(metadata: Metadata) -> dict[str, str | int | float | bool]:
     """The metadata that OpenAI's attributes can hold: no lists, objects or null."""
     return {key: value for key, value in metadata.items() if isinstance(value, str | int | float | bool)}
-
-
-def _citation(one: Citation, entry: Entry) -> FileCitation:
-    return FileCitation(
-        answer_start=one.answer_start,
-        answer_end=one.answer_end,
-        file_id=entry.file_id,
-        filename=entry.document.name,
-        document_id=one.document_id,
-        chunk_id=one.chunk_id,
-        title=one.title,
-        page=one.page,
-        start=one.start,
-        end=one.end,
-        quote=one.quote,
-    )

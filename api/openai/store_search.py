@@ -14,7 +14,7 @@ from api.openai.fields import MaxResults, Off, Zero, refuse_switched_on
 from api.openai.filters import FilterBody, filter_of
 from api.openai.sources import attributes_of
 from ragkv.answer.limits import QUESTION_CHARACTERS
-from ragkv.catalog.attachments import Entry, entries_by_document
+from ragkv.catalog.attachments import entries_by_document
 from ragkv.catalog.attribute_filter import documents_that_match
 from ragkv.chunk import Passage
 from ragkv.parts import Parts
@@ -94,7 +94,17 @@ def _search(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> Search
     passages = _passages(store, body, parts)
     documents = sorted({passage.chunk.document_id for passage in passages})
     entries = entries_by_document(store.tenant_id, documents, parts.database)
-    found = [_result(one, entries[one.chunk.document_id]) for one in passages if one.chunk.document_id in entries]
+    found = [
+        SearchResult(
+            file_id=entry.file_id,
+            filename=entry.document.name,
+            score=passage.score,
+            attributes=attributes_of(entry.document.metadata),
+            content=[PassageText(passage.chunk.text)],
+        )
+        for passage in passages
+        if (entry := entries.get(passage.chunk.document_id)) is not None
+    ]
     return SearchPage(search_query=body.queries, data=found)
 
 
@@ -111,13 +121,3 @@ def _passages(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> list
             if known is None or known.score < passage.score:
                 best[passage.chunk.id] = passage
     return sorted(best.values(), key=lambda passage: -passage.score)[:limit]
-
-
-def _result(passage: Passage, entry: Entry) -> SearchResult:
-    return SearchResult(
-        file_id=entry.file_id,
-        filename=entry.document.name,
-        score=passage.score,
-        attributes=attributes_of(entry.document.metadata),
-        content=[PassageText(passage.chunk.text)],
-    )

@@ -162,11 +162,18 @@ class FileBatch(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, batch: Batch) -> "FileBatch":
         counts = FileCounts.of(batch.statuses, batch.gone)
+        status: FileStatus = "completed"
+        if batch.cancelled:
+            status = "cancelled"
+        elif counts.in_progress:
+            status = "in_progress"
+        elif counts.total and counts.failed == counts.total:
+            status = "failed"
         return cls(
             id=batch.id,
             created_at=int(batch.created_at.timestamp()),
             vector_store_id=batch.collection_id,
-            status=_batch_status(batch, counts),
+            status=status,
             file_counts=counts,
         )
 
@@ -174,11 +181,3 @@ class FileBatch(msgspec.Struct, frozen=True, kw_only=True):
 def statuses_of(name: FileStatus | None) -> tuple[Status, ...] | None:
     """The document statuses of a file status; None for all."""
     return None if name is None else STATUSES[name]
-
-
-def _batch_status(batch: Batch, counts: FileCounts) -> FileStatus:
-    if batch.cancelled:
-        return "cancelled"
-    if counts.in_progress:
-        return "in_progress"
-    return "failed" if counts.total and counts.failed == counts.total else "completed"

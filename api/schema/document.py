@@ -83,21 +83,20 @@ def document_of(app: Litestar) -> Json:
 
 def _described(routes: list[Route]) -> tuple[Callable[[Any], Json], Json]:
     """A function that gives the schema of a JSON type of the routes, and the components that the schemas refer to."""
-    kinds = {repr(kind): kind for route in routes for kind in _json_types(route)}
+    types: list[Any] = []
+    for route in routes:
+        if route.body is not None and not route.is_form:
+            types.append(route.body)
+        types += filter(_is_json, route.answers)
+        types += (spec.data_container for spec in (route.handler.responses or {}).values())
+        if stream := STREAMS.get(route.path):
+            types += stream.kinds.values()
+    kinds = {repr(kind): kind for kind in types}
     schemas, components = msgspec.json.schema_components(list(kinds.values()), ref_template=REF)
     by_name = dict(zip(kinds, schemas, strict=True))
     for component in components.values():
         component["description"] = cleandoc(component.get("description", ""))
     return lambda kind: by_name[repr(kind)], components
-
-
-def _json_types(route: Route) -> Iterator[Any]:
-    if route.body is not None and not route.is_form:
-        yield route.body
-    yield from (kind for kind in route.answers if _is_json(kind))
-    yield from (spec.data_container for spec in (route.handler.responses or {}).values())
-    if stream := STREAMS.get(route.path):
-        yield from stream.kinds.values()
 
 
 def _is_json(kind: Any) -> bool:
@@ -169,15 +168,9 @@ def _describe_components(schemas: Json, routes: list[Route]) -> None:
     for name, component in schemas.items():
         fields = FIELDS.get(name) or OPENAI_FIELDS.get(name, {})
         for field, schema in component.get("properties", {}).items():
-            text = (
-                fields.get(field) or _description_of_type(schema) or COMMON.get(field) or OPENAI_COMMON.get(field, "")
-            )
+            other_type = next((kind["description"] for kind in schema.get("anyOf", ()) if "description" in kind), "")
+            text = fields.get(field) or other_type or COMMON.get(field) or OPENAI_COMMON.get(field, "")
             schema.setdefault("description", text)
-
-
-def _description_of_type(schema: Json) -> str:
-    """The description of a nullable field's other type, if it has one."""
-    return next((kind["description"] for kind in schema.get("anyOf", ()) if "description" in kind), "")
 
 
 def _used(part: Any, schemas: Json, seen: set[str] | None = None) -> Iterator[tuple[str, Json]]:

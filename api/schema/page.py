@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from api.admin.shell import render
 from api.schema.document import EVENTS, Json
@@ -70,7 +69,14 @@ def page_of(document: Json) -> str:
         for method in METHODS:
             if method in item:
                 groups.setdefault(item[method]["tags"][0], []).append(_operation(method, path, item[method]))
-    types = [_type(name, schema) for name, schema in sorted(document["components"]["schemas"].items())]
+    types = []
+    for name, schema in sorted(document["components"]["schemas"].items()):
+        needed = schema.get("required", ())
+        members = [
+            FieldRow(member, kind_of(field), member in needed, field.get("description", ""))
+            for member, field in schema.get("properties", {}).items()
+        ]
+        types.append(Type(name, schema.get("description", ""), members, "" if members else kind_of(schema)))
     meaning = {tag["name"]: tag["description"] for tag in document["tags"]}
     return render("schema.html", info=document["info"], groups=groups, types=types, meaning=meaning)
 
@@ -93,12 +99,9 @@ def _bare(schema: Json) -> str:
         return " or ".join(kind_of(one) for one in several)
     if "enum" in schema or "const" in schema:
         return " or ".join(json.dumps(value) for value in schema.get("enum", [schema.get("const")]))
-    return _of_type(schema.get("type"), schema.get("items"), schema.get("additionalProperties"))
-
-
-def _of_type(name: str | list[str] | None, items: Json | None, members: Json | bool | None) -> str:
-    if name == "array" and items:
-        return f"list of {kind_of(items)}"
+    name, members = schema.get("type"), schema.get("additionalProperties")
+    if name == "array" and schema.get("items"):
+        return f"list of {kind_of(schema['items'])}"
     if name == "object" and isinstance(members, dict):
         return f"object of {kind_of(members)}"
     return " or ".join(name) if isinstance(name, list) else name or "anything"
@@ -137,20 +140,7 @@ def _answers(status: str, answer: Json) -> Iterator[Content]:
 def _contents(status: str, what: str, content: Json) -> Iterator[Content]:
     for media_type, media in content.items():
         kind = "server-sent events" if media_type == EVENTS else kind_of(media.get("schema") or {})
-        yield Content(status, what, media_type, kind, _shown(media.get("example")))
-
-
-def _type(name: str, schema: Json) -> Type:
-    needed = schema.get("required", ())
-    members = [
-        FieldRow(member, kind_of(field), member in needed, field.get("description", ""))
-        for member, field in schema.get("properties", {}).items()
-    ]
-    return Type(name, schema.get("description", ""), members, "" if members else kind_of(schema))
-
-
-def _shown(example: Any) -> str:
-    """An example as text: JSON, or a string unchanged."""
-    if example is None or isinstance(example, str):
-        return example or ""
-    return json.dumps(example, indent=2, ensure_ascii=False)
+        example = media.get("example")
+        if example is not None and not isinstance(example, str):
+            example = json.dumps(example, indent=2, ensure_ascii=False)
+        yield Content(status, what, media_type, kind, example or "")

@@ -1,6 +1,6 @@
 """Streams of server-sent events, by path: an example, and the type of each event if it has one."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,16 +63,17 @@ STREAMS = {
 
 def media_of(stream: Stream, describe: Callable[[Any], Json]) -> Json:
     """A stream in the document: the schema of its events, and an example as sent."""
-    schema = {"oneOf": list(_events(stream, describe))} if stream.kinds else OTHER
-    return {"schema": schema, "example": b"".join(message.encode() for message in stream.example).decode()}
-
-
-def _events(stream: Stream, describe: Callable[[Any], Json]) -> Iterator[Json]:
-    for name, kind in stream.kinds.items():
-        schema = describe(kind)
-        data = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema, "description": DATA}
-        yield {
+    data = {"type": "string", "contentMediaType": "application/json", "description": DATA}
+    events = [
+        {
             "type": "object",
-            "properties": {"event": {"const": name, "description": "Name of the event."}, "data": data},
+            "properties": {
+                "event": {"const": name, "description": "Name of the event."},
+                "data": data | {"contentSchema": describe(kind)},
+            },
             "required": ["event", "data"],
         }
+        for name, kind in stream.kinds.items()
+    ]
+    schema = {"oneOf": events} if events else OTHER
+    return {"schema": schema, "example": b"".join(message.encode() for message in stream.example).decode()}

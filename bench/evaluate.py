@@ -50,8 +50,8 @@ evaluate.add_command(arena)
 def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: Path | None) -> None:
     r"""Measure recall of dense, BM25, hybrid and two-hop search, and milliseconds for each question.
 
-    With RAGKV_RERANKER, also measure hybrid and two-hop search with that re-ranker. Needs no engine and no database. Passages
-    are encoded first, which takes about a minute for a thousand of them on two cores.
+    With RAGKV_RERANKER, also measure hybrid and two-hop search with that re-ranker. Needs no engine and no database.
+    Passages are encoded first, which takes about a minute for a thousand of them on two cores.
 
     \b
     R@k    share of a question's gold passages among the first k, mean

@@ -32,7 +32,8 @@ class Prefiller:
 
     @classmethod
     def load(cls, folder: Path, layout: Layout, writer: Path | None = None) -> "Prefiller":
-        """Load the model, and its writer from a folder, on the GPU if there is one. Takes seconds: keep one a process."""
+        """Load the model, and its writer from a folder, on the GPU if there is one.
+        Takes seconds: keep one a process."""
         device = "cuda" if torch.cuda.is_available() else "cpu"
         kind = AutoModel if writer is None else AutoModelForCausalLM
         model = kind.from_pretrained(folder, dtype=layout.dtype, attn_implementation="sdpa").to(device).eval()

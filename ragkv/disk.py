@@ -40,7 +40,8 @@ def writable() -> Iterator[None]:
 
 
 def trouble_of(error: Exception) -> Unavailable | None:
-    """OutOfSpace for a disk that is full, Unavailable for one that is read-only or failing, None for any other error."""
+    """OutOfSpace for a disk that is full, Unavailable for one that is read-only or failing,
+    None for any other error."""
     if not isinstance(error, OSError) or not is_disk_error(error):
         return None
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -14,9 +14,10 @@ MANY_OWNERS = 1000
 
 
 class FairQueue(Generic[T]):
-    """Start-time fair queueing over the owners of the items (Goyal, Vin and Cheng, 1996), in which the weight of an owner is
-    one over the number of its items here, at most HEAVIEST: who asks for one thing after the other comes before who asks for many at once, and
-    waits for what is being done, not for what others have brought. Not safe to share between threads without a lock."""
+    """Start-time fair queueing over the owners of the items (Goyal, Vin and Cheng, 1996), in which the weight of an
+    owner is one over the number of its items here, at most HEAVIEST: who asks for one thing after the other comes
+    before who asks for many at once, and waits for what is being done, not for what others have brought. Not safe to
+    share between threads without a lock."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[T]] = {}

@@ -83,8 +83,8 @@ class FileStore:
     def receive(self, body: Readable, max_bytes: int) -> Iterator[Received]:
         """The bytes of `body`, written and hashed as they come; they vanish on exit unless `keep` was called.
 
-        Raises TooLarge as soon as there are more than `max_bytes`, Rejected if there are none, OutOfSpace when the disk is
-        nearly full and Unavailable when it cannot be written.
+        Raises TooLarge as soon as there are more than `max_bytes`, Rejected if there are none, OutOfSpace when the disk
+        is nearly full and Unavailable when it cannot be written.
         """
         check_room(self.folder, self._reserve)
         with writable():

@@ -1,7 +1,8 @@
 """Names for exactly the bytes of a model: what is made with one model never meets what another made.
 
-A folder is read once, at the speed of the disk (xxh3, 128 bits: an accident-proof checksum). What was found is kept with each
-file's size, times and inode: the change time cannot be set back, so that a file changed in place is read again.
+A folder is read once, at the speed of the disk (xxh3, 128 bits: an accident-proof checksum). What was found is kept
+with each file's size, times and inode: the change time cannot be set back, so that a file changed in place is read
+again.
 """
 
 import hashlib
@@ -26,7 +27,8 @@ _State = tuple[int, int, int, int]
 
 
 class Fingerprints:
-    """Fingerprints of model folders, kept in a file between starts. One that cannot be read or written is done without."""
+    """Fingerprints of model folders, kept in a file between starts.
+    One that cannot be read or written is done without."""
 
     def __init__(self, kept_in: Path | None = None) -> None:
         self._path = kept_in

@@ -42,7 +42,8 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """The items of a page in the order of the list. `more`: the list goes on beyond them, in the direction of reading."""
+    """The items of a page in the order of the list. `more`:
+    the list goes on beyond them, in the direction of reading."""
 
     items: list[T]
     more: bool

@@ -113,7 +113,8 @@ class Parts:
 
     @cached_property
     def kv_fingerprint(self) -> str:
-        """Names the model, writer, tokenizer, dtype and instructions that KV is made with: the tokenizer decides what the prefix says."""
+        """Names the model, writer, tokenizer, dtype and instructions that KV is made with:
+        the tokenizer decides what the prefix says."""
         from ragkv.kv.layout import LAYOUT_VERSION
 
         tokenizer = self.fingerprints.tokenizer(self.model_folder)
@@ -124,7 +125,8 @@ class Parts:
 
     @cached_property
     def writer_fingerprint(self) -> str:
-        """Names the adapter that chunks are written with, empty for the plain model. Another one counts after a restart."""
+        """Names the adapter that chunks are written with, empty for the plain model.
+        Another one counts after a restart."""
         return self.fingerprints.adapter(self.settings.writer_dir)
 
     @cached_property

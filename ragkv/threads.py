@@ -23,16 +23,16 @@ OWNER: ContextVar[str] = ContextVar("owner", default="")
 
 
 def share_cores() -> None:
-    """One computation of torch takes a quarter of the cores, one at least: its threads wait for each other, spinning, and
-    where others want the cores too, two take 20 times as long as one (docs/BENCHMARKS.md)."""
+    """One computation of torch takes a quarter of the cores, one at least: its threads wait for each other, spinning,
+    and where others want the cores too, two take 20 times as long as one (docs/BENCHMARKS.md)."""
     import torch  # noqa: PLC0415 - seconds, and only for processes that compute
 
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // 4))
 
 
 class FairPool(ThreadPoolExecutor):
-    """A pool whose threads are shared out by time, fairly between the owners of the work. `OWNER` says whose it is when it is
-    submitted."""
+    """A pool whose threads are shared out by time, fairly between the owners of the work. `OWNER` says whose it is when
+    it is submitted."""
 
     def __init__(self, name: str, size: int) -> None:
         super().__init__(size, thread_name_prefix=name)

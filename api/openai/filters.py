@@ -29,7 +29,8 @@ class FilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def filter_of(body: FilterBody, param: str) -> AttributeFilter:
-    """Convert a filter. Raises BadParam, naming a place below `param`, for one that mixes both kinds or is too large."""
+    """Convert a filter. Raises BadParam, naming a place below `param`,
+    for one that mixes both kinds or is too large."""
     made = _filter_of(body, param, MAX_DEPTH)
     if len(comparisons := list(_comparisons(made))) > MAX_COMPARISONS:
         raise BadParam(param, f"a filter has at most {MAX_COMPARISONS} comparisons")

@@ -45,7 +45,8 @@ class StreamingOperation(Operation):
 async def streamed(
     events: Events, request: Request[Any, Any, Any], encoder: EventEncoder, find_sources: FindSources
 ) -> Response[Any]:
-    """A stream of the encoded events. A failure before the first is an ordinary error response; later, `encoder.error`."""
+    """A stream of the encoded events. A failure before the first is an ordinary error response;
+    later, `encoder.error`."""
     trimmed_events = trimmed(events)
     first = await unless_disconnected(request, anext(trimmed_events))
     return ServerSentEvent(_encoded(first, trimmed_events, encoder, find_sources))

@@ -181,7 +181,8 @@ def _added(sentence: _Sentence, cited: _Cited, statement: _Statement) -> float:
 
 
 def _leads_to(sentence: _Sentence, cited: _Cited, statement: _Statement) -> bool:
-    """Whether it names a cited passage's title or the answer, or is about the answer, or about what a cited one names."""
+    """Whether it names a cited passage's title or the answer, or is about the answer,
+    or about what a cited one names."""
     if _holds(sentence.words, statement.words) or _holds(sentence.title.words, statement.words):
         return True
     return any(

@@ -28,7 +28,8 @@ def search_query(question: Question) -> str:
 
 
 def question_in_prompt(question: Question) -> str:
-    """Text after "Question: " in the prompt: the turns that fit PROMPT_CHARACTERS, from a question on, then the question.
+    """Text after "Question: " in the prompt: the turns that fit PROMPT_CHARACTERS, from a question on,
+    then the question.
 
     Instructions of the request stand before them all: behind the passages, where they leave the KV of those as it is.
     """

@@ -204,7 +204,8 @@ def _some_fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
 
 
 def in_prompt_order(best_first: Sequence[Passage], order: PassageOrder) -> tuple[Passage, ...]:
-    """As they stand in the prompt. Which order a model reads better is the model's own (measured, docs/BENCHMARKS.md)."""
+    """As they stand in the prompt. Which order a model reads better is the model's own (measured,
+    docs/BENCHMARKS.md)."""
     return tuple(reversed(best_first)) if order == "best_last" else tuple(best_first)
 
 

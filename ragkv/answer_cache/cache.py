@@ -1,7 +1,7 @@
 """Answers that serve again: for a question that means the same, to a collection that has not changed since.
 
-Off unless the collection says otherwise. Nothing is looked for, or kept, for a question within a conversation, and for one
-whose answer depends on the day. Redis being away is a miss.
+Off unless the collection says otherwise. Nothing is looked for, or kept, for a question within a conversation, and for
+one whose answer depends on the day. Redis being away is a miss.
 """
 
 import dataclasses
@@ -38,7 +38,8 @@ _NOTHING_RAN = Usage(prompt=0, cached=0, stitched=0, recomputed=0, computed=0, c
 
 @dataclass(frozen=True, slots=True)
 class CacheRule:
-    """Rule of a collection's kept answers: they serve again from this cosine on, for so many seconds, within one generation."""
+    """Rule of a collection's kept answers: they serve again from this cosine on, for so many seconds,
+    within one generation."""
 
     threshold: float
     ttl_s: int

@@ -24,7 +24,8 @@ class CachingAnswerer:
         await self._answerer.check(question)
 
     async def stream(self, question: Question) -> AsyncGenerator[Delta | Answer, None]:
-        """Like `Answerer.stream`. A kept answer comes as one Delta; it is recorded nowhere but in the cache's counts."""
+        """Like `Answerer.stream`. A kept answer comes as one Delta;
+        it is recorded nowhere but in the cache's counts."""
         began = time.perf_counter()
         look = await self._threads.run(self._cache.look, question)
         if look is not None and look.found is not None:

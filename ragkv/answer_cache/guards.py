@@ -1,13 +1,13 @@
 """Guards of the answer cache: which questions one kept answer may serve, beyond the likeness of their vectors.
 
-`same_deciding_words`: "Who won in 1998?" and "Who won in 1999?" have nearly the same vector. So do questions that differ in a
-name, in a "not", in "when" or "where", or in who did what to whom. The words that decide such things must be the same, in the
-same order. Deciding words are known in English, German, French and Spanish. In languages that know no capital letters every
-word decides: an answer serves there for the very same words alone.
+`same_deciding_words`: "Who won in 1998?" and "Who won in 1999?" have nearly the same vector. So do questions that
+differ in a name, in a "not", in "when" or "where", or in who did what to whom. The words that decide such things must
+be the same, in the same order. Deciding words are known in English, German, French and Spanish. In languages that know
+no capital letters every word decides: an answer serves there for the very same words alone.
 
-`is_time_bound`: no earlier answer serves a question whose answer depends on when it is asked. Words of English, German, French,
-Spanish, Italian, Portuguese, Dutch, Russian, Chinese and Japanese; a question in another language is not recognised. A word too
-many only costs a second answer; a word too few serves an old one.
+`is_time_bound`: no earlier answer serves a question whose answer depends on when it is asked. Words of English, German,
+French, Spanish, Italian, Portuguese, Dutch, Russian, Chinese and Japanese; a question in another language is not
+recognised. A word too many only costs a second answer; a word too few serves an old one.
 """
 
 import re

@@ -1,4 +1,5 @@
-"""Kept answers in Redis: of each collection the newest ones, as a ring of fixed-size records beside a hash of bodies."""
+"""Kept answers in Redis: of each collection the newest ones,
+as a ring of fixed-size records beside a hash of bodies."""
 
 import secrets
 import time

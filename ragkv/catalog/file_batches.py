@@ -71,7 +71,8 @@ def list_batch(
 
 
 def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts) -> Batch:
-    """Take out of the collection those of the batch's files that are not searchable yet. Raises NotFound, Unavailable."""
+    """Take out of the collection those of the batch's files that are not searchable yet.
+    Raises NotFound, Unavailable."""
     with parts.database.writing() as session:
         row = _find(session, ref, batch_id)
         row.cancelled = True

@@ -41,7 +41,8 @@ class Watch(Protocol):
     """Looks at one thing. Not safe for several threads at once."""
 
     def look(self) -> list[DocumentProgress]:
-        """Read the changes since the last look; the first returns what `state` does. Raises NotFound once it is gone."""
+        """Read the changes since the last look; the first returns what `state` does.
+        Raises NotFound once it is gone."""
         ...
 
     def state(self) -> list[DocumentProgress]:

@@ -7,7 +7,8 @@ LONGEST_PAUSE_S = 1.0
 
 
 def timed(batch: Callable[[], int]) -> Iterator[tuple[int, float]]:
-    """Repeat a batch, one transaction or two, until one has nothing to do. Yields what each did and the seconds it took.
+    """Repeat a batch, one transaction or two, until one has nothing to do.
+    Yields what each did and the seconds it took.
 
     As much time should be left to others in between: a process that waits for SQLite's lock tries only now and then.
     """

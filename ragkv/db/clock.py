@@ -9,7 +9,8 @@ from ragkv.clock import utc_now
 
 
 def now_of(session: Session) -> datetime:
-    """The present moment by the database server's clock. A SQLite file is used on one machine, by that machine's clock."""
+    """The present moment by the database server's clock. A SQLite file is used on one machine,
+    by that machine's clock."""
     if session.get_bind().dialect.name != "postgresql":
         return utc_now()
     moment: datetime = session.execute(select(func.clock_timestamp())).scalar_one()

@@ -83,7 +83,8 @@ def collection_of_document_changed(document_id: str) -> Update:
 
 
 def mark_chunks_written(document_id: str) -> Update:
-    """Leave the present generation in a document whose chunks are others: right after `collection_of_document_changed`."""
+    """Leave the present generation in a document whose chunks are others:
+    right after `collection_of_document_changed`."""
     present = select(CollectionRow.generation).where(CollectionRow.id == DocumentRow.collection_id).scalar_subquery()
     return update(DocumentRow).where(DocumentRow.id == document_id).values(changed_in=present)
 

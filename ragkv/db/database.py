@@ -52,7 +52,8 @@ class Database:
 
 
 def advisory_lock(session: Session, name: str) -> None:
-    """Hold a named lock until this transaction ends. On SQLite every writing transaction holds the one lock there is."""
+    """Hold a named lock until this transaction ends.
+    On SQLite every writing transaction holds the one lock there is."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name})
 

@@ -175,7 +175,8 @@ def versions_of_indexed(tenant_id: str, collection_id: str, index_fingerprint: s
 def versions_since(
     tenant_id: str, collection_id: str, index_fingerprint: str, generation: int
 ) -> Select[str, int, bool]:
-    """(id, version, whether its chunks are there and fit) of the documents whose chunks were written after a generation."""
+    """(id, version, whether its chunks are there and fit) of the documents whose chunks were written after a
+    generation."""
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
     later = DocumentRow.changed_in > generation
     return select(DocumentRow.id, DocumentRow.version, _is_indexed(index_fingerprint)).where(*mine, later)
@@ -242,7 +243,8 @@ def waiting(now: datetime) -> ColumnElement[bool]:
 
 
 def unfinished() -> ColumnElement[bool]:
-    """Whether there is still work to do. A document whose KV was evicted stays searchable until its rebuild is requested."""
+    """Whether there is still work to do. A document whose KV was evicted stays searchable until its rebuild is
+    requested."""
     return and_(DocumentRow.status.in_(UNFINISHED), DocumentRow.kv_evicted.is_(False))
 
 

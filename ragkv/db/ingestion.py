@@ -184,7 +184,8 @@ class Lease:
                 self._release(session, reason, retry_at=_later(session, attempts))
 
     def postpone(self, reason: str) -> None:
-        """Release for another try later, any number of times: the failure was not the document's and costs no attempt."""
+        """Release for another try later, any number of times:
+        the failure was not the document's and costs no attempt."""
         with self.database.writing() as session:
             row = self._row(session)
             retry_at = _later(session, row.outages + 1)

@@ -1,7 +1,7 @@
 """Membership in a list of any length, as one parameter of a statement.
 
-`column IN (:a, :b, ...)` takes a parameter for each value; drivers and servers end at 65,535 of them, or at 32,766. Here
-the list is one parameter: an array on PostgreSQL, a JSON array on SQLite.
+`column IN (:a, :b, ...)` takes a parameter for each value; drivers and servers end at 65,535 of them, or at 32,766.
+Here the list is one parameter: an array on PostgreSQL, a JSON array on SQLite.
 """
 
 from collections.abc import Callable, Iterable, Sequence

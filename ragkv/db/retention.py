@@ -31,8 +31,8 @@ def forget_jobs(before: datetime, limit: int) -> Delete:
 
 
 def keys_ended_before(moment: datetime, limit: int) -> Select[ApiKeyRow]:
-    """API keys that were revoked or expired before the moment, but for the newest of all keys and for those that made or
-    revoked one that did not end so long ago."""
+    """API keys that were revoked or expired before the moment, but for the newest of all keys and for those that made
+    or revoked one that did not end so long ago."""
     other = aliased(ApiKeyRow)
     named = or_(other.created_by == ApiKeyRow.id, other.revoked_by == ApiKeyRow.id)
     newest = select(ApiKeyRow.id).order_by(ApiKeyRow.created_at.desc(), ApiKeyRow.id).limit(1).scalar_subquery()

@@ -91,7 +91,8 @@ class DatabaseSource:
 
 
 class _Versions:
-    """Versions of one collection's documents after `changes`, (generation, marked changes); None before they are read."""
+    """Versions of one collection's documents after `changes`, (generation, marked changes);
+    None before they are read."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -99,7 +100,8 @@ class _Versions:
         self.by_document: dict[str, int] = {}
 
     def since(self, generation: int, marked: int) -> int | None:
-        """The generation since which all changes are marked; None if others are among them: all documents must be read."""
+        """The generation since which all changes are marked;
+        None if others are among them: all documents must be read."""
         if self.changes is None:
             return None
         ours, our_marked = self.changes

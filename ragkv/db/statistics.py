@@ -26,7 +26,8 @@ MEDIAN, HIGH = 50, 95
 
 Rows = Select[*tuple[Any, ...]]
 Costs = tuple[float, float, float]
-"""Milliseconds: for a prompt, for each of its tokens that is computed, for each pair of one and a token it attends to."""
+"""Milliseconds: for a prompt, for each of its tokens that is computed,
+for each pair of one and a token it attends to."""
 
 
 def token_totals(tenant_id: str, since: datetime) -> Rows:

@@ -23,7 +23,8 @@ def _by_value(kind: type[StrEnum]) -> Enum:
 
 
 class TenantRow(Base):
-    """The owner of collections. `secret` keys the names of its KV; `served_at`: the last time a worker took a document."""
+    """The owner of collections. `secret` keys the names of its KV;
+    `served_at`: the last time a worker took a document."""
 
     __tablename__ = "tenants"
 

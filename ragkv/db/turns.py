@@ -1,7 +1,7 @@
 """Turns of the queue: which waiting document a worker takes next.
 
-Tenants take turns, the one that was served least recently first. Of its documents those that cannot be searched yet come
-before those that only lack KV, each by age. The database decides: a message in the queue only wakes a worker.
+Tenants take turns, the one that was served least recently first. Of its documents those that cannot be searched yet
+come before those that only lack KV, each by age. The database decides: a message in the queue only wakes a worker.
 """
 
 from datetime import datetime

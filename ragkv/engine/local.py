@@ -114,7 +114,8 @@ class LocalEngine:
             _shut_down(llm)
 
     async def kill(self) -> None:
-        """Kill vLLM's processes, whatever state they are in, and free what they left. They are gone when this returns."""
+        """Kill vLLM's processes, whatever state they are in, and free what they left.
+        They are gone when this returns."""
         await self._end_loading()
         await asyncio.to_thread(self._family.kill)
         await self.stop()

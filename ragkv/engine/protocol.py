@@ -21,10 +21,11 @@ class EngineLost(Unavailable):
 class Generate:
     """One prompt to continue.
 
-    `salt` keeps KV of different tenants and cache variants apart in the engine's prefix cache: it is derived by the service
-    and never taken from a client. Without a `plan` the prompt is computed in full. With `capture`, the queries of
-    those positions come back in the report (un-rotated mean per layer and head). `logprobs`: how many of the likeliest
-    tokens come back with each step; WHOLE_VOCABULARY for all of them, without text and where the engine allows it.
+    `salt` keeps KV of different tenants and cache variants apart in the engine's prefix cache: it is derived by the
+    service and never taken from a client. Without a `plan` the prompt is computed in full. With `capture`, the queries
+    of those positions come back in the report (un-rotated mean per layer and head). `logprobs`: how many of the
+    likeliest tokens come back with each step; WHOLE_VOCABULARY for all of them, without text and where the engine
+    allows it.
     """
 
     token_ids: tuple[int, ...]
@@ -54,8 +55,9 @@ class Report:
 
     cached: found in the engine's own prefix cache; stitched: placed from KV files and not recomputed; recomputed: run
     through the model in place; computed: the rest, run by the ordinary step. `failed_keys`: KV that was missing or
-    corrupt when the engine looked, each recomputed whole; `host_keys`: KV whose file lay in host memory. `fills`: how often the region was filled, more than once after
-    a preemption. `recomputed_spans`: which tokens were recomputed, None if the engine did not say.
+    corrupt when the engine looked, each recomputed whole; `host_keys`: KV whose file lay in host memory. `fills`: how
+    often the region was filled, more than once after a preemption. `recomputed_spans`: which tokens were recomputed,
+    None if the engine did not say.
     """
 
     cached: int = 0

@@ -61,8 +61,8 @@ class QCache:
 class KVShape:
     """The shape of a KV file, from its header.
 
-    Keys and values: [layers, tokens, kv_heads, head_dim]. The Q-Cache: two query vectors (initial and local) for each of
-    `q_layers` and `q_heads`, and the mean keys of `q_blocks` blocks of tokens.
+    Keys and values: [layers, tokens, kv_heads, head_dim]. The Q-Cache: two query vectors (initial and local) for each
+    of `q_layers` and `q_heads`, and the mean keys of `q_blocks` blocks of tokens.
     """
 
     layers: int
@@ -112,7 +112,8 @@ def read_kv(path: Path, layout: Layout) -> ChunkKV:
     """Map a KV file into memory and check it.
 
     Raises Corrupt for a file that is truncated, damaged or another key's, Unsupported for one of another layout, and
-    OSError (of which FileNotFoundError is one) for a file that cannot be opened now: that says nothing about its content.
+    OSError (of which FileNotFoundError is one) for a file that cannot be opened now: that says nothing about its
+    content.
     """
     kv = ChunkKV(**_read(path, _TENSORS))
     tokens = kv.keys.shape[1] if kv.keys.dim() == 4 else -1  # noqa: PLR2004 - the four axes of `keys`

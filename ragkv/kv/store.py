@@ -94,7 +94,8 @@ class KVStore:
         return (key for key in self.keys() if written_before(self.path(key), moment))
 
     def partial(self, before: datetime) -> Iterator[Path]:
-        """Files that were still being written when their writer was killed, before the moment: ours and safetensors' own."""
+        """Files that were still being written when their writer was killed, before the moment:
+        ours and safetensors' own."""
         others = (path for path in self.folder.glob("??/*") if not _KEY.fullmatch(path.stem) and path.is_file())
         return (path for path in others if written_before(path, before))
 

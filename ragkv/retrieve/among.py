@@ -18,8 +18,8 @@ Search = Callable[[int, DocumentIds | None], list[Hit]]
 def best_among(search: Search, limit: int, document_ids: DocumentIds) -> list[Hit]:
     """The best `limit` hits of documents that are too many to be named at once.
 
-    Most of a collection's documents are among its best hits, too: those of all documents are looked through first. Where that does
-    not find enough, the documents are named in as many requests as it takes.
+    Most of a collection's documents are among its best hits, too: those of all documents are looked through first.
+    Where that does not find enough, the documents are named in as many requests as it takes.
     """
     for factor in WIDER:
         found = search(factor * limit, None)

@@ -31,7 +31,8 @@ class TextEncoder(Protocol):
 
 
 class Encoder:
-    """Dense vectors of texts, safe to share between threads. Text beyond the model's window (256 word pieces for all-MiniLM-L6-v2) is not seen."""
+    """Dense vectors of texts, safe to share between threads.
+    Text beyond the model's window (256 word pieces for all-MiniLM-L6-v2) is not seen."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         self._model = model

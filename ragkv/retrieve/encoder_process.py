@@ -1,7 +1,8 @@
 """The encoder in a process of its own, for a process with much else to do.
 
-A text is hundreds of small operations, before each of which a thread waits for its turn at the interpreter. Beside five busy threads
-that is 20 times the encoder's own time; beside none of them it is the encoder's own time (docs/BENCHMARKS.md).
+A text is hundreds of small operations, before each of which a thread waits for its turn at the interpreter. Beside five
+busy threads that is 20 times the encoder's own time; beside none of them it is the encoder's own time
+(docs/BENCHMARKS.md).
 """
 
 import logging
@@ -31,7 +32,8 @@ log = logging.getLogger(__name__)
 
 
 class EncoderProcess:
-    """Encodes as `Encoder` does, one call after the other, safe to share between threads. A process that died is started again.
+    """Encodes as `Encoder` does, one call after the other, safe to share between threads.
+    A process that died is started again.
 
     `close` ends it; so does the end of this process, however it ends.
     """
@@ -67,7 +69,8 @@ _loaded: dict[Path, Encoder] = {}
 
 
 def _prepare() -> None:
-    """Signals of the terminal and of a service manager are for the parent: it stops this process when it is not needed any longer."""
+    """Signals of the terminal and of a service manager are for the parent:
+    it stops this process when it is not needed any longer."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     end_with_parent()

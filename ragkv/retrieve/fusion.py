@@ -11,7 +11,8 @@ FUSION_CONSTANT = 2
 
 
 def fused(orders: Iterable[Sequence[T]]) -> list[tuple[T, float]]:
-    """Items of all rankings, best first, each with its score: the sum of 1 / (FUSION_CONSTANT + its rank) in each order.
+    """Items of all rankings, best first, each with its score:
+    the sum of 1 / (FUSION_CONSTANT + its rank) in each order.
 
     Equal ones in the order in which they come up. Cormack, Clarke and Büttcher, SIGIR 2009.
     """

@@ -71,7 +71,8 @@ class Mirror:
 
 
 class _Scope:
-    """Contents of the index for one collection: document id to version, and the object of the source that says the same."""
+    """Contents of the index for one collection: document id to version,
+    and the object of the source that says the same."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -37,8 +37,8 @@ _SCOPED_IDF_SINCE = (1, 19)
 class QdrantIndex:
     """An `Index` on a Qdrant server, which every process of the service may share. Connects when first used.
 
-    Servers before Qdrant 1.19 can only count term rarity over all tenants: there the order of BM25 hits depends, weakly,
-    on how common a word is elsewhere, and hits stay filtered.
+    Servers before Qdrant 1.19 can only count term rarity over all tenants: there the order of BM25 hits depends,
+    weakly, on how common a word is elsewhere, and hits stay filtered.
     """
 
     def __init__(self, client: QdrantClient, shown: str) -> None:

@@ -3,13 +3,13 @@
 Hop 1 is a hybrid search for the question. Each further hop adds two kinds of evidence, on the scale of reciprocal rank
 fusion (1 for what both searches put first, less the further down), so that they simply add up:
 
-- links: a chunk whose title the question or one of the best passages so far names. The answer to "When did the mother of
-  X die?" lies in the passage about the mother, whom the question does not name and the passage about X does;
+- links: a chunk whose title the question or one of the best passages so far names. The answer to "When did the mother
+  of X die?" lies in the passage about the mother, whom the question does not name and the passage about X does;
 - an enriched search: the question together with the start of the best passage that was not used for this yet. It finds
   what no title leads to.
 
-docs/BENCHMARKS.md has the figures, and what did not work. Mixing the first passages' vectors into the question's is much
-worse than either.
+docs/BENCHMARKS.md has the figures, and what did not work. Mixing the first passages' vectors into the question's is
+much worse than either.
 
 A re-ranker, where there is one, reads the best passages of all hops again and has half a say in their order.
 """
@@ -212,7 +212,8 @@ class _Walk:
             self._searched[hit.chunk_id] += weight * hit.score
 
     def _linked(self, groups: Sequence[LinkedGroup]) -> Scores:
-        """The strongest link to each chunk; of several chunks under one title, the nth nearest to the question by 1/n."""
+        """The strongest link to each chunk; of several chunks under one title,
+        the nth nearest to the question by 1/n."""
         if self._scope.document_ids is not None:  # some chunks of a group may not be seen
             groups = [(weight, [chunk.id for chunk in self.read(group)]) for weight, group in groups]
         ambiguous = sorted({i for _, group in groups if len(group) > 1 for i in group})

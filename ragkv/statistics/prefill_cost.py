@@ -78,8 +78,8 @@ def estimate(session: "Session", tenant_id: str, model: str, now: datetime) -> E
 def fit(runs: Sequence[Run]) -> CostModel | None:
     """The coefficients, none below 0, with the least relative error over all runs; None without a run.
 
-    Relative, so that short prompts count as much as long ones, and a long wait in a queue counts as one run. From prompts
-    of about one length only the cost of a token can be fitted.
+    Relative, so that short prompts count as much as long ones, and a long wait in a queue counts as one run. From
+    prompts of about one length only the cost of a token can be fitted.
     """
     timed = [run for run in runs if run.computed > 0 and run.ms > 0]
     if not timed:

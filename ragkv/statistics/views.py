@@ -21,9 +21,10 @@ class Percentiles(msgspec.Struct, frozen=True):
 class FullCost(msgspec.Struct, frozen=True, kw_only=True):
     """An estimate of the time to first token of the stitched questions, had their prompts been computed in full.
 
-    Engine time grows with the number of computed tokens and of the positions that they attend to. The rate is fitted to the
-    fully computed prompts of the last 7 days: questions with mode `full` or, without any, stitched ones whose tokens were
-    all recomputed. Prefixes that were found in the engine's cache are assumed to be found there in both cases.
+    Engine time grows with the number of computed tokens and of the positions that they attend to. The rate is fitted to
+    the fully computed prompts of the last 7 days: questions with mode `full` or, without any, stitched ones whose
+    tokens were all recomputed. Prefixes that were found in the engine's cache are assumed to be found there in both
+    cases.
     """
 
     p50_ms: Annotated[float, Meta(examples=[1210.7])]

@@ -79,6 +79,7 @@ def collect_garbage(parts: Parts) -> Freed:
 
 
 def forget(session: "Session", keys: Sequence[str]) -> None:
-    """Forget the entries of these keys; documents that use them are ready no longer. Their files go after the commit."""
+    """Forget the entries of these keys; documents that use them are ready no longer.
+    Their files go after the commit."""
     session.execute(lose_readiness(keys), execution_options={"synchronize_session": False})
     session.execute(forget_entries(keys))

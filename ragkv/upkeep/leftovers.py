@@ -40,7 +40,8 @@ def unnamed_files(before: datetime, database: Database, files: FileStore) -> lis
 
 
 def missing_files(database: Database, files: FileStore) -> list[StoredFile]:
-    """Uploaded files that a document or a file names and that are not there: they cannot be downloaded or read again."""
+    """Uploaded files that a document or a file names and that are not there:
+    they cannot be downloaded or read again."""
     with database.reading() as session:
         named = [StoredFile(*row) for row in session.execute(named_files())]
     return [file for file in named if not files.path(*file).is_file()]

@@ -40,8 +40,8 @@ def restore(folder: Path, parts: Parts, *, replace: bool = False) -> Restored:
     """Put a backup back, after checking every byte of it. Works while the service runs; restart its processes after.
 
     Raises Rejected for a backup that is unfinished, damaged or from a newer version, Conflict for a service that holds
-    data already, unless it is to be replaced, Unavailable when the index is away. Nothing has changed then; only an index
-    that goes away in the middle leaves points for `fsck` to write.
+    data already, unless it is to be replaced, Unavailable when the index is away. Nothing has changed then; only an
+    index that goes away in the middle leaves points for `fsck` to write.
     """
     manifest = read_manifest(folder)
     check(folder, manifest)

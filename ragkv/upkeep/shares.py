@@ -14,8 +14,9 @@ class Excess(NamedTuple):
 def excesses(kept: Mapping[str, int], quota: int, limit: int) -> list[Excess]:
     """Tenants that keep too much, the first to be asked first; none if all is within bounds. 0 is no bound.
 
-    A tenant beyond its own quota gives up the rest. Beyond the limit of all together the tenant that keeps most gives up,
-    at most until it keeps no more than the next: a tenant within its fair share is asked only after the larger ones.
+    A tenant beyond its own quota gives up the rest. Beyond the limit of all together the tenant that keeps most gives
+    up, at most until it keeps no more than the next: a tenant within its fair share is asked only after the larger
+    ones.
     """
     beyond = [Excess(tenant_id, size - quota) for tenant_id, size in kept.items() if quota and size > quota]
     too_much = sum(kept.values()) - limit

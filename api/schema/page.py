@@ -110,9 +110,10 @@ def _bare(schema: Json) -> str:
 def _operation(method: str, path: str, operation: Json) -> Operation:
     scopes = [scope for rule in operation["security"] for scopes in rule.values() for scope in scopes]
     body = operation.get("requestBody") or {}
-    answers = [
-        content for status, answer in sorted(operation["responses"].items()) for content in _answers(status, answer)
-    ]
+    answers: list[Content] = []
+    for status, answer in sorted(operation["responses"].items()):
+        empty = [Content(status, answer["description"], "", "", "")]
+        answers += _contents(status, answer["description"], answer["content"]) if answer.get("content") else empty
     return Operation(
         id=operation["operationId"],
         method=method,
@@ -128,13 +129,6 @@ def _operation(method: str, path: str, operation: Json) -> Operation:
         answers=[answer for answer in answers if answer.status < FIRST_PROBLEM],
         problems=[answer for answer in answers if answer.status >= FIRST_PROBLEM],
     )
-
-
-def _answers(status: str, answer: Json) -> Iterator[Content]:
-    if answer.get("content"):
-        yield from _contents(status, answer["description"], answer["content"])
-    else:
-        yield Content(status, answer["description"], "", "", "")
 
 
 def _contents(status: str, what: str, content: Json) -> Iterator[Content]:

@@ -49,11 +49,14 @@ def guess_encoding(body: bytes) -> str | None:
         if of_family:  # its encodings differ in a few places, where the wrong one has signs instead of letters
             readings.append(max(of_family, key=lambda reading: reading.num_letters))
     best = max(readings, key=lambda reading: reading.fit, default=None)
-    if best is None or best.fit < 1 or best.mess > _MOST_MESS or not _has_one_alphabet(best.text):
+    if best is None or best.fit < 1 or best.mess > _MOST_MESS:
         return None
+    # A mixture of several languages' Cyrillic alphabets shows another code page.
+    beyond_russian = {c for c in best.text.lower() if "\u0400" <= c <= "\u04ff"}.difference(_RUSSIAN)
+    is_mixed = bool(beyond_russian) and not any(beyond_russian.issubset(letters) for letters in _BEYOND_RUSSIAN)
     others = [reading for reading in readings if reading is not best]
     has_rival = any(o.mess <= best.mess + _NEAR_MESS and o.fit > best.fit * _NEAR_FIT for o in others)
-    return None if has_rival else best.encoding
+    return None if has_rival or is_mixed else best.encoding
 
 
 def has_wide_words(body: bytes) -> bool:
@@ -92,12 +95,6 @@ def _measure(sample: bytes, encoding: str, least: float) -> Reading | None:
     is_everyday = _EVERYDAY.get(encoding)
     share = sum(map(is_everyday, letters)) / max(len(letters), 1) if is_everyday else match.coherence
     return Reading(encoding, text, match.chaos, share / least)
-
-
-def _has_one_alphabet(text: str) -> bool:
-    """Whether all Cyrillic letters belong to one language's alphabet: a mixture of several shows another code page."""
-    others = {c for c in text.lower() if "\u0400" <= c <= "\u04ff"}.difference(_RUSSIAN)
-    return not others or any(others.issubset(beyond) for beyond in _BEYOND_RUSSIAN)
 
 
 def _is_kana(letter: str) -> bool:

@@ -136,7 +136,7 @@ class Answerer:
         keys = await self._threads.run(self._keys_of, question.tenant_id)
         asked, room = await self._threads.run(self._room, question)
         found, vectors = await asyncio.gather(self._retrieve(question), self._vectors(question, asked, keys))
-        passages = in_prompt_order(_some_fitting(found, room), self._settings.passage_order)
+        passages = in_prompt_order(fitting(found, room), self._settings.passage_order)
         retrieved = time.perf_counter()
         chunks = [passage.chunk for passage in passages]
         prompt = await self._threads.run(self._prompts.build, chunks, asked, self._answer_tokens(question))
@@ -186,18 +186,16 @@ class Answerer:
 
 
 def fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
-    """The best passages that fit `room` tokens together, best first."""
+    """The best passages that fit `room` tokens together, best first.
+
+    Raises TooLarge if there is room for none: an answer without passages would be made up.
+    """
+    left = room
     kept: list[Passage] = []
     for passage in passages:
-        if passage.chunk.num_tokens <= room:
+        if passage.chunk.num_tokens <= left:
             kept.append(passage)
-            room -= passage.chunk.num_tokens
-    return kept
-
-
-def _some_fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
-    """`fitting`. Raises TooLarge if there is room for none: an answer without passages would be made up."""
-    kept = fitting(passages, room)
+            left -= passage.chunk.num_tokens
     if not kept:
         raise TooLarge(f"the question and its answer leave room for {room} tokens, no passage fits: lower max_tokens")
     return kept

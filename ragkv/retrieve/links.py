@@ -82,18 +82,13 @@ class TitleLinks:
         found: dict[Name, None] = {}
         at = 0
         while at < len(words):
-            name = self._name_at(words, folded, at)
+            names = (tuple(folded[at : at + length]) for length, _ in self._lengths.get(folded[at], ()))
+            links = (name for name in names if _is_link(self._groups.get(name, ())))
+            name = next((name for name in links if _written_as_name(words[at : at + len(name)])), None)
             if name is not None:
                 found[name] = None
             at += len(name) if name else 1
         return [tuple(chunk.chunk_id for chunk in self._groups[name]) for name in found]
-
-    def _name_at(self, words: list[str], folded: list[str], at: int) -> Name | None:
-        for length, _ in self._lengths.get(folded[at], ()):
-            name = tuple(folded[at : at + length])
-            if _is_link(self._groups.get(name, ())) and _written_as_name(words[at : at + length]):
-                return name
-        return None
 
 
 def names(title: str) -> set[Name]:

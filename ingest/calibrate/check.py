@@ -23,12 +23,12 @@ KL_FLOOR = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """KL of one case, in nats a token of the answer. `at_ratios`: the choice's at each of the ratios that were asked for."""
+    """KL of one case, in nats a token of the answer. `at_ratios`: the choice's, by ratio."""
 
     choice: float
     default: float
     random: float
-    at_ratios: tuple[float, ...]
+    at_ratios: dict[float, float]
 
 
 @torch.no_grad()
@@ -54,12 +54,12 @@ def check(
 
     evidence = Evidence(tuple(map(ChunkEvidence, selecting.spans)), block_size=selecting.block_size, seed=seed)
     scores = attention.scores(choice)
-    budgets = [replace(selecting, budget=budget_of(ratio, len(text))) for ratio in ratios]
+    at_ratios = {ratio: replace(selecting, budget=budget_of(ratio, len(text))) for ratio in ratios}
     return Checked(
         choice=kl(selecting.take(scores)),
         default=kl(selecting.take(attention.scores(DEFAULT_CHOICE))),
         random=kl(select_random(evidence, selecting.budget)),
-        at_ratios=tuple(kl(each.take(scores)) for each in budgets),
+        at_ratios={ratio: kl(each.take(scores)) for ratio, each in at_ratios.items()},
     )
 
 
@@ -72,5 +72,4 @@ def ratio_of(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
 
 def mean_at_ratios(checked: Sequence[Checked]) -> tuple[tuple[float, float], ...]:
     """(ratio, mean KL) of the choice."""
-    columns = zip(*(one.at_ratios for one in checked), strict=True)
-    return tuple((ratio, fmean(column)) for ratio, column in zip(RATIOS, columns, strict=True))
+    return tuple((ratio, fmean(one.at_ratios[ratio] for one in checked)) for ratio in checked[0].at_ratios)

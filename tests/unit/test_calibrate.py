@@ -258,9 +258,9 @@ class TestCheck:
         assert ratio.low <= ratio.mean <= ratio.high
 
     def test_ratios_are_means_over_the_cases(self):
-        checked = [Checked(0, 0, 0, (kl,) * 7) for kl in (0.1, 0.3)]
+        checked = [Checked(0, 0, 0, {0.0: kl, 0.5: 0.0}) for kl in (0.1, 0.3)]
 
-        assert mean_at_ratios(checked)[0] == (0.0, pytest.approx(0.2))
+        assert mean_at_ratios(checked) == ((0.0, pytest.approx(0.2)), (0.5, 0.0))
 
 
 class TestUse:

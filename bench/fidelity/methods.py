@@ -110,6 +110,7 @@ class Method:
     gain_reference: str = FULL
     needs_question: bool = False
     needs_alone: bool = False
+    plain: str | None = None
     needs_tempered: bool = False
 
     @property
@@ -262,7 +263,9 @@ def methods_of(
 
 
 def _written(method: Method) -> Method:
-    return replace(method, name=f"writer, {method.name}", prepare=partial(by_writer, prepare=method.prepare))
+    return replace(
+        method, name=f"writer, {method.name}", prepare=partial(by_writer, prepare=method.prepare), plain=method.key
+    )
 
 
 def _policy(policy: str, ratio: float) -> Method:

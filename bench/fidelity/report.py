@@ -51,7 +51,8 @@ class FidelityRow(msgspec.Struct, frozen=True):
     file's). failures: percent of the questions with a kl above FAILURE_KL. kl_to_random: geometric mean over the questions of
     kl over the control's at the same ratio, null where that was not measured. gain_kept: the share of `gain_reference`'s gain over no context that is left, null where it gains nothing.
     ttft_speedup: `gain_reference`'s time over this one's, question by question. `to_random` is to the control at the
-    same ratio and `to_policy` to the service's own policy at the same ratio, null where that was not measured.
+    same ratio and `to_policy` to the service's own policy at the same ratio, null where that was not measured. kl_to_plain:
+    over a writer's KV, mean kl over that of the same method over the plain model's.
     """
 
     method: str
@@ -75,6 +76,7 @@ class FidelityRow(msgspec.Struct, frozen=True):
     to_full: Difference
     to_random: Difference | None
     to_policy: Difference | None
+    kl_to_plain: Estimate | None
 
 
 class FidelityReport(msgspec.Struct, frozen=True):
@@ -134,6 +136,7 @@ class Table:
             to_full=self._difference(key, full_key),
             to_random=self._to_policy(method, RANDOM),
             to_policy=self._to_policy(method, self._policy),
+            kl_to_plain=self._kl_to_plain(method),
         )
 
     def _estimate(self, values: Floats) -> Estimate:
@@ -157,6 +160,13 @@ class Table:
         ours, theirs = self._values(method.key, "kl"), self._values(control, "kl")
         drawn = geometric_ratio(ours[self._draws], theirs[self._draws])
         return Estimate(_rounded(geometric_ratio(ours, theirs)), _rounded_interval(drawn))
+
+    def _kl_to_plain(self, method: Method) -> Estimate | None:
+        if method.plain is None:
+            return None
+        ours, theirs = self._values(method.key, "kl"), self._values(method.plain, "kl")
+        drawn = ours[self._draws].mean(1) / theirs[self._draws].mean(1)
+        return Estimate(_rounded(ours.mean() / theirs.mean()), _rounded_interval(drawn))
 
     def _to_policy(self, method: Method, policy: str) -> Difference | None:
         """The row less that policy's at the same ratio."""

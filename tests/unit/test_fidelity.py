@@ -336,6 +336,16 @@ class TestReport:
         assert rows["head"].to_random.f1.interval == (25.0, 25.0)
         assert rows["full"].to_random is None
 
+    def test_with_a_writer_what_stitches_comes_twice_and_is_held_against_its_plain_twin(self):
+        methods = methods_of(["prefix", "naive"], [0.1], Settings(), with_writer=True)
+        figures = {"prefix": 0.4, "writer, prefix": 0.1}
+        records = [Record(1, "q", {method.key: outcome(kl=figures.get(method.key, 0.2)) for method in methods})]
+        rows = {row.method: row for row in Table(records, methods, "head", seed=0).rows()}
+
+        assert list(rows) == ["full", "none", "naive", "prefix", "writer, prefix"]
+        assert rows["writer, prefix"].kl_to_plain.mean == 0.25
+        assert rows["prefix"].kl_to_plain is None
+
     def test_failures_are_questions_far_from_full_prefill(self, rows):
         """Above half a nat, not at it."""
         assert [rows[name].failures for name in ("full", "head", "random", "none")] == [0.0, 0.0, 0.0, 100.0]

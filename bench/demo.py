@@ -17,10 +17,12 @@ from ingest.command import ingest
 from ragkv.answer.question import Answer, Question
 from ragkv.cli.ask import place
 from ragkv.cli.running import running_engine
-from ragkv.errors import Rejected
+from ragkv.errors import RagKVError, Rejected
+from ragkv.models import EMBEDDED
 from ragkv.parts import Parts
 from ragkv.policies import PolicyName
 from ragkv.settings import Mode, Settings
+from ragkv.writer import EMBEDDED_WRITER, install, read_before
 
 
 class DemoQuestion(msgspec.Struct, frozen=True):
@@ -58,7 +60,11 @@ class Compared:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.pass_context
 def demo(context: click.Context, folder: Path) -> None:
-    """Ingest FOLDER, ask its questions, and compare stitched with full prefill."""
+    """Ingest FOLDER, ask its questions, and compare stitched with full prefill.
+
+    With the embedded model it uses the writer that comes with ragkv, unless you chose another or none.
+    """
+    _use_embedded_writer(Settings.from_env(os.environ))
     questions = [question for _, question in read_lines(folder / "questions.jsonl", DemoQuestion)]
     context.invoke(ingest, paths=(folder / "documents",))
     parts = Parts(Settings.from_env(os.environ))
@@ -67,6 +73,19 @@ def demo(context: click.Context, folder: Path) -> None:
     finally:
         parts.close()
     Console().print(_table(compared))
+
+
+def _use_embedded_writer(settings: Settings) -> None:
+    chosen = settings.writer_dir.exists() or read_before(settings.writer_dir) is not None
+    if settings.model != EMBEDDED or chosen:
+        return
+    parts = Parts(settings)
+    try:
+        install(EMBEDDED_WRITER, settings.writer_dir, parts.model_fingerprint)
+    except RagKVError as error:
+        click.echo(f"without a writer: {error}", err=True)
+    finally:
+        parts.close()
 
 
 async def _compare(parts: Parts, questions: list[DemoQuestion]) -> list[Compared]:

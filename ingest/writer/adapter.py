@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import save_file
 from torch import nn
 from transformers import PreTrainedModel
+
+from ragkv.writer import ADAPTER
 
 RANK = 16
 SCALE = 2.0
@@ -31,11 +34,12 @@ class Adapter:
         return cls(PeftModel.from_pretrained(model, str(folder), is_trainable=trainable))
 
     def save(self, folder: Path) -> None:
-        """adapter_model.safetensors, in bfloat16, and adapter_config.json, as PEFT has them."""
-        weights = {
-            name: value.to(torch.bfloat16) for name, value in self._model.state_dict().items() if "lora_" in name
-        }
-        self._model.save_pretrained(str(folder), state_dict=weights)
+        """adapter_model.safetensors, in bfloat16 and whole at any time, and adapter_config.json, as PEFT has them."""
+        weights = {name: value.to(torch.bfloat16) for name, value in get_peft_model_state_dict(self._model).items()}
+        partial = folder / f".{ADAPTER}.partial"
+        save_file(weights, partial)
+        partial.rename(folder / ADAPTER)
+        self._model.peft_config[self._model.active_adapter].save_pretrained(str(folder))
 
     @torch.no_grad()
     def round(self) -> None:

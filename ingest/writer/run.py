@@ -58,7 +58,8 @@ class Run:
         near = _neighbourhoods(chunks)
         held = max(2, len(near) // 5)
         self._trained_on, self._held_out = near[:-held], near[-held:]
-        model = AutoModelForCausalLM.from_pretrained(parts.model_folder, dtype=parts.layout.dtype).eval()
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = AutoModelForCausalLM.from_pretrained(parts.model_folder, dtype=parts.layout.dtype).to(device).eval()
         self._card = _begun(parts, plan)
         kept = (plan.folder / ADAPTER).is_file()
         self._adapter = Adapter.load(model, plan.folder, trainable=True) if kept else Adapter.new(model)
@@ -72,7 +73,7 @@ class Run:
             _taken(self._held_out, VALIDATION, plan.seed + 1),
         )
         if kept and (plan.folder / STATE).is_file():
-            self._trainer.resume(torch.load(plan.folder / STATE, weights_only=True))
+            self._trainer.resume(torch.load(plan.folder / STATE, map_location=device, weights_only=True))
 
     @property
     def samples(self) -> int:
@@ -113,7 +114,9 @@ class Run:
         folder = self.plan.folder
         folder.mkdir(parents=True, exist_ok=True)
         self._adapter.save(folder)
-        torch.save(self._trainer.state(), folder / STATE)
+        partial = folder / f".{STATE}.partial"
+        torch.save(self._trainer.state(), partial)
+        partial.rename(folder / STATE)
         self._card = msgspec.structs.replace(
             self._card, samples=self.samples, seconds=self._trainer.seconds, curve=tuple(curve), made_at=utc_now()
         )

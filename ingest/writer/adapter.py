@@ -1,5 +1,6 @@
 """The writer's weights: a LoRA over all linear layers of the model (Hu et al., arXiv 2106.09685), through PEFT."""
 
+import copy
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,9 @@ class Adapter:
         partial = folder / f".{ADAPTER}.partial"
         save_file(weights, partial)
         partial.rename(folder / ADAPTER)
-        self._model.peft_config[self._model.active_adapter].save_pretrained(str(folder))
+        config = copy.copy(self._model.peft_config[self._model.active_adapter])
+        config.base_model_name_or_path = None  # a folder of this machine
+        config.save_pretrained(str(folder))
 
     @torch.no_grad()
     def round(self) -> None:

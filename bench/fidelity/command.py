@@ -70,8 +70,6 @@ def ratios_of(text: str) -> tuple[float, ...]:
         ratios = tuple(dict.fromkeys(float(ratio) for ratio in text.split(",")))
     except ValueError:
         raise Rejected(f"--ratios {text}: give comma-separated numbers, like 0.05,0.1") from None
-    if not all(0 < ratio <= 1 for ratio in ratios):
-        raise Rejected(
-            f"--ratios {text}: each must be above 0 and at most 1; nothing recomputed is the method `prefix`"
-        )
+    if not all(0 <= ratio <= 1 for ratio in ratios):
+        raise Rejected(f"--ratios {text}: each must be between 0 and 1; at 0 nothing is recomputed")
     return ratios

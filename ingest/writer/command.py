@@ -176,7 +176,7 @@ def _show(card: Card, console: Console) -> None:
         gate = card.gate
         rows |= {
             "held out": f"{gate.contexts} contexts, nothing recomputed",
-            "KL": f"{gate.kl:.3f}, plain {gate.plain_kl:.3f} (upper end of the share {gate.kl_ratio_upper:.2f})",
+            "KL": f"{gate.kl:.3f}, plain {gate.plain_kl:.3f} (at most {gate.kl_ratio_upper:.2f} of it, 95%)",
             "NLL": f"{gate.nll:.3f}, plain {gate.plain_nll:.3f}",
             "one chunk KL": f"{gate.one_chunk_kl:.3f}",
         }

@@ -384,7 +384,7 @@ class TestCommand:
         assert done.exit_code == 1
         assert "there is no folder" in done.output
 
-    @pytest.mark.parametrize("ratios", ["0", "1.5", "0.1,x", ""])
+    @pytest.mark.parametrize("ratios", ["-0.1", "1.5", "0.1,x", "nan", ""])
     def test_a_ratio_that_is_none_is_refused(self, write, ratios):
         done = self.run("--data", write(line()), "--ratios", ratios)
         assert done.exit_code == 1

@@ -23,6 +23,12 @@ def trained(parts: Parts) -> Path:
     return folder
 
 
+def test_the_embedded_models_writer_comes_with_ragkv_and_passed(client: Client):
+    (embedded,) = (one for one in client.get("/v1/writer").json()["available"] if one["name"] == "embedded")
+
+    assert embedded["objections"] == []
+
+
 def test_a_writer_is_used_from_the_next_start_on_and_taken_out_again(client: Client, parts: Parts, trained: Path):
     before = client.get("/v1/writer").json()
     used = client.put("/v1/writer", json={"name": "mine"}).json()

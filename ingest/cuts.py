@@ -66,7 +66,7 @@ class Words:
         """The first word of the part that follows the one beginning at word `first`."""
         before = self._tokens_before
         left = int(before[last] - before[first])
-        if left <= budget:
+        if left <= budget or last == first + 1:  # a word alone stays whole, however long
             return last
         limit = int(np.searchsorted(before, before[first] + budget, side="right")) - 1
         limit = max(limit, first + 1)

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from ingest.cuts import Words
 from ingest.parse import Page, Parsed, Section, parse
 from ingest.split import split
 from ragkv.chunk import Chunk, prompt_text
@@ -33,7 +34,7 @@ def tokenizer() -> Tokenizer:
     trainer = trainers.BpeTrainer(
         vocab_size=3000, initial_alphabet=alphabet, special_tokens=["<end>"], show_progress=False
     )
-    raw.train_from_iterator([path.read_text() for path in sorted(SAMPLE.rglob("*.md"))], trainer)
+    raw.train_from_iterator([path.read_text() for path in sorted((SAMPLE / "documents").glob("*.md"))], trainer)
     return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<end>"))
 
 
@@ -122,6 +123,12 @@ def test_words_are_cut_only_where_one_alone_is_too_long(tokenizer: Tokenizer) ->
     pieces = [piece for chunk in chunks for piece in chunk.text.split()]
     assert [p for p in pieces if p != "word"] == [p for p in pieces if set(p) <= {"x", "1"}]
     assert "".join(p for p in pieces if p != "word") == "x1" * 300
+
+
+def test_a_last_word_beyond_the_budget_is_a_part_of_its_own(tokenizer: Tokenizer) -> None:
+    text = "One short incomprehensibilities"
+    words = Words(text, tokenizer, longest=100)
+    assert [text[start:end] for start, end in words.cut(0, len(text), 1)] == text.split()
 
 
 def test_chunks_are_filled_and_leave_no_small_rest(tokenizer: Tokenizer) -> None:

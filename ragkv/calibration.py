@@ -90,7 +90,9 @@ def read_calibration(path: Path) -> Calibration | None:
 def write_calibration(path: Path, calibration: Calibration) -> None:
     """Put a calibration into use, from the next start on. Raises Rejected for one with objections."""
     if objections := calibration.objections():
-        raise Rejected(f"the layers {calibration.layers} are not put into use: " + "; ".join(objections))
+        raise Rejected(
+            f"the layers {calibration.layers} are not put into use: {'; '.join(objections)}; what was in use stays"
+        )
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.write_bytes(msgspec.json.format(msgspec.json.encode(calibration)))
     partial.rename(path)

@@ -1,8 +1,9 @@
 """Chunks run through the language model once, behind the shared prefix; their KV and Q-Cache are taken out.
 
-With a writer, its adapter is active while chunks run, and never while the prefix does.
+With a writer, its adapter is merged into the weights that chunks run through, and never takes part while the prefix does.
 """
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ class Prefiller:
         self.layout = layout
         self._model = model
         self._writer = writer
+        self._plain_prefix: tuple[tuple[int, ...], ChunkKV, DynamicCache] | None = None
         self._capture = Capture(model, layout.q_layers)
 
     @classmethod
@@ -61,17 +63,25 @@ class Prefiller:
         return cut + [self._cut(captured, row, skip, skip + len(chunk)) for row, chunk in enumerate(chunks)]
 
     def _written(self, writer: "Adapter", prefix_ids: Sequence[int], chunks: Sequence[Sequence[int]]) -> list[ChunkKV]:
-        """`prefill` with a writer: the plain model runs the prefix, and the writer's runs the chunks over its cache."""
+        """`prefill` with a writer: its weights run the chunks over the cache of the plain model's prefix."""
+        if self._plain_prefix is None:
+            self._plain_prefix = tuple(prefix_ids), *self._prefilled_plainly(writer, prefix_ids)
+            writer.merge()  # several times faster than beside the weights
+        ids, prefix, cache = self._plain_prefix
+        assert ids == tuple(prefix_ids), "the plain weights are gone: one prefix a prefiller"
+        if not chunks:
+            return [prefix]
+        with self._capture.recorded() as captured:
+            over = copy.deepcopy(cache)
+            over.batch_repeat_interleave(len(chunks))
+            self._model.base_model(padded(chunks, self._model.device), past_key_values=over)
+        return [prefix, *(self._cut(captured, row, 0, len(chunk)) for row, chunk in enumerate(chunks))]
+
+    def _prefilled_plainly(self, writer: "Adapter", prefix_ids: Sequence[int]) -> tuple[ChunkKV, DynamicCache]:
         cache = DynamicCache()
         with writer.disabled(), self._capture.recorded() as captured:
-            self._model(padded([prefix_ids], self._model.device), past_key_values=cache, logits_to_keep=1)
-        written = [self._cut(captured, 0, 0, len(prefix_ids))]
-        if chunks:
-            cache.batch_repeat_interleave(len(chunks))
-            with self._capture.recorded() as captured:
-                self._model(padded(chunks, self._model.device), past_key_values=cache, logits_to_keep=1)
-            written += [self._cut(captured, row, 0, len(chunk)) for row, chunk in enumerate(chunks)]
-        return written
+            self._model.base_model(padded([prefix_ids], self._model.device), past_key_values=cache)
+        return self._cut(captured, 0, 0, len(prefix_ids)), cache
 
     def _cut(self, captured: Captured, row: int, start: int, end: int) -> ChunkKV:
         """One sequence's tokens [start, end) out of a batch."""

@@ -50,6 +50,10 @@ class Adapter:
         for parameter in self.parameters:
             parameter.copy_(parameter.to(torch.bfloat16))
 
+    def merge(self) -> None:
+        """Add the adapter to the model's own weights. `disabled` takes it out again, to within rounding."""
+        self._model.merge_adapter()
+
     def disabled(self) -> AbstractContextManager[Any]:
         """The plain model, for the block."""
         disabled: AbstractContextManager[Any] = self._model.disable_adapter()

@@ -73,7 +73,7 @@ class TestPrefill:
 
     def test_it_writes_chunks_and_leaves_the_prefix_alone(self, model, adapter):
         layout = layout_of(model.config, "float32")
-        plain = Prefiller(copy.deepcopy(model), layout, adapter).prefill(PREFIX, CHUNKS)
+        plain = Prefiller(copy.deepcopy(model), layout).prefill(PREFIX, CHUNKS)
         awaken(adapter)
 
         prefix, *chunks = Prefiller(model, layout, adapter).prefill(PREFIX, CHUNKS)

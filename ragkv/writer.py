@@ -18,7 +18,7 @@ EMBEDDED_WRITER = Path(__file__).parent / "embedded_writer"
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
-    """A writer against the plain model on held-out text, nothing recomputed. NLL is that of the answers.
+    """A writer against the plain model on held-out text, nothing recomputed.
 
     `kl_ratio_upper`: upper end of the 95% interval of mean KL over the plain model's (bootstrap over contexts).
     `one_chunk_kl`: of contexts of one chunk, where the plain model's KV is exact.
@@ -59,7 +59,7 @@ MAX_ONE_CHUNK_KL = 0.05
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """What an adapter was made from and how well it does. `curve`: (samples, KL on validation contexts)."""
+    """The making of an adapter and its evaluation. `curve`: (samples, KL on validation contexts)."""
 
     model: str
     model_fingerprint: str

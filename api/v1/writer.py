@@ -35,7 +35,7 @@ def show_writer(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) 
 @put(
     "/",
     guards=[administering],
-    summary="Use a writer",
+    summary="Replace the writer in use",
     responses=json_problems(
         FORBIDDEN=_NOT_DEFAULT,
         NOT_FOUND="No such writer.",
@@ -46,8 +46,10 @@ def show_writer(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) 
 def choose_writer(
     data: JSONBody[WriterBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Writers:
-    """Use a writer from the next start of the service on. The KV of all documents is then computed again, in the background;
-    the old KV answers until then."""
+    """Replace the writer in use, from the next start of the service on.
+
+    The KV of all documents is then computed again in the background, and the old KV answers until then.
+    """
     return use_writer(caller.tenant_id, data.name, parts)
 
 
@@ -55,12 +57,12 @@ def choose_writer(
     "/",
     guards=[administering],
     status_code=200,
-    summary="Stop using the writer",
+    summary="Detach the writer",
     responses=problems(FORBIDDEN=_NOT_DEFAULT),
     sync_to_thread=True,
 )
 def drop_writer(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> Writers:
-    """Use the plain model from the next start of the service on."""
+    """Detach the writer: from the next start of the service on, the plain model computes KV."""
     return stop_writer(caller.tenant_id, parts)
 
 

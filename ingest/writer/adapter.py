@@ -3,15 +3,15 @@
 import copy
 from contextlib import AbstractContextManager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
-from safetensors.torch import save_file
+from peft import LoraConfig, PeftModel, get_peft_model
 from torch import nn
 from transformers import PreTrainedModel
 
-from ragkv.writer import ADAPTER
+from ragkv.writer import ADAPTER, CONFIG
 
 RANK = 16
 SCALE = 2.0
@@ -35,14 +35,17 @@ class Adapter:
         return cls(PeftModel.from_pretrained(model, str(folder), is_trainable=trainable))
 
     def save(self, folder: Path) -> None:
-        """adapter_model.safetensors, in bfloat16 and whole at any time, and adapter_config.json, as PEFT has them."""
-        weights = {name: value.to(torch.bfloat16) for name, value in get_peft_model_state_dict(self._model).items()}
-        partial = folder / f".{ADAPTER}.partial"
-        save_file(weights, partial)
-        partial.rename(folder / ADAPTER)
+        """adapter_model.safetensors, in bfloat16, and adapter_config.json, as PEFT has them; each file is whole at any time."""
+        weights = {
+            name: value.to(torch.bfloat16) for name, value in self._model.state_dict().items() if "lora_" in name
+        }
         config = copy.copy(self._model.peft_config[self._model.active_adapter])
         config.base_model_name_or_path = None  # a folder of this machine
-        config.save_pretrained(str(folder))
+        with TemporaryDirectory(dir=folder, prefix=".partial-") as place:
+            self._model.save_pretrained(place, state_dict=weights)
+            config.save_pretrained(place)
+            for name in (ADAPTER, CONFIG):
+                (Path(place) / name).rename(folder / name)
 
     @torch.no_grad()
     def round(self) -> None:

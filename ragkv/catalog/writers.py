@@ -21,7 +21,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Writers(msgspec.Struct, frozen=True, kw_only=True):
-    """in_use: of the next start, if `restart_needed`; null for the plain model. fingerprint: of the one active now."""
+    """The writer in use and those that may be used."""
 
     in_use: Card | None
     fingerprint: str

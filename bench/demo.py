@@ -64,8 +64,8 @@ def demo(context: click.Context, folder: Path) -> None:
 
     With the embedded model it uses the writer that comes with ragkv, unless you chose another or none.
     """
-    _use_embedded_writer(Settings.from_env(os.environ))
     questions = [question for _, question in read_lines(folder / "questions.jsonl", DemoQuestion)]
+    _use_embedded_writer(Settings.from_env(os.environ))
     context.invoke(ingest, paths=(folder / "documents",))
     parts = Parts(Settings.from_env(os.environ))
     try:

@@ -174,7 +174,7 @@ def break_off(data_dir: Path, name: str) -> None:
 class TestPictures:
     """With --screenshots DIR."""
 
-    @pytest.fixture
+    @pytest.fixture(scope="class")
     def folder(self, request: pytest.FixtureRequest) -> Path:
         given = request.config.getoption("--screenshots")
         if given is None:
@@ -184,7 +184,7 @@ class TestPictures:
         return folder
 
     @pytest.fixture(scope="class")
-    def busy(self, service: Service, key: str) -> dict[str, Any]:
+    def busy(self, folder: Path, service: Service, key: str) -> dict[str, Any]:
         """A service that has read the sample documents and answered questions; one of its documents."""
         documents = [service.read(path.name, path.read_bytes()) for path in sorted(SAMPLE.iterdir())]
         service.read("scan.gif", b"GIF89a is no text")

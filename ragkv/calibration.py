@@ -1,12 +1,12 @@
 """The calibration in use: the layers that choose, found on a collection's text, in a file of the data folder."""
 
-import os
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from ragkv.choosing import DEFAULT_CHOICE, Choice
+from ragkv.disk import replace_file
 from ragkv.errors import Rejected
 
 
@@ -93,6 +93,4 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
         raise Rejected(
             f"the layers {calibration.layers} are not put into use: {'; '.join(objections)}; what was in use stays"
         )
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(calibration)))
-    partial.rename(path)
+    replace_file(path, msgspec.json.format(msgspec.json.encode(calibration)))

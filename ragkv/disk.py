@@ -49,6 +49,13 @@ def trouble_of(error: Exception) -> Unavailable | None:
     return Unavailable(f"a disk of the service cannot be written: {error.strerror}")
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Put a file into another's place in one step: a reader finds the old one or the new one, whole."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(content)
+    partial.rename(path)
+
+
 def sync(path: Path) -> None:
     """A file, or a folder's names, are on disk when this returns."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -6,7 +6,6 @@ again.
 """
 
 import hashlib
-import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 import msgspec
 import xxhash
 
+from ragkv.disk import replace_file
 from ragkv.errors import Rejected
 
 _WEIGHTS = (("*.safetensors",), ("*.bin", "*.pt", "*.pth"), ("*.gguf",))
@@ -77,10 +77,8 @@ class Fingerprints:
         if state == _state(path) and time.time_ns() - max(state[1:3]) > _SETTLED_NS:
             self._kept[name] = (state, digest)
             if self._path is not None:
-                partial = self._path.with_suffix(f".{os.getpid()}.partial")
                 with suppress(OSError):
-                    partial.write_bytes(msgspec.json.encode(self._kept))
-                    partial.rename(self._path)
+                    replace_file(self._path, msgspec.json.encode(self._kept))
         return digest
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from ragkv.disk import replace_file
 from ragkv.errors import NotFound, Rejected
 from ragkv.fingerprint import Fingerprints
 
@@ -93,9 +94,7 @@ def read_card(folder: Path) -> Card:
 
 
 def write_card(folder: Path, card: Card) -> None:
-    partial = folder / f".{CARD}.{os.getpid()}"
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(card)))
-    partial.rename(folder / CARD)
+    replace_file(folder / CARD, msgspec.json.format(msgspec.json.encode(card)))
 
 
 def install(source: Path, folder: Path, model_fingerprint: str) -> Card:

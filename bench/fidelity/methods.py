@@ -243,7 +243,8 @@ def methods_of(
 ) -> list[Method]:
     """The methods of these names, at each ratio where they have one. Raises Rejected for a name there is not.
 
-    With a writer, each method that stitches chunks behind the prefix comes a second time, over the writer's KV. Full prefill and no context are always among them: the others are measured against them.
+    With a writer, each method that stitches chunks behind the prefix comes a second time, over the writer's KV. Full
+    prefill and no context are always among them: the others are measured against them.
     """
     if unknown := [name for name in names if name not in NAMES]:
         raise Rejected(f"no method {', '.join(unknown)}: choose from {', '.join(NAMES)}")

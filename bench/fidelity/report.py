@@ -49,7 +49,8 @@ class FidelityRow(msgspec.Struct, frozen=True):
     f1, em, agree: percent; agree is how often the greedy answer is the reference's. nll, kl: nats a token of the known
     answer; kl is to `reference`, full prefill of the same passages in the same order (for `none` and `sparse`: of the
     file's). failures: percent of the questions with a kl above FAILURE_KL. kl_to_random: geometric mean over the questions of
-    kl over the control's at the same ratio, null where that was not measured. gain_kept: the share of `gain_reference`'s gain over no context that is left, null where it gains nothing.
+    kl over the control's at the same ratio, null where that was not measured.
+    gain_kept: the share of `gain_reference`'s gain over no context that is left, null where it gains nothing.
     ttft_speedup: `gain_reference`'s time over this one's, question by question. `to_random` is to the control at the
     same ratio and `to_policy` to the service's own policy at the same ratio, null where that was not measured. kl_to_plain:
     over a writer's KV, mean kl over that of the same method over the plain model's.

@@ -11,6 +11,7 @@ import torch
 from ingest.calibrate.choose import interval_of
 from ingest.calibrate.cover import Attention, Case, Selecting
 from ingest.calibrate.reading import SelectiveReader
+from ingest.writer.reading import mean_kl
 from ragkv.calibration import Ratio
 from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.span import Span
@@ -50,7 +51,7 @@ def check(
         positions = list(chain.from_iterable(range(span.start, span.end) for span in spans))
         ids = [text[position - reader.num_prefix] for position in positions]
         other = reader.recomputed(context, positions, ids, case.tail)
-        return (full.logprobs.exp() * (full.logprobs - other)).sum(-1).mean().item()
+        return mean_kl(full.logprobs, other).item()
 
     evidence = Evidence(tuple(map(ChunkEvidence, selecting.spans)), block_size=selecting.block_size, seed=seed)
     scores = attention.scores(choice)

@@ -11,10 +11,13 @@ from ragkv.choosing import Choice
 from ragkv.cli.progress import progress_bars
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from ragkv.tenancy import DEFAULT_COLLECTION
 
 
 @click.command()
-@click.option("--collection", default="default", show_default=True, help="Collection whose chunks to calibrate on.")
+@click.option(
+    "--collection", default=DEFAULT_COLLECTION, show_default=True, help="Collection whose chunks to calibrate on."
+)
 @click.option(
     "--clozes", type=click.IntRange(12), default=24, show_default=True, help="Questions to choose on, and to check on."
 )

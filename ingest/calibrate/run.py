@@ -5,19 +5,17 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import torch
-from transformers import AutoModelForCausalLM
-from transformers.utils import logging
 
 from ingest.calibrate.check import Checked, check, mean_at_ratios, ratio_of
 from ingest.calibrate.choose import choose
 from ingest.calibrate.clozes import Cloze, clozes_of, contexts_of
 from ingest.calibrate.cover import Case, Selecting, observe
 from ingest.calibrate.reading import NoWriter, SelectiveReader
-from ingest.writer.reading import Tail, Writing
+from ingest.writer.corpus import chunks_of_collection
+from ingest.writer.reading import Tail, Writing, load_model
 from ragkv.calibration import Calibration
 from ragkv.choosing import Choice
 from ragkv.clock import utc_now
-from ragkv.db.tenants import collection_ref
 from ragkv.errors import Rejected
 from ragkv.models import public_name
 from ragkv.parts import Parts
@@ -119,8 +117,7 @@ class _Selection:
 
 def _halves(parts: Parts, plan: Plan) -> tuple[list[Case], list[Case]]:
     """Cases to choose on and to check on, of contexts that share no chunk."""
-    ref = collection_ref(parts.default_collection.tenant_id, plan.collection, parts.database)
-    contexts = contexts_of(parts.source.ready_chunks(ref.tenant_id, ref.collection_id))
+    contexts = contexts_of(chunks_of_collection(plan.collection, parts))
     if len(contexts) < LEAST_CONTEXTS:
         raise Rejected(
             f"the collection has text for {len(contexts)} contexts, calibration needs {LEAST_CONTEXTS}: ingest more documents"
@@ -140,9 +137,7 @@ def _case(cloze: Cloze, parts: Parts) -> Case:
 
 def _reader(parts: Parts) -> SelectiveReader:
     """The served model in float32, with the writer in use if there is one."""
-    logging.disable_progress_bar()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = AutoModelForCausalLM.from_pretrained(parts.model_folder, dtype=torch.float32).to(device).eval()
+    model = load_model(parts.model_folder, torch.float32)
     writing: Writing = NoWriter()
     if parts.writer_fingerprint:
         from ingest.writer.adapter import Adapter  # noqa: PLC0415 - seconds to import, needed with a writer alone

@@ -7,10 +7,12 @@ the writer through the keys and values alone: the reader's weights are never cha
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from transformers import DynamicCache, PreTrainedModel
+from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
+from transformers.utils import logging
 
 from ingest.capture import ROTATE, Capture, modules_with_rotation, padded
 
@@ -39,6 +41,13 @@ class Writing(Protocol):
     """The model with its writer: `disabled()` switches the writer off for the block."""
 
     def disabled(self) -> AbstractContextManager[Any]: ...
+
+
+def load_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """The causal language model in a folder, to read with: on the GPU if there is one, in evaluation mode."""
+    logging.disable_progress_bar()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
 
 
 class Reader:
@@ -124,8 +133,12 @@ class Reader:
 def distances(teacher: Sequence[Reading], student: Sequence[Reading]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """For each tail the mean KL(teacher || student) over its answer's tokens, and the mean squared distance of hidden states."""
     for full, stitched in zip(teacher, student, strict=True):
-        kl = (full.logprobs.exp() * (full.logprobs - stitched.logprobs)).sum(-1).mean()
-        yield kl, (full.hidden - stitched.hidden).square().mean()
+        yield mean_kl(full.logprobs, stitched.logprobs), (full.hidden - stitched.hidden).square().mean()
+
+
+def mean_kl(teacher: torch.Tensor, student: torch.Tensor) -> torch.Tensor:
+    """KL(teacher || student) of log probabilities [tokens, vocabulary], mean over the tokens."""
+    return (teacher.exp() * (teacher - student)).sum(-1).mean()
 
 
 def cache_of(kv: KV) -> DynamicCache:

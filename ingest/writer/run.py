@@ -6,12 +6,10 @@ from pathlib import Path
 
 import msgspec
 import torch
-from transformers import AutoModelForCausalLM
-from transformers.utils import logging
 
 from ingest.writer.adapter import RANK, Adapter
 from ingest.writer.evaluate import evaluate
-from ingest.writer.reading import Reader
+from ingest.writer.reading import Reader, load_model
 from ingest.writer.samples import Sample, Samples
 from ingest.writer.train import Course, Tokens, Trainer
 from ragkv.batched import batched
@@ -52,14 +50,12 @@ class Run:
 
     def __init__(self, parts: Parts, chunks: Sequence[Chunk], plan: Plan) -> None:
         """chunks: of many documents, those of one document in a row. Raises Rejected for too few."""
-        logging.disable_progress_bar()
         torch.manual_seed(plan.seed)
         self.plan = plan
         near = _neighbourhoods(chunks)
         held = max(2, len(near) // 5)
         self._trained_on, self._held_out = near[:-held], near[-held:]
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        model = AutoModelForCausalLM.from_pretrained(parts.model_folder, dtype=parts.layout.dtype).to(device).eval()
+        model = load_model(parts.model_folder, parts.layout.dtype)
         self._card = _begun(parts, plan)
         kept = (plan.folder / ADAPTER).is_file()
         self._adapter = Adapter.load(model, plan.folder, trainable=True) if kept else Adapter.new(model)
@@ -73,7 +69,7 @@ class Run:
             _taken(self._held_out, VALIDATION, plan.seed + 1),
         )
         if kept and (plan.folder / STATE).is_file():
-            self._trainer.resume(torch.load(plan.folder / STATE, map_location=device, weights_only=True))
+            self._trainer.resume(torch.load(plan.folder / STATE, map_location=model.device, weights_only=True))
 
     @property
     def samples(self) -> int:

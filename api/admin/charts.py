@@ -86,14 +86,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One chart. `heads` name the cells of its columns."""
+    """One chart. `heads` name the cells of its columns, which a chart over time has."""
 
-    heads: tuple[str, ...]
-    columns: tuple[Column, ...]
     across: tuple[Place, ...]
     up: tuple[Place, ...]
     lines: tuple[Line, ...] = ()
     bars: tuple[Bar, ...] = ()
+    heads: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -1,26 +1,15 @@
 """The writer's page: the one in use with the picture of its training, and those that may be used."""
 
-from dataclasses import dataclass
-
 from litestar import Response, get
 from litestar.di import NamedDependency
 
-from api.admin.charts import Dot, Line, Place, Scale
+from api.admin.charts import Chart, Dot, Line, Place, Scale
 from api.admin.shell import AdminRequest, page
 from ragkv.catalog.writers import Writers, writers
 from ragkv.parts import Parts
 from ragkv.writer import Card
 
 LABELS_ACROSS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """KL on validation contexts over contexts trained on."""
-
-    line: Line
-    up: tuple[Place, ...]
-    across: tuple[Place, ...]
 
 
 @get("/writer", sync_to_thread=True)
@@ -33,16 +22,16 @@ def writer_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Respons
     return page(request, "writer.html", seen=seen, curves=curves)
 
 
-def curve_of(card: Card) -> Curve:
-    """The card's curve, of two points or more."""
+def curve_of(card: Card) -> Chart:
+    """KL on validation contexts over contexts trained on, of a card with two points or more."""
     last = card.curve[-1][0]
     scale = Scale(max(kl for _, kl in card.curve))
     dots = tuple(Dot(samples / last * 100, scale.y(kl)) for samples, kl in card.curve)
     labelled = card.curve[:: max(1, len(card.curve) // LABELS_ACROSS)]
-    return Curve(
-        line=Line("stitched", dots),
-        up=scale.places(lambda kl: f"{kl:g}"),
+    return Chart(
         across=tuple(Place(samples / last * 100, str(samples)) for samples, _ in labelled[1:]),
+        up=scale.places(lambda kl: f"{kl:g}"),
+        lines=(Line("stitched", dots),),
     )
 
 

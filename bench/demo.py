@@ -22,7 +22,7 @@ from ragkv.models import EMBEDDED
 from ragkv.parts import Parts
 from ragkv.policies import PolicyName
 from ragkv.settings import Mode, Settings
-from ragkv.writer import EMBEDDED_WRITER, install, read_before
+from ragkv.writer import EMBEDDED_WRITER, install
 
 
 class DemoQuestion(msgspec.Struct, frozen=True):
@@ -76,8 +76,7 @@ def demo(context: click.Context, folder: Path) -> None:
 
 
 def _use_embedded_writer(settings: Settings) -> None:
-    chosen = settings.writer_dir.exists() or read_before(settings.writer_dir) is not None
-    if settings.model != EMBEDDED or chosen:
+    if settings.model != EMBEDDED or settings.writer_dir.exists():
         return
     parts = Parts(settings)
     try:

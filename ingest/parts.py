@@ -14,6 +14,7 @@ from ragkv.db.ingestion import Lease
 from ragkv.observe import traces
 from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.parts import Parts
+from ragkv.writer import note_written
 
 
 @dataclass
@@ -30,8 +31,9 @@ class IngestParts:
     @cached_property
     def prefiller(self) -> Prefiller:
         logging.disable_progress_bar()
-        written = self.parts.settings.writer_dir if self.parts.writer_fingerprint else None
-        return Prefiller.load(self.parts.model_folder, self.parts.layout, written)
+        folder, writer = self.parts.settings.writer_dir, self.parts.writer_fingerprint
+        note_written(folder, writer)
+        return Prefiller.load(self.parts.model_folder, self.parts.layout, folder if writer else None)
 
     @cached_property
     def parser(self) -> Parser:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -9,7 +10,6 @@ import msgspec
 
 from ragkv.disk import replace_file
 from ragkv.errors import NotFound, Rejected
-from ragkv.fingerprint import Fingerprints
 
 ADAPTER = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
@@ -106,41 +106,59 @@ def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
     card = read_card(source)
     if objections := card.objections(model_fingerprint):
         raise Rejected("the writer stays off: " + "; ".join(objections))
-    partial, gone = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("partial", "gone"))
-    partial.mkdir(parents=True)
-    for name in (ADAPTER, CONFIG, CARD):
-        shutil.copyfile(source / name, partial / name)
-    _remember(folder)
-    if folder.exists():
-        folder.rename(gone)
-    partial.rename(folder)
-    shutil.rmtree(gone, ignore_errors=True)
+    _replace(folder, [source / name for name in (ADAPTER, CONFIG, CARD)])
     return card
 
 
 def remove(folder: Path) -> bool:
-    """Take the writer out of use. Returns whether there was one. Its KV serves until the plain model's is there."""
-    if not folder.is_dir():
+    """Take the writer out of use: the folder stays, empty. Returns whether there was one. Its KV serves until the plain
+    model's is there."""
+    if not folder.is_dir() or not any(folder.iterdir()):
         return False
-    gone = folder.with_name(f".{folder.name}.{os.getpid()}.gone")
-    _remember(folder)
-    folder.rename(gone)
-    shutil.rmtree(gone, ignore_errors=True)
+    _replace(folder, [])
     return True
 
 
-def read_before(folder: Path) -> str | None:
-    """Fingerprint of the writer that was in use before the one in `folder`; empty for none, None if it never changed."""
+def _replace(folder: Path, files: Sequence[Path]) -> None:
+    partial, gone = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("partial", "gone"))
+    partial.mkdir(parents=True)
+    for file in files:
+        shutil.copyfile(file, partial / file.name)
+    if folder.exists():
+        folder.rename(gone)
+    partial.rename(folder)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+class _Written(msgspec.Struct, frozen=True):
+    """Fingerprints of the writers that chunks were written with last, and before that; empty for the plain model."""
+
+    last: str
+    before: str | None = None
+
+
+def note_written(folder: Path, writer: str) -> None:
+    """Chunks are written with this writer from now on: `writer_before` will know when it changes. `folder`: of the writer in
+    use; `writer`: its fingerprint."""
+    known = _written(folder)
+    if known is None or known.last != writer:
+        replace_file(_state(folder), msgspec.json.encode(_Written(writer, known.last if known else None)))
+
+
+def writer_before(folder: Path, writer: str) -> str | None:
+    """Fingerprint of the writer that chunks were written with before this one; empty for the plain model, None for none."""
+    known = _written(folder)
+    if known is None:
+        return None
+    return known.before if known.last == writer else known.last
+
+
+def _written(folder: Path) -> _Written | None:
     try:
-        return _before(folder).read_text()
-    except OSError:
+        return msgspec.json.decode(_state(folder).read_bytes(), type=_Written)
+    except (OSError, msgspec.DecodeError):
         return None
 
 
-def _remember(folder: Path) -> None:
-    """Before it changes: what is in use, as `read_before` shall say."""
-    _before(folder).write_text(Fingerprints().adapter(folder))
-
-
-def _before(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.before")
+def _state(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.written.json")

@@ -4,10 +4,11 @@ import copy
 from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.lora import Linear
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -56,6 +57,19 @@ class Adapter:
     def merge(self) -> None:
         """Add the adapter to the model's own weights. `disabled` takes it out again, to within rounding."""
         self._model.merge_adapter()
+
+    def merged_weights(self) -> dict[str, torch.Tensor]:
+        """The weights that `merge` would leave, by name in the model without its head. Gradients reach the adapter through
+        them."""
+        merged = {}
+        trunk = cast("nn.Module", self._model.get_base_model().base_model)
+        for name, layer in trunk.named_modules():
+            if isinstance(layer, Linear):
+                weight = cast("torch.Tensor", layer.get_base_layer().weight)
+                merged[f"{name}.base_layer.weight"] = weight + layer.get_delta_weight(self._model.active_adapter).to(
+                    weight.dtype
+                )
+        return merged
 
     def disabled(self) -> AbstractContextManager[Any]:
         """The plain model, for the block."""

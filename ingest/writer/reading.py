@@ -4,20 +4,23 @@ A reading is what the model says of a tail (a question and its answer) behind a 
 the writer through the keys and values alone: the reader's weights are never changed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from torch.func import functional_call
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 from transformers.utils import logging
 
-from ingest.capture import ROTATE, Capture, modules_with_rotation, padded
+from ingest.capture import ROTATE, Capture, Captured, modules_with_rotation, padded
 
 KV = list[tuple[torch.Tensor, torch.Tensor]]
 """Rotated keys and values a layer, [1, kv_heads, tokens, head_dim] each."""
+Weights = Mapping[str, torch.Tensor]
+"""By name in the model without its head: stand in for the model's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,39 +81,57 @@ class Reader:
             return _kv_of(cache)
 
     def stitched(self, context: KV, tails: Sequence[Tail]) -> list[Reading]:
-        """Readings over the KV of prefix and chunks, `write`'s or another's. Keeps gradients."""
+        """Readings over the KV of prefix and chunks, `write`'s or another's, in one forward. Keeps gradients."""
+        rows = [(*tail.question_ids, *tail.answer_ids) for tail in tails]
         with self._writing.disabled():
-            return [self._read(context, tail) for tail in tails]
+            out = self._model(
+                padded(rows, self._device),
+                past_key_values=cache_of(_repeated(context, len(rows))),
+                use_cache=True,
+                output_hidden_states=True,
+            )
+        readings = []
+        for index, (row, tail) in enumerate(zip(rows, tails, strict=True)):
+            logits = out.logits[index, len(tail.question_ids) - 1 : len(row) - 1].float()
+            hidden = torch.stack([layer[index, : len(row)].float() for layer in out.hidden_states[1:]])
+            readings.append(Reading(logits.log_softmax(-1), torch.nn.functional.rms_norm(hidden, hidden.shape[-1:])))
+        return readings
 
-    def write(self, chunks: Sequence[Sequence[int]]) -> KV:
+    def write(self, chunks: Sequence[Sequence[int]], weights: Weights | None = None) -> KV:
         """KV of the prefix and of each chunk, prefilled alone behind the prefix and stitched one after the other.
 
-        The writer is as the caller left it. The prefix's KV is always the plain model's. Keeps gradients.
+        The writer is as the caller left it, or `weights`. The prefix's KV is always the plain model's. Keeps gradients.
         """
-        batch = len(chunks)
-        ids = padded(chunks, self._device)
-        prefix = [(keys.expand(batch, -1, -1, -1), values.expand(batch, -1, -1, -1)) for keys, values in self._prefix]
-        with self._capture.recorded() as captured:
-            self._trunk(ids, past_key_values=cache_of(prefix), use_cache=True)
-        lengths = [len(chunk) for chunk in chunks]
-        positions = torch.arange(self.num_prefix, self.num_prefix + sum(lengths), device=self._device)
-        stitched = []
-        for (prefix_keys, prefix_values), keys, values in zip(
-            self._prefix, captured.keys, captured.values, strict=True
-        ):
-            placed = torch.cat([row[:, :length] for row, length in zip(keys, lengths, strict=True)], 1)[None]
-            written = torch.cat([row[:, :length] for row, length in zip(values, lengths, strict=True)], 1)[None]
-            rotated = self._rotated(placed, positions)
-            stitched.append((torch.cat([prefix_keys, rotated], 2), torch.cat([prefix_values, written], 2)))
-        return stitched
+        written = self.write_behind(self.num_prefix, chunks, weights)
+        return [
+            (torch.cat([prefix_keys, keys], 2), torch.cat([prefix_values, values], 2))
+            for (prefix_keys, prefix_values), (keys, values) in zip(self._prefix, written, strict=True)
+        ]
 
-    def _read(self, context: KV, tail: Tail) -> Reading:
-        ids = (*tail.question_ids, *tail.answer_ids)
-        out = self._model(self._ids(ids), past_key_values=cache_of(context), use_cache=True, output_hidden_states=True)
-        first = len(tail.question_ids) - 1
-        logprobs = out.logits[0, first:-1].float().log_softmax(-1)
-        hidden = torch.stack([layer[0].float() for layer in out.hidden_states[1:]])
-        return Reading(logprobs, torch.nn.functional.rms_norm(hidden, hidden.shape[-1:]))
+    def write_behind(self, start: int, chunks: Sequence[Sequence[int]], weights: Weights | None = None) -> KV:
+        """The chunks' part of what `write` returns, from position `start` on."""
+        captured = self._written(padded(chunks, self._device), weights)
+        lengths = [len(chunk) for chunk in chunks]
+        positions = torch.arange(start, start + sum(lengths), device=self._device)
+        keys, values = (
+            [
+                torch.cat([row[:, :length] for row, length in zip(layer, lengths, strict=True)], 1)[None]
+                for layer in kind
+            ]
+            for kind in (captured.keys, captured.values)
+        )
+        return [(self._rotated(key, positions), value) for key, value in zip(keys, values, strict=True)]
+
+    def _written(self, ids: torch.Tensor, weights: Weights | None) -> Captured:
+        """Keys and values of rows of tokens [rows, longest], each behind the prefix."""
+        given = {"past_key_values": cache_of(_repeated(self._prefix, len(ids))), "use_cache": True}
+        with self._capture.recorded() as captured:
+            if weights is None:
+                self._trunk(ids, **given)
+            else:
+                with self._writing.disabled():
+                    functional_call(self._trunk, dict(weights), (ids,), given)
+        return captured
 
     @torch.no_grad()
     def _prefill(self, prefix_ids: Sequence[int]) -> KV:
@@ -146,6 +167,10 @@ def cache_of(kv: KV) -> DynamicCache:
     for layer, (keys, values) in enumerate(kv):
         cache.update(keys, values, layer)
     return cache
+
+
+def _repeated(kv: KV, rows: int) -> KV:
+    return [(keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1)) for keys, values in kv]
 
 
 def _kv_of(cache: DynamicCache) -> KV:

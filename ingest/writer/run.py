@@ -23,7 +23,7 @@ from ragkv.writer import ADAPTER, Card, read_card, write_card
 NEIGHBOURS = 16
 """Chunks that lie one behind the other in a collection and may share a context."""
 VALIDATION = 12
-EVERY = 20
+EVERY = 40
 """Contexts between two validations, after each of which the run is saved."""
 LEAST_NEIGHBOURHOODS = 6
 CHUNK_TOKENS = 160

@@ -37,8 +37,8 @@ class Samples:
         self,
         neighbourhoods: Sequence[Sequence[Chunk]],
         seed: int,
-        sizes: Sequence[int] = (2, 3, 4, 6, 8),
-        tails: int = 3,
+        sizes: Sequence[int] = (2, 4, 6, 8, 12, 16),
+        tails: int = 4,
     ) -> None:
         """sizes: numbers of chunks in a context, drawn at random. tails: pairs for each context."""
         self._neighbourhoods = [near for near in neighbourhoods if len(near) >= _LEAST_CHUNKS]

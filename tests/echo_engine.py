@@ -18,7 +18,7 @@ class EchoEngine:
     """Keeps the Engine protocol. `running` counts generations in progress, `closed` those ended early.
 
     With `stitches` it does what a plan says, as far as its report goes, and otherwise computes every prompt in full.
-    `token_s`: how long each token takes that is computed or recomputed, before the first output.
+    Of chunks to rank it finds the later ones better. `token_s`: how long each token takes that is computed or recomputed, before the first output.
     """
 
     def __init__(self, window: int, piece_s: float = 0.0, words: str = "Ada Lovelace wrote it.") -> None:
@@ -71,6 +71,8 @@ class EchoEngine:
 
     def _report(self, request: Generate) -> Report:
         queries = torch.ones(QUERIES) if request.capture else None
+        if request.rank:
+            return Report(shares=tuple(map(float, range(len(request.rank.keys)))))
         plan = request.plan
         if plan is None or not self.stitches:
             return Report(computed=len(request.token_ids), queries=queries)

@@ -16,7 +16,8 @@ from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_question_text
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
-from ragkv.tenancy import DEFAULT_COLLECTION
+from ragkv.retrieve.index import DocumentIds
+from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
 
 BODY_BYTES = 256 * 1024
 
@@ -63,21 +64,14 @@ async def search(
 ) -> SearchView:
     """Search a collection for the passages that an answer would be generated from, without generating one."""
     check_question_text(data.question)
-    return await parts.retrieval.run(_search, caller, data, parts)
-
-
-def _search(caller: Caller, body: SearchBody, parts: Parts) -> SearchView:
     began = time.perf_counter()
-    ref = collection_ref(caller.tenant_id, body.collection, parts.database)
-    chosen = chosen_documents(ref, body.filter, body.document_ids, parts)
-    settings = parts.settings
-    found = parts.retriever.search(
-        ref.tenant_id,
-        ref.collection_id,
-        body.question,
-        body.top_k or settings.top_k,
-        body.hops or settings.hops,
-        document_ids=chosen,
-    )
+    ref, chosen = await parts.retrieval.run(_scope, caller, data, parts)
+    searched = (data.question, data.top_k or parts.settings.top_k, data.hops or parts.settings.hops, chosen)
+    found = await parts.searcher.search(ref.tenant_id, ref.collection_id, *searched)
     passages = [PassageView.of(passage) for passage in found]
     return SearchView(passages, SearchTimings((time.perf_counter() - began) * 1e3))
+
+
+def _scope(caller: Caller, body: SearchBody, parts: Parts) -> tuple[CollectionRef, DocumentIds | None]:
+    ref = collection_ref(caller.tenant_id, body.collection, parts.database)
+    return ref, chosen_documents(ref, body.filter, body.document_ids, parts)

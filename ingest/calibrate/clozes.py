@@ -19,9 +19,10 @@ _TRIES = 40
 
 @dataclass(frozen=True, slots=True)
 class Cloze:
-    """A context of chunks, in this order, and a question on one of them but the first, with its answer."""
+    """A context of chunks, in this order, and a question on one of them but the first, `source`, with its answer."""
 
     chunks: tuple[Chunk, ...]
+    source: Chunk
     question: str
     answer: str
 
@@ -63,4 +64,4 @@ def _drawn(context: Sequence[Chunk], draw: random.Random) -> Iterator[Cloze]:
     gap = draw.choice(gaps)
     about = f", about {chunk.title}" if chunk.title else ""
     question = f"{sentence[: gap.start()]}____{sentence[gap.end() :]} What is missing{about}?"
-    yield Cloze(tuple(context), question, gap[0].rstrip(".,"))
+    yield Cloze(tuple(context), chunk, question, gap[0].rstrip(".,"))

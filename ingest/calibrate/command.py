@@ -1,6 +1,8 @@
-"""`ragkv calibrate`: find the layers that choose, check them, and put them into use."""
+"""`ragkv calibrate` and `ragkv calibrate-heads`: find the layers that choose what to recompute, and the heads that rank
+passages; check them, and put them into use."""
 
 import os
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -9,6 +11,7 @@ from rich.table import Table
 from ragkv.calibration import Calibration, write_calibration
 from ragkv.choosing import Choice
 from ragkv.cli.progress import progress_bars
+from ragkv.heads import Heads, write_heads
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.tenancy import DEFAULT_COLLECTION
@@ -56,7 +59,55 @@ def calibrate(collection: str, clozes: int, target_kl: float, seed: int, layers:
     click.echo("in use from the next start of the service on, unless RAGKV_CHOOSING_LAYERS or RAGKV_SINK_AWARE is set")
 
 
-def _table(found: Calibration) -> Table:
+@click.command("calibrate-heads")
+@click.option(
+    "--collection",
+    default=DEFAULT_COLLECTION,
+    show_default=True,
+    help="Collection to calibrate on, without --documents.",
+)
+@click.option(
+    "--documents",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="File or folder to calibrate on, also one that is not ingested. May be given several times.",
+)
+@click.option(
+    "--clozes", type=click.IntRange(12), default=48, show_default=True, help="Questions to choose on, and to check on."
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--to", type=click.Path(path_type=Path), help="File to write, instead of putting the heads into use.")
+def calibrate_heads(collection: str, documents: tuple[Path, ...], clozes: int, seed: int, to: Path | None) -> None:
+    """Find the heads whose attention ranks passages best (RAGKV_RERANKER=qcache).
+
+    Questions are sentences with a name or number left out: no labels are needed. The heads are checked on other text, and used
+    from the next start of the service on. Takes minutes.
+    """
+    from ingest.calibrate.heads import HeadsPlan, find_heads  # noqa: PLC0415 - seconds to import, needed here alone
+    from ingest.writer.corpus import chunks_of_collection, chunks_of_files  # noqa: PLC0415 - see above
+
+    console = Console(stderr=True)
+    parts = Parts(Settings.from_env(os.environ))
+    try:
+        parts.prepare()
+        chunks = chunks_of_files(documents, parts) if documents else chunks_of_collection(collection, parts)
+        source = ", ".join(path.name for path in documents) or collection
+        with progress_bars(console) as bar:
+            tasks = {phase: bar.add_task(phase, total=clozes) for phase in ("choosing", "checking")}
+            found = find_heads(
+                parts,
+                chunks,
+                HeadsPlan(source, clozes, seed),
+                lambda phase, done: bar.update(tasks[phase], completed=done),
+            )
+        console.print(_table(found), highlight=False)
+        write_heads(to or parts.settings.heads_file, found)
+    finally:
+        parts.close()
+    click.echo(f"written to {to}" if to else "in use from the next start of the service on, with RAGKV_RERANKER=qcache")
+
+
+def _table(found: Calibration | Heads) -> Table:
     table = Table(box=None, show_header=False)
     for name, value in found.described():
         table.add_row(name, value)

@@ -7,8 +7,11 @@ from typing import Any
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from ingest.capture import Capture
-from ingest.writer.reading import KV, Reader, Tail, Writing, cache_of
+from ingest.capture import Capture, padded
+from ingest.writer.reading import KV, Reader, Tail, Writing, cache_of, load_model
+from ragkv.parts import Parts
+from ragkv.span import Span
+from ragkv.stitch.rank import chunk_shares
 
 
 class NoWriter:
@@ -24,6 +27,7 @@ class SelectiveReader(Reader):
 
     def __init__(self, model: PreTrainedModel, writing: Writing, prefix_ids: Sequence[int]) -> None:
         super().__init__(model, writing, prefix_ids)
+        self._prefix_ids = tuple(prefix_ids)
         self._capture = Capture(model, range(model.config.num_hidden_layers))
 
     @torch.no_grad()
@@ -34,6 +38,30 @@ class SelectiveReader(Reader):
         with self._writing.disabled(), self._capture.recorded() as captured:
             self._trunk(self._ids(question_ids), past_key_values=cache_of(context), use_cache=True)
         return [self._rotated(queries, positions)[0].transpose(0, 1) for queries in captured.queries]
+
+    @torch.no_grad()
+    def shares(self, question_ids: Sequence[int], text: Span, chunks: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Attention to each chunk of a question that runs behind the prefix alone, its part `text`: [layers, q_heads, chunks]
+        float32 (ragkv/stitch/rank.py)."""
+        with self._writing.disabled():
+            with self._capture.recorded() as prefix:
+                self._trunk(self._ids(self._prefix_ids), use_cache=True)
+            with self._capture.recorded() as asked:
+                self._trunk(self._ids(question_ids), past_key_values=cache_of(self._prefix), use_cache=True)
+        written = self._written(padded(chunks, self._device), None)
+        places = torch.arange(text.start, text.end, device=self._device)
+        return torch.stack(
+            [
+                chunk_shares(
+                    queries[0, :, text.start : text.end].transpose(0, 1),
+                    places,
+                    first[0].transpose(0, 1),
+                    [row[:, : len(ids)].transpose(0, 1) for row, ids in zip(keys, chunks, strict=True)],
+                    lambda positions, heads: self._rotated(heads.transpose(0, 1)[None], positions)[0].transpose(0, 1),
+                )
+                for queries, first, keys in zip(asked.queries, prefix.keys, written.keys, strict=True)
+            ]
+        ).cpu()
 
     @torch.no_grad()
     def recomputed(self, context: KV, positions: Sequence[int], ids: Sequence[int], tail: Tail) -> torch.Tensor:
@@ -57,6 +85,18 @@ class SelectiveReader(Reader):
             )
         logprobs: torch.Tensor = out.logits[0, :-1].float().log_softmax(-1)
         return logprobs
+
+
+def calibration_reader(parts: Parts) -> SelectiveReader:
+    """The served model in float32, with the writer in use if there is one."""
+    model = load_model(parts.model_folder, torch.float32)
+    writing: Writing = NoWriter()
+    if parts.writer_fingerprint:
+        from ingest.writer.adapter import Adapter  # noqa: PLC0415 - seconds to import, needed with a writer alone
+
+        writing = Adapter.load(model, parts.settings.writer_dir)
+    model.requires_grad_(False)
+    return SelectiveReader(model, writing, parts.prompts.prefix_ids)
 
 
 def num_tokens(context: KV) -> int:

@@ -4,15 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-import torch
-
 from ingest.calibrate.check import Checked, check, mean_at_ratios, ratio_of
 from ingest.calibrate.choose import choose
 from ingest.calibrate.clozes import Cloze, clozes_of, contexts_of
 from ingest.calibrate.cover import Case, Selecting, observe
-from ingest.calibrate.reading import NoWriter, SelectiveReader
+from ingest.calibrate.reading import calibration_reader
 from ingest.writer.corpus import chunks_of_collection
-from ingest.writer.reading import Tail, Writing, load_model
+from ingest.writer.reading import Tail
 from ragkv.calibration import Calibration
 from ragkv.choosing import Choice
 from ragkv.clock import utc_now
@@ -48,7 +46,7 @@ def calibrate(parts: Parts, plan: Plan, progress: Callable[[str, int], None]) ->
     if not 0 < parts.settings.recompute_ratio < 1:
         raise Rejected(f"RAGKV_RECOMPUTE_RATIO is {parts.settings.recompute_ratio:g}: nothing is left to choose")
     choosing, checking = _halves(parts, plan)
-    reader = _reader(parts)
+    reader = calibration_reader(parts)
     selection = _Selection(
         reader.num_prefix,
         parts.settings.recompute_ratio,
@@ -133,15 +131,3 @@ def _halves(parts: Parts, plan: Plan) -> tuple[list[Case], list[Case]]:
 def _case(cloze: Cloze, parts: Parts) -> Case:
     answer = parts.prompts.answer_ids(cloze.answer)[:MAX_ANSWER_TOKENS]
     return Case(tuple(c.token_ids for c in cloze.chunks), Tail(parts.prompts.question_ids(cloze.question), answer))
-
-
-def _reader(parts: Parts) -> SelectiveReader:
-    """The served model in float32, with the writer in use if there is one."""
-    model = load_model(parts.model_folder, torch.float32)
-    writing: Writing = NoWriter()
-    if parts.writer_fingerprint:
-        from ingest.writer.adapter import Adapter  # noqa: PLC0415 - seconds to import, needed with a writer alone
-
-        writing = Adapter.load(model, parts.settings.writer_dir)
-    model.requires_grad_(False)
-    return SelectiveReader(model, writing, parts.prompts.prefix_ids)

@@ -40,7 +40,7 @@ class Planner:
         spends tokens on it (EPIC does likewise, arXiv 2410.15332). None for one chunk that a writer wrote: full prefill
         costs no more than repairing it. KV of the writer before serves where the present one's is not there yet.
         """
-        stored = [self._stored(passage.chunk, keys) for passage in passages]
+        stored = [self.stored(passage.chunk, keys) for passage in passages]
         writer = _writer_of([writer for writer, _ in stored])
         if writer and len(passages) == 1:
             return None
@@ -62,7 +62,7 @@ class Planner:
         selected = SELECTORS[recompute.policy](evidence, budget) if budget else ()
         return plan_stitch(placed, missing, selected, writer=writer)
 
-    def _stored(self, chunk: Chunk, keys: KeyMaker) -> tuple[str, str]:
+    def stored(self, chunk: Chunk, keys: KeyMaker) -> tuple[str, str]:
         """Writer and key of the chunk's KV: the present writer's unless only that of the one before is there."""
         key = keys.chunk(chunk.token_ids)
         if keys.writer_before is not None and key not in self._store:

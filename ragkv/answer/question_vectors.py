@@ -1,12 +1,13 @@
-"""The question's initial vectors: its queries behind the prefix, before any document."""
+"""The question behind the prefix, before any document: its vectors, and its attention to chunks."""
 
 import uuid
 from collections import OrderedDict
+from collections.abc import Sequence
 
 import torch
 
 from ragkv.answer.prompt import PromptBuilder
-from ragkv.engine.protocol import Engine, Generate
+from ragkv.engine.protocol import Engine, Generate, Ranking, Report
 from ragkv.errors import Unavailable
 from ragkv.kv.key import KeyMaker
 from ragkv.span import Span
@@ -36,17 +37,32 @@ class QuestionVectors:
         return self._kept[name]
 
     async def _ask(self, question: str, keys: KeyMaker) -> torch.Tensor:
-        ids = (*self._prompts.prefix_ids, *await self._threads.run(self._prompts.question_ids, question))
-        prefix, rest = Span(0, len(self._prompts.prefix_ids)), Span(len(self._prompts.prefix_ids), len(ids))
-        plan = StitchPlan((PlacedChunk(keys.prefix(), prefix), PlacedChunk(None, rest)))
-        # A salt of its own: tokens found in the prefix cache would not run, and show no queries.
-        # Two tokens: the report of a request's first step comes with its second.
-        request = Generate(ids, uuid.uuid4().hex, plan, max_tokens=2, ignore_eos=True, capture=rest)
-        report = None
-        async for output in self._engine.generate(request):
-            report = output.report
+        question_ids = await self._threads.run(self._prompts.question_ids, question)
+        whole = Span(0, len(question_ids))
+        report = await report_of(behind_prefix(self._prompts.prefix_ids, question_ids, whole, keys), self._engine)
         if report is None or report.queries is None:
             raise Unavailable(
                 "the engine returned no query vectors: use a policy that needs none, such as passages or none"
             )
         return report.queries
+
+
+def behind_prefix(
+    prefix_ids: Sequence[int], question_ids: Sequence[int], capture: Span, keys: KeyMaker, rank: Ranking | None = None
+) -> Generate:
+    """A request that runs a question behind the prefix alone. capture: positions in the question."""
+    start = len(prefix_ids)
+    ids = (*prefix_ids, *question_ids)
+    plan = StitchPlan((PlacedChunk(keys.prefix(), Span(0, start)), PlacedChunk(None, Span(start, len(ids)))))
+    captured = Span(start + capture.start, start + capture.end)
+    # A salt of its own: tokens found in the prefix cache would not run, and show no queries.
+    # Two tokens: the report of a request's first step comes with its second.
+    return Generate(ids, uuid.uuid4().hex, plan, max_tokens=2, ignore_eos=True, capture=captured, rank=rank)
+
+
+async def report_of(request: Generate, engine: Engine) -> Report | None:
+    """The engine's report on a request whose text nobody wants."""
+    report = None
+    async for output in engine.generate(request):
+        report = output.report
+    return report

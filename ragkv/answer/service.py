@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,13 +20,13 @@ from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recompute import recompute_of
+from ragkv.answer.search import Searcher
 from ragkv.chunk import Passage
 from ragkv.engine.protocol import Engine, Generate, Report
 from ragkv.errors import NotFound, RagKVError, TooLarge
 from ragkv.kv.key import KeyMaker
 from ragkv.observe import traces
 from ragkv.policies import POLICIES
-from ragkv.retrieve.retriever import Retriever
 from ragkv.settings import PassageOrder, Settings
 from ragkv.stitch.plan import EXACT, StitchPlan
 from ragkv.threads import Threads
@@ -59,22 +58,20 @@ class Answerer:
     def __init__(
         self,
         settings: Settings,
-        retriever: Retriever,
+        searcher: Searcher,
         prompts: PromptBuilder,
         engine: Engine,
         planner: Planner,
         keys_of: Callable[[str], KeyMaker],
         journal: Callable[[Question, Answer], None],
-        retrieval: Threads,
     ) -> None:
         self._settings = settings
-        self._retriever = retriever
+        self._searcher = searcher
         self._prompts = prompts
         self._engine = engine
         self._planner = planner
         self._keys_of = keys_of
         self._journal = journal
-        self._retrieval = retrieval
         self._threads = Threads("answer", THREADS)
         self._question_vectors = QuestionVectors(engine, prompts, self._threads)
 
@@ -164,9 +161,8 @@ class Answerer:
             (question.tenant_id, question.collection_id),
             (question.top_k or self._settings.top_k, question.hops or self._settings.hops),
         )
-        search = partial(self._retriever.search, *place, search_query(question), *limits, question.document_ids)
         with retrieval(question, *limits) as span:
-            passages = await self._retrieval.run(search)
+            passages = await self._searcher.search(*place, search_query(question), *limits, question.document_ids)
             span.set_attribute("ragkv.passages", len(passages))
         if not passages:
             raise NotFound(NOTHING if question.document_ids is None else NOTHING_CHOSEN)

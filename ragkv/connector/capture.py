@@ -1,24 +1,27 @@
-"""vLLM's worker: capture of the question's own query vectors while its tokens run through the model."""
+"""vLLM's worker: capture of a question's own queries while its tokens run through the model behind the prefix."""
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 
 from ragkv.connector.internals import InPlaceBatch, ModelInternals
+from ragkv.engine.wire import WireReport, pack_queries
+from ragkv.kv.file import ChunkKV
 from ragkv.kv.layout import Layout
 from ragkv.span import Span
+from ragkv.stitch.rank import chunk_shares
 
 
-class QueryCapture:
-    """Sums the un-rotated queries of one span over the batches that hold parts of it."""
+class QueryCapture(ABC):
+    """Un-rotated queries of one span, seen over the batches that hold parts of it."""
 
     def __init__(self, model: ModelInternals, layout: Layout, span: Span) -> None:
         self._model = model
-        self._layers = layout.q_layers
         self._span = span
         self._shape = (-1, layout.q_heads, layout.head_dim)
-        self._sum = torch.zeros(len(layout.q_layers), layout.q_heads, layout.head_dim)
         self._count = 0
 
     @contextmanager
@@ -27,15 +30,79 @@ class QueryCapture:
         inside = (batch.positions >= self._span.start) & (batch.positions < self._span.end)
 
         def on_layer(layer: int, query: torch.Tensor, _key: torch.Tensor, _value: torch.Tensor) -> None:
-            if layer in self._layers:
+            if self._wants(layer) and inside.any():
                 queries = query.view(self._shape)[inside]
-                unrotated = self._model.unrotate(batch.positions[inside], queries)
-                self._sum[layer - self._layers.start] += unrotated.sum(0).cpu()
+                positions = batch.positions[inside]
+                self._see(layer, positions, self._model.unrotate(positions, queries))
 
         with self._model.attention_hook(on_layer):
             yield
         self._count += int(inside.sum())
 
-    def mean(self) -> torch.Tensor:
-        """[q_layers, q_heads, head_dim] float32."""
-        return self._sum / max(self._count, 1)
+    @abstractmethod
+    def _wants(self, layer: int) -> bool: ...
+
+    @abstractmethod
+    def _see(self, layer: int, positions: torch.Tensor, queries: torch.Tensor) -> None:
+        """positions: [tokens] int64, in the prompt; queries: [tokens, q_heads, head_dim] float32."""
+
+    @abstractmethod
+    def report(self, report: WireReport) -> None:
+        """Put what was seen into the report."""
+
+
+class MeanQueries(QueryCapture):
+    """The mean query of each layer that the Q-Cache keeps."""
+
+    def __init__(self, model: ModelInternals, layout: Layout, span: Span) -> None:
+        super().__init__(model, layout, span)
+        self._layers = layout.q_layers
+        self._sum = torch.zeros(len(layout.q_layers), layout.q_heads, layout.head_dim)
+
+    def _wants(self, layer: int) -> bool:
+        return layer in self._layers
+
+    def _see(self, layer: int, positions: torch.Tensor, queries: torch.Tensor) -> None:
+        self._sum[layer - self._layers.start] += queries.sum(0).cpu()
+
+    def report(self, report: WireReport) -> None:
+        pack_queries(report, self._sum / max(self._count, 1))
+
+
+class Shares(QueryCapture):
+    """The share of the span's attention that falls to each of some chunks, summed over heads (ragkv/stitch/rank.py)."""
+
+    def __init__(
+        self,
+        model: ModelInternals,
+        layout: Layout,
+        span: Span,
+        heads: Sequence[tuple[int, int]],
+        prefix: ChunkKV | None,
+        chunks: Sequence[ChunkKV | None],
+    ) -> None:
+        """heads: (layer, query head) pairs. Those that the model lacks count for nothing, like chunks without KV."""
+        super().__init__(model, layout, span)
+        self._prefix = prefix
+        self._chunks = chunks
+        self._there = [chunk for chunk in chunks if chunk is not None]
+        self._heads: dict[int, list[int]] = defaultdict(list)
+        for layer, head in heads:
+            if head < layout.q_heads:
+                self._heads[layer].append(head)
+        self._sum = torch.zeros(len(self._there), device=model.device)
+
+    def _wants(self, layer: int) -> bool:
+        return layer in self._heads and self._prefix is not None and bool(self._there)
+
+    def _see(self, layer: int, positions: torch.Tensor, queries: torch.Tensor) -> None:
+        assert self._prefix is not None, "see _wants"
+        prefix, *chunks = (kv.keys[layer].to(self._model.device) for kv in (self._prefix, *self._there))
+        places = positions - len(prefix)
+        shares = chunk_shares(queries.to(prefix.dtype), places, prefix, chunks, self._model.rotate)
+        self._sum += shares[self._heads[layer]].sum(0) * len(queries)
+
+    def report(self, report: WireReport) -> None:
+        if self._prefix is not None:
+            found = iter((self._sum / max(self._count, 1)).tolist())
+            report.shares = [None if chunk is None else next(found) for chunk in self._chunks]

@@ -103,6 +103,7 @@ class StitchConnector(KVConnectorBase_V1):
             block_ids=list(blocks.get_block_ids()[0]),
             token_ids=list(request.prompt_token_ids),
             capture=planned.capture,
+            rank=planned.rank,
         )
         self._promised.append(stitch)
         self._promised_work += planned.plan.work(stitch.region)
@@ -227,4 +228,5 @@ def _added(before: WireReport, now: WireReport) -> WireReport:
         recomputed_spans=before.recomputed_spans,
         queries=now.queries or before.queries,
         queries_shape=now.queries_shape or before.queries_shape,
+        shares=now.shares or before.shares,
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
 
+from ragkv.engine.protocol import Ranking
 from ragkv.engine.wire import WireReport
 from ragkv.kv.file import ChunkKV
 from ragkv.span import Span
@@ -24,6 +25,7 @@ class StitchRequest:
     block_ids: list[int]
     token_ids: list[int]
     capture: Span | None = None
+    rank: Ranking | None = None
 
     @property
     def region(self) -> Span:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ragkv.connector.capture import QueryCapture
+from ragkv.connector.capture import MeanQueries, QueryCapture, Shares
 from ragkv.connector.internals import ModelInternals
 from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.connector.select import select_in_engine
-from ragkv.engine.wire import WireReport, pack_queries
+from ragkv.engine.wire import WireReport
 from ragkv.kv.layout import Layout
 from ragkv.kv.store import KVStore
 from ragkv.span import Span, merge, total_tokens
@@ -139,7 +139,7 @@ class Stitcher:
         self, stitch: StitchRequest, spans: Sequence[Span], block_ids: torch.Tensor, report: WireReport
     ) -> None:
         token_ids = torch.tensor(stitch.token_ids, device=self._model.device)
-        capture = QueryCapture(self._model, self._layout, stitch.capture) if stitch.capture else None
+        capture = self._capture(stitch)
         for part in _passes(spans, self._model.max_tokens, self._model.max_sequences):
             batch = self._model.batch(part, block_ids)
             if capture is None:
@@ -148,7 +148,18 @@ class Stitcher:
             with capture.of(batch):
                 self._model.forward(token_ids[batch.positions], batch, block_ids)
         if capture is not None:
-            pack_queries(report, capture.mean())
+            capture.report(report)
+
+    def _capture(self, stitch: StitchRequest) -> QueryCapture | None:
+        """What the request wants to know of the queries of some of its positions."""
+        if stitch.capture is None:
+            return None
+        if stitch.rank is None:
+            return MeanQueries(self._model, self._layout, stitch.capture)
+        prefix, *chunks = (
+            self._store.get(key, self._layout) for key in (stitch.plan.placed[0].key or "", *stitch.rank.keys)
+        )
+        return Shares(self._model, self._layout, stitch.capture, stitch.rank.heads, prefix, chunks)
 
 
 def _covered(span: Span, by: Sequence[Span]) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ragkv.choosing import DEFAULT_CHOICE, MAX_LAYERS, Choice
-from ragkv.engine.protocol import Generate, Report
+from ragkv.engine.protocol import Generate, Ranking, Report
 from ragkv.errors import Rejected, Unavailable
 from ragkv.policies import POLICIES
 from ragkv.settings import BLOCK_SIZES
@@ -22,6 +22,8 @@ from ragkv.span import Span, merge
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 
 PARAM = "ragkv"
+MAX_RANKED = 1024
+"""Chunks that one request may rank, and heads that it may rank them by."""
 
 _Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _Pair = tuple[_Position, _Position]
@@ -30,7 +32,7 @@ _Name = Annotated[str, msgspec.Meta(max_length=64)]  # a KV key, a tag or a dige
 
 
 class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A plan in JSON's types. `tag` names the request's report for a later `report_of`. `layers` and `sink_aware` are the
+    """A plan in JSON's types. `rank_keys` and `rank_heads` are its ranking. `tag` names the request's report for a later `report_of`. `layers` and `sink_aware` are the
     selection's choice."""
 
     placed: list[tuple[_Name | None, _Position, _Position]]
@@ -40,6 +42,8 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sink_aware: bool = False
     writer: _Name = ""
     capture: _Pair | None = None
+    rank_keys: Annotated[list[_Name], msgspec.Meta(max_length=MAX_RANKED)] = []
+    rank_heads: Annotated[list[tuple[_Layer, _Layer]], msgspec.Meta(max_length=MAX_RANKED)] = []
     tag: _Name | None = None
 
 
@@ -56,6 +60,7 @@ class WireReport(msgspec.Struct):
     recomputed_spans: list[_Pair] | None = None
     queries: str | None = None
     queries_shape: tuple[int, int, int] | None = None
+    shares: list[float | None] | None = None
 
 
 def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | None:
@@ -73,6 +78,8 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
         sink_aware=choice.sink_aware,
         writer=plan.writer,
         capture=(request.capture.start, request.capture.end) if request.capture else None,
+        rank_keys=list(request.rank.keys) if request.rank else [],
+        rank_heads=list(request.rank.heads) if request.rank else [],
         tag=tag,
     )
     return {PARAM: msgspec.to_builtins(wire)}
@@ -80,10 +87,12 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Instructions of a request to the engine: its plan, positions whose queries are wanted, a name for its report."""
+    """Instructions of a request to the engine: its plan, positions whose queries are wanted, chunks that they rank, a name
+    for its report."""
 
     plan: StitchPlan
     capture: Span | None
+    rank: Ranking | None
     tag: str | None
 
 
@@ -102,7 +111,8 @@ def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int) -> Planned 
     if max(len(wire.placed), len(wire.recompute)) > prompt_tokens:
         raise Rejected("the plan has more chunks than its prompt has tokens")
     capture = _span(*wire.capture) if wire.capture else None
-    planned = Planned(_plan(wire), capture, wire.tag)
+    rank = Ranking(tuple(wire.rank_keys), tuple(wire.rank_heads)) if wire.rank_keys else None
+    planned = Planned(_plan(wire), capture, rank, wire.tag)
     if planned.plan.end > prompt_tokens or (capture is not None and capture.end > prompt_tokens):
         raise Rejected("the plan is longer than its prompt")
     return planned
@@ -172,4 +182,5 @@ def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_token
         host_keys=frozenset(wire.host_keys),
         recomputed_spans=recomputed,
         queries=queries,
+        shares=None if wire.shares is None else tuple(wire.shares),
     )

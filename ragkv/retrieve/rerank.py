@@ -3,22 +3,27 @@
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sentence_transformers import CrossEncoder
 
 from ragkv.chunk import Passage
 from ragkv.errors import Rejected
 from ragkv.retrieve.embed import search_text
-from ragkv.retrieve.fusion import fused
+from ragkv.retrieve.fusion import in_both_orders
 
 CANDIDATES = 20
 """Passages a question that are read again, the best by retrieval."""
 BATCH = 8
 WINDOW = 512
 """Tokens of question and passage together that are read; the rest of a longer passage is not."""
+
+
+class Reorders(Protocol):
+    """Puts passages in a new order."""
+
+    def reordered(self, question: str, passages: Sequence[Passage]) -> list[Passage]: ...
 
 
 class Reranker:
@@ -62,14 +67,10 @@ class Reranker:
         return [float(score) for score in scores]
 
     def reordered(self, question: str, passages: Sequence[Passage]) -> list[Passage]:
-        """The passages by both orders, the one they come in and the cross-encoder's, fused by reciprocal rank.
-
-        Not by the cross-encoder's alone: a passage that a further hop brought in answers the question through another
-        passage, which a reader of one pair does not see.
-        """
+        """The passages by both orders, the one they come in and the cross-encoder's, fused by reciprocal rank."""
         scores = self.scores(question, [search_text(p.chunk.title, p.chunk.text) for p in passages])
         order = sorted(range(len(passages)), key=lambda i: -scores[i])
-        return [replace(passages[i], score=score) for i, score in fused([range(len(passages)), order])]
+        return in_both_orders(passages, order)
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from ragkv.retrieve.index import DEPTH, DocumentIds, Index
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitledChunk, TitleLinks
 from ragkv.retrieve.mirror import Mirror
-from ragkv.retrieve.rerank import CANDIDATES, Reranker
+from ragkv.retrieve.rerank import CANDIDATES, Reorders
 from ragkv.retrieve.vectors import Vectors
 
 SOURCES = 5
@@ -80,7 +80,7 @@ class Retriever:
         index: Index,
         chunks: ChunkSource,
         mirror: Mirror | None = None,
-        reranker: Reranker | None = None,
+        reranker: Reorders | None = None,
     ) -> None:
         """`embed`: vectors of a question. `mirror`: brings an in-memory index up to date before each search; None for a
         Qdrant server."""

@@ -178,7 +178,7 @@ QUERIES = 4
 
 def attention_weights(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     """Softmax weights of keys [tokens, kv_heads, head_dim], mean over rotated queries [n, q_heads, head_dim]. [tokens] float32."""
-    return _attention_logits(queries, keys).softmax(-1).mean((0, 1, 2))
+    return attention_logits(queries, keys).softmax(-1).mean((0, 1, 2))
 
 
 def causal_attention_weights(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
@@ -188,10 +188,10 @@ def causal_attention_weights(queries: torch.Tensor, keys: torch.Tensor) -> torch
     """
     n, tokens = len(queries), len(keys)
     later = torch.ones(n, tokens, dtype=torch.bool, device=keys.device).triu(tokens - n + 1)
-    return _attention_logits(queries, keys).masked_fill(later[:, None, None], -torch.inf).softmax(-1).mean((1, 2))
+    return attention_logits(queries, keys).masked_fill(later[:, None, None], -torch.inf).softmax(-1).mean((1, 2))
 
 
-def _attention_logits(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+def attention_logits(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     """[n, kv_heads, q_heads / kv_heads, tokens] float32."""
     n, q_heads, head_dim = queries.shape
     kv_heads = keys.shape[1]

@@ -184,7 +184,7 @@ def test_a_limit_takes_the_first_questions(data_file, corpus):
 
 def test_every_method_is_measured_and_hops_find_what_the_question_does_not_name(data_file, corpus, encoder):
     told = []
-    rows = evaluate(corpus, read_questions(data_file, corpus), encoder, lambda *what: told.append(what))
+    rows, _ = evaluate(corpus, read_questions(data_file, corpus), encoder, lambda *what: told.append(what))
 
     assert tuple(row.method for row in rows) == METHODS
     by_method = {row.method: row for row in rows}
@@ -199,7 +199,8 @@ def test_every_method_is_measured_and_hops_find_what_the_question_does_not_name(
 def test_a_question_of_stop_words_finds_nothing_by_bm25(tmp_path, corpus, encoder):
     """And the other methods still search for it."""
     data = write_lines(tmp_path / "q.jsonl", [{"question": "who was it?", "gold_ids": [0]}])
-    rows = {r.method: r for r in evaluate(corpus, read_questions(data, corpus), encoder, lambda *what: None)}
+    found, _ = evaluate(corpus, read_questions(data, corpus), encoder, lambda *what: None)
+    rows = {row.method: row for row in found}
 
     assert rows["bm25"].mrr == 0
     assert rows["dense"].mrr == rows["hybrid"].mrr > 0

@@ -1,0 +1,109 @@
+"""Heads that rank passages: those whose attention, while a question runs behind the prefix alone, falls to the chunk that the
+question was made from."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import fmean
+
+import torch
+
+from ingest.calibrate.clozes import Cloze, clozes_of, contexts_of
+from ingest.calibrate.reading import SelectiveReader, calibration_reader
+from ingest.calibrate.run import LEAST_CONTEXTS
+from ragkv.chunk import Chunk
+from ragkv.clock import utc_now
+from ragkv.errors import Rejected
+from ragkv.heads import Heads
+from ragkv.models import public_name
+from ragkv.parts import Parts
+
+HEADS = 16
+CANDIDATES = 20
+"""Chunks a question, as many as a re-ranker sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadsPlan:
+    """Where the chunks are from, and the number of clozes to choose on and again of those to check on."""
+
+    collection: str
+    clozes: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Attention of a question in each head to each candidate, and which of them it was made from. shares: [layers, q_heads,
+    chunks] float32."""
+
+    shares: torch.Tensor
+    gold: int
+
+    def reciprocal_ranks(self) -> torch.Tensor:
+        """Of each head, [layers, q_heads] float32."""
+        return reciprocal_rank(self.shares, self.gold)
+
+
+def find_heads(parts: Parts, chunks: Sequence[Chunk], plan: HeadsPlan, progress: Callable[[str, int], None]) -> Heads:
+    """Choose heads on one half of the chunks' contexts, check them on the other. `progress` is told a phase and how many are
+    done. Raises Rejected for too little text."""
+    contexts = contexts_of(chunks)
+    if len(contexts) < LEAST_CONTEXTS:
+        raise Rejected(
+            f"there is text for {len(contexts)} contexts, calibration needs {LEAST_CONTEXTS}: give more documents"
+        )
+    reader = calibration_reader(parts)
+
+    def asked(phase: str, half: int) -> Iterator[Asked]:
+        pool = contexts[half::2]
+        for done, cloze in enumerate(clozes_of(pool, plan.clozes, plan.seed + half), start=1):
+            yield ask(reader, cloze, candidates_of(cloze, pool), parts)
+            progress(phase, done)
+
+    heads = best_heads(list(asked("choosing", 0)))
+    checked = list(asked("checking", 1))
+    return Heads(
+        model=public_name(parts.settings),
+        model_fingerprint=parts.model_fingerprint,
+        writer_fingerprint=parts.writer_fingerprint,
+        made_at=utc_now(),
+        collection=plan.collection,
+        questions=len(checked),
+        candidates=CANDIDATES,
+        seed=plan.seed,
+        heads=heads,
+        mrr=fmean(mrr_of(one, heads) for one in checked),
+        all_heads_mrr=fmean(reciprocal_rank(one.shares.mean((0, 1)), one.gold).item() for one in checked),
+        chance_mrr=fmean(fmean(1 / rank for rank in range(1, one.shares.shape[-1] + 1)) for one in checked),
+    )
+
+
+def candidates_of(cloze: Cloze, pool: Sequence[Sequence[Chunk]]) -> list[Chunk]:
+    """The cloze's context, and chunks of the contexts behind it, CANDIDATES in all if there are so many."""
+    at = next(index for index, context in enumerate(pool) if context[0].id == cloze.chunks[0].id)
+    return list(chain.from_iterable((*pool[at:], *pool[:at])))[:CANDIDATES]
+
+
+def ask(reader: SelectiveReader, cloze: Cloze, candidates: Sequence[Chunk], parts: Parts) -> Asked:
+    """The attention of a cloze's question to the candidates."""
+    text = parts.prompts.text_in(cloze.question)
+    shares = reader.shares(parts.prompts.question_ids(cloze.question), text, [chunk.token_ids for chunk in candidates])
+    return Asked(shares, next(i for i, chunk in enumerate(candidates) if chunk.id == cloze.source.id))
+
+
+def best_heads(asked: Sequence[Asked]) -> tuple[tuple[int, int], ...]:
+    """The heads with the greatest mean reciprocal rank, best first."""
+    ranks = torch.stack([one.reciprocal_ranks() for one in asked]).mean(0)
+    best = ranks.flatten().topk(min(HEADS, ranks.numel())).indices.tolist()
+    return tuple(divmod(index, ranks.shape[1]) for index in best)
+
+
+def mrr_of(one: Asked, heads: Sequence[tuple[int, int]]) -> float:
+    """Reciprocal rank by the sum over these heads."""
+    return reciprocal_rank(torch.stack([one.shares[layer, head] for layer, head in heads]).sum(0), one.gold).item()
+
+
+def reciprocal_rank(scores: torch.Tensor, gold: int) -> torch.Tensor:
+    """scores: [..., chunks]. [...] float32."""
+    return 1 / (scores > scores[..., gold : gold + 1]).sum(-1).add(1)

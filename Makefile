@@ -12,7 +12,7 @@ AUDIT_VERSION := 2.10.1
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 TORCH_WHEELS ?= $(TORCH_CPU_INDEX)/torch/
 SAMPLE := docs/sample
-WORKERS ?= 2
+WORKERS ?= 3
 
 export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE

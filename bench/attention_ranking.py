@@ -18,7 +18,7 @@ class AttentionReranker:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._heads = heads_for(parts.model_fingerprint, parts.settings.heads_file).heads
-        self._reader = calibration_reader(parts)
+        self._reader = calibration_reader(parts, parts.layout.dtype)
 
     def reordered(self, question: str, passages: Sequence[Passage]) -> list[Passage]:
         prompts = self._parts.prompts

@@ -21,6 +21,7 @@ from ragkv.parts import Parts
 HEADS = 16
 CANDIDATES = 20
 """Chunks a question, as many as a re-ranker sees."""
+_LEAST_SHARE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,13 @@ class Asked:
     shares: torch.Tensor
     gold: int
 
-    def reciprocal_ranks(self) -> torch.Tensor:
-        """Of each head, [layers, q_heads] float32."""
-        return reciprocal_rank(self.shares, self.gold)
+    def surprise(self) -> torch.Tensor:
+        """Minus the logarithm of the source's part of what all candidates get, of each head: [layers, q_heads] float32.
+
+        Unlike a rank it tells heads apart that all put the source first.
+        """
+        parts = self.shares / self.shares.sum(-1, keepdim=True).clamp_min(_LEAST_SHARE)
+        return -parts[..., self.gold].clamp_min(_LEAST_SHARE).log()
 
 
 def find_heads(parts: Parts, chunks: Sequence[Chunk], plan: HeadsPlan, progress: Callable[[str, int], None]) -> Heads:
@@ -53,7 +58,7 @@ def find_heads(parts: Parts, chunks: Sequence[Chunk], plan: HeadsPlan, progress:
         raise Rejected(
             f"there is text for {len(contexts)} contexts, calibration needs {LEAST_CONTEXTS}: give more documents"
         )
-    reader = calibration_reader(parts)
+    reader = calibration_reader(parts, parts.layout.dtype)
 
     def asked(phase: str, half: int) -> Iterator[Asked]:
         pool = contexts[half::2]
@@ -93,10 +98,10 @@ def ask(reader: SelectiveReader, cloze: Cloze, candidates: Sequence[Chunk], part
 
 
 def best_heads(asked: Sequence[Asked]) -> tuple[tuple[int, int], ...]:
-    """The heads with the greatest mean reciprocal rank, best first."""
-    ranks = torch.stack([one.reciprocal_ranks() for one in asked]).mean(0)
-    best = ranks.flatten().topk(min(HEADS, ranks.numel())).indices.tolist()
-    return tuple(divmod(index, ranks.shape[1]) for index in best)
+    """The heads with the least mean surprise, best first."""
+    mean = torch.stack([one.surprise() for one in asked]).mean(0)
+    best = mean.flatten().topk(min(HEADS, mean.numel()), largest=False).indices.tolist()
+    return tuple(divmod(index, mean.shape[1]) for index in best)
 
 
 def mrr_of(one: Asked, heads: Sequence[tuple[int, int]]) -> float:

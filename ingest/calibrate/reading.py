@@ -87,9 +87,9 @@ class SelectiveReader(Reader):
         return logprobs
 
 
-def calibration_reader(parts: Parts) -> SelectiveReader:
-    """The served model in float32, with the writer in use if there is one."""
-    model = load_model(parts.model_folder, torch.float32)
+def calibration_reader(parts: Parts, dtype: torch.dtype = torch.float32) -> SelectiveReader:
+    """The served model, with the writer in use if there is one."""
+    model = load_model(parts.model_folder, dtype)
     writing: Writing = NoWriter()
     if parts.writer_fingerprint:
         from ingest.writer.adapter import Adapter  # noqa: PLC0415 - seconds to import, needed with a writer alone

@@ -280,7 +280,6 @@ class TestKilled:
         whole = service.ask(QUESTION, mode="full")["answer"]
         core = _engine_of(service)
         old, left = [core, *core.children(recursive=True)], shared_memory_of(core)
-        assert left
 
         body = {"question": QUESTION, "mode": "full"}
         with ThreadPoolExecutor() as pool, service.client.stream("POST", "/v1/ask", json=LONG_STREAM) as begun:
@@ -364,6 +363,7 @@ def _restarts(service: Service) -> float:
 
 
 def shared_memory_of(process: psutil.Process) -> set[str]:
+    """Files of it; none where vLLM's worker runs in its core's process."""
     lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
     return {line.split()[-1] for line in lines if "/dev/shm/psm_" in line}
 

@@ -11,6 +11,7 @@ import httpx
 import msgspec
 import pytest
 
+from ragkv.engine import launch
 from ragkv.engine.launch import serve_command, server_variables
 from ragkv.engine.remote import RemoteEngine
 from ragkv.errors import Rejected, Unavailable
@@ -32,7 +33,10 @@ def remote(
     settings = msgspec.structs.replace(embedded, engine_api_key=KEY)
     model = Model.prepare(settings, 8)
     port = free_port()
-    command = serve_command(settings, Path(settings.model), model.layout, "127.0.0.1", port)
+    with pytest.MonkeyPatch.context() as on_many_cores:  # vLLM's worker in a process of its own, as on larger machines
+        on_many_cores.setattr(launch, "FEW_CORES", 0)
+        command = serve_command(settings, Path(settings.model), model.layout, "127.0.0.1", port)
+    assert launch.IN_THE_CORE not in command
     log = (settings.data_dir / "vllm.log").open("wb")
     assert KEY not in command, "other users can read command lines"
     environ = os.environ | {"HF_HUB_OFFLINE": "1"} | server_variables(settings)

@@ -5,7 +5,7 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.heads import write_heads
+from ragkv.heads import heads_for, write_heads
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.echo_engine import EchoEngine
@@ -59,3 +59,10 @@ def test_a_model_whose_heads_nobody_found_says_what_to_do(client: Client, retrie
     parts.__dict__["model_fingerprint"] = "another"
 
     assert_problem(client.post("/v1/search", json=ASKED), 422, "calibrate-heads")
+
+
+def test_the_embedded_models_heads_come_with_ragkv(parts: Parts):
+    heads = heads_for(parts.model_fingerprint, parts.settings.heads_file)
+
+    assert heads.objections() == []
+    assert max(layer for layer, _ in heads.heads) < parts.layout.layers

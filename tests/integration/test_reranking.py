@@ -5,11 +5,12 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.errors import Rejected
 from ragkv.heads import heads_for, write_heads
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.echo_engine import EchoEngine
-from tests.over_http import Client, assert_problem, upload
+from tests.over_http import Client, upload
 from tests.unit.test_heads import FOUND
 
 ASKED = {"question": "How many wheels had the analytical engine?", "top_k": 3}
@@ -55,10 +56,11 @@ def test_while_the_engine_fails_they_come_as_retrieved(client: Client, retrieved
     assert texts(client) == retrieved[:3]
 
 
-def test_a_model_whose_heads_nobody_found_says_what_to_do(client: Client, retrieved: list[str], parts: Parts):
+def test_a_model_whose_heads_nobody_found_says_what_to_do(parts: Parts):
     parts.__dict__["model_fingerprint"] = "another"
 
-    assert_problem(client.post("/v1/search", json=ASKED), 422, "calibrate-heads")
+    with pytest.raises(Rejected, match="calibrate-heads"):
+        assert parts.searcher
 
 
 def test_the_embedded_models_heads_come_with_ragkv(parts: Parts):

@@ -16,7 +16,8 @@ softmax, over prefix, chunks and question, at true positions; their mean over he
 tokens; the mean over four layers, those at 22 to 25 of Qwen3-14B's 40.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -29,13 +30,37 @@ from ragkv.stitch.select import QUERIES, attention_weights, budget_of, causal_at
 
 _CONTEXT_LAYER = 1  # the first layer whose keys depend on the context
 
-Scores = Callable[[ModelInternals, Layout, StitchRequest, Sequence[KVSlice], torch.Tensor], torch.Tensor]
-"""(model, layout, request, slices, block ids [blocks] int64) -> a score for each token of the slices that may be selected
-(`_candidates`), in order, [tokens] float32."""
+
+@dataclass(frozen=True, slots=True)
+class Stitched:
+    """The slices of a request that were written, ascending, and their rotated keys in the layers that its policy looks at:
+    [tokens of all slices, kv_heads, head_dim] each."""
+
+    slices: Sequence[KVSlice]
+    keys: Mapping[int, torch.Tensor]
+
+    @property
+    def num_tokens(self) -> int:
+        return total_tokens(one.span for one in self.slices)
+
+
+Scores = Callable[[ModelInternals, Layout, StitchRequest, Stitched, torch.Tensor], torch.Tensor]
+"""(model, layout, request, stitched, block ids [blocks] int64) -> a score for each token that may be selected (`_candidates`),
+in order, [tokens] float32."""
+
+
+def layers_looked_at(layout: Layout, stitch: StitchRequest) -> Sequence[int]:
+    """Layers whose rotated keys the request's policy compares, ascending. Raises Rejected for layers that the model lacks."""
+    selection = stitch.plan.selection
+    if selection is None:
+        return ()
+    if selection.policy == "question":
+        return selection.choice.layers_of(layout.layers)
+    return infoflow_layers(layout.layers) if selection.policy == "infoflow" else (_CONTEXT_LAYER,)
 
 
 def select_in_engine(
-    model: ModelInternals, layout: Layout, stitch: StitchRequest, slices: Sequence[KVSlice], block_ids: torch.Tensor
+    model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
 ) -> tuple[Span, ...]:
     """The blocks with the highest scores, up to the plan's ratio of the chunks' tokens in this request.
 
@@ -43,25 +68,28 @@ def select_in_engine(
     """
     selection = stitch.plan.selection
     assert selection is not None, "the plan asks for no selection in the engine"
-    candidates = _candidates(stitch, slices)
+    candidates = _candidates(stitch, stitched)
     if not candidates:
         return ()
     chunks = total_tokens(stitch.clip(placed.span) for placed in stitch.plan.placed[1:])
-    scores = _SCORES[selection.policy](model, layout, stitch, slices, block_ids)
+    scores = _SCORES[selection.policy](model, layout, stitch, stitched, block_ids)
     spans = [one.span for one in candidates]
     return take_blocks(spans, scores.cpu(), selection.block_size, budget_of(selection.ratio, chunks))
 
 
 def key_deviation(
-    model: ModelInternals, layout: Layout, stitch: StitchRequest, slices: Sequence[KVSlice], block_ids: torch.Tensor
+    model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
 ) -> torch.Tensor:
     """Squared distance of each token's fresh key from its stitched one, over all heads. [tokens] float32."""
-    fresh = _fresh_keys(model, stitch, block_ids)
-    return torch.cat([_deviation(model, one, fresh, stitch.start) for one in _candidates(stitch, slices)])
+    fresh, kept = _fresh_keys(model, stitch, block_ids), stitched.keys[_CONTEXT_LAYER]
+    spans = [one.span for one in _candidates(stitch, stitched)]
+    now = torch.cat([fresh[span.start - stitch.start : span.end - stitch.start] for span in spans])
+    was = kept[-total_tokens(spans) :]
+    return (now.view(was.shape).float() - was.float()).square().sum((1, 2))
 
 
 def question_attention(
-    model: ModelInternals, layout: Layout, stitch: StitchRequest, slices: Sequence[KVSlice], block_ids: torch.Tensor
+    model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
 ) -> torch.Tensor:
     """Attention of the question to each token: mean over queries and heads, summed over the layers that choose. [tokens] float32.
 
@@ -69,39 +97,37 @@ def question_attention(
     layers that the model lacks.
     """
     assert stitch.plan.selection is not None, "the plan asks for no selection in the engine"
-    choice = stitch.plan.selection.choice
-    layers = choice.layers_of(layout.layers)
-    candidates = _candidates(stitch, slices)
-    seen = slices if choice.sink_aware else candidates
-    scores = torch.zeros(total_tokens(one.span for one in candidates), device=model.device)
+    num_candidates = total_tokens(one.span for one in _candidates(stitch, stitched))
+    num_seen = stitched.num_tokens if stitch.plan.selection.choice.sink_aware else num_candidates
+    scores = torch.zeros(num_candidates, device=model.device)
 
     def on_layer(layer: int, query: torch.Tensor, _key: torch.Tensor) -> None:
-        keys = torch.cat([_stitched_keys(model, one, layer) for one in seen])
+        keys = stitched.keys[layer][-num_seen:]
         weights = attention_weights(query.view(-1, layout.q_heads, layout.head_dim)[-QUERIES:], keys)
         scores.add_(weights[-len(scores) :])
 
-    _run_question(model, stitch, block_ids, layers, on_layer)
+    _run_question(model, stitch, block_ids, layers_looked_at(layout, stitch), on_layer)
     return scores
 
 
 def question_norms(
-    model: ModelInternals, layout: Layout, stitch: StitchRequest, slices: Sequence[KVSlice], block_ids: torch.Tensor
+    model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
 ) -> torch.Tensor:
     """Norm of the question's attention to each token, over all of its queries: of means over heads, summed over layers. [tokens]
     float32.
 
     Zeros as above. What was in vLLM's own cache before, and chunks whose KV is missing, are not in the softmax.
     """
-    scores = torch.zeros(total_tokens(one.span for one in _candidates(stitch, slices)), device=model.device)
-    end = total_tokens(one.span for one in slices)
+    scores = torch.zeros(total_tokens(one.span for one in _candidates(stitch, stitched)), device=model.device)
+    end = stitched.num_tokens
 
     def on_layer(layer: int, query: torch.Tensor, key: torch.Tensor) -> None:
         own = key.view(-1, layout.kv_heads, layout.head_dim)
-        keys = torch.cat([*(_stitched_keys(model, one, layer) for one in slices), own])
+        keys = torch.cat([stitched.keys[layer], own])
         weights = causal_attention_weights(query.view(-1, layout.q_heads, layout.head_dim), keys)
         scores.add_(weights.norm(dim=0)[end - len(scores) : end])
 
-    _run_question(model, stitch, block_ids, infoflow_layers(layout.layers), on_layer)
+    _run_question(model, stitch, block_ids, layers_looked_at(layout, stitch), on_layer)
     return scores
 
 
@@ -119,9 +145,9 @@ _SCORES: dict[str, Scores] = {
 assert set(_SCORES) == {policy.name for policy in POLICIES.values() if policy.in_engine}
 
 
-def _candidates(stitch: StitchRequest, slices: Sequence[KVSlice]) -> list[KVSlice]:
+def _candidates(stitch: StitchRequest, stitched: Stitched) -> list[KVSlice]:
     """The slices that may be selected, the last of all: what comes before them is exact as it was stored."""
-    return [one for one in slices if one.span.start >= stitch.plan.exact_end]
+    return [one for one in stitched.slices if one.span.start >= stitch.plan.exact_end]
 
 
 def _run_question(
@@ -154,13 +180,6 @@ def _run_question(
         model.forward(ids[batch.positions], batch, block_ids)
 
 
-def _stitched_keys(model: ModelInternals, one: KVSlice, layer: int) -> torch.Tensor:
-    """A slice's keys of one layer as they were written into the cache, [tokens, kv_heads, head_dim]."""
-    stored = one.kv.keys[layer, one.offset : one.offset + one.span.num_tokens].clone()
-    positions = torch.arange(one.span.start, one.span.end, device=model.device)
-    return model.rotate(positions, stored.to(model.device))
-
-
 def _fresh_keys(model: ModelInternals, stitch: StitchRequest, block_ids: torch.Tensor) -> torch.Tensor:
     """Rotated keys of layer 1 over the whole region, [tokens, kv_heads, head_dim], as full prefill has them.
 
@@ -179,10 +198,3 @@ def _fresh_keys(model: ModelInternals, stitch: StitchRequest, block_ids: torch.T
         with model.attention_hook(on_layer):
             model.forward(ids[batch.positions], batch, block_ids)
     return torch.cat(keys)
-
-
-def _deviation(model: ModelInternals, one: KVSlice, fresh: torch.Tensor, region_start: int) -> torch.Tensor:
-    """[tokens] float32 of one slice. fresh: [region tokens, kv_heads * head_dim], rotated."""
-    span, stitched = one.span, _stitched_keys(model, one, _CONTEXT_LAYER)
-    now = fresh[span.start - region_start : span.end - region_start].view(stitched.shape)
-    return (now.float() - stitched.float()).square().sum((1, 2))

@@ -11,7 +11,7 @@ import torch
 from ragkv.connector.capture import MeanQueries, QueryCapture, Shares
 from ragkv.connector.internals import ModelInternals
 from ragkv.connector.metadata import KVSlice, StitchRequest
-from ragkv.connector.select import select_in_engine
+from ragkv.connector.select import Stitched, layers_looked_at, select_in_engine
 from ragkv.engine.wire import WireReport
 from ragkv.kv.layout import Layout
 from ragkv.kv.store import KVStore
@@ -49,12 +49,12 @@ class Stitcher:
         block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
         with _timed(report, "kv_load_ms"):
             fetched = self._fetch(stitch)
-            self._write(fetched.slices, block_ids)
+            stitched = self._write(fetched.slices, layers_looked_at(self._layout, stitch), block_ids)
             self._model.synchronize()
         with _timed(report, "recompute_ms"):
             spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
             if stitch.plan.selection is not None:
-                spans = merge([*spans, *self._select(stitch, fetched, spans, block_ids)])
+                spans = merge([*spans, *self._select(stitch, stitched, spans, block_ids)])
             self._recompute(stitch, spans, block_ids, report)
             self._model.synchronize()
         report.recomputed = total_tokens(spans)
@@ -103,17 +103,23 @@ class Stitcher:
         if in_memory:
             fetched.host_keys.append(key)
 
-    def _write(self, slices: Sequence[KVSlice], block_ids: torch.Tensor) -> None:
+    def _write(self, slices: Sequence[KVSlice], kept_layers: Sequence[int], block_ids: torch.Tensor) -> Stitched:
+        """Write all layers. The rotated keys of `kept_layers` are returned: a selection would rotate them once more."""
+        kept: dict[int, torch.Tensor] = {}
         if not slices:
-            return
+            return Stitched(slices, kept)
         batch = self._model.batch([kv_slice.span for kv_slice in slices], block_ids)
         shape = (len(batch.positions), self._layout.kv_heads, self._layout.head_dim)
         # One scratch for all layers: fresh pages for every layer would cost more than the copies themselves.
         keys, values = (torch.empty(shape, dtype=self._layout.dtype, device=self._model.device) for _ in "kv")
         for index, layer in enumerate(self._model.layers):
-            self._gather(slices, index, keys, values)
-            rotated = self._model.rotate(batch.positions, keys)
+            placed = torch.empty_like(keys) if index in kept_layers else keys
+            self._gather(slices, index, placed, values)
+            rotated = self._model.rotate(batch.positions, placed)
             self._model.write(layer, rotated, values, batch.slots)
+            if index in kept_layers:
+                kept[index] = rotated
+        return Stitched(slices, kept)
 
     def _gather(self, slices: Sequence[KVSlice], layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         row = 0
@@ -125,7 +131,7 @@ class Stitcher:
             row = end
 
     def _select(
-        self, stitch: StitchRequest, fetched: Fetched, settled: Sequence[Span], block_ids: torch.Tensor
+        self, stitch: StitchRequest, stitched: Stitched, settled: Sequence[Span], block_ids: torch.Tensor
     ) -> tuple[Span, ...]:
         """Spans chosen by a policy that has to see the model's view of the prompt.
 
@@ -133,7 +139,7 @@ class Stitcher:
         chosen, whose fresh KV it may attend to.
         """
         self._recompute(stitch, settled, block_ids, WireReport())
-        return select_in_engine(self._model, self._layout, stitch, fetched.slices, block_ids)
+        return select_in_engine(self._model, self._layout, stitch, stitched, block_ids)
 
     def _recompute(
         self, stitch: StitchRequest, spans: Sequence[Span], block_ids: torch.Tensor, report: WireReport

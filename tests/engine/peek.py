@@ -4,7 +4,7 @@ import torch
 from vllm.distributed.kv_transfer import get_kv_transfer_group
 
 from ragkv.connector.metadata import StitchRequest
-from ragkv.connector.select import select_in_engine
+from ragkv.connector.select import layers_looked_at, select_in_engine
 from ragkv.engine.wire import planned_of
 from ragkv.span import Span
 
@@ -37,8 +37,8 @@ class Peek:
         stitch = StitchRequest("peek", plan, 0, plan.end, blocks, token_ids)
         fetched, table = stitcher._fetch(stitch), torch.tensor(blocks)
         with torch.inference_mode():
-            stitcher._write(fetched.slices, table)
-            spans = select_in_engine(stitcher._model, stitcher._layout, stitch, fetched.slices, table)
+            stitched = stitcher._write(fetched.slices, layers_looked_at(stitcher._layout, stitch), table)
+            spans = select_in_engine(stitcher._model, stitcher._layout, stitch, stitched, table)
         return [(span.start, span.end) for span in spans]
 
     def fail_recomputes(self, times: int) -> None:

@@ -46,11 +46,16 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     to_random: Ratio
     target_kl: float
     kl_at: tuple[tuple[float, float], ...]
-    least_ratio: float | None
+    plain_kl_at: tuple[tuple[float, float], ...] = ()
 
     @property
     def choice(self) -> Choice:
         return Choice.of(self.layers, self.sink_aware)
+
+    @property
+    def least_ratio(self) -> float | None:
+        """The smallest ratio that keeps `target_kl`, None if none does."""
+        return self._least(self.kl_at)
 
     def objections(self) -> list[str]:
         """Reasons against using it; none if it passes."""
@@ -65,6 +70,11 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
         """Names and values for people."""
         kept = " (the default was kept)" if self.choice == DEFAULT_CHOICE else ""
         least = "none of these" if self.least_ratio is None else f"RAGKV_RECOMPUTE_RATIO={self.least_ratio:g}"
+        plain = []
+        if self.plain_kl_at:
+            plain.append(("KL by ratio, without the writer", _listed(self.plain_kl_at)))
+            without = self._least(self.plain_kl_at)
+            least += f"; without the writer {'none of these' if without is None else f'{without:g}'}"
         return [
             ("Layers", self.layers + (", sink-aware" if self.sink_aware else "") + kept),
             ("Model", self.model + (", with a writer" if self.writer_fingerprint else "")),
@@ -72,9 +82,17 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
             ("KL", f"{self.kl:.3f}; default {self.default_kl:.3f}, random {self.random_kl:.3f}"),
             ("KL over the default's", f"{self.to_default} (geometric mean)"),
             ("KL over random's", f"{self.to_random} (geometric mean)"),
-            ("KL by ratio", ", ".join(f"{ratio:g}: {kl:.3f}" for ratio, kl in self.kl_at)),
+            ("KL by ratio", _listed(self.kl_at)),
+            *plain,
             (f"Least that keeps a KL of {self.target_kl:g}", least),
         ]
+
+    def _least(self, kl_at: tuple[tuple[float, float], ...]) -> float | None:
+        return next((ratio for ratio, kl in kl_at if kl <= self.target_kl), None)
+
+
+def _listed(kl_at: tuple[tuple[float, float], ...]) -> str:
+    return ", ".join(f"{ratio:g}: {kl:.3f}" for ratio, kl in kl_at)
 
 
 def read_calibration(path: Path) -> Calibration | None:

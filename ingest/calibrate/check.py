@@ -1,76 +1,77 @@
-"""The check of a choice: real KL to full prefill, with what it selects recomputed, against the default and blocks at random."""
+"""Real KL to full prefill with some tokens recomputed: of the choices to compare, and of the one that was chosen."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import exp, log
 from statistics import fmean
 
 import torch
 
-from ingest.calibrate.choose import interval_of
 from ingest.calibrate.cover import Attention, Case, Selecting
 from ingest.calibrate.reading import SelectiveReader
 from ingest.writer.reading import mean_kl
-from ragkv.calibration import Ratio
 from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.span import Span
 from ragkv.stitch.select import ChunkEvidence, Evidence, budget_of, select_random
 
 RATIOS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
-KL_FLOOR = 1e-4
-"""What lies below it is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """KL of one case, in nats a token of the answer. `at_ratios`: the choice's, by ratio."""
+    """KL of one case, in nats a token of the answer. `at_ratios`: the choice's, by ratio; `plain_at_ratios`: over KV of the plain
+    model instead of the writer's, empty where no writer is in use."""
 
     choice: float
     default: float
     random: float
     at_ratios: dict[float, float]
+    plain_at_ratios: dict[float, float] = field(default_factory=dict)
 
 
-@torch.no_grad()
-def check(
-    reader: SelectiveReader,
-    case: Case,
-    selecting: Selecting,
-    choice: Choice,
-    seed: int,
-    ratios: Sequence[float] = RATIOS,
-) -> Checked:
-    """seed: of the blocks drawn at random."""
-    text = sum(case.chunks, ())
-    context = reader.write(case.chunks)
-    [full] = reader.full(text, [case.tail])
-    attention = Attention.of(reader, context, case.tail, selecting.spans[0].start)
+class Stitched:
+    """One case over stitched KV. What is called computes under `no_grad`."""
 
-    def kl(spans: Sequence[Span]) -> float:
+    @torch.no_grad()
+    def __init__(self, reader: SelectiveReader, case: Case, selecting: Selecting) -> None:
+        self._reader = reader
+        self._case = case
+        self._text = sum(case.chunks, ())
+        self._selecting = selecting
+        self._full = reader.full(self._text, [case.tail])[0].logprobs
+        self._context = reader.write(case.chunks)
+        self._attention = Attention.of(reader, self._context, case.tail, selecting.spans[0].start)
+
+    def kl_by(self, choice: Choice, ratio: float | None = None) -> float:
+        """With what the choice selects recomputed: a share `ratio` of the context, or as much as `selecting` says."""
+        selecting = self._selecting
+        if ratio is not None:
+            selecting = replace(selecting, budget=budget_of(ratio, len(self._text)))
+        return self._kl(selecting.take(self._attention.scores(choice)))
+
+    def kl_at_random(self, seed: int) -> float:
+        """With as many blocks recomputed that are drawn at random."""
+        chunks = tuple(map(ChunkEvidence, self._selecting.spans))
+        evidence = Evidence(chunks, block_size=self._selecting.block_size, seed=seed)
+        return self._kl(select_random(evidence, self._selecting.budget))
+
+    @torch.no_grad()
+    def _kl(self, spans: Sequence[Span]) -> float:
         positions = list(chain.from_iterable(range(span.start, span.end) for span in spans))
-        ids = [text[position - reader.num_prefix] for position in positions]
-        other = reader.recomputed(context, positions, ids, case.tail)
-        return mean_kl(full.logprobs, other).item()
+        ids = [self._text[position - self._reader.num_prefix] for position in positions]
+        return mean_kl(self._full, self._reader.recomputed(self._context, positions, ids, self._case.tail)).item()
 
-    evidence = Evidence(tuple(map(ChunkEvidence, selecting.spans)), block_size=selecting.block_size, seed=seed)
-    scores = attention.scores(choice)
-    at_ratios = {ratio: replace(selecting, budget=budget_of(ratio, len(text))) for ratio in ratios}
+
+def check(stitched: Stitched, choice: Choice, seed: int, ratios: Sequence[float] = RATIOS) -> Checked:
+    """seed: of the blocks drawn at random."""
     return Checked(
-        choice=kl(selecting.take(scores)),
-        default=kl(selecting.take(attention.scores(DEFAULT_CHOICE))),
-        random=kl(select_random(evidence, selecting.budget)),
-        at_ratios={ratio: kl(each.take(scores)) for ratio, each in at_ratios.items()},
+        choice=stitched.kl_by(choice),
+        default=stitched.kl_by(DEFAULT_CHOICE),
+        random=stitched.kl_at_random(seed),
+        at_ratios={ratio: stitched.kl_by(choice, ratio) for ratio in ratios},
     )
 
 
-def ratio_of(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """The geometric mean of ours / theirs, paired by case: one case in thirteen can make a mean of KLs."""
-    logs = [log(max(one, KL_FLOOR)) - log(max(other, KL_FLOOR)) for one, other in zip(ours, theirs, strict=True)]
-    around = interval_of(logs)
-    return Ratio(exp(around.mean), exp(around.low), exp(around.high))
-
-
-def mean_at_ratios(checked: Sequence[Checked]) -> tuple[tuple[float, float], ...]:
-    """(ratio, mean KL) of the choice."""
-    return tuple((ratio, fmean(one.at_ratios[ratio] for one in checked)) for ratio in checked[0].at_ratios)
+def mean_at_ratios(rows: Sequence[dict[float, float]]) -> tuple[tuple[float, float], ...]:
+    """(ratio, mean KL) over cases with the same ratios."""
+    return tuple((ratio, fmean(row[ratio] for row in rows)) for ratio in rows[0])

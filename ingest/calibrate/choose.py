@@ -1,16 +1,21 @@
-"""The choice of layers: the candidate that covers most, unless the default covers as much as far as can be told."""
+"""The choice of layers: a few candidates by cover, the one of them with the least KL, unless the default may be as good."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import exp, log
 
 import torch
 
 from ingest.calibrate.cover import Observed
+from ragkv.calibration import Ratio
 from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.errors import Rejected
 
 BEST_LAYERS = 3
+FINALISTS = 4
 DRAWS = 2000
+KL_FLOOR = 1e-4
+"""What lies below it is rounding."""
 _LEAST_OBSERVED = 6
 
 
@@ -31,8 +36,8 @@ def interval_of(values: Sequence[float]) -> Interval:
     return Interval(each.mean().item(), drawn[int(0.025 * DRAWS)].item(), drawn[int(0.975 * DRAWS)].item())
 
 
-def choose(observed: Sequence[Observed], num_layers: int) -> Choice:
-    """The choice with the greatest mean cover. The default, unless the whole interval of the gain over it lies above 0.
+def finalists(observed: Sequence[Observed], num_layers: int) -> list[Choice]:
+    """The default, and the few other choices with the greatest mean cover: the most by cover is not always the least by KL.
 
     Raises Rejected if too few contexts have anything to gain.
     """
@@ -47,9 +52,25 @@ def choose(observed: Sequence[Observed], num_layers: int) -> Choice:
         return [one.cover(choice) or 0.0 for one in telling]
 
     single = [sum(covers(Choice((layer,)))) for layer in range(num_layers)]
-    best = max(candidates(num_layers, single), key=lambda choice: sum(covers(choice)))
-    gains = [ours - theirs for ours, theirs in zip(covers(best), covers(DEFAULT_CHOICE), strict=True)]
-    return best if interval_of(gains).low > 0 else DEFAULT_CHOICE
+    others = [choice for choice in candidates(num_layers, single) if choice != DEFAULT_CHOICE]
+    return [DEFAULT_CHOICE, *sorted(others, key=lambda choice: sum(covers(choice)), reverse=True)[:FINALISTS]]
+
+
+def choose(kls: Mapping[Choice, Sequence[float]]) -> Choice:
+    """The choice with the least geometric mean KL. The default, unless the whole interval of the ratio to its KL lies below 1.
+
+    kls: of the same cases for each choice, the default among them.
+    """
+    over_default = {choice: ratio_of(kl, kls[DEFAULT_CHOICE]) for choice, kl in kls.items()}
+    best = min(over_default, key=lambda choice: over_default[choice].mean)
+    return best if over_default[best].high < 1 else DEFAULT_CHOICE
+
+
+def ratio_of(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
+    """The geometric mean of ours / theirs, paired by case: one case in thirteen can make a mean of KLs."""
+    logs = [log(max(one, KL_FLOOR)) - log(max(other, KL_FLOOR)) for one, other in zip(ours, theirs, strict=True)]
+    around = interval_of(logs)
+    return Ratio(exp(around.mean), exp(around.low), exp(around.high))
 
 
 def candidates(num_layers: int, single: Sequence[float]) -> list[Choice]:

@@ -45,7 +45,7 @@ def calibrate(collection: str, clozes: int, target_kl: float, seed: int, layers:
     try:
         parts.prepare()
         with progress_bars(console) as bar:
-            phases = ("checking",) if choice else ("choosing", "checking")
+            phases = ("checking",) if choice else ("choosing", "comparing", "checking")
             tasks = {phase: bar.add_task(phase, total=clozes) for phase in phases}
             found = run(
                 parts,

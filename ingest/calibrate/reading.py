@@ -1,7 +1,7 @@
 """Readings in plain Transformers as the engine has them: queries of a question, and answers after recompute in place."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -29,6 +29,10 @@ class SelectiveReader(Reader):
         super().__init__(model, writing, prefix_ids)
         self._prefix_ids = tuple(prefix_ids)
         self._capture = Capture(model, range(model.config.num_hidden_layers))
+
+    def plain_writing(self) -> AbstractContextManager[Any]:
+        """What is written is the plain model's, for the block."""
+        return self._writing.disabled()
 
     @torch.no_grad()
     def queries(self, context: KV, question_ids: Sequence[int]) -> list[torch.Tensor]:

@@ -1,11 +1,11 @@
 """One calibration, from a collection's chunks to the layers that choose and their figures."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
-from ingest.calibrate.check import Checked, check, mean_at_ratios, ratio_of
-from ingest.calibrate.choose import choose
+from ingest.calibrate.check import Checked, Stitched, check, mean_at_ratios
+from ingest.calibrate.choose import choose, finalists, ratio_of
 from ingest.calibrate.clozes import Cloze, clozes_of, contexts_of
 from ingest.calibrate.cover import Case, Selecting, observe
 from ingest.calibrate.reading import calibration_reader
@@ -39,7 +39,8 @@ class Plan:
 
 
 def calibrate(parts: Parts, plan: Plan, progress: Callable[[str, int], None]) -> Calibration:
-    """Choose on one half of the collection's contexts, check on the other. `progress` is told a phase and how many are done.
+    """Choose on one half of the collection's contexts, by cover and then by KL; check on the other. `progress` is told a phase and
+    how many are done.
 
     Raises Rejected for settings that select nothing and for a collection that has too little text.
     """
@@ -59,19 +60,32 @@ def calibrate(parts: Parts, plan: Plan, progress: Callable[[str, int], None]) ->
             yield number, case
             progress(phase, number + 1)
 
-    choice = plan.choice or choose(
-        [observe(reader, case, selection.of(case)) for _, case in counted("choosing", choosing)], parts.layout.layers
-    )
-    checked = [
-        check(reader, case, selection.of(case), choice, plan.seed + number)
-        for number, case in counted("checking", checking)
-    ]
+    def searched() -> Choice:
+        observed = [observe(reader, case, selection.of(case)) for _, case in counted("choosing", choosing)]
+        kls: dict[Choice, list[float]] = {choice: [] for choice in finalists(observed, parts.layout.layers)}
+        for _, case in counted("comparing", choosing):
+            stitched = Stitched(reader, case, selection.of(case))
+            for choice, values in kls.items():
+                values.append(stitched.kl_by(choice))
+        return choose(kls)
+
+    choice = plan.choice or searched()
+    checked = []
+    for number, case in counted("checking", checking):
+        one = check(Stitched(reader, case, selection.of(case)), choice, plan.seed + number)
+        if parts.writer_fingerprint:
+            with reader.plain_writing():
+                plain = Stitched(reader, case, replace(selection, first_too=False).of(case))
+            one = replace(one, plain_at_ratios={ratio: plain.kl_by(choice, ratio) for ratio in one.at_ratios})
+        checked.append(one)
     return _calibration(parts, plan, choice, checked)
 
 
 def _calibration(parts: Parts, plan: Plan, choice: Choice, checked: Sequence[Checked]) -> Calibration:
     ours, default, drawn = ([getattr(one, name) for one in checked] for name in ("choice", "default", "random"))
-    kl_at = mean_at_ratios(checked)
+    kl_at, plain_kl_at = (
+        mean_at_ratios(rows) for rows in ([c.at_ratios for c in checked], [c.plain_at_ratios for c in checked])
+    )
     return Calibration(
         model=public_name(parts.settings),
         model_fingerprint=parts.model_fingerprint,
@@ -90,7 +104,7 @@ def _calibration(parts: Parts, plan: Plan, choice: Choice, checked: Sequence[Che
         to_random=ratio_of(ours, drawn),
         target_kl=plan.target_kl,
         kl_at=kl_at,
-        least_ratio=next((ratio for ratio, kl in kl_at if kl <= plan.target_kl), None),
+        plain_kl_at=plain_kl_at,
     )
 
 

@@ -50,6 +50,13 @@ def writer() -> None:
 @click.option(
     "--minutes", type=click.FloatRange(0, min_open=True), default=60, show_default=True, help="Time, at most."
 )
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    default=1e-3,
+    show_default=True,
+    help="Learning rate at its peak: less for a larger model.",
+)
 @click.option("--held-out", type=click.IntRange(8), default=32, show_default=True, help="Contexts for the evaluation.")
 @click.option("--seed", type=int, default=0, show_default=True)
 def train(
@@ -58,6 +65,7 @@ def train(
     collection: str,
     samples: int,
     minutes: float,
+    rate: float,
     held_out: int,
     seed: int,
 ) -> None:
@@ -66,9 +74,10 @@ def train(
     No questions or labels are needed. A run that was interrupted goes on where it was.
     """
     from ingest.writer.run import Plan  # noqa: PLC0415 - seconds to import, needed here alone
+    from ingest.writer.train import Course  # noqa: PLC0415 - see above
 
     console = Console(stderr=True)
-    with _run(Plan(folder, samples, minutes * 60, held_out, seed), documents, collection, console) as run:
+    with _run(Plan(folder, Course(samples, minutes * 60, rate), held_out, seed), documents, collection, console) as run:
         card = _trained(run, console)
         _show(card, console)
         _say(card.gate, console)
@@ -83,10 +92,11 @@ def train(
 def evaluate(folder: Path, documents: tuple[Path, ...], collection: str, held_out: int, seed: int) -> None:
     """Evaluate the writer in FOLDER on contexts that it was not trained on."""
     from ingest.writer.run import Plan  # noqa: PLC0415 - see train
+    from ingest.writer.train import Course  # noqa: PLC0415 - see train
 
     console = Console(stderr=True)
     card = read_card(folder)
-    with _run(Plan(folder, card.samples, card.seconds, held_out, seed), documents, collection, console) as run:
+    with _run(Plan(folder, Course(card.samples, card.seconds), held_out, seed), documents, collection, console) as run:
         with progress_bars(console) as bar:
             task = bar.add_task("held-out contexts", total=held_out)
             card = run.evaluated(card, lambda done: bar.update(task, completed=done))
@@ -150,7 +160,7 @@ def _run(plan: "Plan", documents: tuple[Path, ...], collection: str, console: Co
 
 def _trained(run: "Run", console: Console) -> Card:
     with progress_bars(console) as bar:
-        trained = bar.add_task("contexts", total=run.plan.samples, completed=run.samples)
+        trained = bar.add_task("contexts", total=run.plan.course.samples, completed=run.samples)
 
         def progress(samples: int, kl: float) -> None:
             bar.update(trained, completed=samples, description=f"contexts (KL {kl:.3f})")

@@ -33,11 +33,10 @@ STATE = "training.pt"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long to train, and where the adapter goes."""
+    """How to train, on what it is evaluated, and where the adapter goes."""
 
     folder: Path
-    samples: int
-    seconds: float
+    course: Course
     held_out: int
     seed: int
 
@@ -65,7 +64,7 @@ class Run:
             self._reader,
             self._adapter,
             self._tokens,
-            Course(plan.samples, plan.seconds),
+            plan.course,
             _taken(self._held_out, VALIDATION, plan.seed + 1),
         )
         if kept and (plan.folder / STATE).is_file():

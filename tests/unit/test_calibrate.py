@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, Qwen2Config, Qwen3Config
 
-from ingest.calibrate.check import Checked, check, mean_at_ratios, ratio_of
-from ingest.calibrate.choose import choose
+from ingest.calibrate.check import Stitched, check, mean_at_ratios
+from ingest.calibrate.choose import FINALISTS, choose, finalists, ratio_of
 from ingest.calibrate.clozes import CONTEXT_TOKENS, clozes_of, contexts_of
 from ingest.calibrate.cover import Attention, Case, Observed, Selecting, observe, utility_of
 from ingest.calibrate.reading import NoWriter, SelectiveReader
@@ -152,34 +152,55 @@ def told_by(layers: set[int], *, with_sink: bool = True, plain: bool = True, bes
 
 
 class TestChoice:
-    def test_the_layers_that_cover_most_are_chosen(self):
+    def test_the_layers_that_cover_most_are_the_finalists(self):
         observed = [told_by({4, 5}, best=best) for best in range(1, 9)]
 
-        choice = choose(observed, 6)
+        default, first, *others = finalists(observed, 6)
 
-        assert choice.layers == (4, 5)
-        assert {one.cover(choice) for one in observed} == {1.0}
+        assert default == DEFAULT_CHOICE
+        assert first.layers == (4, 5)
+        assert {one.cover(first) for one in observed} == {1.0}
+        assert len(others) == FINALISTS - 1
+        assert DEFAULT_CHOICE not in others
 
     def test_single_layers_that_lie_apart_may_be_chosen(self):
         observed = [told_by({0, 2, 5}, best=best) for best in range(1, 9)]
 
-        assert choose(observed, 6).layers == (0, 2, 5)
+        assert finalists(observed, 6)[1].layers == (0, 2, 5)
 
     def test_the_sink_counts_where_it_tells(self):
-        assert choose([told_by({4, 5}, plain=False, best=best) for best in range(1, 9)], 6).sink_aware
-        assert not choose([told_by({4, 5}, with_sink=False, best=best) for best in range(1, 9)], 6).sink_aware
+        def best(**told: bool) -> Choice:
+            return finalists([told_by({4, 5}, best=place, **told) for place in range(1, 9)], 6)[1]
 
-    def test_the_default_is_kept_where_none_is_surely_better(self):
-        """Half of the contexts are told by the middle layers, the other half by the last."""
-        mixed = [told_by({2, 3} if best % 2 else {4, 5}, best=best) for best in range(1, 9)]
-
-        assert choose(mixed, 6) == DEFAULT_CHOICE
+        assert best(plain=False).sink_aware
+        assert not best(with_sink=False).sink_aware
 
     def test_text_on_which_stitching_changes_nothing_is_refused(self):
         nothing = [Observed(one.selecting, one.attention, one.utility * 0) for one in [told_by({4})] * 12]
 
         with pytest.raises(Rejected, match="0 of 12 contexts"):
-            choose(nothing, 6)
+            finalists(nothing, 6)
+
+    def test_the_least_kl_is_chosen_not_the_most_cover(self):
+        default = [0.2 + case / 100 for case in range(12)]
+        kls = {
+            DEFAULT_CHOICE: default,
+            Choice((4, 5)): [kl * 1.1 for kl in default],
+            Choice((1, 2)): [kl * 0.7 for kl in default],
+        }
+
+        assert choose(kls) == Choice((1, 2))
+
+    def test_the_default_is_kept_where_none_is_surely_better(self):
+        """Half of the cases are better by far, the others worse."""
+        default = [0.2] * 12
+        kls = {
+            DEFAULT_CHOICE: default,
+            Choice((4, 5)): [kl * (0.2 if case % 2 else 3) for case, kl in enumerate(default)],
+        }
+
+        assert ratio_of(kls[Choice((4, 5))], default).mean < 1
+        assert choose(kls) == DEFAULT_CHOICE
 
 
 def chunk(number: int, tokens: int = 300) -> Chunk:
@@ -242,7 +263,8 @@ class TestCheck:
             )
             ends = list(itertools.accumulate(map(len, case.chunks), initial=reader.num_prefix))
             spans = tuple(Span(start, end) for start, end in itertools.pairwise(ends))[1:]
-            checked.append(check(reader, case, Selecting(spans, 4, 24), Choice((0, 1)), 0, ratios=()))
+            stitched = Stitched(reader, case, Selecting(spans, 4, 24))
+            checked.append(check(stitched, Choice((0, 1)), 0, ratios=()))
         ours, default = [one.choice for one in checked], [one.default for one in checked]
         bad = msgspec.structs.replace(FOUND, layers="0-1", sink_aware=False, to_default=ratio_of(ours, default))
 
@@ -258,9 +280,9 @@ class TestCheck:
         assert ratio.low <= ratio.mean <= ratio.high
 
     def test_ratios_are_means_over_the_cases(self):
-        checked = [Checked(0, 0, 0, {0.0: kl, 0.5: 0.0}) for kl in (0.1, 0.3)]
+        rows = [{0.0: kl, 0.5: 0.0} for kl in (0.1, 0.3)]
 
-        assert mean_at_ratios(checked) == ((0.0, pytest.approx(0.2)), (0.5, 0.0))
+        assert mean_at_ratios(rows) == ((0.0, pytest.approx(0.2)), (0.5, 0.0))
 
 
 class TestUse:
@@ -268,6 +290,16 @@ class TestUse:
         for worse in (Ratio(1.0, 0.5, 1.5), Ratio(1.2, 1.1, 1.3)):
             with pytest.raises(Rejected, match="random blocks"):
                 write_calibration(tmp_path / "c.json", msgspec.structs.replace(FOUND, to_random=worse))
+
+    def test_the_least_ratio_is_told_with_and_without_the_writer(self):
+        assert dict(FOUND.described())["Least that keeps a KL of 0.05"] == "RAGKV_RECOMPUTE_RATIO=0.1"
+
+        both = msgspec.structs.replace(FOUND, plain_kl_at=((0.0, 0.3), (0.1, 0.09)))
+
+        assert dict(both.described())["Least that keeps a KL of 0.05"] == (
+            "RAGKV_RECOMPUTE_RATIO=0.1; without the writer none of these"
+        )
+        assert dict(both.described())["KL by ratio, without the writer"] == "0: 0.300, 0.1: 0.090"
 
     def test_it_comes_back_as_it_was_written(self, tmp_path: Path):
         write_calibration(tmp_path / "c.json", FOUND)

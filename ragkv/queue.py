@@ -10,6 +10,7 @@ from ragkv.errors import Unavailable
 log = logging.getLogger(__name__)
 
 INGEST = "ragkv.ingest"
+EVALUATE_WRITER = "ragkv.evaluate_writer"
 QUEUE = "ragkv"
 
 
@@ -39,7 +40,7 @@ def celery_url(redis_url: str) -> str:
 class Queue:
     """Wakes workers: a message for each document, though whose turn it is the database decides (`ragkv.db.turns`).
 
-    Both methods raise Unavailable when Redis is away or full.
+    All methods raise Unavailable when Redis is away or full.
     """
 
     def __init__(self, app: celery.Celery) -> None:
@@ -47,8 +48,15 @@ class Queue:
 
     def enqueue_ingest(self, document_id: str) -> None:
         """Call it after the commit: a worker may start at once."""
+        self._send(INGEST, document_id)
+
+    def enqueue_evaluation(self, writer: str) -> None:
+        """The evaluation of the writer of this name, whose file is written."""
+        self._send(EVALUATE_WRITER, writer)
+
+    def _send(self, task: str, argument: str) -> None:
         try:
-            self._app.send_task(INGEST, args=[document_id])
+            self._app.send_task(task, args=[argument])
         except OperationalError as error:
             raise _away(error) from error
 

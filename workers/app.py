@@ -21,7 +21,7 @@ from ragkv.redis_client import redis_url
 from ragkv.settings import Settings
 from workers.pulse import Pulse
 from workers.sweep import Sweeper
-from workers.tasks import register_ingest
+from workers.tasks import register_tasks
 
 os.umask(0o077)  # files are readable by this user only
 warnings.simplefilter("ignore", SecurityWarning)  # warns root of pickled messages; ours are JSON
@@ -31,7 +31,7 @@ logs.configure(settings.log_format, settings.log_level, "worker")
 app = make_celery(redis_url(settings))
 parts = Parts(settings)
 pulse = Pulse(parts.heartbeats)
-stopping = register_ingest(app, IngestParts(parts, parts.worker_counters), pulse)
+stopping = register_tasks(app, IngestParts(parts, parts.worker_counters), pulse)
 sweeper = Sweeper(parts)
 tracing = ExitStack()
 

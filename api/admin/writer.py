@@ -5,7 +5,9 @@ from litestar.di import NamedDependency
 
 from api.admin.charts import Chart, Dot, Line, Place, Scale
 from api.admin.shell import AdminRequest, page
+from ragkv.catalog.collection import list_collections
 from ragkv.catalog.writers import Writers, writers
+from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.writer import Card
 
@@ -19,7 +21,15 @@ def writer_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Respons
     seen = writers(request.user.tenant_id, parts) if is_owner else None
     cards = _cards(seen) if seen else {}
     curves = {key: curve_of(card) for key, card in cards.items() if len(card.curve) > 1}
-    return page(request, "writer.html", seen=seen, curves=curves)
+    return page(
+        request,
+        "writer.html",
+        seen=seen,
+        curves=curves,
+        collections=list_collections(request.user.tenant_id, MAX_PAGE, None, parts.database).items if seen else (),
+        fingerprint=parts.model_fingerprint,
+        polled=seen is not None and any(one.evaluation and one.evaluation.is_under_way for one in seen.available),
+    )
 
 
 def curve_of(card: Card) -> Chart:

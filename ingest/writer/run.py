@@ -18,7 +18,7 @@ from ragkv.clock import utc_now
 from ragkv.errors import NotFound, Rejected
 from ragkv.models import public_name
 from ragkv.parts import Parts
-from ragkv.writer import ADAPTER, Card, read_card, write_card
+from ragkv.writer import ADAPTER, Card, Gate, read_card, write_card
 
 NEIGHBOURS = 16
 """Chunks that lie one behind the other in a collection and may share a context."""
@@ -99,11 +99,14 @@ class Run:
 
     def evaluated(self, card: Card, progress: Callable[[int], None]) -> Card:
         """The card with the figures of held-out contexts, also on the disk."""
-        held_out = _taken(self._held_out, self.plan.held_out, self.plan.seed + 2)
-        gate = evaluate(self._reader, self._adapter, self._tokens, held_out, progress)
-        card = msgspec.structs.replace(card, gate=gate)
+        card = msgspec.structs.replace(card, gate=self.gate(progress))
         write_card(self.plan.folder, card)
         return card
+
+    def gate(self, progress: Callable[[int], None]) -> Gate:
+        """Figures over held-out contexts. `progress` is told how many are done."""
+        held_out = _taken(self._held_out, self.plan.held_out, self.plan.seed + 2)
+        return evaluate(self._reader, self._adapter, self._tokens, held_out, progress)
 
     def _save(self, curve: Sequence[tuple[int, float]]) -> Card:
         folder = self.plan.folder
@@ -143,7 +146,7 @@ def _neighbourhoods(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
     near = [list(some) for some in batched(chunks, NEIGHBOURS)]
     if len(near) < LEAST_NEIGHBOURHOODS:
         raise Rejected(
-            f"there are {len(chunks)} chunks to train on, training needs {LEAST_NEIGHBOURHOODS * NEIGHBOURS} or more: "
+            f"there are {len(chunks)} chunks; training and evaluation need {LEAST_NEIGHBOURHOODS * NEIGHBOURS} or more: "
             "give more documents"
         )
     return near

@@ -4,20 +4,25 @@ from pathlib import Path
 
 import msgspec
 
-from ragkv.errors import Forbidden, NotFound, RagKVError
+from ragkv.clock import utc_now
+from ragkv.db.tenants import collection_ref
+from ragkv.errors import Forbidden, NotFound, RagKVError, Rejected, Unavailable
 from ragkv.parts import Parts
 from ragkv.writer import EMBEDDED_WRITER, Card, install, read_card, remove
+from ragkv.writer_evaluation import Evaluation, State, read_evaluation, write_evaluation
 
 EMBEDDED = "embedded"
 """The name of the writer that comes with ragkv, for the embedded model."""
+EVALUATION_CONTEXTS = 32
 
 
 class Writer(msgspec.Struct, frozen=True, kw_only=True):
-    """A writer that may be used if there are no objections."""
+    """A writer that may be used if there are no objections. `evaluation`: the last that was asked for."""
 
     name: str
     card: Card
     objections: tuple[str, ...]
+    evaluation: Evaluation | None
 
 
 class Writers(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +44,13 @@ def writers(tenant_id: str, parts: Parts) -> Writers:
         fingerprint=parts.writer_fingerprint,
         restart_needed=present != parts.writer_fingerprint,
         available=tuple(
-            Writer(name=name, card=card, objections=tuple(card.objections(parts.model_fingerprint)))
-            for name, folder in _folders(parts).items()
+            Writer(
+                name=name,
+                card=card,
+                objections=tuple(card.objections(parts.model_fingerprint)),
+                evaluation=read_evaluation(name, parts.settings.evaluations_dir),
+            )
+            for name, folder in writer_folders(parts).items()
             if (card := _card(folder))
         ),
     )
@@ -49,9 +59,7 @@ def writers(tenant_id: str, parts: Parts) -> Writers:
 def use_writer(tenant_id: str, name: str, parts: Parts) -> Writers:
     """Put a writer into use from the next start on. Raises NotFound for a name there is not, Rejected for objections."""
     _check(tenant_id, parts)
-    if (folder := _folders(parts).get(name)) is None:
-        raise NotFound(f"there is no writer {name}: its folder would be {parts.settings.writers_dir / name}")
-    install(folder, parts.settings.writer_dir, parts.model_fingerprint)
+    install(_folder(name, parts), parts.settings.writer_dir, parts.model_fingerprint)
     return writers(tenant_id, parts)
 
 
@@ -62,16 +70,49 @@ def stop_writer(tenant_id: str, parts: Parts) -> Writers:
     return writers(tenant_id, parts)
 
 
+def evaluate_writer(tenant_id: str, name: str, collection: str, parts: Parts) -> Writers:
+    """Have a worker evaluate a writer on a collection's chunks. Does nothing if that is under way already.
+
+    Raises NotFound for a writer or collection there is not, Rejected for a writer of another model, Unavailable while the
+    queue is away.
+    """
+    _check(tenant_id, parts)
+    card = read_card(_folder(name, parts))
+    if card.model_fingerprint != parts.model_fingerprint:
+        raise Rejected(f"the writer {name} is for {card.model}, not for the served model")
+    collection_ref(tenant_id, collection, parts.database)
+    folder = parts.settings.evaluations_dir
+    known = read_evaluation(name, folder)
+    if known is None or not known.is_under_way:
+        asked = Evaluation(collection=collection, contexts=EVALUATION_CONTEXTS, asked_at=utc_now())
+        write_evaluation(name, asked, folder)
+        try:
+            parts.queue.enqueue_evaluation(name)
+        except Unavailable:
+            write_evaluation(
+                name, msgspec.structs.replace(asked, state=State.FAILED, error="the queue was away"), folder
+            )
+            raise
+    return writers(tenant_id, parts)
+
+
+def writer_folders(parts: Parts) -> dict[str, Path]:
+    """Folders that may hold a writer, by name: those in `writers` of the data folder, and the one that comes with ragkv."""
+    own = parts.settings.writers_dir
+    folders = sorted(own.iterdir()) if own.is_dir() else ()
+    return {EMBEDDED: EMBEDDED_WRITER, **{folder.name: folder for folder in folders if folder.is_dir()}}
+
+
+def _folder(name: str, parts: Parts) -> Path:
+    if (folder := writer_folders(parts).get(name)) is None:
+        raise NotFound(f"there is no writer {name}: its folder would be {parts.settings.writers_dir / name}")
+    return folder
+
+
 def _check(tenant_id: str, parts: Parts) -> None:
     """All tenants' chunks are written by one model: its choice is the default tenant's."""
     if tenant_id != parts.default_collection.tenant_id:
         raise Forbidden("the writer serves all tenants: only keys of the default tenant may see and change it")
-
-
-def _folders(parts: Parts) -> dict[str, Path]:
-    own = parts.settings.writers_dir
-    folders = sorted(own.iterdir()) if own.is_dir() else ()
-    return {EMBEDDED: EMBEDDED_WRITER, **{folder.name: folder for folder in folders if folder.is_dir()}}
 
 
 def _card(folder: Path) -> Card | None:

@@ -34,7 +34,7 @@ from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine
 from tests.over_http import Client, upload
 from workers.pulse import Pulse
-from workers.tasks import Pause, register_ingest
+from workers.tasks import Pause, register_tasks
 
 ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
 OFTEN = MAX_ATTEMPTS + 2
@@ -158,7 +158,7 @@ class TestBackOff:
         """Once the index is back, one more wake-up makes the document ready."""
         parts.settings = msgspec.structs.replace(parts.settings, qdrant_url="http://127.0.0.1:9")
         app = Celery("test", broker="memory://", set_as_current=False)
-        register_ingest(app, ingest, Pulse(parts.heartbeats), first_pause_s=0.01)
+        register_tasks(app, ingest, Pulse(parts.heartbeats), first_pause_s=0.01)
         for _ in range(OFTEN):
             _become_due(parts)
             app.tasks[INGEST].run(document_id)

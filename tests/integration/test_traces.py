@@ -16,7 +16,7 @@ from ragkv.settings import Settings
 from tests.otlp_receiver import Received, receiving
 from tests.over_http import ADA, Client, upload
 from workers.pulse import Pulse
-from workers.tasks import register_ingest
+from workers.tasks import register_tasks
 
 QUESTION = "Who wrote the first program?"
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -141,7 +141,7 @@ def work(parts: Parts, ingest: IngestParts) -> None:
     """Do in this process what a worker would do with the first message of the queue."""
     assert parts.redis.lpop(QUEUE)
     app = Celery("test", broker="memory://", set_as_current=False)
-    register_ingest(app, ingest, Pulse(parts.heartbeats))
+    register_tasks(app, ingest, Pulse(parts.heartbeats))
     app.tasks[INGEST].run("")
     assert logs.request_id() is None
     assert take_next(ingest) is None

@@ -25,7 +25,7 @@ from ragkv.parts import Parts
 from ragkv.queue import INGEST, QUEUE
 from ragkv.status import Status
 from workers.pulse import Pulse
-from workers.tasks import register_ingest
+from workers.tasks import register_tasks
 
 PILE = 40
 
@@ -194,7 +194,7 @@ class TestMessages:
 def work(parts: Parts, ingest: IngestParts, messages: int = 1_000) -> None:
     """Do what a worker does with the queue's messages, until there are no more."""
     app = Celery("test", broker="memory://", set_as_current=False)
-    register_ingest(app, ingest, Pulse(parts.heartbeats))
+    register_tasks(app, ingest, Pulse(parts.heartbeats))
     for _ in range(messages):
         message = parts.redis.rpop(QUEUE)
         if message is None:

@@ -13,7 +13,7 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 
 VERBS = frozenset({
-    "Ask", "Attach", "Cancel", "Check", "Create", "Delete", "Detach", "Download", "Evict", "Get", "List", "Pin", "Rebuild",
+    "Ask", "Attach", "Cancel", "Check", "Create", "Delete", "Detach", "Download", "Evaluate", "Evict", "Get", "List", "Pin", "Rebuild",
     "Replace", "Retry", "Revoke", "Search", "Stream", "Update", "Upload", "Verify",
 })  # fmt: skip
 MORE_VERBS = VERBS | {"Answer", "Queue", "Rename"}

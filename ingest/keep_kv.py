@@ -31,7 +31,7 @@ def keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporte
 
     def has_room(tokens: int) -> bool:
         check_room(parts.settings.kv_dir, parts.settings.min_free_bytes)
-        num_bytes = int(tokens * parts.layout.bytes_per_token * OVERHEAD)
+        num_bytes = int(tokens * parts.layout.bytes_per_token * OVERHEAD * keys.kv_format.share)
         return make_room_for(IncomingKV(lease.tenant_id(), lease.document_id, num_bytes), parts)
 
     try:

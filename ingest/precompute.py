@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from ingest.prefill import Prefiller
 from ragkv.chunk import Chunk
-from ragkv.kv.key import KeyMaker
+from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.store import KVStore
+from ragkv.kv_format import KVFormat
 
 TokenProgress = Callable[[int, int], None]
 
@@ -40,7 +41,8 @@ def precompute(
     kept: Callable[[Sequence[KVEntry]], None] = lambda entries: None,
     has_room: Callable[[int], bool] = lambda tokens: True,
 ) -> Precomputed:
-    """Make sure that every chunk and the prefix have a KV file.
+    """Make sure that every chunk and the prefix have a KV file, in the format of the keys: quantised from one in bf16 if there is
+    one, computed otherwise.
 
     `prefiller` is called only if something must be computed: re-ingesting what is known loads no model. `progress(done,
     total)` is told chunk tokens after every batch, `kept` what the batch left in the store. Either may raise: what is
@@ -52,6 +54,11 @@ def precompute(
     total = sum(chunk.num_tokens for chunk in named.values())
     done = reused = total - sum(chunk.num_tokens for chunk in todo.values())
     progress(done, total)
+    for key, chunk in _quantised(todo, keys, store):
+        kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key))])
+        del todo[key]
+        reused, done = reused + chunk.num_tokens, done + chunk.num_tokens
+        progress(done, total)
     if not todo and keys.prefix() not in store:
         _compute([], keys, prefiller(), store)
     for batch in _batches(todo, len(keys.prefix_ids), batch_tokens):
@@ -68,12 +75,21 @@ def precompute(
     )
 
 
+def _quantised(todo: dict[str, Chunk], keys: KeyMaker, store: KVStore) -> Iterator[tuple[str, Chunk]]:
+    """Store in another format what the store has as the model computed it."""
+    if keys.kv_format is KVFormat.BF16 or keys.prefix() not in store:
+        return
+    for key, chunk in tuple(todo.items()):
+        if store.convert(keys.chunk(chunk.token_ids, Making(keys.writer)), key, keys.kv_format):
+            yield key, chunk
+
+
 def _compute(batch: Sequence[tuple[str, Chunk]], keys: KeyMaker, prefiller: Prefiller, store: KVStore) -> None:
     prefix_kv, *chunk_kvs = prefiller.prefill(keys.prefix_ids, [chunk.token_ids for _, chunk in batch])
     if keys.prefix() not in store:
         store.put(keys.prefix(), prefix_kv)
     for (key, _), kv in zip(batch, chunk_kvs, strict=True):
-        store.put(key, kv)
+        store.put(key, kv, keys.kv_format)
 
 
 def _batches(todo: dict[str, Chunk], prefix_tokens: int, batch_tokens: int) -> Iterator[list[tuple[str, Chunk]]]:

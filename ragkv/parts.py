@@ -26,6 +26,7 @@ from ragkv.db.tenants import ensure_collection, tenant_secret
 from ragkv.files import FileStore
 from ragkv.fingerprint import Fingerprints
 from ragkv.heads import heads_for
+from ragkv.kv_format import KVFormat
 from ragkv.kv_use import KVUse
 from ragkv.models import QCACHE, LineProgress, encoder_folder, model_folder, public_name, reranker_folder
 from ragkv.observe.heartbeats import Heartbeats
@@ -115,15 +116,17 @@ class Parts:
 
     @cached_property
     def kv_fingerprint(self) -> str:
-        """Names the model, writer, tokenizer, dtype and instructions that KV is made with:
+        """Names the model, writer, tokenizer, dtype, format and instructions that KV is made with:
         the tokenizer decides what the prefix says."""
         from ragkv.kv.layout import LAYOUT_VERSION
 
         tokenizer = self.fingerprints.tokenizer(self.model_folder)
         written = (self.writer_fingerprint,) if self.writer_fingerprint else ()
+        kept = () if self.settings.kv_format is KVFormat.BF16 else (self.settings.kv_format,)
         return _digest(
-            self.model_fingerprint, tokenizer, self.settings.dtype, self.settings.instructions, LAYOUT_VERSION, *written
-        )
+            self.model_fingerprint, tokenizer, self.settings.dtype, self.settings.instructions, LAYOUT_VERSION,
+            *written, *kept,
+        )  # fmt: skip
 
     @cached_property
     def writer_fingerprint(self) -> str:
@@ -302,6 +305,7 @@ class Parts:
                 self.prompts.prefix_ids,
                 self.writer_fingerprint,
                 self.writer_before,
+                self.settings.kv_format,
             )
         return self._keys[tenant_id]
 

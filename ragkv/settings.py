@@ -11,6 +11,7 @@ import msgspec
 
 from ragkv.choosing import MIDDLE, Choice
 from ragkv.errors import Rejected
+from ragkv.kv_format import KVFormat
 from ragkv.policies import ALIASES, PolicyName
 
 LOOPBACK_NAME = "localhost"
@@ -89,6 +90,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     question_format: str = "Answer this question in a few words, from the passages above: {question}"
     answer_start: str = "Answer:"
     chunk_tokens: int = 256
+    kv_format: KVFormat = KVFormat.BF16
     prefill_batch_tokens: int = 4096
     top_k: int = 16
     hops: int = 2

@@ -26,6 +26,7 @@ from ragkv.catalog.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
 from ragkv.catalog.watch import DocumentProgress
 from ragkv.catalog.writers import Writer, Writers
 from ragkv.kv.file import KVShape
+from ragkv.kv_format import KVFormat
 from ragkv.statistics.engine import EngineView
 from ragkv.statistics.views import (
     Bucket,
@@ -162,7 +163,7 @@ CHUNK = ChunkView(
     start=0,
     end=len(TEXT),
     tokens=28,
-    kv=ChunkKV("stored", 1_393_344, KVShape(30, 28, 3, 64, "BF16", 10, 9, 2, 61_440)),
+    kv=ChunkKV("stored", 1_393_344, KVShape(30, 28, 3, 64, "BF16", 10, 9, 2, 61_440, KVFormat.BF16)),
 )
 KEY = KeyView(
     id="9f2c4e1a7b3d5068",

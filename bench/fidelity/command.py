@@ -9,6 +9,7 @@ from rich.console import Console
 
 from bench.measuring import check_folder
 from ragkv.errors import Rejected
+from ragkv.kv_format import KVFormat
 from ragkv.settings import Settings
 
 _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
@@ -32,12 +33,15 @@ _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder of a writer: measure each stitching method over its KV as well.",
 )
+@click.option(
+    "--formats", help="Comma-separated formats of KV, int8 and int4: measure each stitching method over them as well."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the padding and the intervals.")
 @click.option(
     "--json", "json_file", type=_OUTPUT, help="Write the rows as JSON. Intermediate results are kept beside the file."
 )
 @click.option("--plot", "plot_file", type=_OUTPUT, help="Draw quality against time, as PNG.")
-def fidelity(methods: str | None, ratios: str, plot_file: Path | None, **given: Any) -> None:
+def fidelity(methods: str | None, ratios: str, formats: str | None, plot_file: Path | None, **given: Any) -> None:
     """Compare answers, probabilities and times of stitching with full prefill.
 
     Each question is asked with its own passages as context, through vLLM. An interrupted run resumes where it stopped
@@ -52,7 +56,7 @@ def fidelity(methods: str | None, ratios: str, plot_file: Path | None, **given: 
 
     if plot_file is not None:
         check_can_plot()
-    options = FidelityOptions(methods=names_of(methods), ratios=ratios_of(ratios), **given)
+    options = FidelityOptions(methods=names_of(methods), ratios=ratios_of(ratios), formats=formats_of(formats), **given)
     report = evaluate(options, Settings.from_env(os.environ), Console(stderr=True))
     if plot_file is not None:
         plot(report, plot_file)
@@ -62,6 +66,15 @@ def fidelity(methods: str | None, ratios: str, plot_file: Path | None, **given: 
 def names_of(text: str | None) -> tuple[str, ...] | None:
     """The names in a comma-separated option."""
     return None if text is None else tuple(name.strip() for name in text.split(","))
+
+
+def formats_of(text: str | None) -> tuple[str, ...]:
+    """The formats in `--formats`. Raises Rejected for what is none."""
+    names = names_of(text) or ()
+    known = [name.value for name in KVFormat if name is not KVFormat.BF16]
+    if unknown := [name for name in names if name not in known]:
+        raise Rejected(f"--formats: there is no {', '.join(unknown)}, choose from {', '.join(known)}")
+    return names
 
 
 def ratios_of(text: str) -> tuple[float, ...]:

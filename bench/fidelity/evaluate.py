@@ -15,7 +15,7 @@ from rich.console import Console
 from bench.fidelity.ape import temper
 from bench.fidelity.data import KnownQuestion, padded, read_questions
 from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure
-from bench.fidelity.methods import NAMES, Kit, Method, methods_of
+from bench.fidelity.methods import NAMES, WRITER, Kit, Method, methods_of
 from bench.fidelity.ranking import Ranker
 from bench.fidelity.records import Record, Records, code_digest, digest_of
 from bench.fidelity.report import FidelityReport, Table
@@ -31,6 +31,7 @@ from ragkv.cli.running import running_engine
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected
 from ragkv.kv.layout import Layout, layout_of, read_config
+from ragkv.kv_format import KVFormat
 from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.settings import Settings
@@ -40,7 +41,7 @@ from ragkv.writer import read_card
 @dataclass(frozen=True, slots=True)
 class FidelityOptions:
     """Options of a run. `methods`: None means all. `json_file`: the report's path, with its records beside it. `writer`: folder
-    of an adapter to measure as well.
+    of an adapter, and `formats`: of KV, to measure as well.
     """
 
     data: Path
@@ -51,6 +52,12 @@ class FidelityOptions:
     seed: int
     json_file: Path | None
     writer: Path | None = None
+    formats: tuple[str, ...] = ()
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Names of the ways in which KV is made or kept that are measured beside the plain one."""
+        return (*self.formats, *([WRITER] if self.writer else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,7 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
     The records beside `json_file` are deleted when the block ends, unless it raises. Raises Rejected, before anything takes
     long, for what cannot be measured.
     """
-    methods = methods_of(options.methods or NAMES, options.ratios, settings, with_writer=options.writer is not None)
+    methods = methods_of(options.methods or NAMES, options.ratios, settings, options.variants)
     questions = read_questions(options.data)
     # The service's choice of layers: a calibrated one lies in its own data folder.
     choice = Parts(settings).choice
@@ -95,7 +102,7 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
             )
             for question in questions[: options.limit]
         ]
-        run = run_of(IngestParts(parts), methods, options.writer)
+        run = run_of(IngestParts(parts), methods, options.writer, options.formats)
         run.check(asked)
         records = Records(_records_file(options), _digest(options, settings, methods, parts))
         asyncio.run(_carry_out(run, asked, records, parts, console))
@@ -105,12 +112,18 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
     records.remove()
 
 
-def run_of(ingest: IngestParts, methods: Sequence[Method], writer: Path | None = None) -> Run:
+def run_of(
+    ingest: IngestParts, methods: Sequence[Method], writer: Path | None = None, formats: Sequence[str] = ()
+) -> Run:
     """A run over prepared parts, whose engine was made with ENGINE_ARGUMENTS. Raises Rejected for a folder without writer."""
     parts = ingest.parts
     keys = parts.keys_of(parts.default_collection.tenant_id)
-    written = None if writer is None else replace(keys, writer=_adapter(writer, parts))
-    kit = Kit(parts.settings, parts.prompts, parts.planner, parts.kv_store, keys, replace(keys, prefix_ids=()), written)
+    variants = {kv_format: replace(keys, kv_format=KVFormat(kv_format)) for kv_format in formats}
+    if writer is not None:
+        variants[WRITER] = replace(keys, writer=_adapter(writer, parts))
+    kit = Kit(
+        parts.settings, parts.prompts, parts.planner, parts.kv_store, keys, replace(keys, prefix_ids=()), variants
+    )
     cache_tokens = int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token
     ranker = Ranker(parts.encoder, parts.settings.hops, parts.reranker)
     return Run(kit, Measure(parts.engine, kit, cache_tokens), methods, ranker, _prefill(ingest, kit, methods, writer))
@@ -124,12 +137,13 @@ def _adapter(folder: Path, parts: Parts) -> str:
 
 
 def _prefill(ingest: IngestParts, kit: Kit, methods: Sequence[Method], writer: Path | None) -> Prefill:
+    parts = ingest.parts
+    by_writer = cache(lambda: Prefiller.load(parts.model_folder, parts.layout, writer))
     kinds = [(kit.keys, lambda: ingest.prefiller)]
     if any(method.needs_alone for method in methods):
         kinds.append((kit.alone, lambda: ingest.prefiller))
-    if kit.written is not None:
-        parts = ingest.parts
-        kinds.append((kit.written, cache(lambda: Prefiller.load(parts.model_folder, parts.layout, writer))))
+    for name, keys in kit.variants.items():
+        kinds.append((keys, by_writer if name == WRITER else lambda: ingest.prefiller))
 
     def prefill(chunks: Sequence[Chunk]) -> None:
         for keys, prefiller in kinds:

@@ -42,7 +42,8 @@ class MethodOutcome(msgspec.Struct, frozen=True):
 
     ttft_s: from the moment the passages are known, planning and the question's vectors included, retrieval not.
     recomputed_tokens: run through the model in place, as the engine counts them (policies in the engine may take tokens
-    of the prefix, too); under full prefill the whole context.
+    of the prefix, too); under full prefill the whole context. kl_of_plain: of a variant, KL of the plain method's distribution
+    to this one's.
     """
 
     answer: str
@@ -54,6 +55,7 @@ class MethodOutcome(msgspec.Struct, frozen=True):
     ttft_s: float
     recomputed_tokens: int
     context_tokens: int
+    kl_of_plain: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,9 @@ class Measure:
 
         Raises Unavailable if the engine did not do what was planned: then the figures would be of something else.
         """
-        wanted = {method.reference for method in methods}
+        wanted = {method.reference for method in methods} | {method.plain for method in methods}
         references: dict[str, _Answered] = {}
+        waiting: list[tuple[Method, _Answered]] = []
         outcomes: dict[str, MethodOutcome] = {}
         for group in self._groups(case, methods):
             begun = []
@@ -106,8 +109,13 @@ class Measure:
             finished = await asyncio.gather(*(self._finish(case, one) for one in begun))
             seen = {method.key: one for method, one in zip(group, finished, strict=True)}
             references |= {key: one for key, one in seen.items() if key in wanted}
-            outcomes |= {m.key: _outcome(case, seen[m.key], references[m.reference]) for m in group}
-        return outcomes
+            waiting += [(method, one) for method, one in zip(group, finished, strict=True) if method.plain]
+            outcomes |= {m.key: _outcome(case, seen[m.key], references[m.reference]) for m in group if not m.plain}
+        return outcomes | {
+            method.key: _outcome(case, one, references[method.reference], references[method.plain])
+            for method, one in waiting
+            if method.plain
+        }
 
     def _groups(self, case: Case, methods: Sequence[Method]) -> Iterator[Sequence[Method]]:
         """As many methods at a time as the cache holds: those that others are held against, then the rest.
@@ -178,7 +186,7 @@ def _check(method: Method, prepared: Prepared, report: Report) -> None:
         raise Unavailable(f"{method.key}: {report.cached} tokens were already cached, so its time is meaningless")
 
 
-def _outcome(case: Case, seen: _Answered, reference: _Answered) -> MethodOutcome:
+def _outcome(case: Case, seen: _Answered, reference: _Answered, plain: _Answered | None = None) -> MethodOutcome:
     accepted = case.question.answers
     return MethodOutcome(
         answer=seen.answer,
@@ -190,4 +198,5 @@ def _outcome(case: Case, seen: _Answered, reference: _Answered) -> MethodOutcome
         ttft_s=seen.begun.ttft_s,
         recomputed_tokens=seen.begun.recomputed_tokens,
         context_tokens=context_of(seen.begun.prepared.prompt).num_tokens,
+        kl_of_plain=None if plain is None else mean_kl(plain.log_probs, seen.log_probs),
     )

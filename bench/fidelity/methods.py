@@ -4,8 +4,8 @@ All but those that say so have the passages in the file's order.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -65,7 +65,7 @@ class Prepared:
 class Kit:
     """The parts that prompts and plans are made with.
 
-    `alone` names the KV of chunks prefilled behind nothing, `written` that of chunks that the writer wrote, if there is one.
+    `alone` names the KV of chunks prefilled behind nothing; `variants` that of chunks that a writer wrote, or in other formats.
     """
 
     settings: Settings
@@ -74,7 +74,7 @@ class Kit:
     store: KVStore
     keys: KeyMaker
     alone: KeyMaker
-    written: KeyMaker | None = None
+    variants: Mapping[str, KeyMaker] = field(default_factory=dict)
 
     def prompt(self, passages: Sequence[Passage], case: Case) -> Prompt:
         """Raises TooLarge if prompt and answer do not fit the model's window."""
@@ -100,7 +100,8 @@ class Method:
 
     reference: the method that is full prefill of the same passages in the same order; KL and agreement are to it.
     gain_reference: the full prefill whose gain this one is to keep. needs_question: plans with the question's vectors;
-    needs_alone: stitches KV that was prefilled behind nothing; needs_tempered: stitches KV that `temper` wrote.
+    needs_alone: stitches KV that was prefilled behind nothing; needs_tempered: stitches KV that `temper` wrote. plain: of a
+    variant, the same method over the plain model's KV as it computed it.
     """
 
     name: str
@@ -213,10 +214,9 @@ def _attention(kit: Kit, case: Case, chunk: Chunk) -> torch.Tensor:
     return block_logits(case.vectors, kept.mean_keys)
 
 
-def by_writer(kit: Kit, case: Case, prepare: Callable[[Kit, Case], Prepared]) -> Prepared:
-    """As another method, over KV that the writer wrote."""
-    assert kit.written is not None, "measured with a writer alone"
-    return prepare(replace(kit, keys=kit.written), case)
+def by_variant(kit: Kit, case: Case, variant: str, prepare: Callable[[Kit, Case], Prepared]) -> Prepared:
+    """As another method, over KV that was made or is kept in another way."""
+    return prepare(replace(kit, keys=kit.variants[variant]), case)
 
 
 _SPARSE = "sparse"
@@ -227,7 +227,8 @@ _WITHOUT_RATIO = (
     Method("prefix", prefix),
     Method("ape", ape, needs_tempered=True),
 )
-_WRITTEN = frozenset(("prefix", *POLICIES_MEASURED, DEFAULT, DEFAULT_ORDER))
+WRITER = "writer"
+_VARIED = frozenset(("prefix", *POLICIES_MEASURED, DEFAULT, DEFAULT_ORDER))
 NAMES = (
     *(method.name for method in _WITHOUT_RATIO),
     *POLICIES_MEASURED,
@@ -239,12 +240,12 @@ NAMES = (
 
 
 def methods_of(
-    names: Sequence[str], ratios: Sequence[float], settings: Settings, *, with_writer: bool = False
+    names: Sequence[str], ratios: Sequence[float], settings: Settings, variants: Sequence[str] = ()
 ) -> list[Method]:
     """The methods of these names, at each ratio where they have one. Raises Rejected for a name there is not.
 
-    With a writer, each method that stitches chunks behind the prefix comes a second time, over the writer's KV. Full
-    prefill and no context are always among them: the others are measured against them.
+    Each method that stitches chunks behind the prefix comes once more for every one of `variants`. Full prefill and no context
+    are always among them: the others are measured against them.
     """
     if unknown := [name for name in names if name not in NAMES]:
         raise Rejected(f"no method {', '.join(unknown)}: choose from {', '.join(NAMES)}")
@@ -260,13 +261,15 @@ def methods_of(
     if _SPARSE in wanted:
         methods += [Method(_SPARSE, partial(sparse, ratio=r), r, needs_question=True) for r in ratios]
     methods += _reordered(wanted, ratios, settings)
-    return [*methods, *(_written(method) for method in methods if with_writer and method.name in _WRITTEN)]
+    return [
+        *methods,
+        *(_varied(method, variant) for variant in variants for method in methods if method.name in _VARIED),
+    ]
 
 
-def _written(method: Method) -> Method:
-    return replace(
-        method, name=f"writer, {method.name}", prepare=partial(by_writer, prepare=method.prepare), plain=method.key
-    )
+def _varied(method: Method, variant: str) -> Method:
+    prepare = partial(by_variant, variant=variant, prepare=method.prepare)
+    return replace(method, name=f"{variant}, {method.name}", prepare=prepare, plain=method.key)
 
 
 def _policy(policy: str, ratio: float) -> Method:

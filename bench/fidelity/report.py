@@ -52,8 +52,9 @@ class FidelityRow(msgspec.Struct, frozen=True):
     kl over the control's at the same ratio, null where that was not measured.
     gain_kept: the share of `gain_reference`'s gain over no context that is left, null where it gains nothing.
     ttft_speedup: `gain_reference`'s time over this one's, question by question. `to_random` is to the control at the
-    same ratio and `to_policy` to the service's own policy at the same ratio, null where that was not measured. kl_to_plain:
-    over a writer's KV, mean kl over that of the same method over the plain model's.
+    same ratio and `to_policy` to the service's own policy at the same ratio, null where that was not measured. Of a variant (a writer's KV,
+    or KV in another format), against the same method over the plain model's KV as it computed it: kl_to_plain: mean kl over
+    its kl; kl_of_plain: mean KL of its distribution to this one's; gain_less_plain: gain kept less its.
     """
 
     method: str
@@ -78,6 +79,8 @@ class FidelityRow(msgspec.Struct, frozen=True):
     to_random: Difference | None
     to_policy: Difference | None
     kl_to_plain: Estimate | None
+    kl_of_plain: Estimate | None
+    gain_less_plain: Estimate | None
 
 
 class FidelityReport(msgspec.Struct, frozen=True):
@@ -138,6 +141,8 @@ class Table:
             to_random=self._to_policy(method, RANDOM),
             to_policy=self._to_policy(method, self._policy),
             kl_to_plain=self._kl_to_plain(method),
+            kl_of_plain=self._estimate(self._values(key, "kl_of_plain")) if method.plain else None,
+            gain_less_plain=self._gain_less_plain(method),
         )
 
     def _estimate(self, values: Floats) -> Estimate:
@@ -153,6 +158,16 @@ class Table:
         kept = float(gain_kept(*(nll.mean() for nll in nlls)))
         drawn = gain_kept(*(nll[self._draws].mean(1) for nll in nlls))
         return (None if np.isnan(kept) else _rounded(kept)), _rounded_interval(drawn)
+
+    def _gain_less_plain(self, method: Method) -> Estimate | None:
+        if method.plain is None:
+            return None
+        without, ours, theirs, full = (
+            self._values(key, "nll") for key in (NONE, method.key, method.plain, method.gain_reference)
+        )
+        less = float((theirs.mean() - ours.mean()) / (without.mean() - full.mean()))
+        drawn = (theirs - ours)[self._draws].mean(1) / (without - full)[self._draws].mean(1)
+        return Estimate(_rounded(less), _rounded_interval(drawn))
 
     def _kl_to_random(self, method: Method) -> Estimate | None:
         control = self._at_same_ratio(method, RANDOM)

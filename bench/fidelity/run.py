@@ -96,5 +96,5 @@ class Run:
         """Delete KV that is no longer needed: that of thousands of passages would fill a disk, and it is quickly
         recomputed."""
         kit = self.kit
-        for keys in filter(None, (kit.keys, kit.alone, tempered_keys(kit.keys), kit.written)):
+        for keys in (kit.keys, kit.alone, tempered_keys(kit.keys), *kit.variants.values()):
             kit.store.delete(keys.chunk(chunk.token_ids) for chunk in chunks)

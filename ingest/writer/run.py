@@ -10,7 +10,7 @@ import torch
 from ingest.writer.adapter import RANK, Adapter
 from ingest.writer.evaluate import evaluate
 from ingest.writer.reading import Reader, load_model
-from ingest.writer.samples import Sample, Samples
+from ingest.writer.samples import SIZES, Sample, Samples
 from ingest.writer.train import Course, Tokens, Trainer
 from ragkv.batched import batched
 from ragkv.chunk import Chunk
@@ -77,7 +77,7 @@ class Run:
 
     def train(self, progress: Callable[[int, float], None], validated: Callable[[int, float], None]) -> Card:
         """Train to the end of the plan. `progress` and `validated` are told contexts and KL."""
-        samples = Samples(self._trained_on, self.plan.seed)
+        samples = Samples(self._trained_on, self.plan.seed, sizes=(1, *SIZES))  # one chunk must stay as it was
         samples.skip(self.samples)
         curve = list(self._card.curve)
 

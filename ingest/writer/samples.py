@@ -13,6 +13,8 @@ from itertools import permutations
 from ragkv.chunk import Chunk
 
 MAX_ANSWER_WORDS = 32
+SIZES = (2, 4, 6, 8, 12, 16)
+"""Numbers of chunks in a context."""
 _PAIRS = 6
 _NAME = re.compile(r"[A-Z][\w'’.-]+(?: (?:of |the |de )?[A-Z][\w'’.-]+)+")
 _SENTENCE_END = re.compile(r"(?<=[.!?]) +")
@@ -37,7 +39,7 @@ class Samples:
         self,
         neighbourhoods: Sequence[Sequence[Chunk]],
         seed: int,
-        sizes: Sequence[int] = (2, 4, 6, 8, 12, 16),
+        sizes: Sequence[int] = SIZES,
         tails: int = 4,
     ) -> None:
         """sizes: numbers of chunks in a context, drawn at random. tails: pairs for each context."""

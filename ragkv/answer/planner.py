@@ -9,7 +9,7 @@ from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
 from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.chunk import Chunk, Passage
-from ragkv.kv.key import KeyMaker
+from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.store import KVStore
 from ragkv.policies import POLICIES
 from ragkv.span import total_tokens
@@ -36,40 +36,40 @@ class Planner:
         """The plan of a prompt whose chunks are these passages, in this order.
 
         question: the question's initial vectors, [q_layers, q_heads, head_dim] float32, needed by policies that look at
-        them. The first chunk stands where it was prefilled: its KV is exact if the plain model wrote it, and no policy
-        spends tokens on it (EPIC does likewise, arXiv 2410.15332). None for one chunk that a writer wrote: full prefill
-        costs no more than repairing it. KV of the writer before serves where the present one's is not there yet.
+        them. The first chunk stands where it was prefilled: its KV is exact if the plain model wrote it, to within quantisation,
+        and no policy spends tokens on it then (EPIC does likewise, arXiv 2410.15332). None for one chunk that a writer wrote:
+        full prefill costs no more than repairing it. KV of the writer before, or in another format, serves where the present
+        one's is not there yet.
         """
         stored = [self.stored(passage.chunk, keys) for passage in passages]
-        writer = _writer_of([writer for writer, _ in stored])
-        if writer and len(passages) == 1:
+        if len(passages) == 1 and stored[0][0].writer:
             return None
+        writer = _name_of([making.writer for making, _ in stored])
+        quantised = _name_of([making.format_name for making, _ in stored])
         placed = [PlacedChunk(keys.prefix(), prompt.prefix)]
         placed += [PlacedChunk(key, span) for (_, key), span in zip(stored, prompt.chunks, strict=True)]
         missing = frozenset(chunk.key for chunk in placed if chunk.key is None or chunk.key not in self._store)
         context = total_tokens(prompt.chunks)
         budget = recompute.budget(context)
         if budget >= context:
-            return plan_stitch(placed, missing, prompt.chunks, writer=writer)
+            return plan_stitch(placed, missing, prompt.chunks, None, writer, quantised)
         if POLICIES[recompute.policy].in_engine:
             selection = EngineSelection(
                 recompute.policy, budget / context, recompute.block_size, _topic(prompt), self._choice
             )
-            return plan_stitch(placed, missing, (), selection if budget else None, writer)
+            return plan_stitch(placed, missing, (), selection if budget else None, writer, quantised)
         evidence = self._evidence(placed[1:], passages, recompute, question)
         if not writer and placed[1:] and placed[1].key not in missing:
             evidence = evidence.without_first()
         selected = SELECTORS[recompute.policy](evidence, budget) if budget else ()
-        return plan_stitch(placed, missing, selected, writer=writer)
+        return plan_stitch(placed, missing, selected, None, writer, quantised)
 
-    def stored(self, chunk: Chunk, keys: KeyMaker) -> tuple[str, str]:
-        """Writer and key of the chunk's KV: the present writer's unless only that of the one before is there."""
-        key = keys.chunk(chunk.token_ids)
-        if keys.writer_before is not None and key not in self._store:
-            before = keys.chunk(chunk.token_ids, keys.writer_before)
-            if before in self._store:
-                return keys.writer_before, before
-        return keys.writer, key
+    def stored(self, chunk: Chunk, keys: KeyMaker) -> tuple[Making, str]:
+        """Making and key of the chunk's KV: the first that is there, or else the present one."""
+        for making in keys.makings:
+            if (key := keys.chunk(chunk.token_ids, making)) in self._store:
+                return making, key
+        return keys.makings[0], keys.chunk(chunk.token_ids)
 
     def _evidence(
         self,
@@ -87,11 +87,11 @@ class Planner:
         return Evidence(tuple(chunks), question, recompute.block_size)
 
 
-def _writer_of(writers: Sequence[str]) -> str:
-    """Names the writer of all chunks, or which one wrote which; empty if the plain model wrote all."""
-    if len(set(writers)) == 1:
-        return writers[0]
-    return hashlib.sha256("|".join(writers).encode()).hexdigest() if writers else ""
+def _name_of(names: Sequence[str]) -> str:
+    """The name that all chunks have, or one for which chunk has which; empty if none has any."""
+    if len(set(names)) == 1:
+        return names[0]
+    return hashlib.sha256("|".join(names).encode()).hexdigest() if names else ""
 
 
 def _topic(prompt: Prompt) -> str:

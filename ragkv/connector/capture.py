@@ -9,7 +9,7 @@ import torch
 
 from ragkv.connector.internals import InPlaceBatch, ModelInternals
 from ragkv.engine.wire import WireReport, pack_queries
-from ragkv.kv.file import ChunkKV
+from ragkv.kv.file import StoredKV
 from ragkv.kv.layout import Layout
 from ragkv.span import Span
 from ragkv.stitch.rank import chunk_shares
@@ -78,8 +78,8 @@ class Shares(QueryCapture):
         layout: Layout,
         span: Span,
         heads: Sequence[tuple[int, int]],
-        prefix: ChunkKV | None,
-        chunks: Sequence[ChunkKV | None],
+        prefix: StoredKV | None,
+        chunks: Sequence[StoredKV | None],
     ) -> None:
         """heads: (layer, query head) pairs. Those that the model lacks count for nothing, like chunks without KV."""
         super().__init__(model, layout, span)
@@ -97,7 +97,7 @@ class Shares(QueryCapture):
 
     def _see(self, layer: int, positions: torch.Tensor, queries: torch.Tensor) -> None:
         assert self._prefix is not None, "see _wants"
-        prefix, *chunks = (kv.keys[layer].to(self._model.device) for kv in (self._prefix, *self._there))
+        prefix, *chunks = (kv.keys_of(layer).to(self._model.device) for kv in (self._prefix, *self._there))
         places = positions - len(prefix)
         shares = chunk_shares(queries.to(prefix.dtype), places, prefix, chunks, self._model.rotate)
         self._sum += shares[self._heads[layer]].sum(0) * len(queries)

@@ -6,7 +6,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadat
 
 from ragkv.engine.protocol import Ranking
 from ragkv.engine.wire import WireReport
-from ragkv.kv.file import ChunkKV
+from ragkv.kv.file import StoredKV
 from ragkv.span import Span
 from ragkv.stitch.plan import StitchPlan
 
@@ -51,7 +51,7 @@ class KVSlice:
 
     span: Span
     offset: int
-    kv: ChunkKV
+    kv: StoredKV
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """vLLM's worker: stitching and recompute in place, before the step's own forward runs."""
 
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,9 @@ from ragkv.engine.wire import WireReport
 from ragkv.kv.layout import Layout
 from ragkv.kv.store import KVStore
 from ragkv.span import Span, merge, total_tokens
+
+MAX_LAYERS_AT_ONCE = 10
+MAX_SCRATCH_BYTES = 64 * 2**20
 
 
 @dataclass(slots=True)
@@ -110,25 +114,32 @@ class Stitcher:
             return Stitched(slices, kept)
         batch = self._model.batch([kv_slice.span for kv_slice in slices], block_ids)
         shape = (len(batch.positions), self._layout.kv_heads, self._layout.head_dim)
+        step = _layers_at_once(math.prod(shape) * self._layout.dtype.itemsize)
         # One scratch for all layers: fresh pages for every layer would cost more than the copies themselves.
-        keys, values = (torch.empty(shape, dtype=self._layout.dtype, device=self._model.device) for _ in "kv")
-        for index, layer in enumerate(self._model.layers):
-            placed = torch.empty_like(keys) if index in kept_layers else keys
-            self._gather(slices, index, placed, values)
-            rotated = self._model.rotate(batch.positions, placed)
-            self._model.write(layer, rotated, values, batch.slots)
-            if index in kept_layers:
-                kept[index] = rotated
+        scratch = [self._scratch(step, shape) for _ in "kv"]
+        for first in range(0, self._layout.layers, step):
+            layers = slice(first, min(first + step, self._layout.layers))
+            keys, values = (each[: layers.stop - first] for each in scratch)
+            if any(first <= layer < layers.stop for layer in kept_layers):
+                keys = self._scratch(len(keys), shape)
+            self._gather(slices, layers, keys, values)
+            for index, layer in enumerate(self._model.layers[layers]):
+                rotated = self._model.rotate(batch.positions, keys[index])
+                self._model.write(layer, rotated, values[index], batch.slots)
+                if first + index in kept_layers:
+                    kept[first + index] = rotated
         return Stitched(slices, kept)
 
-    def _gather(self, slices: Sequence[KVSlice], layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+    def _scratch(self, layers: int, shape: Sequence[int]) -> torch.Tensor:
+        return torch.empty(layers, *shape, dtype=self._layout.dtype, device=self._model.device)
+
+    def _gather(self, slices: Sequence[KVSlice], layers: slice, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Write some layers of the slices, one behind the other, into two [layers, tokens, kv_heads, head_dim]."""
         row = 0
         for kv_slice in slices:
-            end = row + kv_slice.span.num_tokens
-            rows = slice(kv_slice.offset, kv_slice.offset + kv_slice.span.num_tokens)
-            keys[row:end] = kv_slice.kv.keys[layer, rows]
-            values[row:end] = kv_slice.kv.values[layer, rows]
-            row = end
+            rows = slice(row, row + kv_slice.span.num_tokens)
+            kv_slice.kv.copy_into(keys[:, rows], values[:, rows], layers, kv_slice.offset)
+            row = rows.stop
 
     def _select(
         self, stitch: StitchRequest, stitched: Stitched, settled: Sequence[Span], block_ids: torch.Tensor
@@ -166,6 +177,11 @@ class Stitcher:
             self._store.get(key, self._layout) for key in (stitch.plan.placed[0].key or "", *stitch.rank.keys)
         )
         return Shares(self._model, self._layout, stitch.capture, stitch.rank.heads, prefix, chunks)
+
+
+def _layers_at_once(layer_bytes: int) -> int:
+    """Layers whose keys or values are copied together: several, for fewer calls, within a bounded scratch."""
+    return max(1, min(MAX_LAYERS_AT_ONCE, MAX_SCRATCH_BYTES // max(layer_bytes, 1)))
 
 
 def _covered(span: Span, by: Sequence[Span]) -> bool:

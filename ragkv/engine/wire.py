@@ -41,6 +41,7 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     layers: Annotated[list[_Layer], msgspec.Meta(max_length=MAX_LAYERS)] = []
     sink_aware: bool = False
     writer: _Name = ""
+    quantised: _Name = ""
     capture: _Pair | None = None
     rank_keys: Annotated[list[_Name], msgspec.Meta(max_length=MAX_RANKED)] = []
     rank_heads: Annotated[list[tuple[_Layer, _Layer]], msgspec.Meta(max_length=MAX_RANKED)] = []
@@ -77,6 +78,7 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
         layers=list(choice.layers),
         sink_aware=choice.sink_aware,
         writer=plan.writer,
+        quantised=plan.quantised,
         capture=(request.capture.start, request.capture.end) if request.capture else None,
         rank_keys=list(request.rank.keys) if request.rank else [],
         rank_heads=list(request.rank.heads) if request.rank else [],
@@ -133,7 +135,7 @@ def _plan(wire: WirePlan) -> StitchPlan:
     recompute = merge(_span(start, end) for start, end in wire.recompute)
     if any(span.end > placed[-1].span.end for span in recompute):
         raise Rejected("what is to be recomputed lies beyond the placed chunks")
-    return StitchPlan(placed, recompute, _selection(wire), writer=wire.writer)
+    return StitchPlan(placed, recompute, _selection(wire), writer=wire.writer, quantised=wire.quantised)
 
 
 def _span(start: int, end: int) -> Span:

@@ -1,4 +1,4 @@
-"""One KV file: the keys, values and Q-Cache of one chunk, with a checksum."""
+"""One KV file: the keys, values and Q-Cache of one chunk, as they are or quantised, with a checksum."""
 
 import os
 import re
@@ -17,14 +17,16 @@ from safetensors.torch import save_file
 from ragkv.disk import sync
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.layout import LAYOUT_VERSION, Layout
+from ragkv.kv.quantise import GRIDS, Packed, pack_keys, pack_values
+from ragkv.kv_format import KVFormat
 
 QCACHE_BLOCK = 16  # tokens per stored mean key; the last block of a chunk may be shorter
 PARTIAL = ".partial"
 """How the name of a file ends that is still being written."""
 
 _QCACHE = ("initial", "local", "mean_keys")
-_QCACHE_ITEM = 4  # bytes of a float32
-_TENSORS = ("keys", "values", *_QCACHE)
+_PLAIN = ("keys", "values")
+_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
@@ -47,6 +49,46 @@ class ChunkKV:
     def num_tokens(self) -> int:
         return self.keys.shape[1]
 
+    def copy_into(self, keys: torch.Tensor, values: torch.Tensor, layers: slice, start: int) -> None:
+        """Write keys and values of some layers' tokens from `start` on into two [layers, tokens, kv_heads, head_dim]."""
+        rows = slice(start, start + keys.shape[1])
+        keys.copy_(self.keys[layers, rows])
+        values.copy_(self.values[layers, rows])
+
+    def keys_of(self, layer: int) -> torch.Tensor:
+        """[tokens, kv_heads, head_dim] in the layout's dtype."""
+        return self.keys[layer]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedKV:
+    """A ChunkKV whose keys and values are quantised; its Q-Cache is kept in their dtype."""
+
+    keys: Packed
+    values: Packed
+    initial: torch.Tensor
+    local: torch.Tensor
+    mean_keys: torch.Tensor
+
+    @property
+    def num_tokens(self) -> int:
+        return self.keys.num_tokens
+
+    def copy_into(self, keys: torch.Tensor, values: torch.Tensor, layers: slice, start: int) -> None:
+        """Like ChunkKV.copy_into."""
+        self.keys.unpack_into(keys, layers, start)
+        self.values.unpack_into(values, layers, start)
+
+    def keys_of(self, layer: int) -> torch.Tensor:
+        """Like ChunkKV.keys_of."""
+        edges = self.keys.edges
+        out = torch.empty(1, self.num_tokens, *edges.shape[2:], dtype=edges.dtype)
+        self.keys.unpack_into(out, slice(layer, layer + 1), 0)
+        return out[0]
+
+
+StoredKV = ChunkKV | PackedKV
+
 
 @dataclass(frozen=True, slots=True)
 class QCache:
@@ -62,7 +104,8 @@ class KVShape:
     """The shape of a KV file, from its header.
 
     Keys and values: [layers, tokens, kv_heads, head_dim]. The Q-Cache: two query vectors (initial and local) for each
-    of `q_layers` and `q_heads`, and the mean keys of `q_blocks` blocks of tokens.
+    of `q_layers` and `q_heads`, and the mean keys of `q_blocks` blocks of tokens. `dtype`: of unquantised values;
+    `format`: how keys and values are kept.
     """
 
     layers: int
@@ -74,17 +117,20 @@ class KVShape:
     q_heads: int
     q_blocks: int
     q_bytes: int
+    format: KVFormat
 
 
-def write_kv(path: Path, kv: ChunkKV) -> int:
+def write_kv(path: Path, kv: ChunkKV, kv_format: KVFormat = KVFormat.BF16) -> int:
     """Write a KV file, named by its key, so that it is either whole or not there. Returns its size in bytes.
 
     Raises OSError.
     """
-    tensors = {name: getattr(kv, name).contiguous().cpu() for name in _TENSORS}
+    tensors = {name: tensor.contiguous().cpu() for name, tensor in _tensors_of(kv, kv_format).items()}
     metadata = {"version": str(LAYOUT_VERSION), "key": path.stem} | {
         name: _checksum(tensor) for name, tensor in tensors.items()
     }
+    if kv_format is not KVFormat.BF16:
+        metadata["format"] = kv_format
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
     try:
@@ -98,6 +144,20 @@ def write_kv(path: Path, kv: ChunkKV) -> int:
     return path.stat().st_size
 
 
+def _tensors_of(kv: ChunkKV, kv_format: KVFormat) -> dict[str, torch.Tensor]:
+    if kv_format is KVFormat.BF16:
+        return {name: getattr(kv, name) for name in (*_PLAIN, *_QCACHE)}
+    grid = GRIDS[kv_format]
+    packed = {"keys": pack_keys(kv.keys, grid), "values": pack_values(kv.values, grid)}
+    parts = {f"{name}.{part}": getattr(each, part) for name, each in packed.items() for part in _parts_of(kv_format)}
+    return parts | {name: getattr(kv, name).to(kv.keys.dtype) for name in _QCACHE}
+
+
+def _parts_of(kv_format: KVFormat) -> tuple[str, ...]:
+    """What a file has of packed keys, and of packed values."""
+    return ("codes", "step", "edges") if GRIDS[kv_format].centred else ("codes", "step", "low", "edges")
+
+
 def _save(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
     try:
         save_file(tensors, path, metadata)
@@ -108,44 +168,75 @@ def _save(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
-def read_kv(path: Path, layout: Layout) -> ChunkKV:
+def read_kv(path: Path, layout: Layout) -> StoredKV:
     """Map a KV file into memory and check it.
 
-    Raises Corrupt for a file that is truncated, damaged or another key's, Unsupported for one of another layout, and
+    Raises Corrupt for a file that is truncated, damaged or another key's, Unsupported for one of another layout or format, and
     OSError (of which FileNotFoundError is one) for a file that cannot be opened now: that says nothing about its
     content.
     """
-    kv = ChunkKV(**_read(path, _TENSORS))
-    tokens = kv.keys.shape[1] if kv.keys.dim() == 4 else -1  # noqa: PLR2004 - the four axes of `keys`
-    expected = (layout.layers, tokens, layout.kv_heads, layout.head_dim)
-    for name in ("keys", "values"):
-        tensor = getattr(kv, name)
-        if tuple(tensor.shape) != expected or tensor.dtype != layout.dtype:
-            raise Unsupported(f"{path.name}: {name} are {tuple(tensor.shape)} {tensor.dtype}, not of the served model")
+    kv = load_kv(path)
+    for name in _PLAIN:
+        shape, dtype = _shape_of(getattr(kv, name))
+        tokens = shape[1] if len(shape) == 4 else -1  # noqa: PLR2004 - the four axes of keys and of values
+        if shape != (layout.layers, tokens, layout.kv_heads, layout.head_dim) or dtype != layout.dtype:
+            raise Unsupported(f"{path.name}: {name} are {shape} {dtype}, not of the served model")
     return kv
+
+
+def load_kv(path: Path) -> StoredKV:
+    """Like `read_kv`, of whatever layout."""
+    with _opened(path) as (file, kv_format):
+        if kv_format is KVFormat.BF16:
+            return ChunkKV(**_checked(file, (*_PLAIN, *_QCACHE), path))
+        return _packed(_checked(file, _names_of(kv_format), path))
 
 
 def read_qcache(path: Path) -> QCache:
     """The Q-Cache alone: a small part of the file is read and checked. Raises like `read_kv`."""
-    return QCache(**_read(path, _QCACHE))
+    with _opened(path) as (file, _):
+        return QCache(**{name: tensor.float() for name, tensor in _checked(file, _QCACHE, path).items()})
 
 
 def read_shape(path: Path) -> KVShape:
     """Shape of a file's KV. Its tensors are neither read nor checked. Raises like `read_kv`."""
-    with _opened(path) as file:
-        keys, initial, means = (file.get_slice(name) for name in ("keys", "initial", "mean_keys"))
-        layers, tokens, kv_heads, head_dim = keys.get_shape()
+    with _opened(path) as (file, kv_format):
+        plain = kv_format is KVFormat.BF16
+        keys = file.get_slice("keys" if plain else "keys.codes")
+        values = keys if plain else file.get_slice("keys.edges")
+        initial, means = file.get_slice("initial"), file.get_slice("mean_keys")
+        layers, tokens, kv_heads, _ = keys.get_shape()
+        head_dim = values.get_shape()[-1]
         q_layers, q_heads, _ = initial.get_shape()
         q_blocks = means.get_shape()[0]
-        dtype = str(keys.get_dtype())
-    q_bytes = _QCACHE_ITEM * head_dim * q_layers * (2 * q_heads + q_blocks * kv_heads)
-    return KVShape(layers, tokens, kv_heads, head_dim, dtype, q_layers, q_heads, q_blocks, q_bytes)
+        dtype, q_item = str(values.get_dtype()), _BYTES[str(initial.get_dtype())]
+    q_bytes = q_item * head_dim * q_layers * (2 * q_heads + q_blocks * kv_heads)
+    return KVShape(layers, tokens, kv_heads, head_dim, dtype, q_layers, q_heads, q_blocks, q_bytes, kv_format)
 
 
-def _read(path: Path, names: Sequence[str]) -> dict[str, torch.Tensor]:
-    with _opened(path) as file:
-        metadata = file.metadata()
-        tensors = {name: file.get_tensor(name) for name in names}
+def _names_of(kv_format: KVFormat) -> tuple[str, ...]:
+    return (*(f"{name}.{part}" for name in _PLAIN for part in _parts_of(kv_format)), *_QCACHE)
+
+
+def _packed(tensors: dict[str, torch.Tensor]) -> PackedKV:
+    keys, values = (
+        Packed(
+            low=tensors.get(f"{name}.low"), **{part: tensors[f"{name}.{part}"] for part in ("codes", "step", "edges")}
+        )
+        for name in _PLAIN
+    )
+    return PackedKV(keys, values, **{name: tensors[name] for name in _QCACHE})
+
+
+def _shape_of(stored: torch.Tensor | Packed) -> tuple[tuple[int, ...], torch.dtype]:
+    if isinstance(stored, Packed):
+        return (*stored.codes.shape[:3], stored.edges.shape[-1]), stored.edges.dtype
+    return tuple(stored.shape), stored.dtype
+
+
+def _checked(file: Any, names: Sequence[str], path: Path) -> dict[str, torch.Tensor]:
+    metadata = file.metadata()
+    tensors = {name: file.get_tensor(name) for name in names}
     for name, tensor in tensors.items():
         if metadata.get(name) != _checksum(tensor):
             raise Corrupt(f"{path.name}: the checksum of its {name} does not match")
@@ -153,8 +244,8 @@ def _read(path: Path, names: Sequence[str]) -> dict[str, torch.Tensor]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """The file, of this version. What goes wrong inside is raised as `read_kv` says."""
+def _opened(path: Path) -> Iterator[tuple[Any, KVFormat]]:
+    """The file, of this version, and its format. What goes wrong inside is raised as `read_kv` says."""
     path.stat()  # a missing file is FileNotFoundError, whatever safetensors makes of it
     try:
         with safe_open(path, framework="pt") as file:
@@ -163,7 +254,9 @@ def _opened(path: Path) -> Iterator[Any]:
                 raise Unsupported(f"{path.name}: another version of ragkv wrote it")
             if metadata.get("key") != path.stem:
                 raise Corrupt(f"{path.name}: it was written under another key")
-            yield file
+            if metadata.get("format", KVFormat.BF16) not in set(KVFormat):
+                raise Unsupported(f"{path.name}: a newer version of ragkv wrote it")
+            yield file, KVFormat(metadata.get("format", KVFormat.BF16))
     except (SafetensorError, ValueError) as error:
         raise Corrupt(f"{path.name}: {error}") from None
     except RuntimeError as error:  # torch could not map it: no descriptors, no memory

@@ -9,6 +9,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from ragkv.kv.layout import LAYOUT_VERSION
+from ragkv.kv_format import KVFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """How a chunk's KV was made and is kept. writer: the fingerprint of its adapter, empty for the plain model."""
+
+    writer: str = ""
+    kv_format: KVFormat = KVFormat.BF16
+
+    @property
+    def format_name(self) -> str:
+        """Empty for what is not quantised."""
+        return "" if self.kv_format is KVFormat.BF16 else self.kv_format
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +30,9 @@ class KeyMaker:
     """Makes the KV keys of one tenant and one served model.
 
     A key is an HMAC-SHA256 over everything the KV depends on: model, dtype, layout version, the prefix it was
-    prefilled behind, the writer that was active (none for the prefix), and the chunk's token ids. The secret keeps tenants
-    apart. `writer`: the fingerprint of its adapter, empty for the plain model. `writer_before`: that of the writer in use
-    before, whose KV serves until the present one's is there.
+    prefilled behind, the writer that was active and the format (neither for the prefix), and the chunk's token ids. The
+    secret keeps tenants apart. `writer`: the fingerprint of its adapter, empty for the plain model. `writer_before`: that of
+    the writer in use before, whose KV serves until the present one's is there; so does KV in another format.
     """
 
     secret: bytes
@@ -27,12 +41,21 @@ class KeyMaker:
     prefix_ids: tuple[int, ...]
     writer: str = ""
     writer_before: str | None = None
+    kv_format: KVFormat = KVFormat.BF16
 
-    def chunk(self, token_ids: Sequence[int], writer: str | None = None) -> str:
-        """The KV key of a chunk behind the prefix, by the present writer or the one given: 64 hex digits."""
-        name = self.writer if writer is None else writer
-        written = (name.encode(),) if name else ()
-        return self._digest(b"chunk", _pack(self.prefix_ids), _pack(token_ids), *written)
+    @property
+    def makings(self) -> tuple[Making, ...]:
+        """All that serve, the best first: the present one is what is made now."""
+        writers = [self.writer] if self.writer_before is None else [self.writer, self.writer_before]
+        formats = sorted(KVFormat, key=lambda kv_format: kv_format is not self.kv_format)
+        return tuple(Making(writer, kv_format) for writer in writers for kv_format in formats)
+
+    def chunk(self, token_ids: Sequence[int], making: Making | None = None) -> str:
+        """The KV key of a chunk behind the prefix, as it is made now or as given: 64 hex digits."""
+        made = Making(self.writer, self.kv_format) if making is None else making
+        written = (made.writer.encode(),) if made.writer else ()
+        kept = (f"format {made.kv_format}".encode(),) if made.format_name else ()
+        return self._digest(b"chunk", _pack(self.prefix_ids), _pack(token_ids), *written, *kept)
 
     def prefix(self) -> str:
         """The KV key of the prefix itself."""

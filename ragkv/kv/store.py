@@ -10,9 +10,10 @@ from typing import TypeVar
 
 from ragkv.disk import written_before
 from ragkv.errors import Corrupt, Unsupported
-from ragkv.kv.file import ChunkKV, KVShape, QCache, read_kv, read_qcache, read_shape, write_kv
+from ragkv.kv.file import ChunkKV, KVShape, QCache, StoredKV, load_kv, read_kv, read_qcache, read_shape, write_kv
 from ragkv.kv.layout import Layout
 from ragkv.kv.resident import is_resident
+from ragkv.kv_format import KVFormat
 
 log = logging.getLogger(__name__)
 
@@ -44,17 +45,25 @@ class KVStore:
         except Corrupt:
             return False
 
-    def put(self, key: str, kv: ChunkKV) -> int:
+    def put(self, key: str, kv: ChunkKV, kv_format: KVFormat = KVFormat.BF16) -> int:
         """Keep the KV. Returns its size in bytes."""
-        return write_kv(self.path(key), kv)
+        return write_kv(self.path(key), kv, kv_format)
 
-    def get(self, key: str, layout: Layout) -> ChunkKV | None:
+    def get(self, key: str, layout: Layout) -> StoredKV | None:
         """The KV, mapped and checked; None if there is none to use, for whatever reason.
 
         A damaged file is removed, so that it is made again; one that merely cannot be opened now, or is of another
         layout, is left alone.
         """
         return self._use(key, lambda path: read_kv(path, layout))
+
+    def convert(self, source: str, key: str, kv_format: KVFormat) -> bool:
+        """Keep the KV of `source`, which is in bf16, in another format as that of `key`. False if there is none to use."""
+        kv = self._use(source, load_kv)
+        if not isinstance(kv, ChunkKV):
+            return False
+        self.put(key, kv, kv_format)
+        return True
 
     def check(self, key: str, layout: Layout) -> None:
         """Read all of a file, and leave it where it is. Raises like `read_kv`."""

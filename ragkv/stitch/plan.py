@@ -42,7 +42,7 @@ class StitchPlan:
 
     `placed` tiles [0, end) without gaps. Positions in `recompute` run through the model again, in place; a chunk whose
     whole span is recomputed needs no KV file at all. `num_missing` counts chunks that are recomputed because their KV is missing.
-    `writer`: fingerprint of the adapter that the chunks' KV was written with, empty for the plain model.
+    `writer`: names who wrote the chunks' KV, empty for the plain model; `quantised`: names the formats of what is quantised.
     """
 
     placed: tuple[PlacedChunk, ...]
@@ -50,6 +50,7 @@ class StitchPlan:
     selection: EngineSelection | None = None
     num_missing: int = 0
     writer: str = ""
+    quantised: str = ""
 
     def __post_init__(self) -> None:
         position = 0
@@ -65,7 +66,7 @@ class StitchPlan:
     @property
     def exact_end(self) -> int:
         """Where the stored KV ends that full prefill would give as well: behind the prefix and, if the plain model wrote it, the
-        first chunk, which stands where it was prefilled."""
+        first chunk, which stands where it was prefilled; to within quantisation, which a recompute is not spent on."""
         return self.placed[0 if self.writer else min(1, len(self.placed) - 1)].span.end
 
     def work(self, region: Span) -> int:
@@ -78,11 +79,11 @@ class StitchPlan:
         """Names how the KV under this plan comes about, for the cache salt.
 
         KV at a position depends on the ids before it, which vLLM's block hashes cover, and on what is recomputed before
-        it, and on the writer, which this covers; a selection in the engine looks at every chunk, so all of them are named.
+        it, and on writer and format, which this covers; a selection in the engine looks at every chunk, so all of them are named.
         """
         spans = ",".join(f"{span.start}-{span.end}" for span in self.recompute)
         selection = f"{self.selection}{[(chunk.key, chunk.span) for chunk in self.placed]}" if self.selection else ""
-        return "stitched:" + hashlib.sha256(f"{spans}|{selection}{self.writer}".encode()).hexdigest()
+        return "stitched:" + hashlib.sha256(f"{spans}|{selection}{self.writer}{self.quantised}".encode()).hexdigest()
 
 
 EXACT = "exact"  # the cache variant of a prompt computed in full
@@ -94,7 +95,8 @@ def plan_stitch(
     selected: Sequence[Span],
     selection: EngineSelection | None = None,
     writer: str = "",
+    quantised: str = "",
 ) -> StitchPlan:
     """Place every chunk; recompute what was selected and, whole, every chunk whose KV is missing."""
     lost = [chunk.span for chunk in placed if chunk.key is None or chunk.key in missing]
-    return StitchPlan(tuple(placed), merge([*selected, *lost]), selection, len(lost), writer)
+    return StitchPlan(tuple(placed), merge([*selected, *lost]), selection, len(lost), writer, quantised)

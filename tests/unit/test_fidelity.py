@@ -15,7 +15,7 @@ from rich.console import Console
 
 from bench.fidelity.data import padded, read_questions
 from bench.fidelity.measure import MethodOutcome
-from bench.fidelity.methods import FULL_RETRIEVAL_ORDER, NAMES, POLICIES_MEASURED, better_half, methods_of
+from bench.fidelity.methods import FULL_RETRIEVAL_ORDER, NAMES, POLICIES_MEASURED, WRITER, better_half, methods_of
 from bench.fidelity.metrics import (
     best_f1,
     exact_match,
@@ -337,14 +337,25 @@ class TestReport:
         assert rows["full"].to_random is None
 
     def test_with_a_writer_what_stitches_comes_twice_and_is_held_against_its_plain_twin(self):
-        methods = methods_of(["prefix", "naive"], [0.1], Settings(), with_writer=True)
-        figures = {"prefix": 0.4, "writer, prefix": 0.1}
-        records = [Record(1, "q", {method.key: outcome(kl=figures.get(method.key, 0.2)) for method in methods})]
+        methods = methods_of(["prefix", "naive"], [0.1], Settings(), [WRITER])
+        figures = {
+            "none": {"nll": 4.0},
+            "prefix": {"kl": 0.4, "nll": 3.0},
+            "writer, prefix": {"kl": 0.1, "nll": 2.5, "kl_of_plain": 0.3},
+        }
+        records = [Record(1, "q", {method.key: outcome(**figures.get(method.key, {"nll": 2.0})) for method in methods})]
         rows = {row.method: row for row in Table(records, methods, "head", seed=0).rows()}
 
         assert list(rows) == ["full", "none", "naive", "prefix", "writer, prefix"]
-        assert rows["writer, prefix"].kl_to_plain.mean == 0.25
-        assert rows["prefix"].kl_to_plain is None
+        written = rows["writer, prefix"]
+        assert (written.kl_to_plain.mean, written.kl_of_plain.mean, written.gain_less_plain.mean) == (0.25, 0.3, 0.25)
+        assert (rows["prefix"].kl_to_plain, rows["prefix"].kl_of_plain, rows["prefix"].gain_less_plain) == (None,) * 3
+
+    def test_formats_come_beside_a_writer(self):
+        methods = methods_of(["prefix"], [0.1], Settings(), ["int8", WRITER])
+
+        assert [method.key for method in methods] == ["full", "none", "prefix", "int8, prefix", "writer, prefix"]
+        assert {method.plain for method in methods} == {None, "prefix"}
 
     def test_failures_are_questions_far_from_full_prefill(self, rows):
         """Above half a nat, not at it."""

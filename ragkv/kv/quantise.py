@@ -1,0 +1,125 @@
+"""Quantisation of keys and values at rest, after KIVI (arXiv 2402.02750): keys per channel in groups of tokens, values per token
+and head, in 8 bits around zero or in 4 bits from the lowest value on.
+
+Keys are quantised without their rotation: a channel's outliers lie in all tokens, and rotation would smear them over two
+channels. In 4 bits a few first and last tokens stay as they are.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from ragkv.kv_format import KVFormat
+
+_NIBBLE_BITS = 4
+_NIBBLE = 2**_NIBBLE_BITS - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How finely to quantise. tokens: in a group of keys, at most; edges: tokens at each end that are not quantised; centred: codes
+    are signed and stand around zero."""
+
+    bits: int
+    tokens: int
+    edges: int
+    centred: bool
+
+    @property
+    def highest(self) -> int:
+        return (1 << self.bits - self.centred) - 1
+
+
+GRIDS = {
+    KVFormat.INT8: Grid(bits=8, tokens=128, edges=0, centred=True),
+    KVFormat.INT4: Grid(bits=4, tokens=128, edges=2, centred=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Keys or values of a chunk: value = code * step, + low where there is one.
+
+    codes: int8 [layers, tokens, kv_heads, head_dim], or uint8 [layers, tokens, kv_heads, head_dim / 2] with two 4-bit codes a byte,
+    the first half of the channels in the low bits. step, low: [layers, groups, kv_heads, head_dim] for keys, of groups of the same
+    number of tokens but the last; [layers, tokens, kv_heads, 1] for values. edges: [layers, first and last tokens, kv_heads,
+    head_dim], as they were.
+    """
+
+    codes: torch.Tensor
+    step: torch.Tensor
+    low: torch.Tensor | None
+    edges: torch.Tensor
+
+    @property
+    def num_tokens(self) -> int:
+        return self.codes.shape[1]
+
+    def unpack_into(self, out: torch.Tensor, layers: slice, start: int) -> None:
+        """Write the values of some layers' tokens from `start` on into `out`, [layers, tokens, kv_heads, head_dim]."""
+        end = start + out.shape[1]
+        codes = self.codes[layers, start:end].to(out.device)
+        if self.low is None:
+            out.copy_(codes)
+        else:
+            first, second = out.chunk(2, -1)
+            first.copy_(codes & _NIBBLE)
+            second.copy_(codes >> _NIBBLE_BITS)
+        groups = self.step.shape[1]
+        if groups == self.num_tokens:
+            self._scale(out, layers, slice(start, end))
+        else:
+            size = -(-self.num_tokens // groups)
+            for group in range(start // size, -(-end // size)):
+                rows = out[:, max(group * size - start, 0) : (group + 1) * size - start]
+                self._scale(rows, layers, slice(group, group + 1))
+        self._restore_edges(out, layers, start)
+
+    def _scale(self, rows: torch.Tensor, layers: slice, groups: slice) -> None:
+        rows.mul_(self.step[layers, groups].to(rows.device))
+        if self.low is not None:
+            rows.add_(self.low[layers, groups].to(rows.device))
+
+    def _restore_edges(self, out: torch.Tensor, layers: slice, start: int) -> None:
+        kept = self.edges.shape[1]
+        for index in range(kept):
+            token = index if index < kept // 2 else self.num_tokens - kept + index
+            if start <= token < start + out.shape[1]:
+                out[:, token - start] = self.edges[layers, index]
+
+
+def pack_keys(keys: torch.Tensor, grid: Grid) -> Packed:
+    """keys: [layers, tokens, kv_heads, head_dim], without rotation."""
+    tokens = keys.shape[1]
+    groups = max(1, -(-tokens // grid.tokens))
+    parts = torch.split(keys, max(1, -(-tokens // groups)), 1)
+    packed = [_pack(part, 1, grid) for part in parts]
+    codes, steps, lows = zip(*packed, strict=True)
+    return Packed(
+        torch.cat(codes, 1), torch.cat(steps, 1), None if grid.centred else torch.cat(lows, 1), _edges(keys, grid)
+    )
+
+
+def pack_values(values: torch.Tensor, grid: Grid) -> Packed:
+    """values: [layers, tokens, kv_heads, head_dim]."""
+    codes, step, low = _pack(values, 3, grid)
+    return Packed(codes, step, None if grid.centred else low, _edges(values, grid))
+
+
+def _pack(values: torch.Tensor, axis: int, grid: Grid) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Codes, step and low of groups along an axis. `step` is rounded before it is used: no error is left to it."""
+    low, high = values.amin(axis, keepdim=True), values.amax(axis, keepdim=True)
+    if grid.centred:
+        low, high = torch.zeros_like(low), torch.maximum(-low, high)
+    step = ((high.float() - low.float()) / grid.highest).to(values.dtype)
+    codes = (values.float() - low.float()) / step.float().clamp_min(torch.finfo(torch.float32).tiny)
+    codes = codes.round_().clamp_(-grid.highest if grid.centred else 0, grid.highest)
+    if grid.centred:
+        return codes.to(torch.int8), step, low
+    first, second = codes.to(torch.uint8).chunk(2, -1)
+    return first | (second << _NIBBLE_BITS), step, low
+
+
+def _edges(values: torch.Tensor, grid: Grid) -> torch.Tensor:
+    kept = min(grid.edges, values.shape[1] // 2)
+    return torch.cat([values[:, :kept], values[:, values.shape[1] - kept :]], 1)

@@ -31,6 +31,7 @@ from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound, Rejected, TooLarge
+from ragkv.kv_format import KVFormat
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
@@ -289,6 +290,27 @@ class TestIngesting:
         stages: list[str] = []
         ingest_document(document_id, _over(other, ingest), lambda stage, *_: stages.append(stage))
         assert set(stages) == {"prefill"}
+        other.close()
+
+    @pytest.mark.parametrize("kv_format", [KVFormat.INT8, KVFormat.INT4])
+    def test_another_format_is_made_from_the_kv_that_is_there(
+        self, parts: Parts, ingest: IngestParts, settings: Settings, kv_format: KVFormat
+    ):
+        """Without the model, while the KV that is there answers; back again it is computed."""
+        document_id = stored(parts)
+        ingest_document(document_id, ingest)
+        before = kv_files(parts)
+        other = Parts(msgspec.structs.replace(settings, kv_format=kv_format))
+
+        assert refresh_outdated(other) == 1
+        assert view(parts, document_id).status is Status.SEARCHABLE
+        worker = IngestParts(other)
+        assert ingest_document(document_id, worker) is IngestOutcome.READY
+
+        made = kv_files(parts) - before
+        assert {parts.kv_store.shape(key).format for key in made} == {kv_format}
+        assert len(made) == view(parts, document_id).chunks
+        assert "prefiller" not in vars(worker)
         other.close()
 
 

@@ -11,6 +11,7 @@ from ragkv.db.ingestion import KeptKV, Lease
 from ragkv.disk import check_room
 from ragkv.errors import Conflict
 from ragkv.kv.key import KeyMaker
+from ragkv.kv_format import share_of
 from ragkv.upkeep.room import IncomingKV, make_room_for
 
 OVERHEAD = 1.2
@@ -30,8 +31,9 @@ def keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporte
         turn.computed(sum(entry.tokens for entry in entries))
 
     def has_room(tokens: int) -> bool:
+        share = share_of(keys.kv_format, parts.layout.head_dim, parts.settings.chunk_tokens)
         check_room(parts.settings.kv_dir, parts.settings.min_free_bytes)
-        num_bytes = int(tokens * parts.layout.bytes_per_token * OVERHEAD * keys.kv_format.share)
+        num_bytes = int(tokens * parts.layout.bytes_per_token * OVERHEAD * share)
         return make_room_for(IncomingKV(lease.tenant_id(), lease.document_id, num_bytes), parts)
 
     try:

@@ -1,6 +1,10 @@
-"""The formats that a KV file may have."""
+"""The formats that a KV file may have, and what each takes."""
 
+from dataclasses import dataclass
 from enum import StrEnum
+
+BITS = 16
+"""Of a value as the model computes it."""
 
 
 class KVFormat(StrEnum):
@@ -10,7 +14,36 @@ class KVFormat(StrEnum):
     INT8 = "int8"
     INT4 = "int4"
 
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How finely to quantise. tokens: in a group of keys, at most; edges: tokens at each end that are not quantised; centred: codes
+    are signed and stand around zero."""
+
+    bits: int
+    tokens: int
+    edges: int
+    centred: bool
+
     @property
-    def share(self) -> float:
-        """Bytes of a file over bf16's, at most, of chunks of a hundred tokens or more."""
-        return {KVFormat.BF16: 1.0, KVFormat.INT8: 0.53, KVFormat.INT4: 0.32}[self]
+    def highest(self) -> int:
+        """The largest code."""
+        return (1 << self.bits - self.centred) - 1
+
+
+GRIDS = {
+    KVFormat.INT8: Grid(bits=8, tokens=128, edges=0, centred=True),
+    KVFormat.INT4: Grid(bits=4, tokens=128, edges=2, centred=False),
+}
+
+
+def share_of(kv_format: KVFormat, head_dim: int, tokens: int) -> float:
+    """Bytes of a chunk's keys and values over bf16's: codes, a step for each group (and its lowest value, where codes start there),
+    and the edges."""
+    if kv_format is KVFormat.BF16:
+        return 1.0
+    grid = GRIDS[kv_format]
+    scales = BITS * (1 if grid.centred else 2)
+    group = -(-tokens // -(-tokens // grid.tokens))
+    bits = grid.bits + scales * (1 / group + 1 / head_dim) / 2 + BITS * 2 * grid.edges / tokens
+    return bits / BITS

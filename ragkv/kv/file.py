@@ -17,8 +17,8 @@ from safetensors.torch import save_file
 from ragkv.disk import sync
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.layout import LAYOUT_VERSION, Layout
-from ragkv.kv.quantise import GRIDS, Packed, pack_keys, pack_values
-from ragkv.kv_format import KVFormat
+from ragkv.kv.quantise import Packed, pack_keys, pack_values
+from ragkv.kv_format import GRIDS, KVFormat
 
 QCACHE_BLOCK = 16  # tokens per stored mean key; the last block of a chunk may be shorter
 PARTIAL = ".partial"

@@ -9,31 +9,10 @@ from dataclasses import dataclass
 
 import torch
 
-from ragkv.kv_format import KVFormat
+from ragkv.kv_format import Grid
 
 _NIBBLE_BITS = 4
 _NIBBLE = 2**_NIBBLE_BITS - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """How finely to quantise. tokens: in a group of keys, at most; edges: tokens at each end that are not quantised; centred: codes
-    are signed and stand around zero."""
-
-    bits: int
-    tokens: int
-    edges: int
-    centred: bool
-
-    @property
-    def highest(self) -> int:
-        return (1 << self.bits - self.centred) - 1
-
-
-GRIDS = {
-    KVFormat.INT8: Grid(bits=8, tokens=128, edges=0, centred=True),
-    KVFormat.INT4: Grid(bits=4, tokens=128, edges=2, centred=False),
-}
 
 
 @dataclass(frozen=True, slots=True)

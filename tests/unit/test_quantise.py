@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.file import ChunkKV, PackedKV, read_kv, read_qcache, read_shape, write_kv
 from ragkv.kv.layout import Layout
-from ragkv.kv.quantise import GRIDS, Packed, pack_keys, pack_values
+from ragkv.kv.quantise import Packed, pack_keys, pack_values
 from ragkv.kv.store import KVStore
-from ragkv.kv_format import KVFormat
+from ragkv.kv_format import GRIDS, KVFormat, share_of
 
 LAYOUT = Layout(layers=12, q_heads=9, kv_heads=3, head_dim=64, dtype=torch.bfloat16)
 QUANTISED = [KVFormat.INT8, KVFormat.INT4]
@@ -120,7 +120,11 @@ class TestFile:
 
         size = write_kv(tmp_path / "x.safetensors", some_kv(tokens), kv_format)
 
-        assert size < plain * kv_format.share
+        assert size < plain * {KVFormat.INT8: 0.53, KVFormat.INT4: 0.32}[kv_format]
+        kv = 2 * some_kv(tokens).keys.nbytes
+        assert size == pytest.approx(
+            kv * share_of(kv_format, LAYOUT.head_dim, tokens), rel=0.1
+        )  # the Q-Cache comes on top
 
     def test_it_comes_back_with_its_qcache(self, kv_format: KVFormat, tmp_path: Path):
         path, kv = tmp_path / "x.safetensors", some_kv()

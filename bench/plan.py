@@ -1,0 +1,194 @@
+"""`ragkv plan`: what stored KV takes and saves for a model, a corpus and its questions, by tier and format."""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich import filesize
+from rich.console import Console
+from rich.table import Table
+
+from bench.measuring import check_folder, write_report
+from ragkv.errors import Rejected
+from ragkv.kv_format import KVFormat
+from ragkv.models import model_folder
+from ragkv.planning.plan import DISK, MEMORY, SCALING, TIERS, Device, Load, Plan, by_name
+from ragkv.planning.plan import plan as plan_for
+from ragkv.planning.shape import shape_of
+from ragkv.settings import Settings
+
+MEASURED_BYTES = 512 * 2**20
+PREFILL_TOKENS = 2048
+_PIECE = 16 * 2**20
+_CAPTION = (
+    "needed: GB/s from which loading beats computing (dim: it does not). first token: loading a question's context, and "
+    "computing what is recomputed; sooner: than full prefill. pays from: reads of a token a month from which rented storage "
+    "costs less than computing."
+)
+
+
+@click.command()
+@click.option(
+    "--model", help="Folder of a model, its config.json, or a name such as Llama-3.1-8B.  [default: the served model]"
+)
+@click.option("--documents", type=click.IntRange(1), default=10_000, show_default=True)
+@click.option("--tokens", type=click.IntRange(1), default=2_000, show_default=True, help="Of a document, in the mean.")
+@click.option("--questions-per-day", type=click.FloatRange(0), default=1_000, show_default=True)
+@click.option(
+    "--context", type=click.IntRange(1), default=8192, show_default=True, help="Tokens of context of a question."
+)
+@click.option(
+    "--recomputed", type=click.FloatRange(0, 0.99), default=0.1, show_default=True, help="Share of the context."
+)
+@click.option(
+    "--tflops", type=float, default=989.0, show_default=True, help="Of one device, dense bfloat16: an H100's."
+)
+@click.option("--utilisation", type=float, default=0.5, show_default=True, help="Share of it that a prefill reaches.")
+@click.option(
+    "--gpus", type=click.Choice([str(n) for n in SCALING]), default="1", show_default=True, help="Tensor parallelism."
+)
+@click.option("--gpu-price", type=click.FloatRange(0), default=2.5, show_default=True, help="Dollars an hour for one.")
+@click.option(
+    "--bandwidth", "bandwidths", multiple=True, metavar="TIER=GB/S", help="As disk=3.5. May be given several times."
+)
+@click.option("--price", "prices", multiple=True, metavar="TIER=DOLLARS", help="For a GB a month, as disk=0.08.")
+@click.option("--measure", is_flag=True, help="Measure memory, disk and the served model's prefill on this machine.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the plan as JSON.")
+def plan(
+    *,
+    model: str | None,
+    bandwidths: Sequence[str],
+    prices: Sequence[str],
+    measure: bool,
+    json_file: Path | None,
+    **given: Any,
+) -> None:
+    """Plan storage: bytes a token, where loading beats computing, when it pays, and which settings follow.
+
+    Loading stored KV is faster than computing it if the tier's bandwidth is above bytes per token times prefill rate over the
+    share that is not recomputed. Figures that are not given or measured are usual ones.
+    """
+    check_folder("--json", json_file)
+    device = Device(
+        tflops=given["tflops"], utilisation=given["utilisation"], count=int(given["gpus"]), price=given["gpu_price"]
+    )
+    load = Load(
+        documents=given["documents"],
+        tokens=given["tokens"],
+        questions_per_day=given["questions_per_day"],
+        context=given["context"],
+        recomputed=given["recomputed"],
+    )
+    known = _figures("--bandwidth", bandwidths)
+    if model is None:
+        settings = Settings.from_env(os.environ)
+        model = str(model_folder(settings))
+        if measure:
+            with Console(stderr=True).status("measuring memory, disk and prefill"):
+                known = measured_bandwidths(settings.data_dir) | known
+                device = msgspec.structs.replace(device, rate=measured_prefill(settings))
+    elif measure:
+        raise Rejected("--measure runs the served model: set RAGKV_MODEL instead of --model")
+    found = plan_for(shape_of(model), load, device, by_name(TIERS, known, _figures("--price", prices)))
+    if json_file is not None:
+        write_report(found, json_file)
+    _show(found, Console())
+
+
+def measured_bandwidths(folder: Path, num_bytes: int = MEASURED_BYTES) -> dict[str, float]:
+    """GB a second that a file in the folder is read at: from memory, and from the disk with the page cache dropped."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".bandwidth-") as file:
+        block = os.urandom(_PIECE)
+        for _ in range(num_bytes // _PIECE):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        disk = _read(file.fileno(), num_bytes)
+        return {DISK: disk, MEMORY: max(_read(file.fileno(), num_bytes) for _ in range(3))}
+
+
+def measured_prefill(settings: Settings) -> float:
+    """Tokens a second of the served model under Transformers, the best of three runs."""
+    import torch  # noqa: PLC0415 - seconds to import, needed here alone
+
+    from ingest.prefill import Prefiller  # noqa: PLC0415 - see above
+    from ragkv.kv.layout import layout_of, read_config  # noqa: PLC0415 - see above
+
+    folder = model_folder(settings)
+    config = read_config(folder)
+    prefiller = Prefiller.load(folder, layout_of(config, settings.dtype))
+    ids = torch.randint(0, config.vocab_size, (PREFILL_TOKENS,), generator=torch.Generator().manual_seed(0)).tolist()
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        prefiller.prefill(ids, [])
+        times.append(time.perf_counter() - began)
+    return PREFILL_TOKENS / min(times)
+
+
+def _read(descriptor: int, num_bytes: int) -> float:
+    buffer = bytearray(_PIECE)
+    began = time.perf_counter()
+    for start in range(0, num_bytes, _PIECE):
+        os.preadv(descriptor, [buffer], start)
+    return num_bytes / (time.perf_counter() - began) / 1e9
+
+
+def _figures(option: str, texts: Sequence[str]) -> dict[str, float]:
+    """NAME=NUMBER of an option that may be repeated. Raises Rejected for what is none."""
+    figures = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        try:
+            figures[name.strip()] = float(number)
+        except ValueError:
+            raise Rejected(f"{option} {text}: give a tier and a number, as disk=3.5") from None
+    return figures
+
+
+def _show(found: Plan, console: Console) -> None:
+    facts = Table(box=None, show_header=False)
+    kib = ", ".join(f"{size / 1024:.1f} KiB in {name}" for name, size in found.bytes_per_token.items())
+    storage = ", ".join(f"{filesize.decimal(int(size * 1e9))} in {name}" for name, size in found.storage_gb.items())
+    for name, value in (
+        ("model", found.model),
+        ("a token", kib),
+        ("corpus", f"{found.corpus_tokens:,} tokens: {storage}"),
+        (
+            "full prefill",
+            f"{found.prefill_rate:,.0f} tokens/s: {found.context:,} tokens in {found.prefill_s * 1e3:,.0f} ms",
+        ),
+        ("computing", f"${found.million_price:.3g} a million tokens"),
+        ("reads", f"{found.reads:.3g} of a stored token a month"),
+    ):
+        facts.add_row(name, value)
+    console.print(facts, highlight=False)
+    table = Table(box=None, padding=(0, 1, 0, 0), caption=_CAPTION, caption_justify="left")
+    for column in ("tier", "format", "GB/s", "needed", "first token", "sooner", "$/month", "pays from"):
+        table.add_column(column, justify="left" if column in {"tier", "format"} else "right", no_wrap=True)
+    for option in found.options:
+        table.add_row(
+            option.tier if option.format is KVFormat.BF16 else "",
+            option.format,
+            f"{option.bandwidth:.3g}",
+            f"{option.needed_bandwidth:.3g}",
+            f"{option.total_s * 1e3:,.0f} ms",
+            f"{option.sooner:.2g}x",
+            f"{option.storage_price:,.0f}",
+            f"{option.break_even_reads:,.0f}",
+            style=None if option.wins else "dim",
+        )
+    console.print(table, highlight=False)
+    for line in found.advice:
+        console.print(f"- {line}", highlight=False, soft_wrap=not sys.stdout.isatty())
+    for name, value in found.settings.items():
+        console.print(f"{name}={value}", style="green", highlight=False)

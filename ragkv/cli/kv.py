@@ -1,0 +1,166 @@
+"""`ragkv kv`: stored KV by collection, and pin, evict, rebuild and verify."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich import filesize
+from rich.console import Console
+from rich.table import Table
+
+from ragkv.catalog.documents import document_view
+from ragkv.cli import Group
+from ragkv.cli.progress import progress_bars
+from ragkv.db.tenants import collection_ref, find_collection_ref
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from ragkv.tenancy import DEFAULT_TENANT, KVOwner
+from ragkv.upkeep import admin
+from ragkv.upkeep.eviction import evict as evict_kv
+from ragkv.upkeep.verify import verify as verify_kv
+
+TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant whose KV it is.")
+
+
+def owner_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that name whose KV: a document's, a collection's or all of the tenant's."""
+    for option in (
+        click.option("--document", help="Id of a document: its KV alone."),
+        click.option("--collection", help="Id or name of a collection: its KV alone."),
+        TENANT,
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(cls=Group)
+def kv() -> None:
+    """Show stored KV, and pin, evict, rebuild or verify it.
+
+    Evicted KV is computed again when a question needs it: answers stay the same, they come later.
+    """
+
+
+@kv.command()
+@TENANT
+def stats(tenant: str) -> None:
+    """Show the KV of a tenant by tier."""
+    with _parts() as parts:
+        seen = admin.overview(_tenant(tenant, parts), parts)
+    disk, device = seen.tiers.disk, seen.tiers.device
+    limit = f" of {_size(seen.limit_bytes)}" if seen.limit_bytes else ""
+    table = Table(box=None, show_header=False)
+    table.add_row("disk", f"{_size(disk.bytes)}{limit}, {disk.files:,} files, {disk.tokens:,} tokens")
+    table.add_row(
+        "memory", "unknown" if seen.tiers.host.bytes is None else f"{_size(seen.tiers.host.bytes)} of these files"
+    )
+    table.add_row(
+        "engine", "behind a URL" if device.capacity_bytes is None else f"{_size(device.capacity_bytes)} while it runs"
+    )
+    table.add_row("last used", f"{seen.last_used_at:%Y-%m-%d %H:%M}" if seen.last_used_at else "never")
+    Console(soft_wrap=True).print(table, highlight=False)
+
+
+@kv.command("ls")
+@TENANT
+def show(tenant: str) -> None:
+    """List the KV of a tenant by collection. KV that two collections share counts in both."""
+    with _parts() as parts:
+        seen = admin.overview(_tenant(tenant, parts), parts)
+    table = Table("id", "collection", "files", "tokens", "size", "pinned", box=None)
+    for one in seen.collections:
+        table.add_row(
+            one.id, one.name, f"{one.files:,}", f"{one.tokens:,}", _size(one.bytes), "yes" if one.pinned else ""
+        )
+    Console(soft_wrap=True).print(table, highlight=False, markup=False)
+
+
+@kv.command()
+@owner_options
+@click.option("--off", is_flag=True, help="Unpin it.")
+def pin(tenant: str, collection: str | None, document: str | None, *, off: bool) -> None:
+    """Keep the KV of a collection or a document from being evicted to make room."""
+    with _parts() as parts:
+        owner = _owner(tenant, collection, document, parts)
+        if owner.collection_id is None and owner.document_id is None:
+            raise click.UsageError("name a --collection or a --document")
+        held = admin.pin(owner, parts, pinned=not off)
+    click.echo(f"{'unpinned' if off else 'pinned'}: {held.files:,} files, {_size(held.bytes)}")
+
+
+@kv.command()
+@owner_options
+@click.confirmation_option(prompt="Evict it? It is computed again when a question needs it")
+def evict(tenant: str, collection: str | None, document: str | None) -> None:
+    """Remove KV, pinned or not. KV that others use too stays."""
+    with _parts() as parts:
+        freed = evict_kv(_owner(tenant, collection, document, parts), parts.database, parts.kv_store)
+    click.echo(f"evicted: {freed.files:,} files, {_size(freed.bytes)}")
+
+
+@kv.command()
+@owner_options
+def rebuild(tenant: str, collection: str | None, document: str | None) -> None:
+    """Have the workers compute evicted KV, before a question needs it."""
+    with _parts() as parts:
+        owner = _owner(tenant, collection, document, parts)
+        if owner.document_id is not None:
+            admin.rebuild_document(owner.tenant_id, owner.document_id, parts)
+            click.echo("queued: 1 document")
+            return
+        queued = admin.rebuild_evicted(owner, parts)
+    click.echo(f"queued: {queued.documents:,} documents")
+
+
+@kv.command()
+@owner_options
+def verify(tenant: str, collection: str | None, document: str | None) -> None:
+    """Read every KV file and check it. Damaged files are removed, and computed again. Exit code 1 if any was lost."""
+    with _parts() as parts:
+        bars = progress_bars(Console(stderr=True))
+        with bars:
+            task = bars.add_task("verifying", total=None)
+            for found in verify_kv(_owner(tenant, collection, document, parts), parts):
+                bars.update(task, total=found.total, completed=found.checked)
+    lost = found.damaged + found.missing
+    click.echo(
+        f"{found.checked:,} files, {_size(found.bytes)}: {found.damaged:,} damaged, {found.missing:,} missing, "
+        f"{found.unusable:,} not usable now"
+    )
+    for document_id in found.documents:
+        click.echo(f"to be rebuilt: document {document_id}")
+    if lost:
+        raise SystemExit(1)
+
+
+@contextmanager
+def _parts() -> Iterator[Parts]:
+    parts = Parts(Settings.from_env(os.environ))
+    try:
+        parts.prepare_database()
+        yield parts
+    finally:
+        parts.close()
+
+
+def _tenant(name: str, parts: Parts) -> str:
+    """The tenant's id. Raises NotFound."""
+    return find_collection_ref(parts.database, name).tenant_id
+
+
+def _owner(tenant: str, collection: str | None, document: str | None, parts: Parts) -> KVOwner:
+    """Raises NotFound for a tenant, collection or document that there is not."""
+    if collection and document:
+        raise click.UsageError("name a --collection or a --document, not both")
+    tenant_id = _tenant(tenant, parts)
+    if collection:
+        return KVOwner(tenant_id, collection_ref(tenant_id, collection, parts.database).collection_id)
+    if document:
+        document_view(tenant_id, document, parts.database)
+    return KVOwner(tenant_id, document_id=document)
+
+
+def _size(num_bytes: int) -> str:
+    return filesize.decimal(num_bytes)

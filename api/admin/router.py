@@ -14,6 +14,7 @@ from api.admin.keys import keys_page
 from api.admin.kv import kv_page
 from api.admin.login import login, login_page, logout
 from api.admin.overview import overview_page
+from api.admin.plan import plan_page
 from api.admin.playground import playground_page
 from api.admin.settings import settings_page
 from api.admin.writer import writer_page
@@ -27,6 +28,7 @@ PAGES: list[ControllerRouterHandler] = [
     jobs_page,
     keys_page,
     kv_page,
+    plan_page,
     writer_page,
     settings_page,
     logout,

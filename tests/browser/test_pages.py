@@ -13,7 +13,12 @@ from ingest.pipeline import ingest_document
 from tests.browser.visit import Visit
 from tests.over_http import ADA, upload
 
-PAGES = (*(path for _, path, _ in NAVIGATION), "/admin/collections/default", "/admin/documents/{document}")
+PAGES = (
+    *(path for _, path, _ in NAVIGATION),
+    "/admin/kv/plan",
+    "/admin/collections/default",
+    "/admin/documents/{document}",
+)
 DESK = {"viewport": {"width": 1280, "height": 800}}
 PHONE = {"viewport": {"width": 360, "height": 640}, "has_touch": True, "is_mobile": True}
 

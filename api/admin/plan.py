@@ -1,0 +1,86 @@
+"""The planning page: what stored KV takes, where loading it beats computing it, and when it pays."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+from litestar.params import FromQuery
+
+from api.admin.shell import AdminRequest, page
+from ragkv.catalog.collection import list_collections
+from ragkv.errors import Rejected
+from ragkv.page import MAX_PAGE
+from ragkv.parts import Parts
+from ragkv.planning.plan import DISK, TIERS, Device, Load, Option, Plan, by_name, plan
+from ragkv.planning.shape import known_models, shape_of
+
+SERVED = "served"
+FULL_PREFILL = 50.0
+"""Percent of the drawing's width that full prefill takes: what is shorter is sooner."""
+LARGEST = 1e12
+FIGURES = {
+    "documents": 10_000.0, "tokens": 2_000.0, "questions_per_day": 1_000.0, "context": 8_192.0, "recomputed": 0.1,
+    "tflops": 989.0, "gpu_price": 2.5, "disk": 7.0, "network": 3.0,
+}  # fmt: skip
+
+
+@get("/kv/plan", sync_to_thread=True)
+def plan_page(request: AdminRequest, parts: NamedDependency[Parts], model: FromQuery[str] = SERVED) -> Response[str]:
+    """Render a plan for the served model or a known one, with the figures of the query in place of usual ones."""
+    corpus = list_collections(request.user.tenant_id, MAX_PAGE, None, parts.database).items
+    given = FIGURES | {"recomputed": parts.settings.recompute_ratio}
+    if documents := sum(item.documents for item in corpus):
+        given["documents"] = documents
+    found, problem = None, ""
+    try:
+        given |= _numbers(request.query_params)
+        found = _plan(model, given, parts)
+    except Rejected as error:
+        problem = str(error)
+    bars = [(option, width_of(option)) for option in found.options] if found else ()
+    return page(
+        request,
+        "plan.html",
+        found=found,
+        bars=bars,
+        problem=problem,
+        given=given,
+        model=model,
+        served=SERVED,
+        known=list(known_models()),
+    )
+
+
+def width_of(option: Option) -> float:
+    """Percent of the drawing's width for its first token, at most 100."""
+    return min(100.0, FULL_PREFILL / option.sooner)
+
+
+def _plan(model: str, given: dict[str, float], parts: Parts) -> Plan:
+    """Raises Rejected for figures that cannot be, and for a model that is not among the known: a path is never read."""
+    if model != SERVED and model not in known_models():
+        raise Rejected(f"no model {model[:80]}: choose from the list")
+    load = Load(
+        documents=int(given["documents"]),
+        tokens=int(given["tokens"]),
+        questions_per_day=given["questions_per_day"],
+        context=int(given["context"]),
+        recomputed=given["recomputed"],
+    )
+    device = Device(tflops=given["tflops"], price=given["gpu_price"])
+    tiers = by_name(TIERS, {DISK: given["disk"], "network": given["network"]}, {})
+    return plan(shape_of(str(parts.model_folder) if model == SERVED else model), load, device, tiers)
+
+
+def _numbers(query: Mapping[str, Any]) -> dict[str, float]:
+    """Raises Rejected for a figure that is no number, or too large a one."""
+    numbers = {}
+    for name in FIGURES.keys() & query.keys():
+        try:
+            numbers[name] = float(query[name])
+        except ValueError:
+            numbers[name] = float("nan")
+        if not abs(numbers[name]) <= LARGEST:
+            raise Rejected(f"{name.replace('_', ' ')}: give a number")
+    return numbers

@@ -1,0 +1,42 @@
+"""The planning page: a plan for the served model and known ones, and a word for what cannot be."""
+
+import pytest
+
+from tests.over_http import Client
+
+
+def test_the_served_model_is_planned_for(client: Client):
+    text = client.get("/admin/kv/plan").text
+
+    assert "22.5 KiB" in text or "22 KiB" in text
+    assert text.count("<tr") == 1 + 4 * 3
+
+
+def test_figures_of_the_form_take_the_place_of_usual_ones(client: Client):
+    asked = {"model": "Llama-3.1-8B", "disk": "2", "documents": "50", "recomputed": "0"}
+
+    text = client.get("/admin/kv/plan", params=asked).text
+
+    assert "RAGKV_KV_FORMAT=int4" in text
+    assert 'name="documents" type="number" min="0" step="1" required value="50"' in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"model": "/etc"}, "no model /etc"),
+        ({"model": "../../secrets"}, "no model"),
+        ({"tokens": "many"}, "tokens: give a number"),
+        ({"tokens": "nan"}, "tokens: give a number"),
+        ({"documents": "1e999"}, "documents: give a number"),
+        ({"context": "0"}, "must be 1 or more"),
+        ({"disk": "0"}, "above 0"),
+        ({"recomputed": "1"}, "must lie in"),
+    ],
+)
+def test_what_cannot_be_is_said_beside_the_form(client: Client, asked: dict[str, str], said: str):
+    response = client.get("/admin/kv/plan", params=asked)
+
+    assert response.status_code == 200
+    assert said in response.text
+    assert "<table>" not in response.text

@@ -54,7 +54,7 @@ def precompute(
     total = sum(chunk.num_tokens for chunk in named.values())
     done = reused = total - sum(chunk.num_tokens for chunk in todo.values())
     progress(done, total)
-    for key, chunk in _quantised(todo, keys, store):
+    for key, chunk in _quantised(todo, keys, store, has_room):
         kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key))])
         del todo[key]
         reused, done = reused + chunk.num_tokens, done + chunk.num_tokens
@@ -75,11 +75,15 @@ def precompute(
     )
 
 
-def _quantised(todo: dict[str, Chunk], keys: KeyMaker, store: KVStore) -> Iterator[tuple[str, Chunk]]:
+def _quantised(
+    todo: dict[str, Chunk], keys: KeyMaker, store: KVStore, has_room: Callable[[int], bool]
+) -> Iterator[tuple[str, Chunk]]:
     """Store in another format what the store has as the model computed it."""
     if keys.kv_format is KVFormat.BF16 or keys.prefix() not in store:
         return
     for key, chunk in tuple(todo.items()):
+        if not has_room(chunk.num_tokens):
+            return
         if store.convert(keys.chunk(chunk.token_ids, Making(keys.writer)), key, keys.kv_format):
             yield key, chunk
 

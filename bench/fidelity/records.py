@@ -17,14 +17,18 @@ from ragkv.errors import Rejected
 _ROOT = Path(__file__).parents[2]
 MEASURED = (
     "bench/fidelity",
+    "ingest/prefill.py",
     "ragkv/answer",
     "ragkv/connector",
     "ragkv/engine",
     "ragkv/kv",
     "ragkv/retrieve",
     "ragkv/stitch",
+    "ragkv/choosing.py",
+    "ragkv/kv_format.py",
+    "ragkv/policies.py",
 )
-"""Folders of the code that figures depend on."""
+"""Folders and files of the code that figures depend on."""
 
 Line = TypeVar("Line")
 
@@ -43,7 +47,8 @@ class Record(msgspec.Struct, frozen=True):
 
 def code_digest() -> str:
     """Names the code that is measured: figures of two versions never meet in one report."""
-    files = sorted(file for folder in MEASURED for file in _ROOT.joinpath(folder).rglob("*.py"))
+    places = [_ROOT / place for place in MEASURED]
+    files = sorted(file for place in places for file in ([place] if place.is_file() else place.rglob("*.py")))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 

@@ -29,7 +29,7 @@ class Checked:
     plain_at_ratios: dict[float, float] = field(default_factory=dict)
 
 
-class Stitched:
+class StitchedCase:
     """One case over stitched KV. What is called computes under `no_grad`."""
 
     @torch.no_grad()
@@ -62,7 +62,7 @@ class Stitched:
         return mean_kl(self._full, self._reader.recomputed(self._context, positions, ids, self._case.tail)).item()
 
 
-def check(stitched: Stitched, choice: Choice, seed: int, ratios: Sequence[float] = RATIOS) -> Checked:
+def check(stitched: StitchedCase, choice: Choice, seed: int, ratios: Sequence[float] = RATIOS) -> Checked:
     """seed: of the blocks drawn at random."""
     return Checked(
         choice=stitched.kl_by(choice),

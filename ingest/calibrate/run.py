@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from ingest.calibrate.check import Checked, Stitched, check, mean_at_ratios
+from ingest.calibrate.check import Checked, StitchedCase, check, mean_at_ratios
 from ingest.calibrate.choose import choose, finalists, ratio_of
 from ingest.calibrate.clozes import Cloze, clozes_of, contexts_of
 from ingest.calibrate.cover import Case, Selecting, observe
@@ -64,7 +64,7 @@ def calibrate(parts: Parts, plan: Plan, progress: Callable[[str, int], None]) ->
         observed = [observe(reader, case, selection.of(case)) for _, case in counted("choosing", choosing)]
         kls: dict[Choice, list[float]] = {choice: [] for choice in finalists(observed, parts.layout.layers)}
         for _, case in counted("comparing", choosing):
-            stitched = Stitched(reader, case, selection.of(case))
+            stitched = StitchedCase(reader, case, selection.of(case))
             for choice, values in kls.items():
                 values.append(stitched.kl_by(choice))
         return choose(kls)
@@ -72,10 +72,10 @@ def calibrate(parts: Parts, plan: Plan, progress: Callable[[str, int], None]) ->
     choice = plan.choice or searched()
     checked = []
     for number, case in counted("checking", checking):
-        one = check(Stitched(reader, case, selection.of(case)), choice, plan.seed + number)
+        one = check(StitchedCase(reader, case, selection.of(case)), choice, plan.seed + number)
         if parts.writer_fingerprint:
             with reader.plain_writing():
-                plain = Stitched(reader, case, replace(selection, first_too=False).of(case))
+                plain = StitchedCase(reader, case, replace(selection, first_too=False).of(case))
             one = replace(one, plain_at_ratios={ratio: plain.kl_by(choice, ratio) for ratio in one.at_ratios})
         checked.append(one)
     return _calibration(parts, plan, choice, checked)

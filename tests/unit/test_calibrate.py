@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, Qwen2Config, Qwen3Config
 
-from ingest.calibrate.check import Stitched, check, mean_at_ratios
+from ingest.calibrate.check import StitchedCase, check, mean_at_ratios
 from ingest.calibrate.choose import FINALISTS, choose, finalists, ratio_of
 from ingest.calibrate.clozes import CONTEXT_TOKENS, clozes_of, contexts_of
 from ingest.calibrate.cover import Attention, Case, Observed, Selecting, observe, utility_of
@@ -263,7 +263,7 @@ class TestCheck:
             )
             ends = list(itertools.accumulate(map(len, case.chunks), initial=reader.num_prefix))
             spans = tuple(Span(start, end) for start, end in itertools.pairwise(ends))[1:]
-            stitched = Stitched(reader, case, Selecting(spans, 4, 24))
+            stitched = StitchedCase(reader, case, Selecting(spans, 4, 24))
             checked.append(check(stitched, Choice((0, 1)), 0, ratios=()))
         ours, default = [one.choice for one in checked], [one.default for one in checked]
         bad = msgspec.structs.replace(FOUND, layers="0-1", sink_aware=False, to_default=ratio_of(ours, default))

@@ -46,6 +46,7 @@ ENVIRONMENT = (
     "bench/demo.py",
     "bench/evaluate.py",
     "bench/fidelity/command.py",
+    "bench/plan.py",
     "api/command.py",
     "api/worker_process.py",
     "workers/alive.py",

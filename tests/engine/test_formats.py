@@ -1,6 +1,7 @@
 """Quantised KV in a running engine: the oracle holds, and what it says is near what unquantised KV says."""
 
 import dataclasses
+import statistics
 
 import pytest
 
@@ -11,7 +12,8 @@ from ragkv.kv_format import KVFormat
 from ragkv.stitch.plan import StitchPlan
 from tests.engine.world import World, kl, passages, whole_context
 
-QUANTISED = {KVFormat.INT8: 0.005, KVFormat.INT4: 0.05}
+QUANTISED = {KVFormat.INT8: 0.002, KVFormat.INT4: 0.02}
+PROMPTS = [(4, 9, 1), (7, 18, 17), (4, 11, 19), (15, 20, 18), (15, 8, 17)]
 NOTHING = Recompute("none", 0.0, 4)
 
 
@@ -31,7 +33,8 @@ def keys(exact: World, request: pytest.FixtureRequest) -> KeyMaker:
     def no_model():
         pytest.fail("KV that is there is computed again")
 
-    precompute([world.chunks[index] for index in (4, 9, 1)], keys, no_model, world.store, batch_tokens=2048)
+    used = sorted({index for indices in PROMPTS for index in indices})
+    precompute([world.chunks[index] for index in used], keys, no_model, world.store, batch_tokens=2048)
     return keys
 
 
@@ -48,14 +51,20 @@ def test_recomputing_everything_is_exact(exact: World, keys: KeyMaker) -> None:
 
 @pytest.mark.parametrize("recompute", [NOTHING, Recompute("question", 0.2, 4)], ids=["nothing", "question"])
 def test_it_says_nearly_what_unquantised_kv_says(exact: World, keys: KeyMaker, recompute: Recompute) -> None:
-    prompt = exact.model.prompt([exact.model.chunks[index] for index in (4, 9, 1)])
-    plan = plan_of(exact, keys, recompute)
+    """The median of five prompts: a block less or more that the question chooses may turn the one answer that hangs on it."""
+    divergences = []
+    for indices in PROMPTS:
+        prompt = exact.model.prompt([exact.model.chunks[index] for index in indices])
+        plan = plan_of(exact, keys, recompute, indices)
+        plain = exact.ask(prompt, plan_of(exact, exact.model.keys, recompute, indices), logprobs=-1)
+        quantised = exact.ask(prompt, plan, logprobs=-1)
+        assert (quantised.report.failed_keys, plan.num_missing) == ((), 0)
+        divergences.append(kl(plain.logprobs[0], quantised.logprobs[0]))
 
-    plain = exact.ask(prompt, plan_of(exact, exact.model.keys, recompute), logprobs=-1)
-    quantised = exact.ask(prompt, plan, logprobs=-1)
-
-    assert (quantised.report.failed_keys, plan.num_missing) == ((), 0)
-    assert 0 < kl(plain.logprobs[0], quantised.logprobs[0]) <= QUANTISED[keys.kv_format]
+    print(f"\n{keys.kv_format}: {divergences}")
+    assert 0 < statistics.median(divergences) <= QUANTISED[keys.kv_format]
+    if recompute is NOTHING:
+        assert max(divergences) <= QUANTISED[keys.kv_format]
 
 
 def test_where_one_chunk_is_not_there_in_the_format_the_unquantised_one_serves(exact: World, keys: KeyMaker) -> None:

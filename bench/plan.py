@@ -26,6 +26,7 @@ from ragkv.settings import Settings
 MEASURED_BYTES = 512 * 2**20
 PREFILL_TOKENS = 2048
 _PIECE = 16 * 2**20
+_LOAD, _DEVICE = Load(), Device()
 _CAPTION = (
     "needed: GB/s from which loading beats computing (dim: it does not). first token: loading a question's context, and "
     "computing what is recomputed; sooner: than full prefill. pays from: reads of a token a month from which rented storage "
@@ -37,23 +38,45 @@ _CAPTION = (
 @click.option(
     "--model", help="Folder of a model, its config.json, or a name such as Llama-3.1-8B.  [default: the served model]"
 )
-@click.option("--documents", type=click.IntRange(1), default=10_000, show_default=True)
-@click.option("--tokens", type=click.IntRange(1), default=2_000, show_default=True, help="Of a document, in the mean.")
-@click.option("--questions-per-day", type=click.FloatRange(0), default=1_000, show_default=True)
+@click.option("--documents", type=click.IntRange(1), default=_LOAD.documents, show_default=True)
 @click.option(
-    "--context", type=click.IntRange(1), default=8192, show_default=True, help="Tokens of context of a question."
+    "--tokens", type=click.IntRange(1), default=_LOAD.tokens, show_default=True, help="Of a document, in the mean."
+)
+@click.option("--questions-per-day", type=click.FloatRange(0), default=_LOAD.questions_per_day, show_default=True)
+@click.option(
+    "--context",
+    type=click.IntRange(1),
+    default=_LOAD.context,
+    show_default=True,
+    help="Tokens of context of a question.",
 )
 @click.option(
-    "--recomputed", type=click.FloatRange(0, 0.99), default=0.1, show_default=True, help="Share of the context."
+    "--recomputed",
+    type=click.FloatRange(0, 0.99),
+    default=_LOAD.recomputed,
+    show_default=True,
+    help="Share of the context.",
 )
 @click.option(
-    "--tflops", type=float, default=989.0, show_default=True, help="Of one device, dense bfloat16: an H100's."
+    "--tflops", type=float, default=_DEVICE.tflops, show_default=True, help="Of one device, dense bfloat16: an H100's."
 )
-@click.option("--utilisation", type=float, default=0.5, show_default=True, help="Share of it that a prefill reaches.")
 @click.option(
-    "--gpus", type=click.Choice([str(n) for n in SCALING]), default="1", show_default=True, help="Tensor parallelism."
+    "--utilisation",
+    type=float,
+    default=_DEVICE.utilisation,
+    show_default=True,
+    help="Share of it that a prefill reaches.",
 )
-@click.option("--gpu-price", type=click.FloatRange(0), default=2.5, show_default=True, help="Dollars an hour for one.")
+@click.option(
+    "--gpus",
+    type=click.Choice([str(n) for n in SCALING]),
+    default=str(_DEVICE.count),
+    show_default=True,
+    help="Tensor parallelism.",
+)
+@click.option(
+    "--gpu-price", type=click.FloatRange(0), default=_DEVICE.price, show_default=True, help="Dollars an hour for one."
+)
 @click.option(
     "--bandwidth", "bandwidths", multiple=True, metavar="TIER=GB/S", help="As disk=3.5. May be given several times."
 )

@@ -11,9 +11,8 @@ from api.admin.charts import ORIGINS, first_token_chart, origin_chart
 from api.admin.shell import AdminRequest, page
 from api.v1.probes import Probes
 from api.v1.statistics import statistics_of
-from ragkv.catalog.collection import list_collections
+from ragkv.catalog.collection import num_documents
 from ragkv.models import public_name
-from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.statistics.summary import latest
 from ragkv.statistics.views import FirstToken, FullCost, Percentiles, Window
@@ -49,7 +48,7 @@ async def overview_page(
         engine=now.engine,
         trouble={part: words for part, words in (await probes.look()).items() if words != OK and part != "engine"},
         latest=asked,
-        documents=0 if asked else await asyncio.to_thread(_documents, request.user.tenant_id, parts),
+        documents=0 if asked else await asyncio.to_thread(num_documents, request.user.tenant_id, parts.database),
         race=race,
         slowest=max((runner.times.p95_ms for runner in race if runner.times), default=1.0),
         ttft=first_token_chart(now.summary),
@@ -65,7 +64,3 @@ def _race(first: FirstToken) -> list[Runner]:
         Runner("The same in full", "in-full", first.stitched_in_full),
     ]
     return runners if first.full is None else [*runners, Runner("Measured in full", "full", first.full)]
-
-
-def _documents(tenant_id: str, parts: Parts) -> int:
-    return sum(item.documents for item in list_collections(tenant_id, MAX_PAGE, None, parts.database).items)

@@ -3,34 +3,37 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.collection import list_collections
+from ragkv.catalog.collection import num_documents
 from ragkv.errors import Rejected
-from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
-from ragkv.planning.plan import DISK, TIERS, Device, Load, Option, Plan, by_name, plan
+from ragkv.planning.plan import DISK, NETWORK, TIERS, Device, Load, Option, Plan, by_name, plan
 from ragkv.planning.shape import known_models, shape_of
 
 SERVED = "served"
 FULL_PREFILL = 50.0
 """Percent of the drawing's width that full prefill takes: what is shorter is sooner."""
 LARGEST = 1e12
-FIGURES = {
-    "documents": 10_000.0, "tokens": 2_000.0, "questions_per_day": 1_000.0, "context": 8_192.0, "recomputed": 0.1,
-    "tflops": 989.0, "gpu_price": 2.5, "disk": 7.0, "network": 3.0,
-}  # fmt: skip
+_DEVICE = Device()
+FIGURES: dict[str, float] = {
+    **msgspec.structs.asdict(Load()),
+    "tflops": _DEVICE.tflops,
+    "gpu_price": _DEVICE.price,
+    **{tier.name: tier.bandwidth for tier in TIERS if tier.name in (DISK, NETWORK)},
+}
+"""The form's, by field."""
 
 
 @get("/kv/plan", sync_to_thread=True)
 def plan_page(request: AdminRequest, parts: NamedDependency[Parts], model: FromQuery[str] = SERVED) -> Response[str]:
     """Render a plan for the served model or a known one, with the figures of the query in place of usual ones."""
-    corpus = list_collections(request.user.tenant_id, MAX_PAGE, None, parts.database).items
     given = FIGURES | {"recomputed": parts.settings.recompute_ratio}
-    if documents := sum(item.documents for item in corpus):
+    if documents := num_documents(request.user.tenant_id, parts.database):
         given["documents"] = documents
     found, problem = None, ""
     try:
@@ -69,7 +72,7 @@ def _plan(model: str, given: dict[str, float], parts: Parts) -> Plan:
         recomputed=given["recomputed"],
     )
     device = Device(tflops=given["tflops"], price=given["gpu_price"])
-    tiers = by_name(TIERS, {DISK: given["disk"], "network": given["network"]}, {})
+    tiers = by_name(TIERS, {name: given[name] for name in (DISK, NETWORK)}, {})
     return plan(shape_of(str(parts.model_folder) if model == SERVED else model), load, device, tiers)
 
 

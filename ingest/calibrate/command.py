@@ -1,7 +1,6 @@
 """`ragkv calibrate` and `ragkv calibrate-heads`: find the layers that choose what to recompute, and the heads that rank
 passages; check them, and put them into use."""
 
-import os
 from pathlib import Path
 
 import click
@@ -10,10 +9,10 @@ from rich.table import Table
 
 from ragkv.calibration import Calibration, write_calibration
 from ragkv.choosing import Choice
+from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.heads import Heads, write_heads
 from ragkv.parts import Parts
-from ragkv.settings import Settings
 from ragkv.tenancy import DEFAULT_COLLECTION
 
 
@@ -41,9 +40,7 @@ def calibrate(collection: str, clozes: int, target_kl: float, seed: int, layers:
 
     console = Console(stderr=True)
     choice = Choice.of(layers, sink_aware) if layers else None
-    parts = Parts(Settings.from_env(os.environ))
-    try:
-        parts.prepare()
+    with opened_parts(Parts.prepare) as parts:
         with progress_bars(console) as bar:
             phases = ("checking",) if choice else ("choosing", "comparing", "checking")
             tasks = {phase: bar.add_task(phase, total=clozes) for phase in phases}
@@ -54,8 +51,6 @@ def calibrate(collection: str, clozes: int, target_kl: float, seed: int, layers:
             )
         console.print(_table(found), highlight=False)
         write_calibration(parts.settings.calibration_file, found)
-    finally:
-        parts.close()
     click.echo("in use from the next start of the service on, unless RAGKV_CHOOSING_LAYERS or RAGKV_SINK_AWARE is set")
 
 
@@ -87,9 +82,7 @@ def calibrate_heads(collection: str, documents: tuple[Path, ...], clozes: int, s
     from ingest.writer.corpus import chunks_of_collection, chunks_of_files  # noqa: PLC0415 - see above
 
     console = Console(stderr=True)
-    parts = Parts(Settings.from_env(os.environ))
-    try:
-        parts.prepare()
+    with opened_parts(Parts.prepare) as parts:
         chunks = chunks_of_files(documents, parts) if documents else chunks_of_collection(collection, parts)
         source = ", ".join(path.name for path in documents) or collection
         with progress_bars(console) as bar:
@@ -102,8 +95,6 @@ def calibrate_heads(collection: str, documents: tuple[Path, ...], clozes: int, s
             )
         console.print(_table(found), highlight=False)
         write_heads(to or parts.settings.heads_file, found)
-    finally:
-        parts.close()
     click.echo(f"written to {to}" if to else "in use from the next start of the service on, with RAGKV_RERANKER=qcache")
 
 

@@ -83,9 +83,6 @@ def calibrate(parts: Parts, plan: Plan, progress: Callable[[str, int], None]) ->
 
 def _calibration(parts: Parts, plan: Plan, choice: Choice, checked: Sequence[Checked]) -> Calibration:
     ours, default, drawn = ([getattr(one, name) for one in checked] for name in ("choice", "default", "random"))
-    kl_at, plain_kl_at = (
-        mean_at_ratios(rows) for rows in ([c.at_ratios for c in checked], [c.plain_at_ratios for c in checked])
-    )
     return Calibration(
         model=public_name(parts.settings),
         model_fingerprint=parts.model_fingerprint,
@@ -103,8 +100,8 @@ def _calibration(parts: Parts, plan: Plan, choice: Choice, checked: Sequence[Che
         to_default=ratio_of(ours, default),
         to_random=ratio_of(ours, drawn),
         target_kl=plan.target_kl,
-        kl_at=kl_at,
-        plain_kl_at=plain_kl_at,
+        kl_at=mean_at_ratios([one.at_ratios for one in checked]),
+        plain_kl_at=mean_at_ratios([one.plain_at_ratios for one in checked]),
     )
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ragkv.cli import Group
+from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.parts import Parts
 from ragkv.settings import Settings
@@ -118,7 +119,7 @@ def use(folder: Path) -> None:
     Without FOLDER it is the one that comes with ragkv, for the embedded model. It must have passed its evaluation. The
     KV of all documents is then computed again, and the old KV answers until then.
     """
-    with _parts() as parts:
+    with opened_parts(Parts.prepare) as parts:
         card = install(folder, parts.settings.writer_dir, parts.model_fingerprint)
     _show(card, Console(stderr=True))
     click.echo("in use after the next start of the service; its workers then compute the KV of all documents again")
@@ -132,21 +133,11 @@ def take_out() -> None:
 
 
 @contextmanager
-def _parts() -> Iterator[Parts]:
-    parts = Parts(Settings.from_env(os.environ))
-    try:
-        parts.prepare()
-        yield parts
-    finally:
-        parts.close()
-
-
-@contextmanager
 def _run(plan: "Plan", documents: tuple[Path, ...], collection: str, console: Console) -> Iterator["Run"]:
     from ingest.writer.corpus import chunks_of_collection, chunks_of_files  # noqa: PLC0415 - see train
     from ingest.writer.run import Run  # noqa: PLC0415 - see train
 
-    with _parts() as parts:
+    with opened_parts(Parts.prepare) as parts:
         if documents:
             with console.status("reading the documents") as status:
                 told = lambda done, total: status.update(f"reading the documents: {done} of {total}")  # noqa: E731

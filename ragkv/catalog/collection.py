@@ -21,7 +21,7 @@ from ragkv.db.tenants import collection_ref
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id
 from ragkv.names import clean_name, storable
-from ragkv.page import Name, from_cursor
+from ragkv.page import MAX_PAGE, Name, from_cursor
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
 
@@ -123,6 +123,11 @@ def list_collections(tenant_id: str, limit: int, cursor: str | None, database: D
         collections = rows_behind(session, collection_facts(tenant_id), BY_NAME, limit, position)
         items = [_view(*facts) for facts in collections.items]
     return CollectionPage(items, collections.next(lambda facts: facts[0].name))
+
+
+def num_documents(tenant_id: str, database: Database) -> int:
+    """Documents of a tenant's first MAX_PAGE collections."""
+    return sum(item.documents for item in list_collections(tenant_id, MAX_PAGE, None, database).items)
 
 
 def amend_collection(

@@ -1,14 +1,10 @@
 """`ragkv backup` and `ragkv restore`."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from ragkv.parts import Parts
-from ragkv.settings import Settings
+from ragkv.cli.opened import opened_parts
 from ragkv.upkeep.backup import backup as write_backup
 from ragkv.upkeep.restore import restore as put_back
 
@@ -27,7 +23,7 @@ def backup(folder: Path) -> None:
 
     FOLDER must be empty or new. KV is not included: it is computed again after a restore.
     """
-    with _parts() as parts:
+    with opened_parts() as parts:
         manifest = write_backup(folder, parts.database, parts.files)
     documents, mib = manifest.rows_in("documents"), manifest.num_bytes / 2**20
     click.echo(f"{documents:,} documents and {manifest.num_files:,} files of {mib:,.1f} MiB are in {folder}.")
@@ -46,7 +42,7 @@ def restore(folder: Path, replace: bool) -> None:
 
     The whole backup is verified first. Either all of it is restored or nothing.
     """
-    with _parts() as parts:
+    with opened_parts() as parts:
         restored = put_back(folder, parts, replace=replace)
     points = "" if restored.points is None else f", {restored.points:,} vectors"
     click.echo(f"{restored.documents:,} documents and {restored.files:,} files are restored{points}.")
@@ -55,12 +51,3 @@ def restore(folder: Path, replace: bool) -> None:
             f"{restored.lost_files:,} files were lost before the backup: ragkv fsck --repair names them.", err=True
         )
     click.echo(NEXT_STEPS, err=True)
-
-
-@contextmanager
-def _parts() -> Iterator[Parts]:
-    parts = Parts(Settings.from_env(os.environ))
-    try:
-        yield parts
-    finally:
-        parts.close()

@@ -1,6 +1,5 @@
 """`ragkv fsck`: check that rows, files, KV and vectors are consistent."""
 
-import os
 import sys
 from collections.abc import Iterable
 
@@ -9,9 +8,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from ragkv.cli.opened import opened_parts
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
-from ragkv.settings import Settings
 from ragkv.upkeep.check import WHILE_RUNNING, WHILE_STOPPED
 from ragkv.upkeep.fsck import Finding, examine
 from ragkv.upkeep.fsck import repair as mend
@@ -34,13 +33,9 @@ def fsck(repair: bool, quick: bool, stopped: bool, as_json: bool) -> None:
     """
     grace = WHILE_STOPPED if stopped else WHILE_RUNNING
     try:
-        parts = Parts(Settings.from_env(os.environ))
-        try:
-            parts.prepare()
+        with opened_parts(Parts.prepare) as parts:
             look = mend if repair else examine
             findings = list(look(grace, parts, quick=quick))
-        finally:
-            parts.close()
     except (RagKVError, OSError) as error:
         click.echo(f"ragkv: {error}", err=True)
         sys.exit(CANNOT_RUN)

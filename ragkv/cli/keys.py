@@ -1,8 +1,5 @@
 """`ragkv keys`: create, list and revoke API keys."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 
 import click
@@ -11,8 +8,8 @@ from rich.table import Table
 
 from ragkv.access.caller import KEY_SCOPES, KeyScope
 from ragkv.access.keys import issue_key_by_name, list_all_keys, revoke_key
+from ragkv.cli.opened import opened_parts
 from ragkv.parts import Parts
-from ragkv.settings import Settings
 from ragkv.tenancy import DEFAULT_TENANT
 
 
@@ -36,7 +33,7 @@ def keys() -> None:
 @click.option("--days", type=int, help="Lifetime in days.  [default: no expiry]")
 def create(name: str, tenant: str, scopes: tuple[KeyScope, ...], days: int | None) -> None:
     """Create an API key and print it, only this once."""
-    with _parts() as parts:
+    with opened_parts(Parts.prepare_database) as parts:
         issued = issue_key_by_name(tenant, name, scopes, parts.database, days)
     click.echo(issued.key)
     click.echo("This is the only time the key is shown: keep it somewhere safe.", err=True)
@@ -46,7 +43,7 @@ def create(name: str, tenant: str, scopes: tuple[KeyScope, ...], days: int | Non
 def show() -> None:
     """List all API keys. Their secrets are not stored."""
     table = Table("id", "tenant", "name", "scopes", "created", "last used", "state", box=None)
-    with _parts() as parts:
+    with opened_parts(Parts.prepare_database) as parts:
         for tenant, view in list_all_keys(parts.database):
             scopes = " ".join(view.scopes)
             state = f"until {_day(view.expires_at)}" if view.expires_at else "for ever"
@@ -60,19 +57,9 @@ def show() -> None:
 @click.argument("key_id")
 def revoke(key_id: str) -> None:
     """Revoke an API key with immediate effect. KEY_ID is the part between the underscores."""
-    with _parts() as parts:
+    with opened_parts(Parts.prepare_database) as parts:
         revoke_key(key_id, parts.database)
     click.echo(f"{key_id} is revoked")
-
-
-@contextmanager
-def _parts() -> Iterator[Parts]:
-    parts = Parts(Settings.from_env(os.environ))
-    try:
-        parts.prepare_database()
-        yield parts
-    finally:
-        parts.close()
 
 
 def _day(moment: datetime | None) -> str:

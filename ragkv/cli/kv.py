@@ -1,8 +1,6 @@
 """`ragkv kv`: stored KV by collection, and pin, evict, rebuild and verify."""
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -12,10 +10,10 @@ from rich.table import Table
 
 from ragkv.catalog.documents import document_view
 from ragkv.cli import Group
+from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.db.tenants import collection_ref, find_collection_ref
 from ragkv.parts import Parts
-from ragkv.settings import Settings
 from ragkv.tenancy import DEFAULT_TENANT, KVOwner
 from ragkv.upkeep import admin
 from ragkv.upkeep.eviction import evict as evict_kv
@@ -47,7 +45,7 @@ def kv() -> None:
 @TENANT
 def stats(tenant: str) -> None:
     """Show the KV of a tenant by tier."""
-    with _parts() as parts:
+    with opened_parts(Parts.prepare_database) as parts:
         seen = admin.overview(_tenant(tenant, parts), parts)
     disk, device = seen.tiers.disk, seen.tiers.device
     limit = f" of {_size(seen.limit_bytes)}" if seen.limit_bytes else ""
@@ -67,7 +65,7 @@ def stats(tenant: str) -> None:
 @TENANT
 def show(tenant: str) -> None:
     """List the KV of a tenant by collection. KV that two collections share counts in both."""
-    with _parts() as parts:
+    with opened_parts(Parts.prepare_database) as parts:
         seen = admin.overview(_tenant(tenant, parts), parts)
     table = Table("id", "collection", "files", "tokens", "size", "pinned", box=None)
     for one in seen.collections:
@@ -82,7 +80,7 @@ def show(tenant: str) -> None:
 @click.option("--off", is_flag=True, help="Unpin it.")
 def pin(tenant: str, collection: str | None, document: str | None, *, off: bool) -> None:
     """Keep the KV of a collection or a document from being evicted to make room."""
-    with _parts() as parts:
+    with opened_parts(Parts.prepare_database) as parts:
         owner = _owner(tenant, collection, document, parts)
         if owner.collection_id is None and owner.document_id is None:
             raise click.UsageError("name a --collection or a --document")
@@ -95,7 +93,7 @@ def pin(tenant: str, collection: str | None, document: str | None, *, off: bool)
 @click.confirmation_option(prompt="Evict it? It is computed again when a question needs it")
 def evict(tenant: str, collection: str | None, document: str | None) -> None:
     """Remove KV, pinned or not. KV that others use too stays."""
-    with _parts() as parts:
+    with opened_parts(Parts.prepare_database) as parts:
         freed = evict_kv(_owner(tenant, collection, document, parts), parts.database, parts.kv_store)
     click.echo(f"evicted: {freed.files:,} files, {_size(freed.bytes)}")
 
@@ -104,7 +102,7 @@ def evict(tenant: str, collection: str | None, document: str | None) -> None:
 @owner_options
 def rebuild(tenant: str, collection: str | None, document: str | None) -> None:
     """Have the workers compute evicted KV, before a question needs it."""
-    with _parts() as parts:
+    with opened_parts(Parts.prepare_database) as parts:
         owner = _owner(tenant, collection, document, parts)
         if owner.document_id is not None:
             admin.rebuild_document(owner.tenant_id, owner.document_id, parts)
@@ -118,7 +116,7 @@ def rebuild(tenant: str, collection: str | None, document: str | None) -> None:
 @owner_options
 def verify(tenant: str, collection: str | None, document: str | None) -> None:
     """Read every KV file and check it. Damaged files are removed, and computed again. Exit code 1 if any was lost."""
-    with _parts() as parts:
+    with opened_parts(Parts.prepare_database) as parts:
         bars = progress_bars(Console(stderr=True))
         with bars:
             task = bars.add_task("verifying", total=None)
@@ -133,16 +131,6 @@ def verify(tenant: str, collection: str | None, document: str | None) -> None:
         click.echo(f"to be rebuilt: document {document_id}")
     if lost:
         raise SystemExit(1)
-
-
-@contextmanager
-def _parts() -> Iterator[Parts]:
-    parts = Parts(Settings.from_env(os.environ))
-    try:
-        parts.prepare_database()
-        yield parts
-    finally:
-        parts.close()
 
 
 def _tenant(name: str, parts: Parts) -> str:

@@ -1,17 +1,16 @@
 """`ragkv status`: show documents, stored KV, models and paths."""
 
 import json
-import os
 from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from ragkv.cli.opened import opened_parts
 from ragkv.db.documents import count_by_status
 from ragkv.db.kv_entries import kv_totals
 from ragkv.parts import Parts
-from ragkv.settings import Settings
 from ragkv.shown_settings import without_secrets
 
 
@@ -19,11 +18,8 @@ from ragkv.shown_settings import without_secrets
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(as_json: bool) -> None:
     """Show documents by status, stored KV, models and paths."""
-    parts = Parts(Settings.from_env(os.environ))
-    try:
+    with opened_parts() as parts:
         facts = collect(parts)
-    finally:
-        parts.close()
     if as_json:
         click.echo(json.dumps(facts))
         return

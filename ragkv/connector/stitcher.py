@@ -114,7 +114,9 @@ class Stitcher:
             return Stitched(slices, kept)
         batch = self._model.batch([kv_slice.span for kv_slice in slices], block_ids)
         shape = (len(batch.positions), self._layout.kv_heads, self._layout.head_dim)
-        step = _layers_at_once(math.prod(shape) * self._layout.dtype.itemsize)
+        # Several layers at a time, for fewer calls, within a bounded scratch.
+        layer_bytes = math.prod(shape) * self._layout.dtype.itemsize
+        step = max(1, min(MAX_LAYERS_AT_ONCE, MAX_SCRATCH_BYTES // layer_bytes))
         # One scratch for all layers: fresh pages for every layer would cost more than the copies themselves.
         scratch = [self._scratch(step, shape) for _ in "kv"]
         for first in range(0, self._layout.layers, step):
@@ -177,11 +179,6 @@ class Stitcher:
             self._store.get(key, self._layout) for key in (stitch.plan.placed[0].key or "", *stitch.rank.keys)
         )
         return Shares(self._model, self._layout, stitch.capture, stitch.rank.heads, prefix, chunks)
-
-
-def _layers_at_once(layer_bytes: int) -> int:
-    """Layers whose keys or values are copied together: several, for fewer calls, within a bounded scratch."""
-    return max(1, min(MAX_LAYERS_AT_ONCE, MAX_SCRATCH_BYTES // max(layer_bytes, 1)))
 
 
 def _covered(span: Span, by: Sequence[Span]) -> bool:

@@ -189,7 +189,10 @@ def load_kv(path: Path) -> StoredKV:
     with _opened(path) as (file, kv_format):
         if kv_format is KVFormat.BF16:
             return ChunkKV(**_checked(file, (*_PLAIN, *_QCACHE), path))
-        return _packed(_checked(file, _names_of(kv_format), path))
+        parts = _parts_of(kv_format)
+        tensors = _checked(file, (*(f"{name}.{part}" for name in _PLAIN for part in parts), *_QCACHE), path)
+    keys, values = (Packed(**{part: tensors[f"{name}.{part}"] for part in parts}) for name in _PLAIN)
+    return PackedKV(keys, values, **{name: tensors[name] for name in _QCACHE})
 
 
 def read_qcache(path: Path) -> QCache:
@@ -212,20 +215,6 @@ def read_shape(path: Path) -> KVShape:
         dtype, q_item = str(values.get_dtype()), _BYTES[str(initial.get_dtype())]
     q_bytes = q_item * head_dim * q_layers * (2 * q_heads + q_blocks * kv_heads)
     return KVShape(layers, tokens, kv_heads, head_dim, dtype, q_layers, q_heads, q_blocks, q_bytes, kv_format)
-
-
-def _names_of(kv_format: KVFormat) -> tuple[str, ...]:
-    return (*(f"{name}.{part}" for name in _PLAIN for part in _parts_of(kv_format)), *_QCACHE)
-
-
-def _packed(tensors: dict[str, torch.Tensor]) -> PackedKV:
-    keys, values = (
-        Packed(
-            low=tensors.get(f"{name}.low"), **{part: tensors[f"{name}.{part}"] for part in ("codes", "step", "edges")}
-        )
-        for name in _PLAIN
-    )
-    return PackedKV(keys, values, **{name: tensors[name] for name in _QCACHE})
 
 
 def _shape_of(stored: torch.Tensor | Packed) -> tuple[tuple[int, ...], torch.dtype]:

@@ -27,8 +27,8 @@ class Packed:
 
     codes: torch.Tensor
     step: torch.Tensor
-    low: torch.Tensor | None
     edges: torch.Tensor
+    low: torch.Tensor | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -75,14 +75,14 @@ def pack_keys(keys: torch.Tensor, grid: Grid) -> Packed:
     packed = [_pack(part, 1, grid) for part in parts]
     codes, steps, lows = zip(*packed, strict=True)
     return Packed(
-        torch.cat(codes, 1), torch.cat(steps, 1), None if grid.centred else torch.cat(lows, 1), _edges(keys, grid)
+        torch.cat(codes, 1), torch.cat(steps, 1), _edges(keys, grid), None if grid.centred else torch.cat(lows, 1)
     )
 
 
 def pack_values(values: torch.Tensor, grid: Grid) -> Packed:
     """values: [layers, tokens, kv_heads, head_dim]."""
     codes, step, low = _pack(values, 3, grid)
-    return Packed(codes, step, None if grid.centred else low, _edges(values, grid))
+    return Packed(codes, step, _edges(values, grid), None if grid.centred else low)
 
 
 def _pack(values: torch.Tensor, axis: int, grid: Grid) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -39,22 +39,22 @@ class Tier(msgspec.Struct, frozen=True, kw_only=True):
     price: float
 
 
-MEMORY, DISK = "memory", "disk"
+MEMORY, DISK, NETWORK = "memory", "disk", "network"
 TIERS = (
     Tier(name=MEMORY, bandwidth=50.0, price=2.0),
     Tier(name=DISK, bandwidth=7.0, price=0.1),
-    Tier(name="network", bandwidth=3.0, price=0.1),
+    Tier(name=NETWORK, bandwidth=3.0, price=0.1),
     Tier(name="object store", bandwidth=0.1, price=0.023),
 )
 """Usual figures: PCIe 5, one NVMe drive, 25 GbE, one connection; prices of 2026 for rent."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """Documents, their mean tokens, questions a day, tokens of context for each, and the share recomputed at a question."""
+    """What is planned for: documents, their mean tokens, questions a day, tokens of context for each, and the share recomputed at a question."""
 
-    documents: int
-    tokens: int
-    questions_per_day: float
+    documents: int = 10_000
+    tokens: int = 2_000
+    questions_per_day: float = 1_000.0
     context: int = 8192
     recomputed: float = 0.1
 

@@ -1,6 +1,7 @@
 """What of a model's configuration decides its KV's size and its prefill's cost."""
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def shape_of(model: str) -> Shape:
     raise NotFound(f"no model {model}: give a folder with a config.json, such a file, or one of {', '.join(known)}")
 
 
+@cache
 def known_models() -> dict[str, dict[str, Any]]:
     """Configurations by name."""
     return msgspec.json.decode(KNOWN.read_bytes(), type=dict[str, dict[str, Any]])

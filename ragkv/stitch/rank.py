@@ -2,7 +2,7 @@
 
 The question runs behind the prefix alone. In each head its queries attend to the prefix and to every chunk's stored keys, one
 softmax over all of them; each chunk sees the question right behind it. Few heads know what a question is about: which ones is
-found on text without labels (`ragkv calibrate --heads`).
+found on text without labels (`ragkv calibrate-heads`).
 """
 
 from collections.abc import Callable, Sequence

@@ -1,0 +1,20 @@
+"""The service's parts for one command, closed at its end."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+
+
+@contextmanager
+def opened_parts(prepare: Callable[[Parts], object] | None = None) -> Iterator[Parts]:
+    """Parts by the environment's settings. prepare: called with them before the block; they are closed if it raises."""
+    parts = Parts(Settings.from_env(os.environ))
+    try:
+        if prepare is not None:
+            prepare(parts)
+        yield parts
+    finally:
+        parts.close()

@@ -1,6 +1,7 @@
 """Compute the missing KV of a searchable document; each batch is committed as soon as it is stored."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ingest.parts import IngestParts
 from ingest.precompute import KVEntry, precompute
@@ -8,6 +9,7 @@ from ingest.progress import Reporter
 from ingest.turn import Turn
 from ragkv.chunk import Chunk
 from ragkv.db.ingestion import KeptKV, Lease
+from ragkv.db.tables import DocumentRow
 from ragkv.disk import check_room
 from ragkv.errors import Conflict
 from ragkv.kv.key import KeyMaker
@@ -18,12 +20,15 @@ OVERHEAD = 1.2
 """A KV file takes a little more than its keys and values."""
 
 
-def keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporter, turn: Turn) -> None:
-    """Take a document from SEARCHABLE to READY, or as far as the tenant's room for KV reaches.
+def keep_kv(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn) -> None:
+    """Take a document from SEARCHABLE to READY, or as far as the rule for its KV wants and the tenant's room reaches.
 
     Raises TurnOver between batches, OutOfSpace while the disk is nearly full, and Conflict once the lease is lost.
     """
-    parts, chunks = ingest.parts, lease.chunks()
+    parts = ingest.parts
+    rule = lease.kv_rule(parts.settings.kv_rule)
+    keys = replace(parts.keys_of(document.tenant_id), kv_format=rule.format)
+    chunks = lease.chunks_to_keep(rule)
     named = _Named(chunks, keys)
 
     def kept(entries: Sequence[KVEntry]) -> None:
@@ -34,7 +39,7 @@ def keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporte
         share = share_of(keys.kv_format, parts.layout.head_dim, parts.settings.chunk_tokens)
         check_room(parts.settings.kv_dir, parts.settings.min_free_bytes)
         num_bytes = int(tokens * parts.layout.bytes_per_token * OVERHEAD * share)
-        return make_room_for(IncomingKV(lease.tenant_id(), lease.document_id, num_bytes), parts)
+        return make_room_for(IncomingKV(document.tenant_id, document.id, num_bytes), parts)
 
     try:
         with ingest.stage("prefill"):
@@ -43,7 +48,8 @@ def keep_kv(lease: Lease, keys: KeyMaker, ingest: IngestParts, reporter: Reporte
                 reporter.stage("prefill"), kept, has_room,
             )  # fmt: skip
         ingest.counters.tokens(computed=done.computed_tokens, reused=done.reused_tokens)
-        lease.finish(named.kept(done.entries), parts.kv_fingerprint, is_whole=done.is_whole)
+        is_whole = done.is_whole and len(chunks) == lease.document().num_chunks
+        lease.finish(named.kept(done.entries), parts.kv_fingerprint(rule.format), rule, is_whole=is_whole)
     except Conflict:
         parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks]))
         raise

@@ -152,7 +152,7 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
     if document.status is not Status.SEARCHABLE:
         superseded = _make_searchable(lease, document, ingest, reporter)
         turn.made_searchable()
-    keep_kv(lease, parts.keys_of(document.tenant_id), ingest, reporter, turn)
+    keep_kv(lease, document, ingest, reporter, turn)
     parts.kv_store.delete(forget_unused(superseded, parts.database))
 
 

@@ -114,15 +114,14 @@ class Parts:
         settings = self.settings
         return _digest(settings.model, settings.encoder, settings.chunk_tokens)
 
-    @cached_property
-    def kv_fingerprint(self) -> str:
+    def kv_fingerprint(self, kv_format: KVFormat) -> str:
         """Names the model, writer, tokenizer, dtype, format and instructions that KV is made with:
         the tokenizer decides what the prefix says."""
         from ragkv.kv.layout import LAYOUT_VERSION
 
         tokenizer = self.fingerprints.tokenizer(self.model_folder)
         written = (self.writer_fingerprint,) if self.writer_fingerprint else ()
-        kept = () if self.settings.kv_format is KVFormat.BF16 else (self.settings.kv_format,)
+        kept = () if kv_format is KVFormat.BF16 else (kv_format,)
         return _digest(
             self.model_fingerprint, tokenizer, self.settings.dtype, self.settings.instructions, LAYOUT_VERSION,
             *written, *kept,
@@ -410,7 +409,12 @@ class Parts:
         from ragkv.answer_cache.settings_digest import settings_digest
 
         rule_of = partial(cache_rule, self.database)
-        basis = _digest(self.model_fingerprint, self.kv_fingerprint, settings_digest(self.settings), self.choice)
+        basis = _digest(
+            self.model_fingerprint,
+            self.kv_fingerprint(self.settings.kv_format),
+            settings_digest(self.settings),
+            self.choice,
+        )
         return AnswerCache(self.answer_ring, rule_of, self.source, self.embed, self.index_fingerprint, basis)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from ragkv.choosing import MIDDLE, Choice
 from ragkv.errors import Rejected
 from ragkv.kv_format import KVFormat
+from ragkv.kv_rule import KVRule, KVWhen
 from ragkv.policies import ALIASES, PolicyName
 
 LOOPBACK_NAME = "localhost"
@@ -91,6 +92,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     answer_start: str = "Answer:"
     chunk_tokens: int = 256
     kv_format: KVFormat = KVFormat.BF16
+    kv_when: KVWhen = KVWhen.UPLOAD
+    kv_uses: int = 2
     prefill_batch_tokens: int = 4096
     top_k: int = 16
     hops: int = 2
@@ -116,6 +119,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def redis_socket(self) -> Path:
         return self.data_dir.absolute() / "redis.sock"
+
+    @property
+    def kv_rule(self) -> KVRule:
+        """The rule of collections that have none of their own."""
+        return KVRule(self.kv_format, self.kv_when, self.kv_uses)
 
     @property
     def kv_dir(self) -> Path:
@@ -220,7 +228,7 @@ def _check_ranges(settings: Settings) -> None:
     positive = (
         "max_model_len", "max_batched_tokens", "kv_cache_gib", "max_upload_bytes", "chunk_tokens", "prefill_batch_tokens", "top_k",
         "hops", "max_answer_tokens", "max_answer_bytes", "max_tenant_answer_bytes", "parse_seconds", "parse_memory_mib",
-        "engine_silence_s",
+        "engine_silence_s", "kv_uses",
     )  # fmt: skip
     for name in positive:
         if getattr(settings, name) <= 0:

@@ -12,6 +12,7 @@ from ragkv.upkeep.cleaning import clean
 from ragkv.upkeep.eviction import NOTHING, collect_garbage
 from ragkv.upkeep.pruning import prune
 from ragkv.upkeep.room import make_room
+from ragkv.upkeep.rules import keep_hot
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +45,17 @@ class Sweeper:
 
     def sweep(self) -> None:
         """Sweep once. A step whose database, Redis or Qdrant is unavailable is retried by the next sweep."""
-        steps = [self._requeue, self._make_room]
+        steps = [self._keep_hot, self._requeue, self._make_room]
         if self._sweeps % GARBAGE_EVERY == 0:
             steps += [self._forget_answers, self._collect_garbage, self._clean, self._prune]
         self._sweeps += 1
         for step in steps:
             _try(step)
+
+    def _keep_hot(self) -> None:
+        """Before the requeueing: that gives these documents to a worker."""
+        if hot := keep_hot(self._parts):
+            log.info("%d documents have chunks that are used often enough to keep their KV", hot)
 
     def _requeue(self) -> None:
         """Requeue unfinished documents that no worker holds."""

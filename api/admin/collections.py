@@ -9,9 +9,11 @@ from ragkv.catalog.changes import failures
 from ragkv.catalog.collection import collection_with_counts, list_collections
 from ragkv.catalog.listing import DocumentFilter, list_documents
 from ragkv.db.tenants import collection_ref
+from ragkv.kv_format import KVFormat
 from ragkv.parts import Parts
 from ragkv.status import Status
-from ragkv.tenancy import DEFAULT_COLLECTION
+from ragkv.tenancy import DEFAULT_COLLECTION, KVOwner
+from ragkv.upkeep.rules import rule_view
 
 COLLECTIONS_A_PAGE = 50
 DOCUMENTS_A_PAGE = 25
@@ -46,6 +48,9 @@ def collection_page(
         collection=view,
         documents=list_documents(wanted, DOCUMENTS_A_PAGE, cursor, parts.database),
         failures=failures(ref, parts.database),
+        rule=rule_view(KVOwner(ref.tenant_id, ref.collection_id), parts),
+        service_rule=parts.settings.kv_rule,
+        formats=list(KVFormat),
         default=DEFAULT_COLLECTION,
         max_bytes=parts.settings.max_upload_bytes,
         status=chosen,

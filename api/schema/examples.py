@@ -27,6 +27,7 @@ from ragkv.catalog.watch import DocumentProgress
 from ragkv.catalog.writers import Writer, Writers
 from ragkv.kv.file import KVShape
 from ragkv.kv_format import KVFormat
+from ragkv.kv_rule import KVWhen
 from ragkv.statistics.engine import EngineView
 from ragkv.statistics.views import (
     Bucket,
@@ -52,6 +53,7 @@ from ragkv.upkeep.admin import (
 )
 from ragkv.upkeep.condition import AWAY
 from ragkv.upkeep.eviction import Freed
+from ragkv.upkeep.rules import KVRulePatch, KVRuleView
 from ragkv.upkeep.verify import Verified
 from ragkv.writer import Card, Gate
 from ragkv.writer_evaluation import Evaluation, State
@@ -218,6 +220,8 @@ EXAMPLES: dict[Any, object] = {
     IssuedKey: IssuedKey(key=f"rk_{KEY.id}_{'0123456789abcdef' * 4}", view=KEY),
     KeyView: KEY,
     PinBody: PinBody(pinned=True),
+    KVRulePatch: KVRulePatch(format="int4", when="nth_use", uses=3),
+    KVRuleView: KVRuleView(format=KVFormat.INT4, when=KVWhen.NTH_USE, uses=3, own=["format", "when", "uses"]),
     HeldKV: HeldKV(
         pinned=False,
         files=2,

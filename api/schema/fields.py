@@ -14,6 +14,11 @@ KV_AMOUNT = {
     "bytes": "Size of the KV files in bytes.",
     "tokens": "Number of tokens whose KV is stored.",
 }
+KV_RULE = {
+    "format": "Format of stored KV: `bf16` as the model computes it, `int8` and `int4` quantised.",
+    "when": "When the KV of a chunk is computed: after the `upload` of its document, at the `nth_use`, or `never`.",
+    "uses": "Number of answers that use a chunk before its KV is computed, for `nth_use`.",
+}
 ORIGINS = {
     "cached": "Prompt tokens found in the engine's own prefix cache.",
     "stitched": "Prompt tokens whose stored KV was used.",
@@ -27,7 +32,8 @@ INGESTION = {
     "done": "Tokens that the current stage has processed.",
     "total": "Tokens that the current stage processes in all.",
     "error": "Reason of the failure; null unless `status` is `failed`.",
-    "kv_evicted": "Whether some of the document's KV was evicted, or not stored for lack of space. It is recomputed when needed.",
+    "kv_evicted": "Whether some of the document's KV was evicted, or not stored: for lack of space, or by the collection's rule. "
+    "It is recomputed when needed.",
 }
 SEARCH = {
     "question": "The question.",
@@ -176,6 +182,8 @@ FIELDS: dict[str, dict[str, str]] = {
         "q_blocks": "Number of token blocks with mean keys in the Q-Cache.",
         "q_bytes": "Size of the Q-Cache in bytes.",
     },
+    "KVRulePatch": KV_RULE,
+    "KVRuleView": KV_RULE | {"own": "Fields that the collection has in place of the service's settings."},
     "PinBody": {"pinned": "Whether the KV is pinned: evicted only on request, never to free space."},
     "KVOverview": {
         "tiers": "KV by tier.",

@@ -30,6 +30,7 @@ from ragkv.upkeep.admin import (
     rebuild_evicted,
 )
 from ragkv.upkeep.eviction import Freed, evict
+from ragkv.upkeep.rules import KVRulePatch, KVRuleView, change_rule, rule_view
 from ragkv.upkeep.verify import Verified, verify
 
 
@@ -193,6 +194,37 @@ async def verify_collection(owner: NamedDependency[KVOwner], parts: NamedDepende
     return ServerSentEvent(verification(owner, parts))
 
 
+@get(
+    "/rule",
+    guards=[reading],
+    summary="Get a collection's rule for KV",
+    responses=problems(NOT_FOUND="No such collection."),
+    sync_to_thread=True,
+)
+def show_rule(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> KVRuleView:
+    """Get when and in which format the KV of a collection is kept."""
+    return rule_view(owner, parts)
+
+
+@patch(
+    "/rule",
+    guards=[administering],
+    summary="Update a collection's rule for KV",
+    responses=json_problems(NOT_FOUND="No such collection."),
+    sync_to_thread=True,
+)
+def amend_rule(
+    owner: NamedDependency[KVOwner], data: JSONBody[KVRulePatch], parts: NamedDependency[Parts]
+) -> KVRuleView:
+    """Update when and in which format the KV of a collection is kept.
+
+    KV in another format is converted in the background, and the old KV answers until then. With `nth_use` the KV of a
+    chunk is computed once that many answers have used it, with `never` only when it is rebuilt on request. Stored
+    KV is not removed by a new rule.
+    """
+    return change_rule(owner, data, parts)
+
+
 def owning_document(
     document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> KVOwner:
@@ -217,7 +249,15 @@ def kv_router() -> Router:
     )
     of_collections = Router(
         "/collections/{collection:str}/kv",
-        route_handlers=[show_collection, pin_collection, evict_collection, rebuild_all, verify_collection],
+        route_handlers=[
+            show_collection,
+            pin_collection,
+            evict_collection,
+            rebuild_all,
+            verify_collection,
+            show_rule,
+            amend_rule,
+        ],
         dependencies={"owner": Provide(owning_collection, sync_to_thread=True)},
     )
     return Router("/v1", route_handlers=[show_all, verify_all, of_documents, of_collections], tags=["kv"])

@@ -24,16 +24,17 @@ from ragkv.db.documents import (
     documents_where,
     forget_labels_of,
     number_of,
-    precompute_outdated_again,
     start_outdated_over,
     start_over,
     stuck_documents,
 )
 from ragkv.db.jobs import INGEST
+from ragkv.db.kv_rules import precompute_outdated_again
 from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow
 from ragkv.errors import NotFound, TooLarge, Unavailable
 from ragkv.files import FileStore, Readable, StoredBytes
 from ragkv.ids import is_id, new_id
+from ragkv.kv_format import KVFormat
 from ragkv.parts import Parts
 from ragkv.queue import Queue
 from ragkv.settings import Settings
@@ -169,12 +170,19 @@ def refresh_outdated(parts: Parts) -> int:
         session.execute(collections_adopted(parts.first_index_fingerprint))
         session.execute(adopt_fingerprint(parts.first_index_fingerprint, parts.index_fingerprint))
         chunks = session.connection().execute(start_outdated_over(parts.index_fingerprint)).rowcount
-        kv = (
-            session.connection()
-            .execute(precompute_outdated_again(parts.index_fingerprint, parts.kv_fingerprint))
-            .rowcount
-        )
-        return chunks + kv
+        return chunks + _refresh_outdated_kv(session, parts)
+
+
+def refresh_outdated_kv(parts: Parts) -> int:
+    """`refresh_outdated`, of KV alone: chunks and vectors stay as they are."""
+    with parts.database.writing() as session:
+        return _refresh_outdated_kv(session, parts)
+
+
+def _refresh_outdated_kv(session: "Session", parts: Parts) -> int:
+    fingerprints = {str(kv_format): parts.kv_fingerprint(kv_format) for kv_format in KVFormat}
+    outdated = precompute_outdated_again(parts.index_fingerprint, fingerprints, parts.settings.kv_format)
+    return session.connection().execute(outdated).rowcount
 
 
 def requeue_stuck(database: Database, queue: Queue) -> Sequence[str]:

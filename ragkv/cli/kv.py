@@ -1,7 +1,7 @@
-"""`ragkv kv`: stored KV by collection, and pin, evict, rebuild and verify."""
+"""`ragkv kv`: stored KV by collection, the rules for it, and pin, evict, rebuild, convert and verify."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import click
 from rich import filesize
@@ -13,10 +13,12 @@ from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.db.tenants import collection_ref, find_collection_ref
+from ragkv.kv_rule import KVWhen
 from ragkv.parts import Parts
-from ragkv.tenancy import DEFAULT_TENANT, KVOwner
+from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, KVOwner
 from ragkv.upkeep import admin
 from ragkv.upkeep.eviction import evict as evict_kv
+from ragkv.upkeep.rules import MAX_USES, Format, KVRulePatch, When, change_rule
 from ragkv.upkeep.verify import verify as verify_kv
 
 TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant whose KV it is.")
@@ -35,7 +37,7 @@ def owner_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group(cls=Group)
 def kv() -> None:
-    """Show stored KV, and pin, evict, rebuild or verify it.
+    """Show stored KV, and pin, evict, rebuild, convert or verify it.
 
     Evicted KV is computed again when a question needs it: answers stay the same, they come later.
     """
@@ -110,6 +112,34 @@ def rebuild(tenant: str, collection: str | None, document: str | None) -> None:
             return
         queued = admin.rebuild_evicted(owner, parts)
     click.echo(f"queued: {queued.documents:,} documents")
+
+
+@kv.command()
+@TENANT
+@click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
+@click.option("--to", "kv_format", type=click.Choice(get_args(Format)), required=True, help="The format.")
+def convert(tenant: str, collection: str, kv_format: Format) -> None:
+    """Keep the KV of a collection in another format. Workers convert what there is, and it answers until then.
+
+    From bf16 no model is needed; from a quantised format KV is computed again.
+    """
+    with opened_parts(Parts.prepare) as parts:
+        owner = _owner(tenant, collection, None, parts)
+        now = change_rule(owner, KVRulePatch(format=kv_format), parts).format
+    click.echo(f"{collection}: the workers keep KV in {now}, and convert what there is")
+
+
+@kv.command()
+@TENANT
+@click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
+@click.option("--when", type=click.Choice(get_args(When)), help="When KV is computed and kept.")
+@click.option("--uses", type=click.IntRange(0, MAX_USES), help="Answers that use a chunk before, for nth_use.")
+def rule(tenant: str, collection: str, when: When | None, uses: int | None) -> None:
+    """Show a collection's rule for KV, or change it: keep KV from the upload on, from the nth use of a chunk, or never."""
+    with opened_parts(Parts.prepare) as parts:
+        now = change_rule(_owner(tenant, collection, None, parts), KVRulePatch(when=when, uses=uses), parts)
+    often = f" ({now.uses})" if now.when is KVWhen.NTH_USE else ""
+    click.echo(f"{collection}: KV is kept in {now.format}, computed: {now.when}{often}")
 
 
 @kv.command()

@@ -27,10 +27,11 @@ from ragkv.names import storable
 from ragkv.status import Status
 
 UNFINISHED = (Status.ACCEPTED, Status.PARSING, Status.INDEXING, Status.SEARCHABLE)
-_FRESH: dict[str, Any] = {
+FRESH: dict[str, Any] = {
     "attempts": 0, "outages": 0, "retry_at": None, "error": None, "stage": "", "lease_owner": None, "lease_until": None,
     "kv_evicted": False,
 }  # fmt: skip
+"""What a document has of its attempts before the first."""
 
 DOCUMENT_KEYS: Keys = (DocumentRow.created_at.expression, DocumentRow.id.expression)
 _LISTED = (
@@ -203,7 +204,7 @@ def held(document_id: str, owner: str) -> Update:
 
 def start_over(document_id: str) -> Update:
     """A document to be ingested again from its file, with fresh attempts."""
-    return update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.ACCEPTED, **_FRESH)
+    return update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.ACCEPTED, **FRESH)
 
 
 def adopt_fingerprint(old: str, new: str) -> Update:
@@ -218,22 +219,12 @@ def start_outdated_over(index_fingerprint: str) -> Update:
         DocumentRow.index_fingerprint != index_fingerprint,
         DocumentRow.status != Status.ACCEPTED,
     )
-    return update(DocumentRow).where(*outdated).values(status=Status.ACCEPTED, **_FRESH)
-
-
-def precompute_outdated_again(index_fingerprint: str, kv_fingerprint: str) -> Update:
-    """Documents whose chunks fit and whose KV does not are searchable, no longer ready."""
-    outdated = (
-        DocumentRow.status == Status.READY,
-        DocumentRow.index_fingerprint == index_fingerprint,
-        DocumentRow.kv_fingerprint != kv_fingerprint,
-    )
-    return update(DocumentRow).where(*outdated).values(status=Status.SEARCHABLE, **_FRESH)
+    return update(DocumentRow).where(*outdated).values(status=Status.ACCEPTED, **FRESH)
 
 
 def precompute_again(document_id: str) -> Update:
     """A document whose KV is to be made where it is missing, with fresh attempts."""
-    return update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.SEARCHABLE, **_FRESH)
+    return update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.SEARCHABLE, **FRESH)
 
 
 def waiting(now: datetime) -> ColumnElement[bool]:

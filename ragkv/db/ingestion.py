@@ -16,11 +16,13 @@ from ragkv.db.clock import now_of
 from ragkv.db.collections import collection_of_document_changed, mark_chunks_written
 from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED, claim, held
-from ragkv.db.jobs import documents_with_lost_workers, newest_cause, open_jobs
+from ragkv.db.jobs import REBUILD, documents_with_lost_workers, newest_cause, open_jobs, open_kind
 from ragkv.db.kv_entries import forget_entries, keep_entries, keys_in_use, unshared_keys
+from ragkv.db.kv_rules import is_to_keep, rule_of, tried
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.turns import next_waiting, others_wait, served, tenants_by_turn
 from ragkv.errors import Conflict
+from ragkv.kv_rule import KVRule, KVWhen
 from ragkv.outages import retry_delay_s
 from ragkv.retrieve.vectors import Vectors
 from ragkv.status import JobStatus, Status
@@ -88,9 +90,6 @@ class Lease:
         with self.database.reading() as session:
             return session.scalars(newest_cause(self.document_id)).first() or {}
 
-    def tenant_id(self) -> str:
-        return self.document().tenant_id
-
     def document(self) -> DocumentRow:
         with self.database.reading() as session:
             return self._row(session)
@@ -141,17 +140,32 @@ class Lease:
             session.execute(mark_chunks_written(self.document_id))
             return superseded
 
-    def chunks(self) -> list[Chunk]:
+    def kv_rule(self, default: KVRule) -> KVRule:
+        """The rule for the document's KV: what its collection has in place of the default."""
         with self.database.reading() as session:
-            return [to_chunk(row) for row in session.scalars(chunks_of(self.document_id).order_by(*CHUNK_KEYS))]
+            own = session.execute(rule_of(self.document_id)).one_or_none()
+            return default.in_place_of(*own) if own else default
 
-    def finish(self, kept: Sequence[KeptKV], kv_fingerprint: str, *, is_whole: bool = True) -> None:
-        """Mark as ready: all KV is kept. With `is_whole` False, where room was lacking, as if the rest was evicted."""
+    def chunks_to_keep(self, rule: KVRule) -> list[Chunk]:
+        """The chunks whose KV the rule wants; all of them if somebody asked for the document's KV."""
+        with self.database.reading() as session:
+            wanted = chunks_of(self.document_id).order_by(*CHUNK_KEYS)
+            if rule.when is not KVWhen.UPLOAD and session.scalars(open_kind(self.document_id, REBUILD)).first() is None:
+                wanted = wanted.where(is_to_keep(rule))
+            return [to_chunk(row) for row in session.scalars(wanted)]
+
+    def finish(
+        self, kept: Sequence[KeptKV], kv_fingerprint: str, rule: KVRule | None = None, *, is_whole: bool = True
+    ) -> None:
+        """Mark as ready: all KV is kept. With `is_whole` False, where room was lacking or the rule does not want it, as if the rest
+        was evicted; chunks that the rule wanted for their uses start counting again."""
         ended = {"status": Status.READY if is_whole else Status.SEARCHABLE, "kv_evicted": not is_whole, "stage": ""}
         with self.database.writing() as session:
             self._change(session, kv_fingerprint=kv_fingerprint, error=None, outages=0, **ended, **_RELEASED)
             tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
             _keep(session, tenant_id, kept)
+            if rule is not None and rule.when is KVWhen.NTH_USE:
+                session.execute(tried(self.document_id, rule.uses))
             session.execute(open_jobs(self.document_id, status=JobStatus.DONE, error=None))
             session.execute(collection_of_document_changed(self.document_id))
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, Update, func, select, update
+from sqlalchemy import ColumnElement, Select, Update, func, select, update
 
 from ragkv.db.pages import Keys
 from ragkv.db.tables import CollectionRow, DocumentRow, JobRow
@@ -12,13 +12,19 @@ from ragkv.status import JobStatus
 JOB_KEYS: Keys = (JobRow.created_at.expression, JobRow.id.expression)
 INGEST = "ingest"
 REBUILD = "rebuild"
-"""KV made again that was evicted."""
+"""KV made again that was evicted, whatever the rule for KV."""
+KEEP = "keep"
+"""KV made of chunks that were used often enough."""
 
 
 def open_jobs(document_id: str, **changes: Any) -> Update:
     """Change the document's unfinished jobs."""
-    unfinished = (JobStatus.QUEUED, JobStatus.RUNNING)
-    return update(JobRow).where(JobRow.document_id == document_id, JobRow.status.in_(unfinished)).values(**changes)
+    return update(JobRow).where(*_open(document_id)).values(**changes)
+
+
+def open_kind(document_id: str, kind: str) -> Select[str]:
+    """The document's unfinished jobs of a kind."""
+    return select(JobRow.id).where(*_open(document_id), JobRow.kind == kind)
 
 
 def documents_with_lost_workers(besides: str, since: datetime) -> Select[int]:
@@ -52,3 +58,7 @@ def jobs_of_tenant(tenant_id: str, status: JobStatus | None = None) -> Select[Jo
 def count_jobs(tenant_id: str) -> Select[JobStatus, int]:
     """(status, jobs) of a tenant."""
     return select(JobRow.status, func.count()).where(JobRow.tenant_id == tenant_id).group_by(JobRow.status)
+
+
+def _open(document_id: str) -> tuple[ColumnElement[bool], ...]:
+    return JobRow.document_id == document_id, JobRow.status.in_((JobStatus.QUEUED, JobStatus.RUNNING))

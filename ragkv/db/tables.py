@@ -66,6 +66,7 @@ class CollectionRow(Base):
         whose chunks they wrote.
     cache_threshold, cache_ttl_s: of the answer cache, a cosine and seconds.
     kv_pinned: its KV is evicted only by hand.
+    kv_format, kv_when, kv_uses: its rule for KV; None where the service's applies.
     """
 
     __tablename__ = "collections"
@@ -81,6 +82,9 @@ class CollectionRow(Base):
     cache_threshold: Mapped[float] = mapped_column(default=0.95, server_default=sql_text("0.95"))
     cache_ttl_s: Mapped[int] = mapped_column(default=86400, server_default=sql_text("86400"))
     kv_pinned: Mapped[bool] = mapped_column(default=False, server_default=false())
+    kv_format: Mapped[str | None] = mapped_column(String(10))
+    kv_when: Mapped[str | None] = mapped_column(String(10))
+    kv_uses: Mapped[int | None]
 
 
 class DocumentRow(Base):
@@ -92,7 +96,8 @@ class DocumentRow(Base):
     version: counts how often its chunks were written; an index that mirrors the database compares it.
     changed_in: the collection's generation that began with that.
     index_fingerprint, kv_fingerprint: names of the models and settings of its chunks, and of their KV.
-    kv_evicted: some of its KV was removed, or never kept: it is searchable, not ready, until a rebuild is requested.
+    kv_evicted: some of its KV was removed, or never kept: it is searchable, not ready, until a rebuild is requested or its
+        chunks were used often enough for the rule.
     """
 
     __tablename__ = "documents"
@@ -150,10 +155,21 @@ class DocumentLabelRow(Base):
 
 
 class ChunkRow(Base):
-    """A chunk and its vectors. Arrays are little-endian bytes: ids uint32, dense and values float32, indices uint32."""
+    """A chunk and its vectors. Arrays are little-endian bytes: ids uint32, dense and values float32, indices uint32.
+
+    kv_uses: answers that used it while no KV of it was kept, since its KV was last made.
+    """
 
     __tablename__ = "chunks"
-    __table_args__ = (UniqueConstraint("document_id", "ordinal"),)
+    __table_args__ = (
+        UniqueConstraint("document_id", "ordinal"),
+        Index(
+            "ix_chunks_kv_uses",
+            "kv_uses",
+            postgresql_where=sql_text("kv_uses > 0"),
+            sqlite_where=sql_text("kv_uses > 0"),
+        ),
+    )
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), index=True)
@@ -166,6 +182,7 @@ class ChunkRow(Base):
     page: Mapped[int | None]
     token_ids: Mapped[bytes] = mapped_column(LargeBinary)
     kv_key: Mapped[str | None] = mapped_column(String(64), index=True)
+    kv_uses: Mapped[int] = mapped_column(default=0, server_default=sql_text("0"))
     dense: Mapped[bytes] = mapped_column(LargeBinary)
     sparse_indices: Mapped[bytes] = mapped_column(LargeBinary)
     sparse_values: Mapped[bytes] = mapped_column(LargeBinary)

@@ -49,6 +49,21 @@ class TestCollections:
         expect(logged_in.get_by_role("button", name="Rename")).to_have_count(0)
         expect(logged_in.get_by_role("button", name="Delete")).to_have_count(0)
 
+    def test_kv_has_a_rule_of_its_own(self, logged_in: Page, service: httpx.Client, key: str):
+        rule = lambda: service.get("/v1/collections/default/kv/rule", headers={"x-api-key": key}).json()  # noqa: E731
+        logged_in.goto("/admin/collections/default")
+        logged_in.locator("#kv-rule summary").click()
+        logged_in.get_by_label("Compute KV").select_option("nth_use")
+        logged_in.get_by_label("Answers before").fill("3")
+        logged_in.get_by_role("button", name="Save").click()
+
+        expect(logged_in.locator("#kv-rule summary")).to_contain_text("once 3 answers have used a chunk")
+        assert rule() == {"format": "bf16", "when": "nth_use", "uses": 3, "own": ["when", "uses"]}
+        logged_in.locator("#kv-rule summary").click()
+        logged_in.get_by_label("Compute KV").select_option("default")
+        logged_in.get_by_role("button", name="Save").click()
+        expect(logged_in.locator("#kv-rule summary")).to_contain_text("computed after the upload")
+
     def test_answers_may_be_kept(self, logged_in: Page, service: httpx.Client, key: str):
         logged_in.goto("/admin/collections/default")
         logged_in.locator("#answer-cache summary").click()

@@ -27,9 +27,11 @@ from ragkv.ids import new_id
 from ragkv.page import to_cursor
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Vectors
+from ragkv.settings import Settings
 from ragkv.status import JobStatus, Status
 
 INDEX_FINGERPRINT = "fingerprint"
+AT_UPLOAD = Settings().kv_rule
 
 
 @pytest.fixture
@@ -263,12 +265,12 @@ class TestLease:
     def test_writing_chunks_again_replaces_them_and_raises_the_version(self, database: Database):
         document_id = add_document(database)
         lease = store(database, document_id, num_chunks=3)
-        assert len(lease.chunks()) == 3
+        assert len(lease.chunks_to_keep(AT_UPLOAD)) == 3
         lease.store_chunks(
             [chunk(document_id, 0)], [vectors(0)], Status.SEARCHABLE, index_fingerprint=INDEX_FINGERPRINT
         )
 
-        assert [c.ordinal for c in lease.chunks()] == [0]
+        assert [c.ordinal for c in lease.chunks_to_keep(AT_UPLOAD)] == [0]
         assert document(database, document_id).version == 2
 
 

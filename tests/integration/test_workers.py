@@ -251,7 +251,10 @@ class TestIngesting:
         before = set(parts.kv_store.keys())
 
         other = changed_in_place(parts, ingest, "model_folder", "config.json", tmp_path)
-        assert (other.index_fingerprint, other.kv_fingerprint != parts.kv_fingerprint) == (
+        assert (
+            other.index_fingerprint,
+            other.kv_fingerprint(KVFormat.BF16) != parts.kv_fingerprint(KVFormat.BF16),
+        ) == (
             parts.index_fingerprint,
             True,
         )

@@ -1,0 +1,67 @@
+"""Statements about rules for KV: which chunks' KV is to be kept, and how often chunks without KV were used."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, Select, Update, and_, case, exists, func, or_, select, update
+
+from ragkv.db.documents import FRESH
+from ragkv.db.lists import one_of
+from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
+from ragkv.kv_rule import KVRule, KVWhen
+from ragkv.status import Status
+
+_HAS_KV = exists().where(KVEntryRow.key == ChunkRow.kv_key)
+
+
+def rule_of(document_id: str) -> Select[str | None, str | None, int | None]:
+    """What the document's collection has of its own: (format, when, uses)."""
+    own = select(CollectionRow.kv_format, CollectionRow.kv_when, CollectionRow.kv_uses)
+    return own.join(DocumentRow, DocumentRow.collection_id == CollectionRow.id).where(DocumentRow.id == document_id)
+
+
+def is_to_keep(rule: KVRule) -> ColumnElement[bool]:
+    """Whether the rule wants a chunk's KV: also what is there, in the format that is wanted now."""
+    if rule.when is KVWhen.NEVER:
+        return _HAS_KV
+    return or_(_HAS_KV, ChunkRow.kv_uses >= rule.uses)
+
+
+def used_without_kv(chunk_ids: Sequence[str], times: int) -> Update:
+    """Count uses of those of the chunks that have no KV."""
+    bare = (one_of(ChunkRow.id, chunk_ids), ~_HAS_KV)
+    return update(ChunkRow).where(*bare).values(kv_uses=ChunkRow.kv_uses + times)
+
+
+def tried(document_id: str, uses: int) -> Update:
+    """The document's chunks that were used so often start counting again: their KV is kept, or there was no room for it."""
+    hot = (ChunkRow.document_id == document_id, ChunkRow.kv_uses >= uses)
+    return update(ChunkRow).where(*hot).values(kv_uses=0)
+
+
+def documents_with_hot_chunks(default: KVRule) -> Select[str, str]:
+    """(tenant, document) of documents with a chunk that is used often enough for its KV to be kept, and has none."""
+    when = func.coalesce(CollectionRow.kv_when, default.when)
+    uses = func.coalesce(CollectionRow.kv_uses, default.uses)
+    hot = (ChunkRow.kv_uses > 0, ChunkRow.kv_uses >= uses, ~_HAS_KV)  # the first is the index's
+    return (
+        select(DocumentRow.tenant_id, DocumentRow.id)
+        .join(ChunkRow, ChunkRow.document_id == DocumentRow.id)
+        .join(CollectionRow, CollectionRow.id == DocumentRow.collection_id)
+        .where(*hot, when == KVWhen.NTH_USE, DocumentRow.kv_evicted, DocumentRow.status == Status.SEARCHABLE)
+        .distinct()
+    )
+
+
+def precompute_outdated_again(index_fingerprint: str, kv_fingerprints: dict[str, str], default: str) -> Update:
+    """Documents whose chunks fit and whose KV does not are searchable, no longer ready.
+
+    kv_fingerprints: by format. default: the format of collections that have none of their own.
+    """
+    own = select(CollectionRow.kv_format).where(CollectionRow.id == DocumentRow.collection_id).scalar_subquery()
+    wanted = case(kv_fingerprints, value=func.coalesce(own, default), else_=kv_fingerprints[default])
+    outdated = and_(
+        DocumentRow.status == Status.READY,
+        DocumentRow.index_fingerprint == index_fingerprint,
+        DocumentRow.kv_fingerprint != wanted,
+    )
+    return update(DocumentRow).where(outdated).values(status=Status.SEARCHABLE, **FRESH)

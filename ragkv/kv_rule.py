@@ -1,0 +1,32 @@
+"""When KV is kept and in which format: the service's rule, and what a collection has in its place."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ragkv.kv_format import KVFormat
+
+
+class KVWhen(StrEnum):
+    """When the KV of a chunk is computed and kept. upload: after the upload of its document. nth_use: once so many answers have
+    used the chunk. never: on request alone."""
+
+    UPLOAD = "upload"
+    NTH_USE = "nth_use"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class KVRule:
+    """uses: how many answers, for `KVWhen.NTH_USE`."""
+
+    format: KVFormat
+    when: KVWhen
+    uses: int
+
+    def in_place_of(self, kv_format: str | None, when: str | None, uses: int | None) -> "KVRule":
+        """The rule with what a collection has of its own."""
+        return KVRule(
+            KVFormat(kv_format) if kv_format else self.format,
+            KVWhen(when) if when else self.when,
+            self.uses if uses is None else uses,
+        )

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoModel, AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
 from ingest.capture import Capture, Captured, padded
-from ragkv.kv.file import QCACHE_BLOCK, ChunkKV
+from ragkv.kv.file import ChunkKV, block_means
 from ragkv.kv.layout import Layout
 
 if TYPE_CHECKING:
@@ -87,13 +87,12 @@ class Prefiller:
         """One sequence's tokens [start, end) out of a batch."""
         keys = _stack(captured.keys, row, start, end).to(self.layout.dtype)
         queries = _stack(captured.queries, row, start, end).float()
-        chosen = keys[self.layout.q_layers.start : self.layout.q_layers.stop]
         return ChunkKV(
             keys=keys,
             values=_stack(captured.values, row, start, end).to(self.layout.dtype),
             initial=queries[:, :QCACHE_VIEW].mean(1),
             local=queries[:, -QCACHE_VIEW:].mean(1),
-            mean_keys=torch.stack([block.float().mean(1) for block in torch.split(chosen, QCACHE_BLOCK, dim=1)]),
+            mean_keys=block_means(keys, self.layout.q_layers),
         )
 
 

@@ -22,9 +22,9 @@ import msgspec
 
 from bench.arena.score import PairedDifference, paired_difference, performance_gap_recovered
 from bench.fidelity.evaluate import Measured
+from bench.fidelity.kit import ANSWER_TOKENS
 from bench.fidelity.measure import MethodOutcome
 from bench.fidelity.methods import (
-    ANSWER_TOKENS,
     FULL,
     FULL_DEFAULT_ORDER,
     FULL_RETRIEVAL_ORDER,

@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 
 from bench.measuring import check_folder
+from ingest.compress.compression import Compression, CompressionMethod
 from ragkv.errors import Rejected
 from ragkv.kv_format import KVFormat
 from ragkv.settings import Settings
@@ -36,12 +37,28 @@ _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 @click.option(
     "--formats", help="Comma-separated formats of KV, int8 and int4: measure each stitching method over them as well."
 )
+@click.option(
+    "--compress",
+    help=f"Comma-separated methods that leave out tokens of each chunk ({', '.join(CompressionMethod)}): measure each stitching "
+    "method over what they keep as well, of the writer's KV if there is a --writer.",
+)
+@click.option(
+    "--keep", default="0.5,0.3,0.15", show_default=True, help="Shares of each chunk's tokens that --compress keeps."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the padding and the intervals.")
 @click.option(
     "--json", "json_file", type=_OUTPUT, help="Write the rows as JSON. Intermediate results are kept beside the file."
 )
 @click.option("--plot", "plot_file", type=_OUTPUT, help="Draw quality against time, as PNG.")
-def fidelity(methods: str | None, ratios: str, formats: str | None, plot_file: Path | None, **given: Any) -> None:
+def fidelity(
+    methods: str | None,
+    ratios: str,
+    formats: str | None,
+    compress: str | None,
+    keep: str,
+    plot_file: Path | None,
+    **given: Any,
+) -> None:
     """Compare answers, probabilities and times of stitching with full prefill.
 
     Each question is asked with its own passages as context, through vLLM. An interrupted run resumes where it stopped
@@ -56,7 +73,13 @@ def fidelity(methods: str | None, ratios: str, formats: str | None, plot_file: P
 
     if plot_file is not None:
         check_can_plot()
-    options = FidelityOptions(methods=names_of(methods), ratios=ratios_of(ratios), formats=formats_of(formats), **given)
+    options = FidelityOptions(
+        methods=names_of(methods),
+        ratios=ratios_of(ratios),
+        formats=formats_of(formats),
+        compressions=compressions_of(compress, keep),
+        **given,
+    )
     report = evaluate(options, Settings.from_env(os.environ), Console(stderr=True))
     if plot_file is not None:
         plot(report, plot_file)
@@ -75,6 +98,20 @@ def formats_of(text: str | None) -> tuple[str, ...]:
     if unknown := [name for name in names if name not in known]:
         raise Rejected(f"--formats: there is no {', '.join(unknown)}, choose from {', '.join(known)}")
     return names
+
+
+def compressions_of(names: str | None, keep: str) -> tuple[Compression, ...]:
+    """Each method of `--compress` at each ratio of `--keep`. Raises Rejected for what is none."""
+    methods = names_of(names) or ()
+    if unknown := [name for name in methods if name not in set(CompressionMethod)]:
+        raise Rejected(f"--compress: there is no {', '.join(unknown)}, choose from {', '.join(CompressionMethod)}")
+    try:
+        ratios = [float(ratio) for ratio in keep.split(",")]
+    except ValueError:
+        ratios = []
+    if not ratios or not all(0 < ratio < 1 for ratio in ratios):
+        raise Rejected(f"--keep {keep}: give comma-separated numbers between 0 and 1, like 0.5,0.3")
+    return tuple(Compression(CompressionMethod(method), ratio) for method in methods for ratio in ratios)
 
 
 def ratios_of(text: str) -> tuple[float, ...]:

@@ -13,15 +13,18 @@ import msgspec
 from rich.console import Console
 
 from bench.fidelity.ape import temper
+from bench.fidelity.compression import Compressor, compressed_keys, watcher_of
 from bench.fidelity.data import KnownQuestion, padded, read_questions
+from bench.fidelity.kit import Kit, Variant
 from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure
-from bench.fidelity.methods import NAMES, WRITER, Kit, Method, methods_of
+from bench.fidelity.methods import NAMES, WRITER, Method, methods_of
 from bench.fidelity.ranking import Ranker
 from bench.fidelity.records import Record, Records, code_digest, digest_of
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.run import Prefill, Run, TokenizedQuestion
 from bench.measuring import write_report
 from bench.ttft import machine
+from ingest.compress.compression import Compression
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
 from ingest.prefill import Prefiller
@@ -41,7 +44,7 @@ from ragkv.writer import read_card
 @dataclass(frozen=True, slots=True)
 class FidelityOptions:
     """Options of a run. `methods`: None means all. `json_file`: the report's path, with its records beside it. `writer`: folder
-    of an adapter, and `formats`: of KV, to measure as well.
+    of an adapter, `formats`: of KV, and `compressions`: of chunks, to measure as well.
     """
 
     data: Path
@@ -53,10 +56,11 @@ class FidelityOptions:
     json_file: Path | None
     writer: Path | None = None
     formats: tuple[str, ...] = ()
+    compressions: tuple[Compression, ...] = ()
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Names of the ways in which KV is made or kept that are measured beside the plain one."""
+        """Names of the ways in which KV is made or kept whole that are measured beside the plain one."""
         return (*self.formats, *([WRITER] if self.writer else ()))
 
 
@@ -90,7 +94,8 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
     The records beside `json_file` are deleted when the block ends, unless it raises. Raises Rejected, before anything takes
     long, for what cannot be measured.
     """
-    methods = methods_of(options.methods or NAMES, options.ratios, settings, options.variants)
+    shorter = [compression.name for compression in options.compressions]
+    methods = methods_of(options.methods or NAMES, options.ratios, settings, options.variants, shorter)
     questions = read_questions(options.data)
     # The service's choice of layers: a calibrated one lies in its own data folder.
     choice = Parts(settings).choice
@@ -102,7 +107,7 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
             )
             for question in questions[: options.limit]
         ]
-        run = run_of(IngestParts(parts), methods, options.writer, options.formats)
+        run = run_of(IngestParts(parts), methods, options.writer, options.formats, options.compressions)
         run.check(asked)
         records = Records(_records_file(options), _digest(options, settings, methods, parts))
         asyncio.run(_carry_out(run, asked, records, parts, console))
@@ -113,20 +118,28 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
 
 
 def run_of(
-    ingest: IngestParts, methods: Sequence[Method], writer: Path | None = None, formats: Sequence[str] = ()
+    ingest: IngestParts,
+    methods: Sequence[Method],
+    writer: Path | None = None,
+    formats: Sequence[str] = (),
+    compressions: Sequence[Compression] = (),
 ) -> Run:
     """A run over prepared parts, whose engine was made with ENGINE_ARGUMENTS. Raises Rejected for a folder without writer."""
     parts = ingest.parts
     keys = parts.keys_of(parts.default_collection.tenant_id)
-    variants = {kv_format: replace(keys, kv_format=KVFormat(kv_format)) for kv_format in formats}
+    variants = {kv_format: Variant(replace(keys, kv_format=KVFormat(kv_format))) for kv_format in formats}
     if writer is not None:
-        variants[WRITER] = replace(keys, writer=_adapter(writer, parts))
-    kit = Kit(
-        parts.settings, parts.prompts, parts.planner, parts.kv_store, keys, replace(keys, prefix_ids=()), variants
-    )
+        variants[WRITER] = Variant(replace(keys, writer=_adapter(writer, parts)))
+    whole = variants[WRITER].keys if writer is not None else keys
+    shorter = {compression: Variant(compressed_keys(whole, compression)) for compression in compressions}
+    variants |= {compression.name: variant for compression, variant in shorter.items()}
+    alone = replace(keys, prefix_ids=())
+    kit = Kit(parts.settings, parts.prompts, parts.planner, parts.kv_store, keys, alone, parts.layout, variants)
+    compressor = Compressor(kit, whole, shorter, lambda: watcher_of(parts))
     cache_tokens = int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token
     ranker = Ranker(parts.encoder, parts.settings.hops, parts.reranker)
-    return Run(kit, Measure(parts.engine, kit, cache_tokens), methods, ranker, _prefill(ingest, kit, methods, writer))
+    prefill = _prefill(ingest, kit, methods, writer, compressor)
+    return Run(kit, Measure(parts.engine, kit, cache_tokens), methods, ranker, prefill)
 
 
 def _adapter(folder: Path, parts: Parts) -> str:
@@ -136,20 +149,25 @@ def _adapter(folder: Path, parts: Parts) -> str:
     return parts.fingerprints.adapter(folder)
 
 
-def _prefill(ingest: IngestParts, kit: Kit, methods: Sequence[Method], writer: Path | None) -> Prefill:
+def _prefill(
+    ingest: IngestParts, kit: Kit, methods: Sequence[Method], writer: Path | None, compressor: Compressor
+) -> Prefill:
     parts = ingest.parts
     by_writer = cache(lambda: Prefiller.load(parts.model_folder, parts.layout, writer))
     kinds = [(kit.keys, lambda: ingest.prefiller)]
     if any(method.needs_alone for method in methods):
         kinds.append((kit.alone, lambda: ingest.prefiller))
-    for name, keys in kit.variants.items():
-        kinds.append((keys, by_writer if name == WRITER else lambda: ingest.prefiller))
+    compressed = {compression.name for compression in compressor.variants}
+    for name, variant in kit.variants.items():
+        if name not in compressed:
+            kinds.append((variant.keys, by_writer if name == WRITER else lambda: ingest.prefiller))
 
     def prefill(chunks: Sequence[Chunk]) -> None:
         for keys, prefiller in kinds:
             precompute(chunks, keys, prefiller, kit.store, kit.settings.prefill_batch_tokens)
         if any(method.needs_tempered for method in methods):
             temper(chunks, kit.keys, kit.store, ingest.parts.layout)
+        compressor.compress(chunks)
 
     return prefill
 

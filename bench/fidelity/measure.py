@@ -20,7 +20,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.fidelity.methods import ANSWER_TOKENS, Case, Kit, Method, Prepared, context_of
+from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit, Prepared
+from bench.fidelity.methods import Method, context_of
 from bench.fidelity.metrics import best_f1, exact_match, mean_kl, mean_nll, normalised
 from ragkv.batched import batched
 from ragkv.engine.protocol import WHOLE_VOCABULARY, Engine, Generate, Report

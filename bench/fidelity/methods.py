@@ -3,95 +3,28 @@
 All but those that say so have the passages in the file's order.
 """
 
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
-import torch
-
 from bench.fidelity.ape import tempered_keys
-from bench.fidelity.data import KnownQuestion
-from ragkv.answer.planner import Planner
-from ragkv.answer.prompt import Prompt, PromptBuilder
+from bench.fidelity.kit import Case, Kit, Prepared
+from bench.fidelity.sparse import sparse
+from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import Question
-from ragkv.answer.recompute import Recompute, recompute_of
-from ragkv.answer.service import in_prompt_order
-from ragkv.chunk import Chunk, Passage
+from ragkv.answer.recompute import recompute_of
 from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker
-from ragkv.kv.store import KVStore
 from ragkv.policies import POLICIES
 from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
-from ragkv.stitch.select import block_logits, block_size_of
 
-ANSWER_TOKENS = 24
-KEPT_SHARE = 0.5  # of the passages, by `sparse`
 FULL, NONE, NAIVE, RANDOM, DEFAULT = "full", "none", "naive", "random", "default"
 DEFAULT_ORDER, RETRIEVAL_ORDER = "default order", "retrieval order"
 FULL_DEFAULT_ORDER, FULL_RETRIEVAL_ORDER = "full, default order", "full, retrieval order"
 POLICIES_MEASURED = tuple(name for name in POLICIES if name != "none")
 _ANY_RATIO = 0.5  # of policies whose size does not depend on it
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One question ready to be measured.
-
-    in_file_order: its passages as the file has them, scored by retrieval; best_first: the same, ranked. `vectors` are
-    the question's initial vectors, [q_layers, q_heads, head_dim], and took `vectors_s` seconds; None if no method needs
-    them. `answer_ids` are the tokens of the first accepted answer.
-    """
-
-    question: KnownQuestion
-    in_file_order: tuple[Passage, ...]
-    best_first: tuple[Passage, ...]
-    answer_ids: tuple[int, ...]
-    vectors: torch.Tensor | None
-    vectors_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A prompt, and the plan it is stitched by; None: it is computed in full."""
-
-    prompt: Prompt
-    plan: StitchPlan | None
-
-
-@dataclass(frozen=True, slots=True)
-class Kit:
-    """The parts that prompts and plans are made with.
-
-    `alone` names the KV of chunks prefilled behind nothing; `variants` that of chunks that a writer wrote, or in other formats.
-    """
-
-    settings: Settings
-    prompts: PromptBuilder
-    planner: Planner
-    store: KVStore
-    keys: KeyMaker
-    alone: KeyMaker
-    variants: Mapping[str, KeyMaker] = field(default_factory=dict)
-
-    def prompt(self, passages: Sequence[Passage], case: Case) -> Prompt:
-        """Raises TooLarge if prompt and answer do not fit the model's window."""
-        room = max(ANSWER_TOKENS, len(case.answer_ids))
-        return self.prompts.build([p.chunk for p in passages], case.question.text, room)
-
-    def in_prompt_order(self, case: Case) -> tuple[Passage, ...]:
-        """The passages as the service orders them."""
-        return in_prompt_order(case.best_first, self.settings.passage_order)
-
-    def planned(self, passages: Sequence[Passage], recompute: Recompute, case: Case) -> Prepared:
-        prompt = self.prompt(passages, case)
-        return Prepared(prompt, self.planner.plan(prompt, passages, self.keys, recompute, case.vectors))
-
-    def recompute(self, policy: str, ratio: float) -> Recompute:
-        block_size = self.settings.block_size or block_size_of(policy)
-        return Recompute(policy, ratio, block_size)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +102,6 @@ def by_policy(kit: Kit, case: Case, policy: str, ratio: float) -> Prepared:
     return kit.planned(case.in_file_order, kit.recompute(policy, ratio), case)
 
 
-def sparse(kit: Kit, case: Case, ratio: float) -> Prepared:
-    """Only the better half of the passages, by the question's initial attention, still in the file's order.
-
-    A share of what is kept is recomputed by the default policy. Its reference is full prefill of the *whole* context.
-    """
-    kept = better_half(case.in_file_order, [_attention(kit, case, p.chunk) for p in case.in_file_order])
-    return kit.planned(kept, kit.recompute(kit.settings.recompute_policy, ratio), case)
-
-
 def default_order(kit: Kit, case: Case, ratio: float) -> Prepared:
     """The service's order and policy, at another ratio than its own."""
     return kit.planned(kit.in_prompt_order(case), kit.recompute(kit.settings.recompute_policy, ratio), case)
@@ -195,28 +119,11 @@ def default(kit: Kit, case: Case) -> Prepared:
     return kit.planned(kit.in_prompt_order(case), recompute, case)
 
 
-def better_half(passages: Sequence[Passage], logits: Sequence[torch.Tensor]) -> tuple[Passage, ...]:
-    """The passages whose blocks get most attention in the mean, rounded up, in the order given.
-
-    logits: for each passage [layers, q_heads, blocks]; attention is their softmax over the blocks of all passages, mean
-    over layers and heads.
-    """
-    weights = torch.cat(list(logits), dim=-1).softmax(-1).mean((0, 1))
-    means = [float(part.mean()) for part in torch.split(weights, [part.shape[-1] for part in logits])]
-    ranked = sorted(range(len(passages)), key=lambda i: (means[i], i), reverse=True)
-    kept = set(ranked[: math.ceil(len(passages) * KEPT_SHARE)])
-    return tuple(passage for i, passage in enumerate(passages) if i in kept)
-
-
-def _attention(kit: Kit, case: Case, chunk: Chunk) -> torch.Tensor:
-    kept = kit.store.qcache(kit.keys.chunk(chunk.token_ids))
-    assert kept is not None and case.vectors is not None, "prefilled and asked for before anything is measured"
-    return block_logits(case.vectors, kept.mean_keys)
-
-
 def by_variant(kit: Kit, case: Case, variant: str, prepare: Callable[[Kit, Case], Prepared]) -> Prepared:
     """As another method, over KV that was made or is kept in another way."""
-    return prepare(replace(kit, keys=kit.variants[variant]), case)
+    made = kit.variants[variant]
+    varied = replace(case, in_file_order=made.of(case.in_file_order), best_first=made.of(case.best_first))
+    return prepare(replace(kit, keys=made.keys), varied)
 
 
 _SPARSE = "sparse"
@@ -228,7 +135,7 @@ _WITHOUT_RATIO = (
     Method("ape", ape, needs_tempered=True),
 )
 WRITER = "writer"
-_VARIED = frozenset(("prefix", *POLICIES_MEASURED, DEFAULT, DEFAULT_ORDER))
+_VARIED = frozenset(("prefix", *POLICIES_MEASURED, _SPARSE, DEFAULT, DEFAULT_ORDER))
 NAMES = (
     *(method.name for method in _WITHOUT_RATIO),
     *POLICIES_MEASURED,
@@ -240,12 +147,17 @@ NAMES = (
 
 
 def methods_of(
-    names: Sequence[str], ratios: Sequence[float], settings: Settings, variants: Sequence[str] = ()
+    names: Sequence[str],
+    ratios: Sequence[float],
+    settings: Settings,
+    variants: Sequence[str] = (),
+    shorter: Sequence[str] = (),
 ) -> list[Method]:
     """The methods of these names, at each ratio where they have one. Raises Rejected for a name there is not.
 
-    Each method that stitches chunks behind the prefix comes once more for every one of `variants`. Full prefill and no context
-    are always among them: the others are measured against them.
+    Each method that stitches chunks behind the prefix comes once more for every one of `variants` and of `shorter`, variants that leave
+    tokens out; but over these not `sparse`, which does so itself. Full prefill and no context are always among them: the others are
+    measured against them.
     """
     if unknown := [name for name in names if name not in NAMES]:
         raise Rejected(f"no method {', '.join(unknown)}: choose from {', '.join(NAMES)}")
@@ -258,12 +170,11 @@ def methods_of(
             methods.append(replace(_policy(policy, _ANY_RATIO), ratio=None))
         else:
             methods += [_policy(policy, ratio) for ratio in ratios]
-    if _SPARSE in wanted:
-        methods += [Method(_SPARSE, partial(sparse, ratio=r), r, needs_question=True) for r in ratios]
     methods += _reordered(wanted, ratios, settings)
     return [
         *methods,
         *(_varied(method, variant) for variant in variants for method in methods if method.name in _VARIED),
+        *(_varied(method, variant) for variant in shorter for method in methods if method.name in _VARIED - {_SPARSE}),
     ]
 
 
@@ -280,18 +191,21 @@ def _policy(policy: str, ratio: float) -> Method:
 def _reordered(wanted: Collection[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
     """The methods that re-order, as the service does or by rank, and the two full prefills they are held against."""
     ranked = FULL_RETRIEVAL_ORDER
-    named = partial(
-        Method, gain_reference=ranked, needs_question=POLICIES[settings.recompute_policy].needs_question_vectors
-    )
+    asks = POLICIES[settings.recompute_policy].needs_question_vectors
+    named = partial(Method, gain_reference=ranked)
     methods = []
-    for name, prepare, reference in (
-        (DEFAULT_ORDER, default_order, FULL_DEFAULT_ORDER),
-        (RETRIEVAL_ORDER, retrieval_order, ranked),
+    for name, prepare, reference, needs_question in (
+        (DEFAULT_ORDER, default_order, FULL_DEFAULT_ORDER, asks),
+        (RETRIEVAL_ORDER, retrieval_order, ranked, asks),
+        (_SPARSE, sparse, FULL_DEFAULT_ORDER, True),
     ):
         if name in wanted:
-            methods += [named(name, partial(prepare, ratio=ratio), ratio, reference) for ratio in ratios]
+            methods += [
+                named(name, partial(prepare, ratio=ratio), ratio, reference, needs_question=needs_question)
+                for ratio in ratios
+            ]
     if DEFAULT in wanted:
-        methods.append(named(DEFAULT, default, None, FULL_DEFAULT_ORDER))
+        methods.append(named(DEFAULT, default, None, FULL_DEFAULT_ORDER, needs_question=asks))
     return methods and [
         *methods,
         Method(FULL_DEFAULT_ORDER, full_default_order, None, FULL_DEFAULT_ORDER, ranked),

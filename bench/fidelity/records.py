@@ -17,6 +17,7 @@ from ragkv.errors import Rejected
 _ROOT = Path(__file__).parents[2]
 MEASURED = (
     "bench/fidelity",
+    "ingest/compress",
     "ingest/prefill.py",
     "ragkv/answer",
     "ragkv/connector",

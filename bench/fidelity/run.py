@@ -9,8 +9,9 @@ import torch
 
 from bench.fidelity.ape import tempered_keys
 from bench.fidelity.data import KnownQuestion
+from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit
 from bench.fidelity.measure import Measure, MethodProgress
-from bench.fidelity.methods import ANSWER_TOKENS, Case, Kit, Method
+from bench.fidelity.methods import Method
 from bench.fidelity.ranking import Ranker
 from bench.fidelity.records import Record, Records
 from ragkv.answer.prompt import PromptBuilder
@@ -96,5 +97,7 @@ class Run:
         """Delete KV that is no longer needed: that of thousands of passages would fill a disk, and it is quickly
         recomputed."""
         kit = self.kit
-        for keys in (kit.keys, kit.alone, tempered_keys(kit.keys), *kit.variants.values()):
+        for keys in (kit.keys, kit.alone, tempered_keys(kit.keys), *(one.keys for one in kit.variants.values())):
             kit.store.delete(keys.chunk(chunk.token_ids) for chunk in chunks)
+        kit.store.delete(kit.made)
+        kit.made.clear()

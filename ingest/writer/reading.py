@@ -86,7 +86,7 @@ class Reader:
         with self._writing.disabled():
             out = self._model(
                 padded(rows, self._device),
-                past_key_values=cache_of(_repeated(context, len(rows))),
+                past_key_values=cache_of(repeated(context, len(rows))),
                 use_cache=True,
                 output_hidden_states=True,
             )
@@ -124,7 +124,7 @@ class Reader:
 
     def _written(self, ids: torch.Tensor, weights: Weights | None) -> Captured:
         """Keys and values of rows of tokens [rows, longest], each behind the prefix."""
-        given = {"past_key_values": cache_of(_repeated(self._prefix, len(ids))), "use_cache": True}
+        given = {"past_key_values": cache_of(repeated(self._prefix, len(ids))), "use_cache": True}
         with self._capture.recorded() as captured:
             if weights is None:
                 self._trunk(ids, **given)
@@ -169,7 +169,7 @@ def cache_of(kv: KV) -> DynamicCache:
     return cache
 
 
-def _repeated(kv: KV, rows: int) -> KV:
+def repeated(kv: KV, rows: int) -> KV:
     return [(keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1)) for keys, values in kv]
 
 

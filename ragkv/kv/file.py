@@ -120,6 +120,12 @@ class KVShape:
     format: KVFormat
 
 
+def block_means(keys: torch.Tensor, q_layers: range) -> torch.Tensor:
+    """Mean keys of a chunk's blocks, from its un-rotated keys [layers, tokens, kv_heads, head_dim]; see ChunkKV.mean_keys."""
+    chosen = keys[q_layers.start : q_layers.stop]
+    return torch.stack([block.float().mean(1) for block in torch.split(chosen, QCACHE_BLOCK, dim=1)])
+
+
 def write_kv(path: Path, kv: ChunkKV, kv_format: KVFormat = KVFormat.BF16) -> int:
     """Write a KV file, named by its key, so that it is either whole or not there. Returns its size in bytes.
 

@@ -1,5 +1,6 @@
 """The fidelity instrument over a real engine, on short questions of the sample, in float32: there nothing is rounded."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -8,18 +9,21 @@ import pytest
 
 from bench.fidelity.data import read_questions
 from bench.fidelity.evaluate import run_of
+from bench.fidelity.kit import Case
 from bench.fidelity.methods import methods_of
 from bench.fidelity.plot import plot
 from bench.fidelity.records import Records
 from bench.fidelity.report import FidelityReport, FidelityRow, Table
 from bench.fidelity.run import TokenizedQuestion
+from ingest.compress.compression import Compression, CompressionMethod
 from ingest.parts import IngestParts
+from ragkv.chunk import Passage
 from ragkv.errors import TooLarge
 from ragkv.models import encoder_folder
 from ragkv.parts import Parts
 from ragkv.retrieve.encoder import Encoder
 from ragkv.settings import Settings
-from tests.engine.world import World
+from tests.engine.world import World, kl, whole_context
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "multihop.jsonl"
 NUM_QUESTIONS = 2
@@ -84,9 +88,32 @@ def test_recomputing_little_is_not_full_prefill(report: FidelityReport) -> None:
     assert 0.05 < row_of(report, "question", 0.1).recomputed_tokens / row_of(report, "full").context_tokens < 0.15
 
 
-def test_sparse_keeps_half_of_the_passages(report: FidelityReport) -> None:
+def test_sparse_keeps_half_of_the_tokens(report: FidelityReport) -> None:
     kept = row_of(report, "sparse", 0.1).context_tokens / row_of(report, "full").context_tokens
-    assert 0.2 < kept < 0.8
+    assert kept == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_compressed_context_recomputed_whole_is_full_prefill_of_the_shortened_prompt(
+    exact: World, ingest: IngestParts, asked: list[TokenizedQuestion]
+) -> None:
+    """The oracle over chunks that have lost half of their tokens."""
+    laq = Compression(CompressionMethod.LAQ, 0.5)
+    methods = methods_of(["question"], (0.0, 1.0), ingest.parts.settings, shorter=[laq.name])
+    run = run_of(ingest, methods, compressions=[laq])
+    exact.loop.run(asyncio.to_thread(run.prefill, asked[0].chunks))
+    ranked = tuple(Passage(chunk, 0.0, 1) for chunk in asked[0].chunks)
+    case = Case(asked[0].question, ranked, ranked, asked[0].answer_ids, None, 0.0)
+    prepared = {method.key: method.prepare(run.kit, case) for method in methods if method.key != "none"}
+    shorter = prepared["laq 0.5, question @1"].prompt
+    assert len(shorter.chunks) == len(case.in_file_order)
+    context = whole_context(prepared["full"].prompt).num_tokens
+    assert whole_context(shorter).num_tokens == pytest.approx(0.5 * context, rel=0.05)
+    full = exact.ask(shorter, logprobs=-1, salt="shortened, full")
+    stitched, recomputed = (
+        kl(full.logprobs[0], exact.ask(shorter, prepared[key].plan, logprobs=-1, salt=key).logprobs[0])
+        for key in ("laq 0.5, question @0", "laq 0.5, question @1")
+    )
+    assert stitched > 0.005 > recomputed
 
 
 def test_no_context_knows_least(report: FidelityReport) -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-import torch
 from click.testing import CliRunner
 from rich.console import Console
 
+from bench.fidelity.compression import compressed_keys
 from bench.fidelity.data import padded, read_questions
+from bench.fidelity.kit import Variant, shortened
 from bench.fidelity.measure import MethodOutcome
-from bench.fidelity.methods import FULL_RETRIEVAL_ORDER, NAMES, POLICIES_MEASURED, WRITER, better_half, methods_of
+from bench.fidelity.methods import FULL_RETRIEVAL_ORDER, NAMES, POLICIES_MEASURED, WRITER, methods_of
 from bench.fidelity.metrics import (
     best_f1,
     exact_match,
@@ -30,14 +31,17 @@ from bench.fidelity.metrics import (
 from bench.fidelity.records import MEASURED, Record, Records, digest_of
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.table import table_of
+from ingest.compress.compression import Compression, CompressionMethod
 from ragkv.answer.service import in_prompt_order
 from ragkv.chunk import Chunk, Passage
 from ragkv.cli import main
 from ragkv.errors import Rejected
+from ragkv.kv.key import KeyMaker
 from ragkv.policies import POLICIES
 from ragkv.settings import Settings
 
 ROOT = Path(__file__).parents[2]
+KEYS = KeyMaker(b"k" * 32, "m", "bfloat16", (1, 2))
 
 
 class TestAnswers:
@@ -229,10 +233,20 @@ class TestMethods:
         with pytest.raises(Rejected, match=r"no method contextal: choose from full, none, .*contextual"):
             methods_of(["full", "contextal"], [0.1], Settings())
 
-    def test_the_better_half_has_most_attention_and_keeps_its_order(self):
-        passages = [passage(number) for number in range(5)]
-        logits = [torch.full((1, 1, 2), float(value)) for value in (3, 0, 1, 2, 0)]
-        assert [p.chunk.ordinal for p in better_half(passages, logits)] == [0, 2, 3]
+    def test_what_leaves_tokens_out_itself_does_not_come_over_shorter_chunks(self):
+        keys = {method.key for method in methods_of(["sparse", "prefix"], [0.1], Settings(), [WRITER], ["laq 0.5"])}
+        assert {"sparse @0.1", "writer, sparse @0.1", "laq 0.5, prefix"} < keys
+        assert "laq 0.5, sparse @0.1" not in keys
+
+    def test_where_tokens_are_left_out_only_what_stays_enters_a_prompt(self):
+        whole = tuple(passage(number) for number in range(3))
+        variant = Variant(KEYS, {"c1": shortened(whole[1].chunk, [1])})
+        assert [p.chunk.token_ids for p in variant.of(whole)] == [(1, 2), (2,), (1, 2)]
+
+    def test_a_compression_has_names_of_its_own_for_chunks_and_the_same_for_the_prefix(self):
+        half, third = (compressed_keys(KEYS, Compression(CompressionMethod.LAQ, keep)) for keep in (0.5, 0.3))
+        assert len({keys.chunk((1, 2)) for keys in (KEYS, half, third)}) == 3
+        assert half.prefix() == KEYS.prefix()
 
 
 def passage(number):
@@ -401,6 +415,19 @@ class TestCommand:
         done = self.run("--data", write(line()), "--ratios", ratios)
         assert done.exit_code == 1
         assert f"--ratios {ratios}" in done.output
+
+    @pytest.mark.parametrize(
+        ("options", "refusal"),
+        [
+            (["--compress", "laq,zip"], "--compress: there is no zip, choose from streaming, "),
+            (["--compress", "laq", "--keep", "1.0"], "--keep 1.0: give"),
+            (["--compress", "laq", "--keep", "half"], "--keep half: give"),
+        ],
+    )
+    def test_a_compression_that_is_none_is_refused(self, write, options, refusal):
+        done = self.run("--data", write(line()), *options)
+        assert done.exit_code == 1
+        assert refusal in done.output
 
     def test_a_missing_file_is_refused_by_name(self, tmp_path):
         done = self.run("--data", tmp_path / "no.jsonl")

@@ -1,0 +1,107 @@
+"""One question ready to be measured, and the parts that its prompts and plans are made with."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from bench.fidelity.data import KnownQuestion
+from ingest.compress.rows import rows_of
+from ragkv.answer.planner import Planner
+from ragkv.answer.prompt import Prompt, PromptBuilder
+from ragkv.answer.recompute import Recompute
+from ragkv.answer.service import in_prompt_order
+from ragkv.chunk import Chunk, Passage
+from ragkv.kv.key import KeyMaker
+from ragkv.kv.layout import Layout
+from ragkv.kv.store import KVStore
+from ragkv.settings import Settings
+from ragkv.stitch.plan import StitchPlan
+from ragkv.stitch.select import block_size_of
+
+ANSWER_TOKENS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question ready to be measured.
+
+    in_file_order: its passages as the file has them, scored by retrieval; best_first: the same, ranked. `vectors` are
+    the question's initial vectors, [q_layers, q_heads, head_dim], and took `vectors_s` seconds; None if no method needs
+    them. `answer_ids` are the tokens of the first accepted answer.
+    """
+
+    question: KnownQuestion
+    in_file_order: tuple[Passage, ...]
+    best_first: tuple[Passage, ...]
+    answer_ids: tuple[int, ...]
+    vectors: torch.Tensor | None
+    vectors_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Another way in which KV is made or kept. shortened: where tokens are left out, what stays of a question's chunks, by their id."""
+
+    keys: KeyMaker
+    shortened: dict[str, Chunk] = field(default_factory=dict)
+
+    def of(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+        """The passages as this variant has them."""
+        return tuple(replace(p, chunk=self.shortened.get(p.chunk.id, p.chunk)) for p in passages)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A prompt, and the plan it is stitched by; None: it is computed in full."""
+
+    prompt: Prompt
+    plan: StitchPlan | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """The parts that prompts and plans are made with.
+
+    `alone` names the KV of chunks prefilled behind nothing; `variants` that of chunks that a writer wrote, in other formats or
+    with tokens left out. `made`: keys of KV that is of no use behind the question at hand.
+    """
+
+    settings: Settings
+    prompts: PromptBuilder
+    planner: Planner
+    store: KVStore
+    keys: KeyMaker
+    alone: KeyMaker
+    layout: Layout
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)
+
+    def prompt(self, passages: Sequence[Passage], case: Case) -> Prompt:
+        """Raises TooLarge if prompt and answer do not fit the model's window."""
+        room = max(ANSWER_TOKENS, len(case.answer_ids))
+        return self.prompts.build([p.chunk for p in passages], case.question.text, room)
+
+    def in_prompt_order(self, case: Case) -> tuple[Passage, ...]:
+        """The passages as the service orders them."""
+        return in_prompt_order(case.best_first, self.settings.passage_order)
+
+    def planned(self, passages: Sequence[Passage], recompute: Recompute, case: Case) -> Prepared:
+        prompt = self.prompt(passages, case)
+        return Prepared(prompt, self.planner.plan(prompt, passages, self.keys, recompute, case.vectors))
+
+    def keep_rows(self, source: str, offsets: Sequence[int], key: str) -> None:
+        """Keep the tokens at `offsets` of the KV `source` as `key`, for the question at hand."""
+        kv = self.store.get(source, self.layout)
+        assert kv is not None, "prefilled before anything is left out"
+        self.store.put(key, rows_of(kv, offsets, self.layout))
+        self.made.add(key)
+
+    def recompute(self, policy: str, ratio: float) -> Recompute:
+        block_size = self.settings.block_size or block_size_of(policy)
+        return Recompute(policy, ratio, block_size)  # type: ignore[arg-type]
+
+
+def shortened(chunk: Chunk, offsets: Sequence[int]) -> Chunk:
+    """The chunk with the tokens at `offsets` alone. Its text stays."""
+    return replace(chunk, token_ids=tuple(chunk.token_ids[offset] for offset in offsets))

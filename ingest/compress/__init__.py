@@ -1,0 +1,1 @@
+"""Compression inside a chunk: which of its tokens keep their KV."""

@@ -1,0 +1,113 @@
+"""Views of chunks for compression: queries and keys of a chunk's prefill, and of tokens that the model decodes behind it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from ingest.calibrate.reading import NoWriter, SelectiveReader
+from ingest.capture import Captured, padded
+from ingest.writer.reading import cache_of, repeated
+
+LOOKAHEAD = 12
+"""Tokens decoded behind each chunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkView:
+    """One chunk behind the prefix, with what was decoded behind it.
+
+    queries: a tensor a layer, [num_tokens + behind, q_heads, head_dim]; keys: [num_prefix + num_tokens + behind, kv_heads,
+    head_dim]; both rotated. `behind` are the tokens of the cue and those decoded; the last `num_decoded` are the latter.
+    """
+
+    num_prefix: int
+    num_tokens: int
+    num_decoded: int
+    queries: Sequence[torch.Tensor]
+    keys: Sequence[torch.Tensor]
+
+
+class Watcher:
+    """The plain model watching itself read chunks behind the prefix, and go on from them."""
+
+    def __init__(
+        self, model: PreTrainedModel, prefix_ids: Sequence[int], cue_ids: Sequence[int], num_decoded: int = LOOKAHEAD
+    ) -> None:
+        """model: a causal language model. cue_ids: token ids put behind each chunk, after which `num_decoded` are decoded greedily."""
+        self._reader = _Watching(model, NoWriter(), prefix_ids)
+        self._cue_ids = tuple(cue_ids)
+        self._num_decoded = num_decoded
+
+    @torch.inference_mode()
+    def views(self, chunks: Sequence[Sequence[int]]) -> list[ChunkView]:
+        """A view of each chunk, all of them in one batch. Pass chunks of similar length to waste little."""
+        rows = [(*chunk, *self._cue_ids) for chunk in chunks]
+        steps = self._reader.decoded(rows, self._num_decoded)
+        return [self._view(steps, row, len(chunk)) for row, chunk in enumerate(chunks)]
+
+    def _view(self, steps: Sequence[Captured], row: int, num_tokens: int) -> ChunkView:
+        """The row of each step's batch: of the first its real tokens, of the others their one."""
+        first = num_tokens + len(self._cue_ids)
+        queries, keys = (
+            [
+                torch.cat([layers[0][row, :, :first], *(layer[row] for layer in layers[1:])], 1)
+                for layers in zip(*(getattr(step, name) for step in steps), strict=True)
+            ]
+            for name in ("queries", "keys")
+        )
+        return ChunkView(
+            self._reader.num_prefix,
+            num_tokens,
+            self._num_decoded,
+            [self._reader.at_end(layer) for layer in queries],
+            [
+                torch.cat([prefix, self._reader.at_end(layer)])
+                for prefix, layer in zip(self._reader.prefix_keys, keys, strict=True)
+            ],
+        )
+
+
+class _Watching(SelectiveReader):
+    @property
+    def prefix_keys(self) -> list[torch.Tensor]:
+        """The prefix's rotated keys, a tensor a layer: [tokens, kv_heads, head_dim]."""
+        return [keys[0].transpose(0, 1) for keys, _ in self._prefix]
+
+    def at_end(self, heads: torch.Tensor) -> torch.Tensor:
+        """Heads of tokens behind the prefix [heads, tokens, head_dim], rotated to their positions: [tokens, heads, head_dim]."""
+        positions = torch.arange(self.num_prefix, self.num_prefix + heads.shape[1], device=self._device)
+        return self._rotated(heads[None], positions)[0].transpose(0, 1)
+
+    def decoded(self, rows: Sequence[Sequence[int]], num_decoded: int) -> list[Captured]:
+        """Rows of token ids behind the prefix, then so many tokens decoded greedily behind each: one capture a forward."""
+        lengths = torch.tensor([len(row) for row in rows], device=self._device)
+        cache = cache_of(repeated(self._prefix, len(rows)))
+        steps = [Captured()]
+        with self._capture.recorded() as steps[0]:
+            out = self._trunk(padded(rows, self._device), past_key_values=cache, use_cache=True)
+        hidden = out.last_hidden_state[torch.arange(len(rows)), lengths - 1]
+        for number in range(num_decoded):
+            tokens = self._model.lm_head(hidden).argmax(-1)
+            steps.append(Captured())
+            with self._capture.recorded() as steps[-1]:
+                hidden = self._step(tokens, lengths + number, cache, lengths)
+        return steps
+
+    def _step(
+        self, tokens: torch.Tensor, behind: torch.Tensor, cache: DynamicCache, lengths: torch.Tensor
+    ) -> torch.Tensor:
+        """The hidden state of one more token of each row, which sees no padding. [rows, hidden]."""
+        longest = int(lengths.max())
+        column = torch.arange(cache.get_seq_length() + 1, device=self._device) - self.num_prefix
+        seen = (column < lengths[:, None]) | (column >= longest)
+        out = self._trunk(
+            tokens[:, None],
+            position_ids=(self.num_prefix + behind)[:, None],
+            attention_mask=seen[:, None, None],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        hidden: torch.Tensor = out.last_hidden_state[:, 0]
+        return hidden

@@ -64,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_tenant_documents: int = 0
     max_tenant_kv_bytes: int = 0
     max_kv_bytes: int | None = None
+    host_kv_bytes: int = 512 * 1024 * 1024
     min_free_bytes: int | None = None
     max_answer_bytes: int = 128 * 1024 * 1024
     max_tenant_answer_bytes: int = 32 * 1024 * 1024
@@ -252,6 +253,7 @@ def _check_ranges(settings: Settings) -> None:
         "max_tenant_documents",
         "max_tenant_kv_bytes",
         "max_kv_bytes",
+        "host_kv_bytes",
         "min_free_bytes",
         "requests_per_minute",
         "tenant_requests_per_minute",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import torch
 from vllm.config import VllmConfig
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1,
@@ -23,6 +24,7 @@ from ragkv.connector.metadata import StitchMetadata, StitchReports, StitchReques
 from ragkv.connector.stitcher import Stitcher
 from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for
 from ragkv.errors import Rejected
+from ragkv.kv.host import HostTier
 from ragkv.kv.layout import Layout, layout_of
 from ragkv.kv.store import KVStore
 from ragkv.orphan import end_with_parent
@@ -42,12 +44,15 @@ _KEPT_REPORTS = 1024  # reports of streamed requests, kept until they are asked 
 
 
 class StitchConnector(KVConnectorBase_V1):
-    """Stitches chunk KV into vLLM. `kv_connector_extra_config` holds `kv_dir`, the folder of KV files."""
+    """Stitches chunk KV into vLLM. `kv_connector_extra_config` holds `kv_dir`, the folder of KV files, and `host_kv_bytes`, the size
+    of the host tier."""
 
     def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
         end_with_parent()
-        self._store = KVStore(Path(vllm_config.kv_transfer_config.kv_connector_extra_config["kv_dir"]))
+        given = vllm_config.kv_transfer_config.kv_connector_extra_config
+        store, pinned = KVStore(Path(given["kv_dir"])), torch.cuda.is_available()
+        self._store = HostTier(store, given["host_kv_bytes"], pinned=pinned)
         self._layout = _layout(vllm_config)
         self._max_work: int = vllm_config.scheduler_config.max_num_batched_tokens
         self._planned: dict[str, Planned] = {}

@@ -14,8 +14,8 @@ from ragkv.connector.internals import ModelInternals
 from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.connector.select import Stitched, layers_looked_at, select_in_engine
 from ragkv.engine.wire import WireReport
+from ragkv.kv.host import HostTier
 from ragkv.kv.layout import Layout
-from ragkv.kv.store import KVStore
 from ragkv.span import Span, merge, total_tokens
 
 MAX_LAYERS_AT_ONCE = 10
@@ -35,7 +35,7 @@ class Fetched:
 class Stitcher:
     """Writes chunks' KV into vLLM's paged cache, rotated to their positions, and recomputes spans in place."""
 
-    def __init__(self, model: ModelInternals, store: KVStore, layout: Layout) -> None:
+    def __init__(self, model: ModelInternals, store: HostTier, layout: Layout) -> None:
         self._model = model
         self._store = store
         self._layout = layout

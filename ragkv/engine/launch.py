@@ -21,13 +21,16 @@ IN_THE_CORE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 FEW_CORES = 4
 
 
-def transfer_config(kv_dir: Path) -> dict[str, Any]:
-    """vLLM's `kv_transfer_config` for the StitchConnector reading from this folder."""
+def transfer_config(settings: Settings) -> dict[str, Any]:
+    """vLLM's `kv_transfer_config` for the StitchConnector."""
     return {
         "kv_connector": CONNECTOR,
         "kv_connector_module_path": CONNECTOR_MODULE,
         "kv_role": "kv_both",
-        "kv_connector_extra_config": {"kv_dir": str(kv_dir.absolute())},
+        "kv_connector_extra_config": {
+            "kv_dir": str(settings.kv_dir.absolute()),
+            "host_kv_bytes": settings.host_kv_bytes,
+        },
         "kv_load_failure_policy": "recompute",
     }
 
@@ -74,4 +77,4 @@ def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, p
     command += ["--enable-prompt-tokens-details", "--served-model-name", "ragkv"]
     if settings.engine_api_key:
         command += ["--middleware", GUARD]
-    return [*command, "--kv-transfer-config", json.dumps(transfer_config(settings.kv_dir))]
+    return [*command, "--kv-transfer-config", json.dumps(transfer_config(settings))]

@@ -1,0 +1,137 @@
+"""The host tier: KV that was used more than once lately, copied into memory, where it is checked once and no file is read."""
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from ragkv.errors import Corrupt
+from ragkv.kv.file import StoredKV
+from ragkv.kv.layout import Layout
+from ragkv.kv.quantise import Packed
+from ragkv.kv.store import KVStore
+
+REMEMBERED = 10_000
+"""Keys of which is known that they were used once."""
+
+KV = TypeVar("KV", bound=StoredKV | Packed)
+
+_Identity = tuple[int, int, int]
+"""Inode, time of the last change in nanoseconds, bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    kv: StoredKV
+    num_bytes: int
+    file: _Identity
+
+
+class HostTier:
+    """A KV store read through a bounded memory. A copy serves as long as its file is there and unchanged, so whoever deletes or
+    replaces a file need not know of it. Copies are made in a thread of their own: no question waits for one."""
+
+    def __init__(self, store: KVStore, capacity: int, *, pinned: bool = False) -> None:
+        """capacity: bytes, 0 for no copies. pinned: in memory that a GPU reads by itself."""
+        self._store = store
+        self._capacity = capacity
+        self._pinned = pinned
+        self._lock = threading.Lock()
+        self._copies = OrderedDict[str, _Copy]()
+        self._bytes = 0
+        self._used_once = OrderedDict[str, None]()
+        self._copier = ThreadPoolExecutor(1, "host tier")
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all copies."""
+        return self._bytes
+
+    def get(self, key: str, layout: Layout) -> StoredKV | None:
+        """Like `KVStore.get`."""
+        if (kv := self._copy_of(key)) is not None:
+            return kv
+        file = self._identity(key)
+        kv = self._store.get(key, layout)
+        if kv is not None and file is not None and self._is_used_again(key):
+            self._copier.submit(self._keep, key, kv, file)
+        return kv
+
+    def in_memory(self, key: str) -> bool:
+        """Whether the KV of `key` lies in host memory, ours or the kernel's, so that `get` reads no disk."""
+        return self._copy_of(key) is not None or self._store.in_memory(key)
+
+    def settle(self) -> None:
+        """Wait until the copies are made that were begun."""
+        self._copier.submit(lambda: None).result()
+
+    def _copy_of(self, key: str) -> StoredKV | None:
+        with self._lock:
+            if key not in self._copies:
+                return None
+            self._copies.move_to_end(key)
+            copy = self._copies[key]
+        if copy.file == self._identity(key):
+            return copy.kv
+        with self._lock:
+            self._drop(key)
+        return None
+
+    def _identity(self, key: str) -> _Identity | None:
+        try:
+            seen = self._store.path(key).stat()
+        except (OSError, Corrupt):
+            return None
+        return seen.st_ino, seen.st_mtime_ns, seen.st_size
+
+    def _is_used_again(self, key: str) -> bool:
+        """Whether it was used before, of late. What is used once would only push out what is used often."""
+        if not self._capacity:
+            return False
+        with self._lock:
+            if key in self._used_once:
+                del self._used_once[key]
+                return True
+            self._used_once[key] = None
+            if len(self._used_once) > REMEMBERED:
+                self._used_once.popitem(last=False)
+        return False
+
+    def _keep(self, key: str, kv: StoredKV, file: _Identity) -> None:
+        num_bytes = file[-1]
+        if num_bytes > self._capacity:
+            return
+        with self._lock:
+            self._drop(key)
+            while self._bytes + num_bytes > self._capacity:
+                self._drop(next(iter(self._copies)))
+        copy = _Copy(self._copied(kv), num_bytes, file)
+        with self._lock:
+            self._copies[key] = copy
+            self._bytes += num_bytes
+
+    def _copied(self, kv: KV) -> KV:
+        parts: dict[str, Any] = {part.name: self._copied_part(getattr(kv, part.name)) for part in fields(kv)}
+        return replace(kv, **parts)
+
+    def _copied_part(self, part: torch.Tensor | Packed | None) -> torch.Tensor | Packed | None:
+        if part is None or isinstance(part, Packed):
+            return part and self._copied(part)
+        copy = torch.empty_like(part, pin_memory=self._pinned)
+        # NumPy's copy has one thread. With torch's own this thread would get a pool of them, and with more threads than cores OpenMP
+        # lets those of the model sleep between any two of their loops: measured, its forwards took twice as long from then on.
+        np.copyto(_bytes_of(copy), _bytes_of(part))
+        return copy
+
+    def _drop(self, key: str) -> None:
+        copy = self._copies.pop(key, None)
+        if copy is not None:
+            self._bytes -= copy.num_bytes
+
+
+def _bytes_of(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.reshape(-1).view(torch.uint8).numpy()

@@ -1,0 +1,103 @@
+"""The host tier: copies of KV that is used again, within their bytes, and never of a file that is gone."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ragkv.kv.host import HostTier
+from ragkv.kv.quantise import Packed
+from ragkv.kv.store import KVStore
+from ragkv.kv_format import KVFormat
+from tests.unit.test_kv_file import LAYOUT, some_kv
+
+A, B, C = "aa" * 32, "bb" * 32, "cc" * 32
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> KVStore:
+    store = KVStore(tmp_path)
+    for key in (A, B, C):
+        store.put(key, some_kv())
+    return store
+
+
+def tier_of(store: KVStore, chunks: float) -> HostTier:
+    """With room for so many."""
+    return HostTier(store, int(chunks * store.bytes_of(A)))
+
+
+def use(tier: HostTier, *keys: str) -> None:
+    for key in keys:
+        assert tier.get(key, LAYOUT) is not None
+        tier.settle()
+
+
+def copied(tier: HostTier, key: str) -> bool:
+    """Whether a copy is read: the same tensor twice."""
+    first, second = tier.get(key, LAYOUT), tier.get(key, LAYOUT)
+    return first is not None and first is second
+
+
+def test_what_is_used_again_is_copied_and_says_the_same(store: KVStore):
+    tier = tier_of(store, 3)
+    use(tier, A)
+    assert tier.num_bytes == 0
+    use(tier, A)
+
+    assert tier.num_bytes == store.bytes_of(A)
+    assert torch.equal(tier.get(A, LAYOUT).keys, store.get(A, LAYOUT).keys)
+    assert copied(tier, A)
+    assert tier.in_memory(A)
+
+
+@pytest.mark.parametrize("kv_format", [KVFormat.INT8, KVFormat.INT4])
+def test_a_quantised_copy_is_quantised(store: KVStore, kv_format: KVFormat):
+    store.put(A, some_kv(), kv_format)
+    tier = tier_of(store, 3)
+    use(tier, A, A)
+
+    kv = tier.get(A, LAYOUT)
+    assert copied(tier, A)
+    assert isinstance(kv.keys, Packed)
+    assert torch.equal(kv.keys_of(2), store.get(A, LAYOUT).keys_of(2))
+
+
+def test_the_bytes_are_never_more_than_allowed_and_what_was_used_last_stays(store: KVStore):
+    tier = tier_of(store, 2.5)
+    use(tier, A, A, B, B)
+    use(tier, A, C, C)
+
+    assert tier.num_bytes == 2 * store.bytes_of(A)
+    assert (copied(tier, A), copied(tier, C)) == (True, True)
+    assert not copied(tier, B)
+
+
+@pytest.mark.parametrize("chunks", [0, 0.5])
+def test_without_room_nothing_is_copied(store: KVStore, chunks: float):
+    tier = tier_of(store, chunks)
+    use(tier, A, A, A)
+
+    assert (tier.num_bytes, copied(tier, A)) == (0, False)
+
+
+def test_a_file_that_is_gone_or_another_has_no_copy(store: KVStore):
+    tier = tier_of(store, 3)
+    use(tier, A, A, B, B)
+    store.delete([A])
+    store.put(B, some_kv(7))
+
+    assert tier.get(A, LAYOUT) is None
+    assert tier.get(B, LAYOUT).num_tokens == 7
+    assert not tier.in_memory(A)
+
+
+def test_a_file_that_was_damaged_is_read_again_and_refused(store: KVStore):
+    tier = tier_of(store, 3)
+    use(tier, A, A)
+    path = store.path(A)
+    body = bytearray(path.read_bytes())
+    body[-1] ^= 1
+    path.write_bytes(body)
+
+    assert tier.get(A, LAYOUT) is None

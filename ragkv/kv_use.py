@@ -12,6 +12,7 @@ from ragkv.db.database import Database
 from ragkv.db.kv_entries import used
 from ragkv.db.kv_rules import used_without_kv
 from ragkv.errors import Unavailable
+from ragkv.eviction import HALF_LIFE_S
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +22,11 @@ WRITE_EVERY_S = 30.0
 class KVUse:
     """Collects the chunks that answers used. One per process; what a killed process had not written is lost."""
 
-    def __init__(self, database: Database, write_every_s: float = WRITE_EVERY_S) -> None:
+    def __init__(
+        self, database: Database, half_life_s: float = HALF_LIFE_S, write_every_s: float = WRITE_EVERY_S
+    ) -> None:
         self._database = database
+        self._half_life_s = half_life_s
         self._write_every_s = write_every_s
         self._lock = threading.Lock()
         self._uses = Counter[str]()
@@ -43,9 +47,9 @@ class KVUse:
             self._written = time.monotonic()
         for some in batched(list(uses)):
             with self._database.writing() as session:
-                session.execute(used(some, utc_now()))
                 for times in {uses[chunk_id] for chunk_id in some}:
                     as_often = [chunk_id for chunk_id in some if uses[chunk_id] == times]
+                    session.execute(used(as_often, utc_now(), self._half_life_s, times))
                     session.execute(used_without_kv(as_often, times))
 
     def close(self) -> None:

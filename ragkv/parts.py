@@ -23,6 +23,7 @@ from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tenants import ensure_collection, tenant_secret
+from ragkv.eviction import EvictionPolicy, eviction_policy
 from ragkv.files import FileStore
 from ragkv.fingerprint import Fingerprints
 from ragkv.heads import heads_for
@@ -393,8 +394,12 @@ class Parts:
         return CachingAnswerer(answerer, self.answer_cache)
 
     @cached_property
+    def eviction_policy(self) -> EvictionPolicy:
+        return eviction_policy(self.settings.eviction, self.settings.eviction_half_life_s)
+
+    @cached_property
     def kv_use(self) -> KVUse:
-        return KVUse(self.database)
+        return KVUse(self.database, self.settings.eviction_half_life_s)
 
     @cached_property
     def answer_ring(self) -> "AnswerRing":

@@ -11,6 +11,7 @@ import msgspec
 
 from ragkv.choosing import MIDDLE, Choice
 from ragkv.errors import Rejected
+from ragkv.eviction import HALF_LIFE_S, eviction_policy
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVRule, KVWhen
 from ragkv.policies import ALIASES, PolicyName
@@ -95,6 +96,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kv_format: KVFormat = KVFormat.BF16
     kv_when: KVWhen = KVWhen.UPLOAD
     kv_uses: int = 2
+    eviction: str = "cost"
+    eviction_half_life_s: float = HALF_LIFE_S
     prefill_batch_tokens: int = 4096
     top_k: int = 16
     hops: int = 2
@@ -229,7 +232,7 @@ def _check_ranges(settings: Settings) -> None:
     positive = (
         "max_model_len", "max_batched_tokens", "kv_cache_gib", "max_upload_bytes", "chunk_tokens", "prefill_batch_tokens", "top_k",
         "hops", "max_answer_tokens", "max_answer_bytes", "max_tenant_answer_bytes", "parse_seconds", "parse_memory_mib",
-        "engine_silence_s", "kv_uses",
+        "engine_silence_s", "kv_uses", "eviction_half_life_s",
     )  # fmt: skip
     for name in positive:
         if getattr(settings, name) <= 0:
@@ -241,6 +244,7 @@ def _check_ranges(settings: Settings) -> None:
     if settings.block_size is not None and settings.block_size not in BLOCK_SIZES:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
     Choice.of(settings.choosing_layers or MIDDLE)
+    eviction_policy(settings.eviction, settings.eviction_half_life_s)
     if settings.question_format.count(QUESTION_PLACE) != 1:
         raise Rejected(f"{PREFIX}QUESTION_FORMAT must have one {QUESTION_PLACE} in it, where the question is to stand")
     if settings.question_retention_days != 0 and settings.question_retention_days < MIN_RETENTION_DAYS:

@@ -95,7 +95,7 @@ def evict_document(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts
 
     The document remains searchable; its KV is recomputed when a question needs it.
     """
-    return evict(owner, parts.database, parts.kv_store)
+    return evict(owner, parts)
 
 
 @post(
@@ -166,7 +166,7 @@ def evict_collection(owner: NamedDependency[KVOwner], parts: NamedDependency[Par
 
     Its documents remain searchable; their KV is recomputed when a question needs it.
     """
-    return evict(owner, parts.database, parts.kv_store)
+    return evict(owner, parts)
 
 
 @post(

@@ -96,7 +96,7 @@ def pin(tenant: str, collection: str | None, document: str | None, *, off: bool)
 def evict(tenant: str, collection: str | None, document: str | None) -> None:
     """Remove KV, pinned or not. KV that others use too stays."""
     with opened_parts(Parts.prepare_database) as parts:
-        freed = evict_kv(_owner(tenant, collection, document, parts), parts.database, parts.kv_store)
+        freed = evict_kv(_owner(tenant, collection, document, parts), parts)
     click.echo(f"evicted: {freed.files:,} files, {_size(freed.bytes)}")
 
 

@@ -1,7 +1,8 @@
-"""Statements about KV entries: amounts, uses, pins, and the least recently used."""
+"""Statements about KV entries: amounts, uses, pins, and the order of eviction."""
 
+import math
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -13,6 +14,7 @@ from sqlalchemy import (
     SQLColumnExpression,
     Update,
     and_,
+    case,
     cast,
     delete,
     exists,
@@ -26,6 +28,7 @@ from sqlalchemy.orm import aliased
 
 from ragkv.db.lists import one_of
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, TenantRow
+from ragkv.eviction import EVICTION, HALF_LIVES, EvictionName
 from ragkv.status import Status
 from ragkv.tenancy import KVOwner
 
@@ -148,10 +151,25 @@ def entries_only_of(owner: KVOwner) -> Select[str, int]:
     return entries_of(owner).where(~elsewhere)
 
 
-def used(chunk_ids: Sequence[str], moment: datetime) -> Update:
-    """The KV of these chunks was used."""
+def used(chunk_ids: Sequence[str], moment: datetime, half_life_s: float, times: int = 1) -> Update:
+    """The KV of these chunks was used so many times: `ragkv.eviction.warmer` as SQL."""
+    now = moment.timestamp()
     keys = select(ChunkRow.kv_key).where(one_of(ChunkRow.id, chunk_ids))
-    return update(KVEntryRow).where(KVEntryRow.key.in_(keys)).values(last_used_at=moment)
+    lowest, highest = HALF_LIVES
+    half_lives = _at_most(_at_least((KVEntryRow.warm_until - now) / half_life_s, lowest), highest)
+    count = func.exp(half_lives * math.log(2)) + times
+    warm_until = _at_least(now + half_life_s / math.log(2) * func.ln(count), KVEntryRow.warm_until)
+    return update(KVEntryRow).where(KVEntryRow.key.in_(keys)).values(last_used_at=moment, warm_until=warm_until)
+
+
+def used_in_the_future(now: datetime, tolerance: timedelta) -> Update:
+    """What a clock that was wrong has marked as used later than now counts as used once, now: else it would be kept until then."""
+    warm_until = _at_most(KVEntryRow.warm_until, now.timestamp())
+    return (
+        update(KVEntryRow)
+        .where(KVEntryRow.last_used_at > now + tolerance)
+        .values(last_used_at=now, warm_until=warm_until)
+    )
 
 
 def kv_bytes_by_tenant() -> Select[str, int]:
@@ -165,16 +183,36 @@ def pinned_bytes(tenant_id: str) -> Select[int]:
     return select(_BYTES).where(*mine)
 
 
-def least_recently_used(tenant_id: str, limit: int, spared: str | None = None) -> Select[str, int]:
-    """(key, bytes) of a tenant's KV that may go, first what was not used for the longest time.
-
-    What is pinned may not go, nor what a `spared` document uses.
-    """
-    oldest = (KVEntryRow.last_used_at, KVEntryRow.key)
+def evictable(tenant_id: str, spared: str | None = None) -> Select[KVEntryRow]:
+    """A tenant's KV that may go: not what is pinned, nor what a `spared` document uses."""
     may_go = [KVEntryRow.tenant_id == tenant_id, ~_pinned()]
     if spared is not None:
         may_go.append(~exists().where(ChunkRow.kv_key == KVEntryRow.key, ChunkRow.document_id == spared))
-    return select(KVEntryRow.key, KVEntryRow.num_bytes).where(*may_go).order_by(*oldest).limit(limit)
+    return select(KVEntryRow).where(*may_go)
+
+
+def first_to_go(
+    policy: EvictionName, half_life_s: float, tenant_id: str, limit: int, spared: str | None = None
+) -> Select[str, int]:
+    """(key, bytes) of `evictable` KV in the order of a policy of the table, by its `worth` as SQL."""
+    worth = {"lru": KVEntryRow.last_used_at, "lfu": KVEntryRow.warm_until, "cost": _warm_for_its_cost(half_life_s)}
+    assert worth.keys() == EVICTION.keys()
+    found = evictable(tenant_id, spared).with_only_columns(KVEntryRow.key, KVEntryRow.num_bytes)
+    return found.order_by(worth[policy], KVEntryRow.key).limit(limit)
+
+
+def _warm_for_its_cost(half_life_s: float) -> ColumnElement[float]:
+    """`ragkv.eviction.CostAware.worth`, recompute seconds in tokens."""
+    tokens, size = _at_least(KVEntryRow.num_tokens, 1), _at_least(KVEntryRow.num_bytes, 1)
+    return KVEntryRow.warm_until + half_life_s / math.log(2) * (func.ln(tokens) - func.ln(size))
+
+
+def _at_least(value: Any, bound: Any) -> ColumnElement[Any]:
+    return case((value < bound, bound), else_=value)
+
+
+def _at_most(value: Any, bound: Any) -> ColumnElement[Any]:
+    return case((value > bound, bound), else_=value)
 
 
 def _pinned() -> ColumnElement[bool]:

@@ -1,5 +1,6 @@
 """SQLite in a file of our own: its folder, its pragmas, its locks."""
 
+import math
 import os
 import sqlite3
 from pathlib import Path
@@ -36,6 +37,8 @@ def _prepare(connection: sqlite3.Connection, record: object) -> None:
     connection.isolation_level = None  # the driver would begin too late for _begin to choose the lock
     for pragma in ("journal_mode = WAL", "foreign_keys = ON", "synchronous = FULL"):
         connection.execute(f"PRAGMA {pragma}")
+    for name, function in (("exp", math.exp), ("ln", math.log)):  # not in every build of SQLite
+        connection.create_function(name, 1, function, deterministic=True)
 
 
 def _begin(connection: Connection) -> None:

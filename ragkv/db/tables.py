@@ -189,7 +189,7 @@ class ChunkRow(Base):
 
 
 class KVEntryRow(Base):
-    """One KV file, named by its key. `tier`: where the file lies, the disk as yet."""
+    """One KV file, named by its key. `tier`: where the file lies, the disk as yet. `warm_until`: see `ragkv.eviction.Entry`."""
 
     __tablename__ = "kv_entries"
 
@@ -200,6 +200,7 @@ class KVEntryRow(Base):
     tier: Mapped[str] = mapped_column(String(20), default="disk")
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     last_used_at: Mapped[datetime] = mapped_column(default=utc_now, index=True)
+    warm_until: Mapped[float] = mapped_column(default=lambda: utc_now().timestamp(), server_default=sql_text("0"))
 
 
 class JobRow(Base):

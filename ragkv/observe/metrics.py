@@ -172,6 +172,8 @@ def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | His
     tokens = CounterMetricFamily(
         "ragkv_ingest_tokens", "Tokens of chunks, by where their KV is from.", labels=["origin"]
     )
+    evicted = CounterMetricFamily("ragkv_kv_evictions", "KV files that were evicted, by reason.", labels=["reason"])
+    evicted_bytes = CounterMetricFamily("ragkv_kv_evicted_bytes", "Bytes of evicted KV, by reason.", labels=["reason"])
     stages = HistogramMetricFamily("ragkv_ingest_stage_seconds", "Stages of ingestion.", labels=["stage"])
     for field, amount in sorted(ingested.items()):
         match field.split(":"):
@@ -179,11 +181,15 @@ def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | His
                 documents.add_metric([outcome], amount)
             case ["tokens", origin]:
                 tokens.add_metric([origin], amount)
+            case ["evicted", reason, "files"]:
+                evicted.add_metric([reason], amount)
+            case ["evicted", reason, "bytes"]:
+                evicted_bytes.add_metric([reason], amount)
             case ["stage", stage, "sum"]:
                 bounds = (*map(str, STAGE_BUCKETS_S), "+Inf")
                 sums = accumulate(ingested.get(f"stage:{stage}:{bound}", 0.0) for bound in bounds)
                 stages.add_metric([stage], list(zip(bounds, sums, strict=True)), amount)
-    yield from (documents, tokens, stages)
+    yield from (documents, tokens, evicted, evicted_bytes, stages)
 
 
 def _gauge(name: str, what: str, label: str, values: Iterable[tuple[str, float]]) -> GaugeMetricFamily:

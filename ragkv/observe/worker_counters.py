@@ -1,4 +1,4 @@
-"""Counters of the work of all workers, kept in Redis: workers come and go, and one process shows the sums."""
+"""Counters of the work of all workers, and of evictions, kept in Redis: processes come and go, and one shows the sums."""
 
 import logging
 import time
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ragkv.errors import Unavailable
+from ragkv.eviction import EvictionReason
 from ragkv.redis_client import reporting
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ _HASH = "ragkv:tally"
 class WorkerCounters:
     """Counters that live as long as the Redis. What happens while it is away, or without one, is not counted.
 
-    Fields: documents:OUTCOME, tokens:ORIGIN, stage:STAGE:sum in seconds, and stage:STAGE:BOUND, one a bucket.
+    Fields: documents:OUTCOME, tokens:ORIGIN, evicted:REASON:files, evicted:REASON:bytes, stage:STAGE:sum in seconds, and
+    stage:STAGE:BOUND, one a bucket.
     """
 
     def __init__(self, client: "redis.Redis | None" = None) -> None:
@@ -35,6 +37,11 @@ class WorkerCounters:
     def tokens(self, **origins: int) -> None:
         """Tokens whose KV was computed, or was there."""
         self._add({f"tokens:{origin}": amount for origin, amount in origins.items()})
+
+    def evicted(self, reason: EvictionReason, files: int, num_bytes: int) -> None:
+        """KV was removed."""
+        if files:
+            self._add({f"evicted:{reason}:files": files, f"evicted:{reason}:bytes": num_bytes})
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -49,11 +49,13 @@ class Freed(msgspec.Struct, frozen=True):
 NOTHING = Freed(0, 0)
 
 
-def evict(owner: KVOwner, database: Database, kv_store: "KVStore") -> Freed:
+def evict(owner: KVOwner, parts: Parts) -> Freed:
     """Remove the KV that is an owner's alone, pinned or not. KV that others use too stays."""
-    with database.reading() as session:
+    with parts.database.reading() as session:
         entries = [(key, int(size)) for key, size in session.execute(entries_only_of(owner))]
-    return evict_entries(entries, database, kv_store)
+    freed = evict_entries(entries, parts.database, parts.kv_store)
+    parts.worker_counters.evicted("by_hand", freed.files, freed.bytes)
+    return freed
 
 
 def evict_entries(entries: Iterable[tuple[str, int]], database: Database, kv_store: "KVStore") -> Freed:
@@ -74,6 +76,7 @@ def collect_garbage(parts: Parts) -> Freed:
     gone = {*forget_unused(unused, parts.database), *unnamed_kv(utc_now() - FILE_GRACE, parts)}
     freed = Freed(len(gone), sum(parts.kv_store.bytes_of(key) for key in gone))
     parts.kv_store.delete(gone)
+    parts.worker_counters.evicted("unused", freed.files, freed.bytes)
     remove_files(partial_kv(utc_now() - FILE_GRACE, parts.kv_store))
     return freed
 

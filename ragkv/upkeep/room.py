@@ -1,14 +1,20 @@
-"""Makes room for KV: evicts the least recently used of the tenants that keep more than their share."""
+"""Makes room for KV: evicts what the policy values least, of the tenants that keep more than their share."""
 
+import heapq
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from ragkv.batched import BATCH
+from ragkv.clock import utc_now
 from ragkv.db.database import advisory_lock
-from ragkv.db.kv_entries import kv_bytes_by_tenant, kv_totals, least_recently_used, pinned_bytes
+from ragkv.db.kv_entries import evictable, first_to_go, kv_bytes_by_tenant, kv_totals, pinned_bytes, used_in_the_future
 from ragkv.db.tenants import count_tenants
 from ragkv.disk import default_kv_limit
 from ragkv.errors import Conflict
+from ragkv.eviction import EVICTION, Entry, EvictionReason
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.upkeep.eviction import NOTHING, Freed, forget
@@ -17,7 +23,10 @@ from ragkv.upkeep.shares import Excess, excesses, fair_share
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+log = logging.getLogger(__name__)
+
 _EVICTION = "eviction of KV"
+_CLOCKS_DIFFER = timedelta(minutes=5)
 
 
 class IncomingKV(NamedTuple):
@@ -85,8 +94,9 @@ def _evict_some(wanted: IncomingKV | None, parts: Parts) -> Freed:
         advisory_lock(session, _EVICTION)
         spared = wanted.document_id if wanted is not None else None
         chosen: list[tuple[str, int]] = []
-        for tenant_id, num_bytes in _excesses(session, wanted, parts.settings):
-            entries = session.execute(least_recently_used(tenant_id, BATCH, spared)).all()
+        reason: EvictionReason = "budget"
+        for tenant_id, num_bytes, reason in _excesses(session, wanted, parts.settings):  # noqa: B007 - used below
+            entries = _least_worth(session, tenant_id, spared, parts)
             freed_before = accumulate((size for _, size in entries), initial=0)
             chosen = [
                 (key, size) for (key, size), freed in zip(entries, freed_before, strict=False) if freed < num_bytes
@@ -95,4 +105,30 @@ def _evict_some(wanted: IncomingKV | None, parts: Parts) -> Freed:
                 break
         forget(session, [key for key, _ in chosen])
     parts.kv_store.delete(key for key, _ in chosen)
-    return Freed(len(chosen), sum(size for _, size in chosen))
+    freed = Freed(len(chosen), sum(size for _, size in chosen))
+    parts.worker_counters.evicted(reason, freed.files, freed.bytes)
+    return freed
+
+
+def _least_worth(session: "Session", tenant_id: str, spared: str | None, parts: Parts) -> Sequence[tuple[str, int]]:
+    """(key, bytes) of a tenant's entries that go first, BATCH at most. An outside policy that fails gives way to the default."""
+    known = EVICTION.get(parts.settings.eviction)
+    session.execute(used_in_the_future(utc_now(), _CLOCKS_DIFFER))
+    if known is None:
+        try:
+            now, policy = utc_now().timestamp(), parts.eviction_policy
+            ranked = ((policy.worth(entry, now), entry.key, entry) for entry in _entries(session, tenant_id, spared))
+            return [(key, entry.num_bytes) for _, key, entry in heapq.nsmallest(BATCH, ranked)]
+        except Exception:  # whatever the other's code raises: KV is evicted all the same
+            log.exception("the eviction policy %s failed", parts.settings.eviction)
+            known = next(iter(EVICTION.values()))
+    order = first_to_go(known.name, parts.settings.eviction_half_life_s, tenant_id, BATCH, spared)
+    return [(key, size) for key, size in session.execute(order)]
+
+
+def _entries(session: "Session", tenant_id: str, spared: str | None) -> Iterator[Entry]:
+    """All that may go, read a batch at a time."""
+    rows = session.execute(evictable(tenant_id, spared).execution_options(yield_per=BATCH))
+    for (row,) in rows:
+        tokens, size = max(row.num_tokens, 1), max(row.num_bytes, 1)
+        yield Entry(row.key, size, tokens, float(tokens), row.last_used_at.timestamp(), row.warm_until)

@@ -1,14 +1,15 @@
 """Shares of the room for KV: which tenant has to give some up, and how much."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Excess(NamedTuple):
-    """Bytes that a tenant is to give up."""
+    """Bytes that a tenant is to give up, beyond its quota or for the budget of all."""
 
     tenant_id: str
     num_bytes: int
+    reason: Literal["quota", "budget"]
 
 
 def excesses(kept: Mapping[str, int], quota: int, limit: int) -> list[Excess]:
@@ -18,14 +19,14 @@ def excesses(kept: Mapping[str, int], quota: int, limit: int) -> list[Excess]:
     up, at most until it keeps no more than the next: a tenant within its fair share is asked only after the larger
     ones.
     """
-    beyond = [Excess(tenant_id, size - quota) for tenant_id, size in kept.items() if quota and size > quota]
+    beyond = [Excess(tenant_id, size - quota, "quota") for tenant_id, size in kept.items() if quota and size > quota]
     too_much = sum(kept.values()) - limit
     if beyond or not limit or too_much <= 0:
         return beyond
     by_size = sorted(kept, key=lambda tenant_id: (-kept[tenant_id], tenant_id))
     following = [kept[tenant_id] for tenant_id in by_size[1:]] + [0]
     steps = zip(by_size, following, strict=True)
-    return [Excess(one, min(too_much, max(kept[one] - smaller, 1))) for one, smaller in steps if kept[one]]
+    return [Excess(one, min(too_much, max(kept[one] - smaller, 1)), "budget") for one, smaller in steps if kept[one]]
 
 
 def fair_share(tenants: int, quota: int, limit: int) -> int:

@@ -1,18 +1,23 @@
 """Room for documents and their KV: shared out between tenants, and never the whole disk."""
 
 import io
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.catalog.documents import DocumentView, document_view, store_document
 from ragkv.catalog.listing import list_chunks
-from ragkv.db.kv_entries import kv_bytes_by_tenant
+from ragkv.clock import utc_now
+from ragkv.db.kv_entries import kv_bytes_by_tenant, used
+from ragkv.db.tables import ChunkRow, KVEntryRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.errors import Conflict, OutOfSpace
+from ragkv.eviction import Entry
 from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import CollectionRef, KVOwner
@@ -124,6 +129,51 @@ class TestQuotas:
 
         assert view(parts, other, theirs).status is Status.READY
         assert [view(parts, parts.default_collection, one).kv_evicted for one in mine] == [True, False, False]
+
+
+class SmallestFirst:
+    """A policy from outside."""
+
+    def worth(self, entry: Entry, now: float) -> float:
+        return entry.num_bytes
+
+
+class Broken:
+    def worth(self, entry: Entry, now: float) -> float:
+        raise ZeroDivisionError
+
+
+class TestEviction:
+    @pytest.fixture
+    def parts(self, parts_on_either: Parts) -> Parts:
+        return parts_on_either
+
+    @pytest.mark.parametrize(
+        ("eviction", "first"),
+        [("cost", "Rare"), ("lfu", "Rare"), ("lru", "Often"), (f"{__name__}:SmallestFirst", "Often"), (f"{__name__}:Broken", "Rare")],
+    )  # fmt: skip
+    def test_the_policy_says_what_goes(self, parts: Parts, ingest: IngestParts, eviction: str, first: str):
+        """Of a small document that was used often a while ago, and a larger one that was used once since."""
+        names = {"Often": 1, "Rare": 2}
+        made = {name: ready(parts, ingest, parts.default_collection, name, size) for name, size in names.items()}
+        parts.__dict__.pop("eviction_policy", None)
+        setting(parts, eviction=eviction, eviction_half_life_s=3600.0)
+        now = utc_now()
+        with parts.database.writing() as session:
+            for name, times, hours in (("Often", 9, 2), ("Rare", 1, 1)):
+                chunks = session.scalars(select(ChunkRow.id).where(ChunkRow.document_id == made[name])).all()
+                session.execute(
+                    update(KVEntryRow)
+                    .where(KVEntryRow.key.in_(select(ChunkRow.kv_key).where(ChunkRow.id.in_(chunks))))
+                    .values(warm_until=0)
+                )
+                session.execute(used(chunks, now - timedelta(hours=hours), 3600.0, times))
+        setting(parts, max_kv_bytes=kept(parts, parts.default_collection) - 1)
+        before = parts.worker_counters.read().get("evicted:budget:files", 0)
+        freed = make_room(parts)
+
+        assert [name for name in made if view(parts, parts.default_collection, made[name]).kv_evicted] == [first]
+        assert freed.files == 1 == parts.worker_counters.read()["evicted:budget:files"] - before
 
 
 class TestPins:

@@ -153,7 +153,7 @@ class TestNthUse:
         keep_hot(parts)
         ingest_document(document_id, ingest)
         use(parts, *[hot] * 9)
-        evict(owner, parts.database, parts.kv_store)
+        evict(owner, parts)
 
         assert keep_hot(parts) == 0
         use(parts, hot, hot)

@@ -1,9 +1,10 @@
 """Statements about KV and generations, on SQLite and on a real PostgreSQL."""
 
-from datetime import timedelta
+import random
+from datetime import UTC, timedelta
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, func, select, update
 
 from ragkv.answer_cache.cache import CacheRule
 from ragkv.clock import utc_now
@@ -17,17 +18,19 @@ from ragkv.db.kv_entries import (
     entries_of,
     entries_only_of,
     evicted_documents,
+    first_to_go,
     kv_by_collection,
     kv_by_document,
     kv_by_tenant,
     kv_of,
-    least_recently_used,
     lose_readiness,
     orphans,
     used,
+    used_in_the_future,
 )
-from ragkv.db.tables import CollectionRow, DocumentRow, KVEntryRow
+from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
 from ragkv.db.tenants import ensure_collection
+from ragkv.eviction import EVICTION, HALF_LIFE_S, Entry, EvictionName, eviction_policy, warmer
 from ragkv.tenancy import CollectionRef, KVOwner
 from tests.integration.test_db import add_document, store
 
@@ -81,22 +84,64 @@ def test_what_others_use_is_not_one_holders_alone(database: Database, ref: Colle
     assert keys(entries_only_of(KVOwner(ref.tenant_id, collection_id=ref.collection_id))) == ["1", "2", "3"]
 
 
-def test_the_least_recently_used_go_first_and_what_is_pinned_stays(
-    database: Database, ref: CollectionRef, documents: dict[str, str]
+@pytest.mark.parametrize("policy", EVICTION)
+def test_what_was_used_goes_last_and_what_is_pinned_stays(
+    database: Database, ref: CollectionRef, documents: dict[str, str], policy: EvictionName
 ):
     def order() -> str:
         with database.reading() as session:
-            return "".join(key[0] for key, _ in session.execute(least_recently_used(ref.tenant_id, 10)))
+            found = session.execute(first_to_go(policy, HALF_LIFE_S, ref.tenant_id, 10))
+            return "".join(key[0] for key, _ in found)
 
     with database.writing() as session:
-        session.execute(used([f"{documents['a']}:0"], utc_now() + timedelta(minutes=1)))
-    assert order() == "231"
+        session.execute(used([f"{documents['a']}:0"], utc_now() + timedelta(minutes=1), HALF_LIFE_S))
+    assert order()[-1] == "1"
     with database.writing() as session:
         session.get_one(DocumentRow, documents["b"]).kv_pinned = True
     assert order() == "1"
     with database.writing() as session:
         session.get_one(CollectionRow, ref.collection_id).kv_pinned = True
     assert order() == ""
+
+
+def test_statements_order_and_count_as_the_policies_do(
+    database: Database, ref: CollectionRef, documents: dict[str, str]
+):
+    """Also while a clock is years off."""
+    half_life_s, start, draw = 3600.0, utc_now(), random.Random(7)
+    made = {f"{n:064}": (draw.randrange(1, 400), draw.randrange(1000, 9_000_000)) for n in range(40)}
+    with database.writing() as session:
+        session.execute(delete(KVEntryRow))
+        for key, (tokens, size) in made.items():
+            session.add(KVEntryRow(key=key, tenant_id=ref.tenant_id, num_tokens=tokens, num_bytes=size))
+        session.flush()
+        expected = {row.key: row.warm_until for row in session.scalars(select(KVEntryRow))}
+        for step in range(120):
+            key, times = draw.choice([*made]), draw.randrange(1, 9)
+            moment = start + timedelta(minutes=10 * step, days=draw.choice([0] * 9 + [-4000, 300]))
+            session.execute(update(ChunkRow).where(ChunkRow.id == f"{documents['a']}:0").values(kv_key=key))
+            session.execute(used([f"{documents['a']}:0"], moment, half_life_s, times))
+            expected[key] = warmer(expected[key], moment.timestamp(), half_life_s, times)
+    with database.reading() as session:
+        rows = session.scalars(select(KVEntryRow)).all()
+        assert {row.key: row.warm_until for row in rows} == pytest.approx(expected, abs=1e-3)
+        for name in EVICTION:
+            worth = eviction_policy(name, half_life_s).worth
+            entries = [
+                Entry(
+                    row.key, row.num_bytes, row.num_tokens, row.num_tokens, row.last_used_at.timestamp(), row.warm_until
+                )
+                for row in rows
+            ]
+            ranked = [key for _, key in sorted((worth(entry, start.timestamp()), entry.key) for entry in entries)]
+            found = session.execute(first_to_go(EVICTION[name].name, half_life_s, ref.tenant_id, 100))
+            assert [key for key, _ in found] == ranked, name
+    with database.writing() as session:
+        session.execute(used_in_the_future(start, timedelta(minutes=5)))
+    with database.reading() as session:
+        latest = session.execute(select(func.max(KVEntryRow.last_used_at), func.max(KVEntryRow.warm_until))).one()
+    assert latest[0].astimezone(UTC) <= start + timedelta(minutes=5)
+    assert latest[1] <= start.timestamp() + 3600 * 10, "a count is what it was, no more"
 
 
 def test_documents_that_lose_kv_are_searchable_and_not_stuck(

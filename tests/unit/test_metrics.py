@@ -23,6 +23,8 @@ FULL = Gauges(
     ingested={
         "documents:ready": 2,
         "tokens:computed": 70,
+        "evicted:budget:files": 2,
+        "evicted:budget:bytes": 2000,
         "stage:parse:sum": 3.5,
         "stage:parse:0.5": 1,
         "stage:parse:+Inf": 1,

@@ -11,14 +11,14 @@ def test_within_bounds_nobody_gives_up_anything():
 
 
 def test_beyond_its_quota_a_tenant_gives_up_its_own():
-    assert excesses({"a": 10, "b": 25}, quota=20, limit=100) == [Excess("b", 5)]
+    assert excesses({"a": 10, "b": 25}, quota=20, limit=100) == [Excess("b", 5, "quota")]
 
 
 def test_beyond_the_limit_the_one_that_keeps_most_gives_up_until_it_keeps_no_more_than_the_next():
     kept = {"small": 10, "large": 100, "middle": 40}
 
-    assert excesses(kept, quota=0, limit=130)[0] == Excess("large", 20)
-    assert excesses(kept, quota=0, limit=60)[0] == Excess("large", 60)
+    assert excesses(kept, quota=0, limit=130)[0] == Excess("large", 20, "budget")
+    assert excesses(kept, quota=0, limit=60)[0] == Excess("large", 60, "budget")
 
 
 def test_step_by_step_all_come_to_equal_shares_and_a_small_tenant_keeps_all_of_its_own():

@@ -1,0 +1,133 @@
+"""The policies that choose which KV is evicted first: one table for settings, service, replay and docs.
+
+A policy says what an entry is worth, and the entry of least worth goes first. Over every policy stand two rules: pinned KV is not
+evicted, nor is a prefix before the chunks behind it. The service keeps its one prefix as a file without an entry, so it never goes.
+"""
+
+import difflib
+import importlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args
+
+from ragkv.errors import Rejected
+
+SETTING = "RAGKV_EVICTION"
+HALF_LIFE_S = 86_400.0
+EvictionName = Literal["cost", "lfu", "lru"]
+EvictionReason = Literal["budget", "quota", "by_hand", "unused"]
+"""budget: all KV was beyond its limit; quota: a tenant's was; by_hand: on request; unused: no chunk used it any more."""
+HALF_LIVES = (-60.0, 20.0)
+"""Bounds of an entry's decayed count of uses, as a power of two: less is none, and more comes from a clock that was wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The KV of one chunk, as policies see it.
+
+    last_used: seconds since 1970. warm_until: the moment at which its decayed count of uses falls to one, see `warmer`.
+    recompute_s: what it takes to compute it again, in the same unit for all entries.
+    """
+
+    key: str
+    num_bytes: int
+    num_tokens: int
+    recompute_s: float
+    last_used: float
+    warm_until: float
+
+
+class EvictionPolicy(Protocol):
+    """A policy. A class from outside is named `package.module:Class` and is made without arguments."""
+
+    def worth(self, entry: Entry, now: float) -> float:
+        """What keeping the entry is worth, in any unit: the entry of least worth goes first. Called for many entries: keep it short."""
+
+
+class LeastRecentlyUsed:
+    """Worth is the time of the last use."""
+
+    def worth(self, entry: Entry, now: float) -> float:
+        return entry.last_used
+
+
+class LeastFrequentlyUsed:
+    """Worth is the decayed count of uses: each counts half as much after every half-life.
+
+    Frequency that ages, as TinyLFU has it (Einziger, Friedman and Manes, ACM TOS 2017), by continuous decay instead of periodic
+    halving. As all counts decay alike, their order is that of `warm_until` at any moment.
+    """
+
+    def worth(self, entry: Entry, now: float) -> float:
+        return entry.warm_until
+
+
+@dataclass(frozen=True, slots=True)
+class CostAware:
+    """Worth is recompute seconds x decayed count of uses / bytes, here its logarithm in half-lives.
+
+    The value of GreedyDual-Size-Frequency (Cherkasova, HP Labs 1998), with uses that decay in place of its ageing clock.
+    """
+
+    half_life_s: float
+
+    def worth(self, entry: Entry, now: float) -> float:
+        return entry.warm_until + self.half_life_s * math.log2(entry.recompute_s / entry.num_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPolicy:
+    """One policy of the table. `keeps`: in words, what it keeps longest; `make`: from the half-life of a use in seconds."""
+
+    name: EvictionName
+    keeps: str
+    source: str
+    make: Callable[[float], EvictionPolicy]
+
+
+_TABLE = (
+    KnownPolicy(
+        "cost",
+        "the most recompute seconds x recent uses for each byte",
+        "after GreedyDual-Size-Frequency, Cherkasova 1998",
+        CostAware,
+    ),
+    KnownPolicy(
+        "lfu",
+        "what was used most often, recent uses first",
+        "decayed, after TinyLFU, arXiv 1512.00727",
+        lambda _: LeastFrequentlyUsed(),
+    ),
+    KnownPolicy("lru", "what was used last", "", lambda _: LeastRecentlyUsed()),
+)
+EVICTION: dict[str, KnownPolicy] = {policy.name: policy for policy in _TABLE}
+"""By name, the default first."""
+assert tuple(EVICTION) == get_args(EvictionName)
+
+
+def eviction_policy(name: str, half_life_s: float) -> EvictionPolicy:
+    """The policy of a name, or a new object of an outside class. Raises Rejected for a name of neither."""
+    if name in EVICTION:
+        return EVICTION[name].make(half_life_s)
+    module, colon, class_name = name.partition(":")
+    if not colon:
+        near = difflib.get_close_matches(name, EVICTION, n=1, cutoff=0.0)[0]
+        raise Rejected(f'{SETTING}={name}: did you mean "{near}"? A class of your own is given as package.module:Class')
+    try:
+        policy: EvictionPolicy = getattr(importlib.import_module(module), class_name)()
+    except Exception as error:  # whatever the other's code raises
+        raise Rejected(f"{SETTING}={name}: {type(error).__name__}: {error}") from error
+    if not callable(getattr(policy, "worth", None)):
+        raise Rejected(f"{SETTING}={name}: the class has no method worth(entry, now)")
+    return policy
+
+
+def warmer(warm_until: float, now: float, half_life_s: float, uses: int = 1) -> float:
+    """`warm_until` after more uses: the decayed count, 2 ** ((warm_until - now) / half-life), plus them.
+
+    One number stands for a count and its moment (forward decay, Cormode et al., ICDE 2009). It never goes back, whatever the clock does.
+    """
+    lowest, highest = HALF_LIVES
+    count = 2.0 ** min(max((warm_until - now) / half_life_s, lowest), highest) + uses
+    return max(warm_until, now + half_life_s * math.log2(count))

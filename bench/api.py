@@ -1,7 +1,6 @@
 """Overhead of the service for a question, and its behaviour under many clients, measured over HTTP."""
 
 import asyncio
-import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from bench.load import percentile
 from ragkv.errors import Rejected, Unavailable
 
 WARM_UP = 3
@@ -89,7 +89,7 @@ async def measure_asks(
         engine_ttft_p50=median(ask.engine_ttft for ask in asks),
         plan_p50=median(ask.plan for ask in asks),
         overhead_p50=median(ask.overhead for ask in asks),
-        overhead_p95=_percentile([ask.overhead for ask in asks], 95),
+        overhead_p95=percentile([ask.overhead for ask in asks], 95),
     )
 
 
@@ -119,7 +119,7 @@ async def measure_load(
         seconds=seconds,
         per_second=len(times) / seconds,
         p50_ms=median(times),
-        p95_ms=_percentile(times, 95),
+        p95_ms=percentile(times, 95),
         slowest_ms=max(times),
     )
 
@@ -167,8 +167,3 @@ async def _get(client: httpx.AsyncClient, path: str) -> str | None:
     except httpx.HTTPError as error:
         return type(error).__name__
     return None if status == OK else str(status)
-
-
-def _percentile(values: Sequence[float], percent: int) -> float:
-    """The percentile by nearest rank."""
-    return sorted(values)[math.ceil(len(values) * percent / 100) - 1]

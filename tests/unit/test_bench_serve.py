@@ -1,0 +1,105 @@
+"""Many questions at once: who asks when, what is counted, and what each mode sends."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from bench.load import closed_loop, percentile, poisson
+from bench.serve import Context, Plan, Serving
+from ragkv.answer.prompt import Prompt
+from ragkv.answer.recompute import Recompute
+from ragkv.engine.protocol import Generate
+from ragkv.errors import Unavailable
+from ragkv.span import Span
+from tests.echo_engine import EchoEngine
+
+STEP_S = 0.01
+
+
+class Asked:
+    """Answers in three texts, STEP_S apart; every fifth question is not answered."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.at_once = self.most = 0
+
+    async def __call__(self, number: int) -> AsyncGenerator[object, None]:
+        self.numbers.append(number)
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        try:
+            for _ in range(3):
+                await asyncio.sleep(STEP_S)
+                if number % 5 == 4:
+                    raise Unavailable("away")
+                yield "text"
+        finally:
+            self.at_once -= 1
+
+
+def test_clients_of_a_closed_loop_ask_every_question_once_and_wait_for_answers():
+    asked, steps = Asked(), []
+    seen = asyncio.run(closed_loop(asked, range(10, 30), 4, lambda: steps.append(1)))
+
+    assert sorted(asked.numbers) == list(range(10, 30))
+    assert (asked.most, len(steps), seen.errors) == (4, 20, 4)
+    assert len(seen.first) == 16
+    assert len(seen.between) == 2 * 16
+    assert min(seen.first + seen.between) >= STEP_S * 0.9
+    assert seen.per_second == pytest.approx(16 / seen.seconds)
+
+
+def test_questions_that_arrive_do_not_wait_for_answers():
+    asked = Asked()
+    began = time.perf_counter()
+    seen = asyncio.run(poisson(asked, range(40), 1000.0, 0, lambda: None))
+
+    assert asked.numbers == list(range(40))
+    assert asked.most > 4
+    assert seen.seconds <= time.perf_counter() - began
+    assert (len(seen.first), seen.errors) == (32, 8)
+
+
+def test_percentiles_are_by_nearest_rank():
+    assert [percentile(range(1, 101), percent) for percent in (50, 95, 99)] == [50, 95, 99]
+    assert percentile([7.0], 99) == 7.0
+
+
+class Recording(EchoEngine):
+    def __init__(self) -> None:
+        super().__init__(8192)
+        self.requests: list[Generate] = []
+
+    async def generate(self, request):
+        self.requests.append(request)
+        async for output in super().generate(request):
+            yield output
+
+
+def prompt(first: int) -> Prompt:
+    return Prompt((first, 1, 2, 3), Span(0, 1), (Span(1, 3),), Span(3, 4))
+
+
+def test_only_the_cached_mode_uses_a_salt_again_and_the_warm_up_fills_it():
+    engine = Recording()
+    contexts = [Context((), (prompt(10 * n), prompt(10 * n + 1))) for n in range(3)]
+    serving = Serving(engine, None, None, Recompute("none", 0.0, 16), contexts, 4)
+    plan = Plan(3, None, 100, 4, questions=6, rounds=2, modes=("full", "cached"))
+    told: list[str] = []
+
+    async def measure():
+        await engine.start()
+        return await serving.measure(plan, told.append)
+
+    rows = {row.mode: row for row in asyncio.run(measure())}
+
+    assert len(told) == 2 * 12
+    assert len(engine.requests) == 2 * (3 + 12)
+    salts = [request.salt for request in engine.requests]
+    assert len(set(salts)) == 15 + 3
+    for row in rows.values():
+        assert (row.questions, row.clients, row.errors, row.context_tokens) == (12, 3, 0, 3)
+        assert 0 < row.ttft_p50_s <= row.ttft_p95_s <= row.ttft_p99_s
+        assert row.qps > 0

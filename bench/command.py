@@ -13,6 +13,7 @@ from rich.table import Table
 from bench.api import ApiReport, client_of, measure_asks, measure_load
 from bench.measuring import check_folder, write_report
 from bench.serve import MODES, Mode, Plan, ServeReport, Serving, contexts_of
+from bench.tiers.command import tiers
 from bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
 from ragkv.answer.recompute import Recompute
 from ragkv.cli.progress import progress_bars
@@ -27,6 +28,9 @@ _QUESTION = "What is said here, and by whom?"
 @click.group()
 def bench() -> None:
     """Measure on this machine, with the documents that were ingested."""
+
+
+bench.add_command(tiers)
 
 
 @bench.command()

@@ -108,7 +108,7 @@ def plan(
         context=given["context"],
         recomputed=given["recomputed"],
     )
-    known = _figures("--bandwidth", bandwidths)
+    known = figures("--bandwidth", bandwidths)
     if model is None:
         settings = Settings.from_env(os.environ)
         model = str(model_folder(settings))
@@ -118,7 +118,7 @@ def plan(
                 device = msgspec.structs.replace(device, rate=measured_prefill(settings))
     elif measure:
         raise Rejected("--measure runs the served model: set RAGKV_MODEL instead of --model")
-    found = plan_for(shape_of(model), load, device, by_name(TIERS, known, _figures("--price", prices)))
+    found = plan_for(shape_of(model), load, device, by_name(TIERS, known, figures("--price", prices)))
     if json_file is not None:
         write_report(found, json_file)
     _show(found, Console())
@@ -166,7 +166,7 @@ def _read(descriptor: int, num_bytes: int) -> float:
     return num_bytes / (time.perf_counter() - began) / 1e9
 
 
-def _figures(option: str, texts: Sequence[str]) -> dict[str, float]:
+def figures(option: str, texts: Sequence[str]) -> dict[str, float]:
     """NAME=NUMBER of an option that may be repeated. Raises Rejected for what is none."""
     figures = {}
     for text in texts:

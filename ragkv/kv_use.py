@@ -50,7 +50,7 @@ class KVUse:
                 for times in {uses[chunk_id] for chunk_id in some}:
                     as_often = [chunk_id for chunk_id in some if uses[chunk_id] == times]
                     session.execute(used(as_often, utc_now(), self._half_life_s, times))
-                    session.execute(used_without_kv(as_often, times))
+                    session.execute(used_without_kv(as_often, utc_now(), self._half_life_s, times))
 
     def close(self) -> None:
         try:

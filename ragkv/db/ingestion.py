@@ -17,7 +17,7 @@ from ragkv.db.collections import collection_of_document_changed, mark_chunks_wri
 from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED, claim, held
 from ragkv.db.jobs import REBUILD, documents_with_lost_workers, newest_cause, open_jobs, open_kind
-from ragkv.db.kv_entries import forget_entries, keep_entries, keys_in_use, unshared_keys
+from ragkv.db.kv_entries import forget_entries, keep_entries, keys_in_use, recall_uses, unshared_keys
 from ragkv.db.kv_rules import is_to_keep, rule_of, tried
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.turns import next_waiting, others_wait, served, tenants_by_turn
@@ -268,3 +268,4 @@ def _keep(session: Session, tenant_id: str, kept: Sequence[KeptKV]) -> None:
     ]
     for some in batched(rows):
         session.execute(keep_entries(session.get_bind().dialect.name, some))
+        session.connection().execute(recall_uses([str(row["key"]) for row in some]))

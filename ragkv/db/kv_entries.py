@@ -152,24 +152,44 @@ def entries_only_of(owner: KVOwner) -> Select[str, int]:
 
 
 def used(chunk_ids: Sequence[str], moment: datetime, half_life_s: float, times: int = 1) -> Update:
-    """The KV of these chunks was used so many times: `ragkv.eviction.warmer` as SQL."""
-    now = moment.timestamp()
+    """The KV of these chunks was used so many times."""
     keys = select(ChunkRow.kv_key).where(one_of(ChunkRow.id, chunk_ids))
-    lowest, highest = HALF_LIVES
-    half_lives = _at_most(_at_least((KVEntryRow.warm_until - now) / half_life_s, lowest), highest)
-    count = func.exp(half_lives * math.log(2)) + times
-    warm_until = _at_least(now + half_life_s / math.log(2) * func.ln(count), KVEntryRow.warm_until)
+    warm_until = warmer(KVEntryRow.warm_until, moment, half_life_s, times)
     return update(KVEntryRow).where(KVEntryRow.key.in_(keys)).values(last_used_at=moment, warm_until=warm_until)
 
 
-def used_in_the_future(now: datetime, tolerance: timedelta) -> Update:
-    """What a clock that was wrong has marked as used later than now counts as used once, now: else it would be kept until then."""
-    warm_until = _at_most(KVEntryRow.warm_until, now.timestamp())
+def warmer(
+    warm_until: SQLColumnExpression[float], moment: datetime, half_life_s: float, uses: int
+) -> ColumnElement[float]:
+    """`ragkv.eviction.warmer` as SQL."""
+    now = moment.timestamp()
+    lowest, highest = HALF_LIVES
+    half_lives = _at_most(_at_least((warm_until - now) / half_life_s, lowest), highest)
+    count = func.exp(half_lives * math.log(2)) + uses
+    return _at_least(now + half_life_s / math.log(2) * func.ln(count), warm_until)
+
+
+def remember_uses(keys: Sequence[str]) -> Update:
+    """Chunks whose KV is about to be evicted keep the count of its uses."""
+    entry = select(KVEntryRow.warm_until).where(KVEntryRow.key == ChunkRow.kv_key).scalar_subquery()
+    kept = exists().where(KVEntryRow.key == ChunkRow.kv_key)
+    return update(ChunkRow).where(one_of(ChunkRow.kv_key, keys), kept).values(kv_warm_until=entry)
+
+
+def recall_uses(keys: Sequence[str]) -> Update:
+    """Entries that were made again are as warm as their chunks are."""
+    chunk = select(func.max(ChunkRow.kv_warm_until)).where(ChunkRow.kv_key == KVEntryRow.key).scalar_subquery()
     return (
-        update(KVEntryRow)
-        .where(KVEntryRow.last_used_at > now + tolerance)
-        .values(last_used_at=now, warm_until=warm_until)
+        update(KVEntryRow).where(one_of(KVEntryRow.key, keys), chunk > KVEntryRow.warm_until).values(warm_until=chunk)
     )
+
+
+def used_in_the_future(now: datetime, tolerance: timedelta, half_life_s: float) -> Update:
+    """Entries that a wrong clock has marked as used later than now, or more often than can be, count as used once, now."""
+    warmest = now.timestamp() + HALF_LIVES[1] * half_life_s
+    wrong = or_(KVEntryRow.last_used_at > now + tolerance, KVEntryRow.warm_until > warmest)
+    warm_until = _at_most(KVEntryRow.warm_until, now.timestamp())
+    return update(KVEntryRow).where(wrong).values(last_used_at=now, warm_until=warm_until)
 
 
 def kv_bytes_by_tenant() -> Select[str, int]:

@@ -1,10 +1,12 @@
 """Statements about rules for KV: which chunks' KV is to be kept, and how often chunks without KV were used."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, Update, and_, case, exists, func, or_, select, update
 
 from ragkv.db.documents import FRESH
+from ragkv.db.kv_entries import warmer
 from ragkv.db.lists import one_of
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
 from ragkv.kv_rule import KVRule, KVWhen
@@ -26,10 +28,11 @@ def is_to_keep(rule: KVRule) -> ColumnElement[bool]:
     return or_(_HAS_KV, ChunkRow.kv_uses >= rule.uses)
 
 
-def used_without_kv(chunk_ids: Sequence[str], times: int) -> Update:
+def used_without_kv(chunk_ids: Sequence[str], moment: datetime, half_life_s: float, times: int = 1) -> Update:
     """Count uses of those of the chunks that have no KV."""
     bare = (one_of(ChunkRow.id, chunk_ids), ~_HAS_KV)
-    return update(ChunkRow).where(*bare).values(kv_uses=ChunkRow.kv_uses + times)
+    warm_until = warmer(ChunkRow.kv_warm_until, moment, half_life_s, times)
+    return update(ChunkRow).where(*bare).values(kv_uses=ChunkRow.kv_uses + times, kv_warm_until=warm_until)
 
 
 def tried(document_id: str, uses: int) -> Update:

@@ -158,6 +158,7 @@ class ChunkRow(Base):
     """A chunk and its vectors. Arrays are little-endian bytes: ids uint32, dense and values float32, indices uint32.
 
     kv_uses: answers that used it while no KV of it was kept, since its KV was last made.
+    kv_warm_until: `warm_until` of its KV when that was evicted, and of uses since.
     """
 
     __tablename__ = "chunks"
@@ -183,6 +184,7 @@ class ChunkRow(Base):
     token_ids: Mapped[bytes] = mapped_column(LargeBinary)
     kv_key: Mapped[str | None] = mapped_column(String(64), index=True)
     kv_uses: Mapped[int] = mapped_column(default=0, server_default=sql_text("0"))
+    kv_warm_until: Mapped[float] = mapped_column(default=0.0, server_default=sql_text("0"))
     dense: Mapped[bytes] = mapped_column(LargeBinary)
     sparse_indices: Mapped[bytes] = mapped_column(LargeBinary)
     sparse_values: Mapped[bytes] = mapped_column(LargeBinary)

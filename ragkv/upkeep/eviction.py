@@ -18,6 +18,7 @@ from ragkv.db.kv_entries import (
     entries_only_of,
     forget_entries,
     lose_readiness,
+    remember_uses,
 )
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
@@ -84,5 +85,6 @@ def collect_garbage(parts: Parts) -> Freed:
 def forget(session: "Session", keys: Sequence[str]) -> None:
     """Forget the entries of these keys; documents that use them are ready no longer.
     Their files go after the commit."""
+    session.execute(remember_uses(keys), execution_options={"synchronize_session": False})
     session.execute(lose_readiness(keys), execution_options={"synchronize_session": False})
     session.execute(forget_entries(keys))

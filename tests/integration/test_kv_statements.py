@@ -19,19 +19,23 @@ from ragkv.db.kv_entries import (
     entries_only_of,
     evicted_documents,
     first_to_go,
+    keep_entries,
     kv_by_collection,
     kv_by_document,
     kv_by_tenant,
     kv_of,
     lose_readiness,
     orphans,
+    recall_uses,
     used,
     used_in_the_future,
 )
+from ragkv.db.kv_rules import used_without_kv
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.eviction import EVICTION, HALF_LIFE_S, Entry, EvictionName, eviction_policy, warmer
 from ragkv.tenancy import CollectionRef, KVOwner
+from ragkv.upkeep.eviction import forget
 from tests.integration.test_db import add_document, store
 
 KEYS = {"a": ("1" * 64, "2" * 64), "b": ("2" * 64, "3" * 64)}
@@ -137,11 +141,34 @@ def test_statements_order_and_count_as_the_policies_do(
             found = session.execute(first_to_go(EVICTION[name].name, half_life_s, ref.tenant_id, 100))
             assert [key for key, _ in found] == ranked, name
     with database.writing() as session:
-        session.execute(used_in_the_future(start, timedelta(minutes=5)))
+        session.execute(used_in_the_future(start, timedelta(minutes=5), half_life_s))
     with database.reading() as session:
         latest = session.execute(select(func.max(KVEntryRow.last_used_at), func.max(KVEntryRow.warm_until))).one()
     assert latest[0].astimezone(UTC) <= start + timedelta(minutes=5)
     assert latest[1] <= start.timestamp() + 3600 * 10, "a count is what it was, no more"
+
+
+def test_a_chunk_remembers_how_often_its_kv_was_used_while_it_has_none(
+    database: Database, ref: CollectionRef, documents: dict[str, str]
+):
+    def warmth() -> dict[str, float]:
+        with database.reading() as session:
+            return {row.key[0]: row.warm_until for row in session.scalars(select(KVEntryRow))}
+
+    now, chunk = utc_now(), f"{documents['a']}:0"
+    with database.writing() as session:
+        session.execute(used([chunk], now, HALF_LIFE_S, 7))
+    before = warmth()["1"]
+    with database.writing() as session:
+        forget(session, [key * 64 for key in "123"])
+        session.execute(used_without_kv([chunk], now, HALF_LIFE_S, 8))
+    with database.writing() as session:
+        made_again = [{"key": key * 64, "tenant_id": ref.tenant_id, "num_tokens": 1, "num_bytes": 1} for key in "123"]
+        session.execute(keep_entries(session.get_bind().dialect.name, made_again))
+        session.execute(recall_uses([key * 64 for key in "123"]))
+
+    assert warmth()["1"] == pytest.approx(now.timestamp() + 4 * HALF_LIFE_S, abs=60), "sixteen uses"
+    assert max(warmth()["2"], warmth()["3"]) < now.timestamp() + 60 < before
 
 
 def test_documents_that_lose_kv_are_searchable_and_not_stuck(

@@ -47,6 +47,7 @@ ENVIRONMENT = (
     "bench/evaluate.py",
     "bench/fidelity/command.py",
     "bench/plan.py",
+    "bench/tiers/command.py",
     "api/command.py",
     "api/worker_process.py",
     "workers/alive.py",

@@ -1,0 +1,1 @@
+"""Eviction policies over traces of requests: `ragkv bench tiers`."""

@@ -1,0 +1,161 @@
+"""`ragkv bench tiers`: eviction policies over a trace of requests, by what reaches the first token later or sooner."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich import filesize
+from rich.console import Console
+from rich.table import Table
+
+from bench.measuring import check_folder, write_report
+from bench.plan import figures, measured_bandwidths, measured_prefill
+from bench.tiers.costs import Bandwidths, Costs
+from bench.tiers.run import Report, Trial
+from bench.tiers.workload import read_trace, zipf
+from ragkv.cli.progress import progress_bars
+from ragkv.errors import Rejected
+from ragkv.eviction import EVICTION, eviction_policy
+from ragkv.models import model_folder
+from ragkv.planning.plan import DISK, MEMORY, TIERS, Device, by_name
+from ragkv.planning.shape import shape_of
+from ragkv.settings import Settings
+
+_OBJECT_STORE = TIERS[-1].name
+_SHARE = click.FloatRange(0, 1, min_open=True)
+_CAPTION = (
+    "mean, p95: seconds to load or compute a request's chunks; gain: of the mean, over the first policy. belady: evicts what is used "
+    "again latest, of all requests known beforehand. bound: no policy's mean is below it."
+)
+
+
+class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
+    """bandwidths: GB a second."""
+
+    model: str
+    bandwidths: dict[str, float | None]
+    workloads: list[Report]
+
+
+@click.command()
+@click.option(
+    "--trace",
+    "traces",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    help="Requests in Mooncake's format; may be repeated.",
+)
+@click.option(
+    "--zipf", "exponents", type=click.FloatRange(0, 5), multiple=True, help="Synthetic requests, by this exponent; may be repeated."
+)  # fmt: skip
+@click.option("--chunks", type=click.IntRange(2), default=20_000, show_default=True, help="Of the synthetic corpus.")
+@click.option("--requests", type=click.IntRange(2), default=12_000, show_default=True, help="Synthetic ones.")
+@click.option("--top-k", type=click.IntRange(1), default=16, show_default=True, help="Chunks of a synthetic request.")
+@click.option(
+    "--policy", "policies", multiple=True, help="Name, or package.module:Class; may be repeated.  [default: all of ours]"
+)  # fmt: skip
+@click.option(
+    "--budget", type=_SHARE, default=0.25, show_default=True, help="Host and disk together, as a share of the corpus."
+)
+@click.option("--host", type=click.FloatRange(0, 1), default=0.2, show_default=True, help="The host's share of that.")
+@click.option("--int4", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of chunks in int4.")
+@click.option(
+    "--half-life",
+    type=click.FloatRange(0, min_open=True),
+    help="Of a use, in seconds.  [default: half of the budget's share of the trace's time]",
+)
+@click.option("--chains", is_flag=True, help="A chunk is of use only behind those before it, as in a prefix cache.")
+@click.option(
+    "--object-store", is_flag=True, help="Behind the disk, with everything, where that is sooner than computing."
+)
+@click.option("--model", help="As of `ragkv plan`.  [default: the served model]")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Prefill, tokens a second.  [default: an H100's]")
+@click.option("--bandwidth", "bandwidths", multiple=True, metavar="TIER=GB/S", help="As disk=3.5; may be repeated.")
+@click.option("--measure", is_flag=True, help="Measure memory, disk and the served model's prefill on this machine.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures as JSON.")
+def tiers(
+    *,
+    traces: Sequence[Path],
+    exponents: Sequence[float],
+    policies: Sequence[str],
+    model: str | None,
+    bandwidths: Sequence[str],
+    measure: bool,
+    json_file: Path | None,
+    **given: Any,
+) -> None:
+    """Replay requests for chunks through a host and a disk tier under each eviction policy, beside what could be reached.
+
+    The host's chunks are on disk too. A chunk that is in neither is computed where it stands in the prompt, and written.
+    """
+    check_folder("--json", json_file)
+    policies = policies or list(reversed(EVICTION))
+    for name in policies:
+        eviction_policy(name, 1.0)
+    workloads = [read_trace(file) for file in traces]
+    size = (given["chunks"], given["requests"], given["top_k"])
+    workloads += [zipf(exponent, *size) for exponent in exponents or ([] if traces else [1.0])]
+    known = figures("--bandwidth", bandwidths)
+    costs = _costs(model, given["rate"], known, measure=measure, object_store=given["object_store"])
+    reports = []
+    console = Console(stderr=True)
+    with progress_bars(console) as progress:
+        task = progress.add_task("replaying", total=sum(len(one.requests) for one in workloads) * (len(policies) + 1))
+        for workload in workloads:
+            progress.update(task, description=workload.name)
+            shares = (given["budget"], given["host"], given["int4"])
+            trial = Trial(workload, costs, *shares, half_life_s=given["half_life"], in_chains=given["chains"])
+            reports.append(trial.run(policies, lambda: progress.advance(task)))
+    if json_file is not None:
+        bandwidth = asdict(costs.bandwidths)
+        write_report(TiersReport(model=costs.shape.name, bandwidths=bandwidth, workloads=reports), json_file)
+    for report in reports:
+        _show(report, Console())
+
+
+def _costs(
+    model: str | None, rate: float | None, known: dict[str, float], *, measure: bool, object_store: bool
+) -> Costs:
+    if measure and model is not None:
+        raise Rejected("--measure runs the served model: set RAGKV_MODEL instead of --model")
+    if model is None:
+        settings = Settings.from_env(os.environ)
+        model = str(model_folder(settings))
+        if measure:
+            with Console(stderr=True).status("measuring memory, disk and prefill"):
+                known = measured_bandwidths(settings.data_dir) | known
+                rate = rate or measured_prefill(settings)
+    gb_s = {tier.name: tier.bandwidth for tier in by_name(TIERS, known, {})}
+    if min(gb_s.values()) <= 0:
+        raise Rejected("bandwidths must be above 0")
+    remote = gb_s[_OBJECT_STORE] if object_store else None
+    return Costs(shape_of(model), Device(rate=rate), Bandwidths(gb_s[MEMORY], gb_s[DISK], remote))
+
+
+def _show(report: Report, console: Console) -> None:
+    sizes = [filesize.decimal(size) for size in (report.host_bytes, report.disk_bytes, report.corpus_bytes)]
+    title = (
+        f"{report.workload}: {report.requests:,} requests for {report.chunks:,} chunks; {sizes[0]} of host and {sizes[1]} of disk for "
+        f"{sizes[2]}; half-life {report.half_life_s:,.0f} s"
+    )
+    table = Table(title=title, caption=_CAPTION, title_justify="left", caption_justify="left", box=None)
+    for column in ("policy", "host hits", "disk hits", "mean s", "p95 s", "gain", "loaded", "written"):
+        table.add_column(column, justify="left" if column == "policy" else "right")
+    first = report.outcomes[0].mean_s
+    for one in report.outcomes:
+        table.add_row(
+            one.policy,
+            f"{one.host_hits:.1%}",
+            f"{one.disk_hits:.1%}",
+            f"{one.mean_s:.4g}",
+            f"{one.p95_s:.4g}",
+            f"{1 - one.mean_s / first:.1%}",
+            filesize.decimal(one.loaded_bytes),
+            filesize.decimal(one.written_bytes),
+        )
+    table.add_row("bound", "", "", f"{report.bound_s:.4g}", "", f"{1 - report.bound_s / first:.1%}", "", "")
+    console.print(table, highlight=False)

@@ -1,0 +1,158 @@
+"""Replay of requests through two bounded tiers under a policy of eviction.
+
+Tiers are inclusive: what the host has, the disk has too. A chunk that is in neither is computed and written to both, and the policy
+then says what goes; what it values least may be the chunk just written, which is admission by the same comparison. As in the
+service, how often a chunk was used is remembered after its eviction.
+"""
+
+import heapq
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from bench.tiers.costs import Read
+from ragkv.eviction import Entry, EvictionPolicy, warmer
+
+SAMPLE = 64
+"""Entries among which the least worth goes, under a policy whose order may change between uses."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a policy gave. Hits are shares of chunks read; seconds are of a request's chunks, loaded or computed."""
+
+    policy: str
+    host_hits: float
+    disk_hits: float
+    mean_s: float
+    p95_s: float
+    loaded_bytes: int
+    written_bytes: int
+
+
+class Tier:
+    """Entries within a budget of bytes.
+
+    steady: the policy's order changes only with uses, as that of every policy of the table. in_chains: a chunk is of use only
+    behind the one before it, so that it goes first, whatever the policy says.
+    """
+
+    def __init__(self, budget: int, policy: EvictionPolicy, *, steady: bool = True, in_chains: bool = False) -> None:
+        self.entries: dict[str, Entry] = {}
+        self._budget, self._policy, self._steady, self._in_chains = budget, policy, steady, in_chains
+        self._used = 0
+        self._ranks: dict[str, tuple[float, int]] = {}
+        self._heap: list[tuple[float, int, str]] = []
+        self._names: list[str] = []
+        self._places: dict[str, int] = {}
+        self._touches = 0
+        self._before: dict[str, str] = {}
+        self._behind = Counter[str]()
+        self._draw = random.Random(0)  # noqa: S311 - a simulation
+
+    def put(self, entry: Entry, before: str | None = None) -> None:
+        """Add an entry, or note its use. before: the chunk that it stands behind."""
+        if entry.key not in self.entries:
+            self._used += entry.num_bytes
+            self._places[entry.key] = len(self._names)
+            self._names.append(entry.key)
+            if self._in_chains and before is not None:
+                self._before[entry.key] = before
+                self._behind[before] += 1
+        self.entries[entry.key] = entry
+        self._touches += 1
+        if self._steady:
+            self._ranks[entry.key] = rank = (self._policy.worth(entry, entry.last_used), self._touches)
+            heapq.heappush(self._heap, (*rank, entry.key))
+
+    def evict(self, now: float) -> Iterator[str]:
+        """Remove what is worth least until the rest is within the budget."""
+        while self._used > self._budget:
+            key = self._first_of_all() if self._steady else self._first_of_some(now)
+            self.remove(key)
+            yield key
+
+    def remove(self, key: str) -> None:
+        """Remove one, if it is there."""
+        if (entry := self.entries.pop(key, None)) is None:
+            return
+        self._used -= entry.num_bytes
+        self._ranks.pop(key, None)
+        place, last = self._places.pop(key), self._names.pop()
+        if last != key:
+            self._names[place], self._places[last] = last, place
+        if (before := self._before.pop(key, None)) is not None:
+            self._behind[before] -= 1
+            if not self._behind[before] and before in self._ranks:  # it may go now
+                heapq.heappush(self._heap, (*self._ranks[before], before))
+
+    def _first_of_all(self) -> str:
+        while True:
+            worth, touch, key = heapq.heappop(self._heap)
+            if self._ranks.get(key) == (worth, touch) and not self._behind[key]:
+                return key
+
+    def _first_of_some(self, now: float) -> str:
+        some = {self._draw.choice(self._names) for _ in range(SAMPLE)}
+        free = [key for key in some if not self._behind[key]] or [key for key in self._names if not self._behind[key]]
+        return min(free, key=lambda key: self._policy.worth(self.entries[key], now))
+
+
+@dataclass(slots=True)
+class Replay:
+    """One policy over one workload. half_life_s: of the count of uses that entries have."""
+
+    host: Tier
+    disk: Tier
+    half_life_s: float
+    in_chains: bool = False
+    _warm_until: dict[str, float] = field(default_factory=dict)
+    _hits: Counter[str] = field(default_factory=Counter)
+    _bytes: Counter[str] = field(default_factory=Counter)
+    _seconds: list[float] = field(default_factory=list)
+
+    def request(self, now: float, reads: Sequence[Read]) -> None:
+        """Get the chunks of one request, then keep them."""
+        seconds, is_whole = 0.0, True
+        for read in reads:
+            where = self._where(read.chunk) if is_whole else "compute"
+            is_whole = where != "compute" or not self.in_chains
+            self._hits[where] += 1
+            self._bytes["computed" if where == "compute" else "loaded"] += read.num_bytes
+            seconds += getattr(read, f"{where}_s")
+        self._seconds.append(seconds)
+        before = None
+        for read in reads:
+            self._keep(read, now, before)
+            before = read.chunk
+        for key in self.disk.evict(now):
+            self.host.remove(key)
+        for _ in self.host.evict(now):
+            pass
+
+    def outcome(self, name: str) -> Outcome:
+        num_reads = self._hits.total()
+        return Outcome(
+            policy=name,
+            host_hits=self._hits["host"] / num_reads,
+            disk_hits=self._hits["disk"] / num_reads,
+            mean_s=math.fsum(self._seconds) / len(self._seconds),
+            p95_s=sorted(self._seconds)[math.ceil(0.95 * len(self._seconds)) - 1],
+            loaded_bytes=self._bytes["loaded"],
+            written_bytes=self._bytes["written"],
+        )
+
+    def _where(self, chunk: str) -> str:
+        return "host" if chunk in self.host.entries else "disk" if chunk in self.disk.entries else "compute"
+
+    def _keep(self, read: Read, now: float, before: str | None) -> None:
+        """In a tier, what a read of the next one would take is what an entry saves."""
+        if read.chunk not in self.disk.entries:
+            self._bytes["written"] += read.num_bytes
+        before_this = self._warm_until.get(read.chunk, -math.inf)
+        self._warm_until[read.chunk] = warm_until = warmer(before_this, now, self.half_life_s)
+        for tier, saved_s in ((self.disk, read.compute_s - read.disk_s), (self.host, read.disk_s - read.host_s)):
+            tier.put(Entry(read.chunk, read.num_bytes, 0, max(saved_s, 1e-12), now, warm_until), before)

@@ -1,0 +1,73 @@
+"""Requests for chunks: a trace of a service, or synthetic ones by Zipf's law."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import msgspec
+
+from bench.jsonl import read_lines
+from ragkv.errors import Rejected
+
+BLOCK_TOKENS = 512
+"""Of a hash id in a trace."""
+TOKENS_OF_CHUNKS = (24, 61, 98, 130, 158, 182, 201, 216, 228, 236, 242, 246, 249, 251, 253, 254, 255, 256, 256, 256)
+"""Of a synthetic chunk, each as likely: most paragraphs are packed up to RAGKV_CHUNK_TOKENS, and each document ends with what is left."""
+
+
+class _Line(msgspec.Struct):
+    """One request of a trace in Mooncake's format. timestamp: milliseconds."""
+
+    timestamp: float
+    input_length: int
+    hash_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Chunks that one question reads, in the order of the prompt, each once. moment: seconds."""
+
+    moment: float
+    chunks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Requests in order of time. tokens: of each chunk."""
+
+    name: str
+    requests: Sequence[Request]
+    tokens: Mapping[str, int]
+
+
+def read_trace(file: Path) -> Workload:
+    """A trace in Mooncake's format (FAST '25): JSON lines with `timestamp`, `input_length` and `hash_ids`. Raises Rejected."""
+    requests: list[Request] = []
+    tokens: dict[str, int] = {}
+    for _, read in read_lines(file, _Line):
+        chunks = tuple(dict.fromkeys(map(str, read.hash_ids)))
+        if not chunks:
+            continue
+        tokens |= dict.fromkeys(chunks, BLOCK_TOKENS)
+        requests.append(Request(read.timestamp / 1e3, chunks))
+    if not requests:
+        raise Rejected(f"{file}: no request has hash_ids")
+    requests.sort(key=lambda request: request.moment)
+    return Workload(file.stem, requests, tokens)
+
+
+def zipf(exponent: float, num_chunks: int, num_requests: int, top_k: int, seed: int = 0) -> Workload:
+    """Requests for `top_k` different chunks each, one a second: the chunk of rank r is drawn with a weight of r ** -exponent."""
+    draw = random.Random(seed)  # noqa: S311 - a simulation
+    names = [str(number) for number in range(num_chunks)]
+    draw.shuffle(names)
+    weights = list(accumulate((rank + 1) ** -exponent for rank in range(num_chunks)))
+    requests = []
+    for moment in range(num_requests):
+        chosen: dict[str, None] = {}
+        while len(chosen) < min(top_k, num_chunks):
+            chosen |= dict.fromkeys(draw.choices(names, cum_weights=weights, k=top_k - len(chosen)))
+        requests.append(Request(float(moment), tuple(chosen)))
+    return Workload(f"zipf({exponent:g})", requests, {name: draw.choice(TOKENS_OF_CHUNKS) for name in names})

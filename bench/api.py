@@ -3,14 +3,14 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from statistics import median
 from typing import Any
 
 import httpx
 import msgspec
 
-from bench.load import percentile
+from bench.serving.load import percentile
 from ragkv.errors import Rejected, Unavailable
 
 WARM_UP = 3
@@ -131,8 +131,10 @@ def client_of(url: str, key: str | None, connections: int) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=url, headers=headers, limits=limits, timeout=TIMEOUT_S)
 
 
-async def _ask(client: httpx.AsyncClient, body: dict[str, Any]) -> _Ask:
-    began, first = time.perf_counter(), None
+async def streamed(client: httpx.AsyncClient, body: dict[str, Any]) -> AsyncGenerator[tuple[str, str], None]:
+    """The events of a streamed question, the last of them `done`: (name, data). Raises Rejected or Unavailable with what the service
+    says, also for a stream that ends before."""
+    name = ""
     try:
         async with client.stream("POST", "/v1/ask", json=body) as response:
             if response.status_code != OK:
@@ -140,14 +142,20 @@ async def _ask(client: httpx.AsyncClient, body: dict[str, Any]) -> _Ask:
                     f"the service answered {response.status_code}: {(await response.aread()).decode()[:500]}"
                 )
             async for name, data in _events(response):
-                first = first or time.perf_counter()
-                if name == "done":
-                    timings = msgspec.json.decode(data)["timings"]
-                    first_delta = (first - began) * 1e3
-                    return _Ask(first_delta, timings["retrieve_ms"], timings["engine_ttft_ms"], timings["plan_ms"])
+                if name == "error":
+                    raise Unavailable(f"the service broke off: {data[:500]}")
+                yield name, data
     except httpx.HTTPError as error:
         raise Unavailable(f"no service answers at {client.base_url}: {error}") from error
-    raise Unavailable("the stream ended before the answer was complete")
+    if name != "done":
+        raise Unavailable("the stream ended before the answer was complete")
+
+
+async def _ask(client: httpx.AsyncClient, body: dict[str, Any]) -> _Ask:
+    began = time.perf_counter()
+    events = [(time.perf_counter(), data) async for _, data in streamed(client, body)]
+    timings, first_delta = msgspec.json.decode(events[-1][1])["timings"], (events[0][0] - began) * 1e3
+    return _Ask(first_delta, timings["retrieve_ms"], timings["engine_ttft_ms"], timings["plan_ms"])
 
 
 async def _events(response: httpx.Response) -> AsyncIterator[tuple[str, str]]:

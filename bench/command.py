@@ -11,11 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.api import ApiReport, client_of, measure_asks, measure_load
-from bench.measuring import check_folder, write_report
-from bench.serve import MODES, Mode, Plan, ServeReport, Serving, contexts_of
+from bench.measuring import write_report
+from bench.serving.command import serve
 from bench.tiers.command import tiers
 from bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
-from ragkv.answer.recompute import Recompute
 from ragkv.cli.progress import progress_bars
 from ragkv.cli.running import running_engine
 from ragkv.parts import Parts
@@ -31,6 +30,7 @@ def bench() -> None:
 
 
 bench.add_command(tiers)
+bench.add_command(serve)
 
 
 @bench.command()
@@ -88,90 +88,6 @@ def api(
     Console().print_json(msgspec.json.encode(report).decode())
     if json_file is not None:
         write_report(report, json_file)
-
-
-@bench.command()
-@click.option(
-    "--clients", type=click.IntRange(1), default=16, show_default=True, help="Each asks one question after the other."
-)
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Questions a second instead, arriving at random.")
-@click.option(
-    "--context", type=click.IntRange(64), default=4096, show_default=True, help="Tokens of context of a question."
-)
-@click.option("--answer", type=click.IntRange(2), default=32, show_default=True, help="Tokens of an answer.")
-@click.option("--questions", type=click.IntRange(1), default=32, show_default=True, help="Of each mode in a round.")
-@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
-@click.option("--mode", "modes", type=click.Choice(MODES), multiple=True, help="May be repeated.  [default: all]")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the rows as JSON.",
-)
-def serve(
-    clients: int, rate: float | None, context: int, answer: int, questions: int, rounds: int, modes: tuple[Mode, ...],
-    json_file: Path | None,
-) -> None:  # fmt: skip
-    """Measure many questions at once: stitched as the settings say, in full, and from the engine's prefix cache.
-
-    An engine of its own, over the documents of the default collection. Modes take turns.
-    """
-    check_folder("--json", json_file)
-    plan = Plan(clients, rate, context, answer, questions, rounds, modes or MODES)
-    parts = Parts(Settings.from_env(os.environ))
-    try:
-        report = asyncio.run(_measure_serving(parts, plan))
-    finally:
-        parts.close()
-    Console().print(_serve_table(report))
-    if json_file is not None:
-        write_report(report, json_file)
-
-
-async def _measure_serving(parts: Parts, plan: Plan) -> ServeReport:
-    console = Console(stderr=True)
-    parts.prepare()
-    ref, settings = parts.default_collection, parts.settings
-    chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
-    policy = settings.recompute_policy
-    serving = Serving(
-        engine=parts.engine,
-        planner=parts.planner,
-        keys=parts.keys_of(ref.tenant_id),
-        recompute=Recompute(
-            policy,
-            settings.recompute_ratio,
-            settings.block_size or block_size_of(policy),
-            settings.recompute_max_tokens,
-        ),
-        contexts=contexts_of(chunks, plan, parts.prompts),
-        answer_tokens=plan.answer_tokens,
-    )
-    async with running_engine(parts, console):
-        with progress_bars(console) as progress:
-            task = progress.add_task("measuring", total=plan.questions * plan.rounds * len(plan.modes))
-            rows = await serving.measure(plan, lambda mode: progress.update(task, advance=1, description=mode))
-    return ServeReport(Path(parts.model_folder).name, machine(), rows)
-
-
-def _serve_table(report: ServeReport) -> Table:
-    first = report.rows[0]
-    asked = f"{first.clients} clients" if first.rate is None else f"{first.rate:g} questions a second"
-    table = Table(title=f"{report.model} on {report.machine}: {asked}, {first.context_tokens:,} tokens of context")
-    columns = ("mode", "questions/s", "first token p50, p95, p99 s", "between tokens p50, p99 ms", "errors")
-    for name in columns:
-        table.add_column(name, justify="right" if name != "mode" else "left")
-    for row in report.rows:
-        table.add_row(
-            row.mode,
-            f"{row.qps:.2f}",
-            ", ".join(
-                "-" if value is None else f"{value:.2f}" for value in (row.ttft_p50_s, row.ttft_p95_s, row.ttft_p99_s)
-            ),
-            ", ".join("-" if value is None else f"{value * 1e3:.0f}" for value in (row.itl_p50_s, row.itl_p99_s)),
-            str(row.errors),
-        )
-    return table
 
 
 async def _measure_api(

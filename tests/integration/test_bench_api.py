@@ -7,6 +7,8 @@ import httpx
 import pytest
 
 from bench.api import client_of, measure_asks, measure_load
+from bench.serving.report import Plan
+from bench.serving.service import Asking
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.documents import store_document
@@ -70,3 +72,15 @@ def test_a_service_that_cannot_answer_is_quoted_and_one_that_is_not_there_named(
         asyncio.run(measure(url, collection="nowhere"))
     with pytest.raises(Unavailable, match="no service answers"):
         asyncio.run(measure(str(httpx.URL(url).copy_with(port=free_port()))))
+
+
+def test_clients_of_a_running_service_are_answered_in_each_mode(url: str):
+    plan = Plan(clients=3, rate=None, context=64, answer=3, questions=6, rounds=2, modes=("stitched", "full"))
+
+    async def measure():
+        async with client_of(url, None, 3) as client:
+            return await Asking(client, [QUESTION, "Who was it?"]).measure(plan, lambda mode: None)
+
+    rows = asyncio.run(measure())
+    assert [(row.mode, row.questions, row.errors) for row in rows] == [("stitched", 12, 0), ("full", 12, 0)]
+    assert all(row.context_tokens > 0 < row.ttft_p50_s for row in rows)

@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from bench.load import closed_loop, percentile, poisson
-from bench.serve import Context, Plan, Serving
+from bench.serving.engine import Context, Serving
+from bench.serving.load import closed_loop, percentile, poisson
+from bench.serving.report import Plan
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
 from ragkv.engine.protocol import Generate
@@ -85,8 +86,8 @@ def prompt(first: int) -> Prompt:
 def test_only_the_cached_mode_uses_a_salt_again_and_the_warm_up_fills_it():
     engine = Recording()
     contexts = [Context((), (prompt(10 * n), prompt(10 * n + 1))) for n in range(3)]
-    serving = Serving(engine, None, None, Recompute("none", 0.0, 16), contexts, 4)
-    plan = Plan(3, None, 100, 4, questions=6, rounds=2, modes=("full", "cached"))
+    serving = Serving(engine, None, None, Recompute("none", 0.0, 16), contexts)
+    plan = Plan(clients=3, rate=None, context=100, answer=4, questions=6, rounds=2, modes=("full", "cached"))
     told: list[str] = []
 
     async def measure():

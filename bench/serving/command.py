@@ -1,0 +1,128 @@
+"""`ragkv bench serve`: many questions at once, to an engine of its own or to a running service."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from bench.api import client_of
+from bench.measuring import check_folder, write_report
+from bench.serving.engine import Serving, contexts_of
+from bench.serving.report import MODES, Mode, Plan, ServeReport, ServeRow
+from bench.serving.service import Asking
+from bench.ttft import machine
+from ragkv.answer.recompute import Recompute
+from ragkv.cli.opened import opened_parts
+from ragkv.cli.progress import progress_bars
+from ragkv.cli.running import running_engine
+from ragkv.errors import Rejected
+from ragkv.parts import Parts
+from ragkv.stitch.select import block_size_of
+
+
+@click.command()
+@click.option(
+    "--clients", type=click.IntRange(1), default=16, show_default=True, help="Each asks one question after the other."
+)
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Questions a second instead, arriving at random.")
+@click.option(
+    "--context", type=click.IntRange(64), default=4096, show_default=True, help="Tokens of an engine's context."
+)
+@click.option("--answer", type=click.IntRange(2), default=32, show_default=True, help="Tokens of an answer.")
+@click.option("--questions", type=click.IntRange(1), default=32, show_default=True, help="Of each mode in each round.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--mode", "modes", type=click.Choice(MODES), multiple=True, help="May be repeated.  [default: all]")
+@click.option("--url", help="URL of a running service, instead of an engine of its own.")
+@click.option("--key", help="An API key of the service with the scope read, if it requires one.")
+@click.option("--question", "asked", multiple=True, help="Question to the service; may be repeated.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the rows as JSON.",
+)
+def serve(
+    modes: tuple[Mode, ...],
+    url: str | None,
+    key: str | None,
+    asked: tuple[str, ...],
+    json_file: Path | None,
+    **figures: Any,
+) -> None:
+    """Measure many questions at once: stitched as the settings say, in full, and from the engine's prefix cache.
+
+    Modes take turns. An engine of its own answers about contexts drawn from the default collection; a running service
+    is asked questions of yours, stitched and in full, and takes what its own caches hold.
+    """
+    check_folder("--json", json_file)
+    plan = Plan(modes=modes or (MODES if url is None else MODES[:2]), **figures)
+    if url is None:
+        report = _of_engine(plan)
+    elif not asked:
+        raise Rejected("--url needs questions to ask: give --question, several times for several")
+    elif "cached" in plan.modes:
+        raise Rejected("--mode cached needs an engine of its own: leave --url out")
+    else:
+        report = ServeReport(url, machine(), asyncio.run(_ask_service(url, key, asked, plan)))
+    Console().print(_table(report))
+    if json_file is not None:
+        write_report(report, json_file)
+
+
+def _of_engine(plan: Plan) -> ServeReport:
+    with opened_parts(Parts.prepare) as parts:
+        rows = asyncio.run(_ask_engine(parts, plan))
+        return ServeReport(Path(parts.model_folder).name, machine(), rows)
+
+
+async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:
+    console = Console(stderr=True)
+    ref, settings = parts.default_collection, parts.settings
+    chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
+    policy = settings.recompute_policy
+    block_size = settings.block_size or block_size_of(policy)
+    recompute = Recompute(policy, settings.recompute_ratio, block_size, settings.recompute_max_tokens)
+    contexts = contexts_of(chunks, plan, parts.prompts)
+    serving = Serving(parts.engine, parts.planner, parts.keys_of(ref.tenant_id), recompute, contexts)
+    async with running_engine(parts, console):
+        with progress_bars(console) as bars:
+            return await serving.measure(plan, _bar(bars, plan))
+
+
+async def _ask_service(url: str, key: str | None, questions: tuple[str, ...], plan: Plan) -> list[ServeRow]:
+    connections = plan.clients if plan.rate is None else plan.questions
+    async with client_of(url, key, connections) as client:
+        with progress_bars(Console(stderr=True)) as bars:
+            return await Asking(client, questions).measure(plan, _bar(bars, plan))
+
+
+def _bar(bars: Progress, plan: Plan) -> Any:
+    task = bars.add_task("measuring", total=plan.questions * plan.rounds * len(plan.modes))
+    return lambda mode: bars.update(task, advance=1, description=mode)
+
+
+def _table(report: ServeReport) -> Table:
+    first = report.rows[0]
+    asked = f"{first.clients} clients" if first.rate is None else f"{first.rate:g} questions a second"
+    title = f"{report.model} on {report.machine}: {asked}, {first.context_tokens:,} tokens of context"
+    table = Table(
+        "mode", "questions/s", "first token s: p50, p95, p99", "between tokens ms: p50, p99", "errors", title=title
+    )
+    for row in report.rows:
+        table.add_row(
+            row.mode,
+            f"{row.qps:.2f}",
+            _figures((row.ttft_p50_s, row.ttft_p95_s, row.ttft_p99_s), 1, 2),
+            _figures((row.itl_p50_s, row.itl_p99_s), 1e3, 0),
+            str(row.errors),
+        )
+    return table
+
+
+def _figures(seconds: Iterable[float | None], times: float, decimals: int) -> str:
+    return ", ".join("-" if value is None else f"{value * times:.{decimals}f}" for value in seconds)

@@ -1,0 +1,89 @@
+"""Questions to an engine of its own: stitched, in full, and from the engine's prefix cache."""
+
+import asyncio
+import random
+import uuid
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+
+from bench.serving.load import Ask
+from bench.serving.report import Mode, Plan, ServeRow, measure, row_of
+from ragkv.answer.planner import Planner
+from ragkv.answer.prompt import Prompt, PromptBuilder
+from ragkv.answer.recompute import Recompute
+from ragkv.chunk import Chunk, Passage
+from ragkv.engine.protocol import Engine, Generate
+from ragkv.errors import Rejected
+from ragkv.kv.key import KeyMaker
+
+_QUESTIONS = (
+    "Which two of the people named in these passages worked together, and on what?",
+    "What was built first, and who paid for it?",
+    "Where did this happen, and in which year?",
+    "Who is said to have disagreed, and why?",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Passages, and the prompts of different questions about them."""
+
+    passages: tuple[Passage, ...]
+    prompts: tuple[Prompt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A started engine, and contexts whose KV is in the store."""
+
+    engine: Engine
+    planner: Planner
+    keys: KeyMaker
+    recompute: Recompute
+    contexts: Sequence[Context]
+
+    async def measure(self, plan: Plan, progress: Callable[[Mode], None]) -> list[ServeRow]:
+        """A row a mode. The warm-up asks about each context once, and leaves those of `cached` in the engine's cache."""
+        asks = {mode: self.ask(mode, plan.answer) for mode in plan.modes}
+        tokens = sum(context.prompts[0].question.start for context in self.contexts) // len(self.contexts)
+        seen = await measure(asks, plan, len(self.contexts), progress)
+        return [row_of(mode, each, plan, tokens) for mode, each in seen.items()]
+
+    def ask(self, mode: Mode, answer_tokens: int) -> Ask:
+        """Questions about the contexts in turn. `cached`: each context has a salt of its own, so that only its first question
+        computes it; in the other modes no question finds anything of an earlier one."""
+        salts = [uuid.uuid4().hex for _ in self.contexts]
+
+        async def asked(number: int) -> AsyncGenerator[object, None]:
+            turn, at = divmod(number, len(self.contexts))
+            context = self.contexts[at]
+            prompt = context.prompts[turn % len(context.prompts)]
+            plan = None
+            if mode == "stitched":
+                looked_up = (prompt, context.passages, self.keys, self.recompute, None)
+                plan = await asyncio.to_thread(self.planner.plan, *looked_up)
+            salt = salts[at] if mode == "cached" else uuid.uuid4().hex
+            request = Generate(prompt.token_ids, salt, plan, max_tokens=answer_tokens, ignore_eos=True)
+            async for output in self.engine.generate(request):
+                yield output
+
+        return asked
+
+
+def contexts_of(chunks: Sequence[Chunk], plan: Plan, prompts: PromptBuilder) -> list[Context]:
+    """As many contexts as there are clients, of chunks drawn at random. Raises Rejected for too little text."""
+    drawn = random.Random(0)  # noqa: S311 - not for secrets
+    if sum(chunk.num_tokens for chunk in chunks) < plan.context:
+        raise Rejected(f"there is less text than {plan.context:,} tokens: ingest more documents first")
+    return [_context(drawn.sample(chunks, len(chunks)), plan, prompts) for _ in range(plan.clients)]
+
+
+def _context(shuffled: Sequence[Chunk], plan: Plan, prompts: PromptBuilder) -> Context:
+    taken: list[Chunk] = []
+    room = plan.context
+    for chunk in shuffled:
+        if chunk.num_tokens <= room:
+            taken.append(chunk)
+            room -= chunk.num_tokens
+    passages = tuple(Passage(chunk, score=float(place), hop=1) for place, chunk in enumerate(taken))
+    return Context(passages, tuple(prompts.build(taken, question, plan.answer) for question in _QUESTIONS))

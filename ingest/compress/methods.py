@@ -20,7 +20,7 @@ SINKS = 4
 """First tokens of a chunk that `streaming` keeps, as its paper does of a text."""
 WINDOW = 16
 """Last tokens of a chunk whose queries `snapkv` asks, and which it keeps."""
-KERNEL = 7
+SNAPKV_KERNEL, LAQ_KERNEL = 7, 3
 """Tokens over which scores are smoothed by their maximum, so that words stay whole."""
 
 
@@ -66,13 +66,14 @@ def h2o_scores(view: ChunkView) -> torch.Tensor:
 
 def snapkv_scores(view: ChunkView) -> torch.Tensor:
     """Attention of the chunk's last queries, smoothed (SnapKV, arXiv 2404.14469)."""
-    return _smoothed(_mean_over_layers(view, max(0, view.num_tokens - WINDOW), view.num_tokens).mean(0))
+    weights = _mean_over_layers(view, max(0, view.num_tokens - WINDOW), view.num_tokens)
+    return _smoothed(weights.mean(0), SNAPKV_KERNEL)
 
 
 def laq_scores(view: ChunkView) -> torch.Tensor:
     """Attention of the tokens that the model itself decodes behind the chunk, smoothed (Lookahead Q-Cache, arXiv 2505.20334)."""
     end = len(view.queries[0])
-    return _smoothed(_mean_over_layers(view, end - view.num_decoded, end).mean(0))
+    return _smoothed(_mean_over_layers(view, end - view.num_decoded, end).mean(0), LAQ_KERNEL)
 
 
 def _mean_over_layers(view: ChunkView, start: int, end: int) -> torch.Tensor:
@@ -85,8 +86,8 @@ def _mean_over_layers(view: ChunkView, start: int, end: int) -> torch.Tensor:
     return torch.stack(weights).mean(0)[:, view.num_prefix : view.num_prefix + view.num_tokens].cpu()
 
 
-def _smoothed(scores: torch.Tensor) -> torch.Tensor:
-    smoothed: torch.Tensor = torch.nn.functional.max_pool1d(scores[None, None], KERNEL, stride=1, padding=KERNEL // 2)
+def _smoothed(scores: torch.Tensor, kernel: int) -> torch.Tensor:
+    smoothed: torch.Tensor = torch.nn.functional.max_pool1d(scores[None, None], kernel, stride=1, padding=kernel // 2)
     return smoothed[0, 0]
 
 

@@ -10,7 +10,7 @@ from ingest.calibrate.reading import NoWriter, SelectiveReader
 from ingest.capture import Captured, padded
 from ingest.writer.reading import cache_of, repeated
 
-LOOKAHEAD = 12
+LOOKAHEAD = 16
 """Tokens decoded behind each chunk."""
 
 

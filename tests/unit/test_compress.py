@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwen3Config
 
 from ingest.compress.compression import Compression, CompressionMethod
-from ingest.compress.methods import KERNEL, METHODS, SINKS, WINDOW, kept_tokens
+from ingest.compress.methods import LAQ_KERNEL, METHODS, SINKS, SNAPKV_KERNEL, WINDOW, kept_tokens
 from ingest.compress.rows import rows_of
 from ingest.compress.view import Watcher
 from ingest.prefill import Prefiller
@@ -60,8 +60,8 @@ def mean_weight(maps: list[torch.Tensor], queries: range, token: int) -> float:
     return sum(weights) / len(weights)
 
 
-def smoothed(scores: list[float]) -> list[float]:
-    half = KERNEL // 2
+def smoothed(scores: list[float], kernel: int) -> list[float]:
+    half = kernel // 2
     return [max(scores[max(0, i - half) : i + half + 1]) for i in range(len(scores))]
 
 
@@ -73,7 +73,9 @@ def reference_scores(method: CompressionMethod, maps: list[torch.Tensor], num_to
         "laq": range(behind, behind + DECODED),
     }[method]
     scores = [mean_weight(maps, asked, token) for token in range(num_tokens)]
-    return [score * num_tokens for score in scores] if method == "h2o" else smoothed(scores)
+    if method == "h2o":
+        return [score * num_tokens for score in scores]
+    return smoothed(scores, SNAPKV_KERNEL if method == "snapkv" else LAQ_KERNEL)
 
 
 @pytest.mark.parametrize("method", ["h2o", "snapkv", "laq"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -30,6 +31,7 @@ from bench.fidelity.metrics import (
 )
 from bench.fidelity.records import MEASURED, Record, Records, digest_of
 from bench.fidelity.report import FidelityReport, Table
+from bench.fidelity.sparse import better_part
 from bench.fidelity.table import table_of
 from ingest.compress.compression import Compression, CompressionMethod
 from ragkv.answer.service import in_prompt_order
@@ -39,6 +41,8 @@ from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker
 from ragkv.policies import POLICIES
 from ragkv.settings import Settings
+from ragkv.span import Span
+from ragkv.stitch.select import ChunkEvidence
 
 ROOT = Path(__file__).parents[2]
 KEYS = KeyMaker(b"k" * 32, "m", "bfloat16", (1, 2))
@@ -237,6 +241,15 @@ class TestMethods:
         keys = {method.key for method in methods_of(["sparse", "prefix"], [0.1], Settings(), [WRITER], ["laq 0.5"])}
         assert {"sparse @0.1", "writer, sparse @0.1", "laq 0.5, prefix"} < keys
         assert "laq 0.5, sparse @0.1" not in keys
+
+    def test_the_better_part_is_whole_chunks_and_the_best_blocks_of_the_last(self):
+        """Mean keys of 1 dimension: the logits of the blocks, up to a factor."""
+        keys = [torch.tensor(values).view(-1, 1, 1, 1) for values in ([0.0, 3.0], [5.0, 4.0, 0.0], [2.0])]
+        spans = [Span(0, 32), Span(32, 70), Span(70, 80)]
+        local = torch.zeros(1, 1, 1)
+        chunks = [ChunkEvidence(span, 0.0, local, means) for span, means in zip(spans, keys, strict=True)]
+        first, second, third = better_part(torch.ones(1, 1, 1), chunks, 48)
+        assert (first, second, third) == (list(range(16, 26)), list(range(38)), [])
 
     def test_where_tokens_are_left_out_only_what_stays_enters_a_prompt(self):
         whole = tuple(passage(number) for number in range(3))

@@ -53,7 +53,7 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
     "--zipf", "exponents", type=click.FloatRange(0, 5), multiple=True, help="Synthetic requests, by this exponent; may be repeated."
 )  # fmt: skip
 @click.option("--chunks", type=click.IntRange(2), default=20_000, show_default=True, help="Of the synthetic corpus.")
-@click.option("--requests", type=click.IntRange(2), default=12_000, show_default=True, help="Synthetic ones.")
+@click.option("--requests", type=click.IntRange(2), default=40_000, show_default=True, help="Synthetic ones.")
 @click.option("--top-k", type=click.IntRange(1), default=16, show_default=True, help="Chunks of a synthetic request.")
 @click.option(
     "--policy", "policies", multiple=True, help="Name, or package.module:Class; may be repeated.  [default: all of ours]"

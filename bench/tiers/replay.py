@@ -102,6 +102,15 @@ class Tier:
 
 
 @dataclass(slots=True)
+class _Past:
+    """Of one chunk, kept or not. compute_s: the mean over its places in prompts, which say what the next one costs."""
+
+    warm_until: float = -math.inf
+    uses: int = 0
+    compute_s: float = 0.0
+
+
+@dataclass(slots=True)
 class Replay:
     """One policy over one workload. half_life_s: of the count of uses that entries have."""
 
@@ -109,7 +118,7 @@ class Replay:
     disk: Tier
     half_life_s: float
     in_chains: bool = False
-    _warm_until: dict[str, float] = field(default_factory=dict)
+    _pasts: dict[str, _Past] = field(default_factory=dict)
     _hits: Counter[str] = field(default_factory=Counter)
     _bytes: Counter[str] = field(default_factory=Counter)
     _seconds: list[float] = field(default_factory=list)
@@ -152,7 +161,9 @@ class Replay:
         """In a tier, what a read of the next one would take is what an entry saves."""
         if read.chunk not in self.disk.entries:
             self._bytes["written"] += read.num_bytes
-        before_this = self._warm_until.get(read.chunk, -math.inf)
-        self._warm_until[read.chunk] = warm_until = warmer(before_this, now, self.half_life_s)
-        for tier, saved_s in ((self.disk, read.compute_s - read.disk_s), (self.host, read.disk_s - read.host_s)):
-            tier.put(Entry(read.chunk, read.num_bytes, 0, max(saved_s, 1e-12), now, warm_until), before)
+        past = self._pasts.setdefault(read.chunk, _Past())
+        past.warm_until = warmer(past.warm_until, now, self.half_life_s)
+        past.uses += 1
+        past.compute_s += (read.compute_s - past.compute_s) / past.uses
+        for tier, saved_s in ((self.disk, past.compute_s - read.disk_s), (self.host, read.disk_s - read.host_s)):
+            tier.put(Entry(read.chunk, read.num_bytes, 0, max(saved_s, 1e-12), now, past.warm_until), before)

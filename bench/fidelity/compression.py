@@ -14,7 +14,7 @@ from ragkv.chunk import Chunk
 from ragkv.kv.key import KeyMaker
 from ragkv.parts import Parts
 
-_AT_ONCE = 16
+_AT_ONCE = 8
 """Chunks of one batch: their queries and keys in all layers are in memory at a time."""
 
 

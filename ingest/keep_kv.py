@@ -15,6 +15,7 @@ from ragkv.errors import Conflict
 from ragkv.kv.key import KeyMaker
 from ragkv.kv_format import share_of
 from ragkv.upkeep.room import IncomingKV, make_room_for
+from ragkv.upkeep.upload import has_room_on_disk
 
 OVERHEAD = 1.2
 """A KV file takes a little more than its keys and values."""
@@ -33,12 +34,15 @@ def keep_kv(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: 
 
     def kept(entries: Sequence[KVEntry]) -> None:
         lease.keep(named.kept(entries))
+        ingest.kept()
         turn.computed(sum(entry.tokens for entry in entries))
 
     def has_room(tokens: int) -> bool:
         share = share_of(keys.kv_format, parts.layout.head_dim, parts.settings.chunk_tokens)
         check_room(parts.settings.kv_dir, parts.settings.min_free_bytes)
         num_bytes = int(tokens * parts.layout.bytes_per_token * OVERHEAD * share)
+        if parts.kv_remote is not None and not has_room_on_disk(num_bytes, parts):
+            return False
         return make_room_for(IncomingKV(document.tenant_id, document.id, num_bytes), parts)
 
     try:

@@ -14,6 +14,7 @@ from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
 from ragkv.catalog.documents import document_view, refresh_outdated, store_document
 from ragkv.errors import RagKVError, Rejected
 from ragkv.parts import Parts
+from ragkv.upkeep.upload import Uploader
 
 IN_HAND = "another process is reading it now"
 
@@ -33,7 +34,10 @@ def read_paths(paths: Sequence[Path], parts: Parts, console: Console) -> IngestT
     refresh_outdated(parts)
     ingest = IngestParts(parts)
     with closing(ingest.parser):
-        return ingest_files(list(find_files(paths)), ingest, console)
+        tally = ingest_files(list(find_files(paths)), ingest, console)
+    if (failed := Uploader(parts).upload_due().failed) > 0:
+        console.print(f"{failed} KV files are not in the object store yet: a worker tries again", markup=False)
+    return tally
 
 
 def find_files(paths: Sequence[Path]) -> Iterator[Path]:

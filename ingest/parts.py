@@ -1,6 +1,6 @@
 """Parts that only ingestion needs: the model under Transformers, loaded once and on first use."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,11 +21,12 @@ from ragkv.writer import note_written
 class IngestParts:
     """One per process. Work is counted if the counters have a Redis.
 
-    `owed`: leases to release, each with its reason, as soon as the database is available again.
+    `kept` is called when KV was kept. `owed`: leases to release, each with its reason, as soon as the database is available again.
     """
 
     parts: Parts
     counters: WorkerCounters = field(default_factory=WorkerCounters)
+    kept: Callable[[], None] = lambda: None
     owed: list[tuple[Lease, str]] = field(default_factory=list)
 
     @cached_property

@@ -27,6 +27,7 @@ from ragkv.eviction import EvictionPolicy, eviction_policy
 from ragkv.files import FileStore
 from ragkv.fingerprint import Fingerprints
 from ragkv.heads import heads_for
+from ragkv.kv_disk import KVDisk, lose_object, sizes_of_remote
 from ragkv.kv_format import KVFormat
 from ragkv.kv_use import KVUse
 from ragkv.models import QCACHE, LineProgress, encoder_folder, model_folder, public_name, reranker_folder
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     import redis
 
     from ragkv.answer.planner import Planner
+    from ragkv.answer.promote import Promoter
     from ragkv.answer.prompt import PromptBuilder
     from ragkv.answer.search import Searcher
     from ragkv.answer_cache.cache import AnswerCache
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from ragkv.engine.protocol import Engine
     from ragkv.kv.key import KeyMaker
     from ragkv.kv.layout import Layout
+    from ragkv.kv.remote import Remote
     from ragkv.kv.store import KVStore
     from ragkv.retrieve.encoder import Encoder, TextEncoder
     from ragkv.retrieve.qdrant import QdrantIndex
@@ -203,7 +206,45 @@ class Parts:
     def kv_store(self) -> "KVStore":
         from ragkv.kv.store import KVStore
 
-        return KVStore(self.settings.kv_dir)
+        return KVStore(self.settings.kv_dir, self.kv_remote)
+
+    @cached_property
+    def kv_remote(self) -> "Remote | None":
+        """The object store behind the folder of KV, if one is configured. Raises Rejected for settings that name none."""
+        settings = self.settings
+        if settings.kv_remote is None:
+            return None
+        from ragkv.kv.faults import Faults, FaultyRemote
+        from ragkv.kv.remote import ObjectStore, Place
+
+        place = Place(
+            settings.kv_remote, settings.kv_remote_endpoint, settings.kv_remote_region, settings.kv_remote_access_key,
+            settings.kv_remote_secret_key,
+        )  # fmt: skip
+        remote = ObjectStore(place, lambda: _digest("service", self.default_collection.tenant_id))
+        return (
+            remote if settings.kv_remote_faults is None else FaultyRemote(remote, Faults.of(settings.kv_remote_faults))
+        )
+
+    @cached_property
+    def kv_disk(self) -> KVDisk:
+        """The folder of KV as a cache of the object store."""
+        return KVDisk(self.kv_store, self.database, self.settings)
+
+    @cached_property
+    def promoter(self) -> "Promoter | None":
+        """Brings KV from the object store to disk for questions, if there is an object store."""
+        if self.kv_remote is None:
+            return None
+        from ragkv.answer.promote import Catalogue, Patience, Promoter
+
+        catalogue = Catalogue(
+            partial(sizes_of_remote, self.database), partial(lose_object, self.database), self.kv_disk.make_room
+        )
+        patience = Patience(self.settings.kv_wait_ms / 1e3, self.settings.kv_wait_token_ms / 1e3)
+        promoter = Promoter(self.kv_store, self.kv_remote, catalogue, patience)
+        self.kv_disk.dropped = promoter.dropped
+        return promoter
 
     @cached_property
     def model_folder(self) -> Path:
@@ -390,7 +431,7 @@ class Parts:
 
         journal = Journal(self.database, self.kv_use, public_name(self.settings))
         answering = (self.settings, self.searcher, self.prompts, self.engine, self.planner)
-        answerer = Answerer(*answering, self.keys_of, journal.record)
+        answerer = Answerer(*answering, self.keys_of, journal.record, self.promoter)
         return CachingAnswerer(answerer, self.answer_cache)
 
     @cached_property

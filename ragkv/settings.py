@@ -27,6 +27,8 @@ BLOCK_SIZES = range(1, 65)
 
 Mode = Literal["stitched", "full"]
 PassageOrder = Literal["best_last", "best_first"]
+KVWrite = Literal["through", "back"]
+"""When KV goes to the object store. through: as soon as it is on disk; back: later, or when the disk needs its room."""
 LogFormat = Literal["auto", "json", "console"]
 """auto: for people on a terminal, JSON anywhere else."""
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -58,6 +60,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     qdrant_url: str | None = None
     qdrant_api_key: str | None = None
 
+    kv_remote: str | None = None
+    kv_remote_endpoint: str | None = None
+    kv_remote_region: str | None = None
+    kv_remote_access_key: str | None = None
+    kv_remote_secret_key: str | None = None
+    kv_remote_faults: str | None = None
+    kv_write: KVWrite = "through"
+    kv_wait_ms: float = 500.0
+    kv_wait_token_ms: float = 1.0
+
     host: str = "127.0.0.1"
     port: int = 8000
     max_upload_bytes: int = 64 * 1024 * 1024
@@ -66,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_tenant_kv_bytes: int = 0
     max_kv_bytes: int | None = None
     host_kv_bytes: int = 512 * 1024 * 1024
+    max_remote_kv_bytes: int = 0
     min_free_bytes: int | None = None
     max_answer_bytes: int = 128 * 1024 * 1024
     max_tenant_answer_bytes: int = 32 * 1024 * 1024
@@ -258,6 +271,9 @@ def _check_ranges(settings: Settings) -> None:
         "max_tenant_kv_bytes",
         "max_kv_bytes",
         "host_kv_bytes",
+        "max_remote_kv_bytes",
+        "kv_wait_ms",
+        "kv_wait_token_ms",
         "min_free_bytes",
         "requests_per_minute",
         "tenant_requests_per_minute",

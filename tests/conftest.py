@@ -1,14 +1,17 @@
 """Real servers, each started once; parts over fresh folders."""
 
+import logging
 import os
 import shutil
 import socket
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pgserver
 import pytest
 import torch
@@ -18,6 +21,7 @@ from ingest.parts import IngestParts
 from ragkv.db.database import open_engine
 from ragkv.db.migrate import migrate
 from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.kv.remote import Place
 from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.settings import Settings
@@ -153,6 +157,27 @@ def migrated_sqlite_url(sqlite_url: str, sqlite_template: Path) -> str:
 def migrated_url(request: pytest.FixtureRequest) -> str:
     """Each kind of database in turn, with the newest schema and nothing in it."""
     return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """The URL of a server that speaks S3."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3_place(s3_endpoint: str) -> Place:
+    """An empty prefix of a bucket there."""
+    bucket = f"bucket-{uuid.uuid4().hex}"
+    httpx.put(f"{s3_endpoint}/{bucket}").raise_for_status()
+    return Place(f"s3://{bucket}/some/prefix", s3_endpoint, "us-east-1", "key", "secret")
 
 
 @pytest.fixture

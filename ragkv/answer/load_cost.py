@@ -1,0 +1,62 @@
+"""The cost of loading KV from the object store and of computing it instead, measured in this process."""
+
+import threading
+from collections.abc import Sequence
+from math import ceil
+
+FORGETTING = 0.9
+"""Weight of what was measured before, at each new measurement."""
+MIN_TOKENS = 32
+"""Fewer tokens say more about the overhead of a step than about the model."""
+
+
+class LoadCost:
+    """Moving estimates: seconds of one load as latency plus bytes over bandwidth, and seconds of computing a token."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._weight = self._bytes = self._seconds = self._squares = self._products = 0.0
+        self._token_s: float | None = None
+
+    def loaded(self, num_bytes: int, seconds: float) -> None:
+        """A load took so long, beside whatever others there were."""
+        mib = num_bytes / 2**20
+        with self._lock:
+            self._weight = FORGETTING * self._weight + 1
+            self._bytes = FORGETTING * self._bytes + mib
+            self._seconds = FORGETTING * self._seconds + seconds
+            self._squares = FORGETTING * self._squares + mib * mib
+            self._products = FORGETTING * self._products + mib * seconds
+
+    def computed(self, tokens: int, seconds: float) -> None:
+        """So many tokens ran through the model in that time."""
+        if tokens < MIN_TOKENS or seconds <= 0:
+            return
+        with self._lock:
+            before, now = self._token_s, seconds / tokens
+            self._token_s = now if before is None else FORGETTING * before + (1 - FORGETTING) * now
+
+    def load_s(self, sizes: Sequence[int], at_once: int) -> float | None:
+        """Until files of these sizes are there, so many at a time; None until something was loaded."""
+        with self._lock:
+            line = self._line()
+        if line is None or not sizes:
+            return None
+        latency, per_mib = line
+        return ceil(len(sizes) / at_once) * (latency + per_mib * max(sizes) / 2**20)
+
+    def compute_s(self, tokens: int) -> float | None:
+        """Until so many tokens are computed; None until some were."""
+        return None if self._token_s is None else tokens * self._token_s
+
+    def _line(self) -> tuple[float, float] | None:
+        """(latency, seconds a MiB), neither below 0: the line of least squares, or the mean where sizes hardly differ."""
+        if not self._weight:
+            return None
+        mean_mib, mean_s = self._bytes / self._weight, self._seconds / self._weight
+        spread = self._squares / self._weight - mean_mib**2
+        if spread <= 0.01 * mean_mib**2:
+            return mean_s, 0.0
+        slope = (self._products / self._weight - mean_mib * mean_s) / spread
+        slope = min(max(slope, 0.0), mean_s / mean_mib)
+        return mean_s - slope * mean_mib, slope

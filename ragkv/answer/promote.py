@@ -1,0 +1,214 @@
+"""Promotion: KV that a question needs comes from the object store to disk, under a deadline.
+
+It begins when retrieval has chosen the passages. What has not come by the deadline is recomputed, and goes on loading
+for the next question. Any number of questions that need one file load it once.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ragkv.answer.load_cost import LoadCost
+from ragkv.chunk import Chunk
+from ragkv.errors import Corrupt, NotFound, OutOfSpace, RagKVError, Unavailable
+from ragkv.kv.key import KeyMaker
+from ragkv.kv.remote import Remote
+from ragkv.kv.store import KVStore
+from ragkv.observe import metrics
+from ragkv.threads import Threads
+
+AT_ONCE = 16
+"""Loads of a process at the same time. Each holds a piece of its object in memory."""
+ABSENT_S = 60.0
+"""A prefix that is not in the object store is not asked for again for so long."""
+SPEAK_EVERY_S = 60.0
+
+Load = Literal["loaded", "missing", "corrupt", "unavailable", "no_room"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a question waits for KV at most: so many seconds, and more for each token of it."""
+
+    base_s: float
+    per_token_s: float
+
+    def seconds(self, tokens: int) -> float:
+        return self.base_s + self.per_token_s * tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A chunk without KV on this disk: the keys that would serve, the best first."""
+
+    keys: tuple[str, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The database, as far as promotion needs it. All of it blocks, and raises Unavailable.
+
+    sizes: bytes of the keys that the object store has, among those given. lost: the object of a key is gone or damaged.
+    make_room: for so many bytes on this disk; raises OutOfSpace.
+    """
+
+    sizes: Callable[[Sequence[str]], Mapping[str, int]]
+    lost: Callable[[str], None]
+    make_room: Callable[[int], None]
+
+
+class Promoter:
+    """One per process, on its event loop."""
+
+    def __init__(self, store: KVStore, remote: Remote, catalogue: Catalogue, patience: Patience) -> None:
+        self.cost = LoadCost()
+        self._store = store
+        self._remote = remote
+        self._catalogue = catalogue
+        self._patience = patience
+        self._threads = Threads("promotion", AT_ONCE)
+        self._asking = Threads("promotion: database", 2)
+        self._loading: dict[str, asyncio.Task[Load]] = {}
+        self._no_prefix: dict[str, float] = {}
+        self._unused: set[str] = set()
+        self._spoken = 0.0
+
+    async def bring(self, chunks: Sequence[Chunk], keys: KeyMaker) -> None:
+        """Bring the KV of these chunks, and of the prefix, as far as it comes in time. Raises nothing."""
+        absent, prefix = await self._asking.run(self._look, chunks, keys)
+        if not absent and prefix is None:
+            return
+        try:
+            sizes = await self._asking.run(self._catalogue.sizes, [key for one in absent for key in one.keys])
+        except Unavailable as error:
+            self._speak(error)
+            return
+        chosen = {key: one.tokens for one in absent for key in [_first(one.keys, sizes)] if key is not None}
+        wanted = {key: sizes[key] for key in chosen}
+        if prefix is not None and (chosen or not absent):
+            wanted[prefix] = 0
+        await self._wait_for(wanted, sum(chosen.values()))
+
+    def _look(self, chunks: Sequence[Chunk], keys: KeyMaker) -> tuple[list[Absent], str | None]:
+        """The chunks that have no file, and the prefix if it has none. Files that are there are used now."""
+        absent = []
+        for chunk in chunks:
+            named = tuple(keys.chunk(chunk.token_ids, making) for making in keys.makings)
+            there = next((key for key in named if self._store.touch(key)), None)
+            if there is None:
+                absent.append(Absent(named, chunk.num_tokens))
+            else:
+                self._unused.discard(there)
+        prefix = keys.prefix()
+        is_known = self._store.touch(prefix) or time.monotonic() - self._no_prefix.get(prefix, -ABSENT_S) < ABSENT_S
+        return absent, None if is_known else prefix
+
+    async def _wait_for(self, wanted: Mapping[str, int], tokens: int) -> None:
+        """Load these files, and wait for them as long as it pays."""
+        began = time.perf_counter()
+        loads = {key: self._load(key, size) for key, size in wanted.items()}
+        if not loads:
+            return
+        patience = self._worth_waiting(list(wanted.values()), tokens)
+        if patience > 0:
+            await asyncio.wait(loads.values(), timeout=patience)
+            metrics.waited_for_kv(time.perf_counter() - began)
+        for key, load in loads.items():
+            if not load.done():
+                metrics.kv_promoted("late" if patience > 0 else "not_awaited")
+            elif not load.cancelled() and load.exception() is None and load.result() == "loaded":
+                metrics.kv_promoted("in_time")
+                self._unused.discard(key)
+            else:
+                metrics.kv_promoted("failed")
+
+    def _worth_waiting(self, sizes: Sequence[int], tokens: int) -> float:
+        """Seconds to wait for loads: at most as long as computing the tokens would take, and not at all for what takes
+        longer than that."""
+        compute_s = self.cost.compute_s(tokens) if tokens else None
+        allowed = self._patience.seconds(tokens)
+        if compute_s is not None:
+            load_s = self.cost.load_s(sizes, AT_ONCE)
+            if load_s is not None and load_s > compute_s:
+                return 0.0
+            allowed = min(allowed, compute_s)
+        return allowed
+
+    def _load(self, key: str, size: int) -> asyncio.Task[Load]:
+        """The load of a file, which may be under way already."""
+        if (under_way := self._loading.get(key)) is not None:
+            return under_way
+        load = asyncio.create_task(self._threads.run(self._fetch, key, size))
+        self._loading[key] = load
+        load.add_done_callback(lambda _: self._loading.pop(key, None))
+        return load
+
+    def _fetch(self, key: str, size: int) -> Load:
+        """Load a file. A damaged object is asked for once more, and then removed."""
+        try:
+            self._catalogue.make_room(size)
+            try:
+                self._fetch_once(key)
+            except Corrupt as error:
+                metrics.kv_load_failed("corrupt")
+                self._speak(error)
+                self._fetch_once(key)
+        except (RagKVError, OSError) as error:
+            outcome = _outcome(error)
+            metrics.kv_load_failed(outcome)
+            self._speak(error)
+            self._note_loss(key, outcome, has_entry=size > 0)
+            return outcome
+        self._unused.add(key)
+        return "loaded"
+
+    def _fetch_once(self, key: str) -> None:
+        began = time.perf_counter()
+        num_bytes = self._store.fetch(key, self._remote)
+        took = time.perf_counter() - began
+        self.cost.loaded(num_bytes, took)
+        metrics.kv_loaded(num_bytes, took)
+
+    def _note_loss(self, key: str, outcome: Load, *, has_entry: bool) -> None:
+        if outcome == "missing" and not has_entry:
+            self._no_prefix[key] = time.monotonic()
+            return
+        if outcome not in ("missing", "corrupt"):
+            return
+        try:
+            if outcome == "corrupt":
+                self._remote.delete([key])
+            self._catalogue.lost(key)
+        except Unavailable as error:
+            self._speak(error)
+
+    def dropped(self, keys: Sequence[str]) -> None:
+        """Files went to make room: those that no answer had used were loaded for nothing."""
+        wasted = self._unused.intersection(keys)
+        self._unused -= wasted
+        metrics.kv_wasted(len(wasted))
+
+    def _speak(self, error: Exception) -> None:
+        """Log once a minute: every question may fail alike."""
+        now = time.monotonic()
+        if not self._spoken or now - self._spoken > SPEAK_EVERY_S:
+            self._spoken = now
+            log.warning("KV in the object store is recomputed: %s", error)
+
+
+def _first(keys: Sequence[str], among: Mapping[str, int]) -> str | None:
+    return next((key for key in keys if key in among), None)
+
+
+def _outcome(error: Exception) -> Load:
+    if isinstance(error, NotFound):
+        return "missing"
+    if isinstance(error, Corrupt):
+        return "corrupt"
+    return "no_room" if isinstance(error, (OutOfSpace, OSError)) else "unavailable"

@@ -1,0 +1,35 @@
+"""Statements about the tiers of KV: on a disk alone, or in the object store too."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Select, Update, select, update
+
+from ragkv.db.lists import one_of
+from ragkv.db.tables import KVEntryRow
+
+DISK, REMOTE = "disk", "remote"
+
+
+def remote_entries(keys: Sequence[str]) -> Select[str, int]:
+    """(key, bytes) of those among these keys that the object store has."""
+    return select(KVEntryRow.key, KVEntryRow.num_bytes).where(one_of(KVEntryRow.key, keys), KVEntryRow.tier == REMOTE)
+
+
+def all_remote() -> Select[str]:
+    """Keys of all tenants that the object store has."""
+    return select(KVEntryRow.key).where(KVEntryRow.tier == REMOTE)
+
+
+def on_disk_alone(after: str, before: datetime | None, limit: int) -> Select[str, str, int]:
+    """(key, tenant, bytes) of KV that was not uploaded, made before a moment if one is given: a page of it by key."""
+    waiting = [KVEntryRow.tier == DISK, KVEntryRow.key > after]
+    if before is not None:
+        waiting.append(KVEntryRow.created_at < before)
+    found = select(KVEntryRow.key, KVEntryRow.tenant_id, KVEntryRow.num_bytes).where(*waiting)
+    return found.order_by(KVEntryRow.key).limit(limit)
+
+
+def moved(keys: Sequence[str], tier: str) -> Update:
+    """These keys are of another tier."""
+    return update(KVEntryRow).where(one_of(KVEntryRow.key, keys)).values(tier=tier)

@@ -1,0 +1,249 @@
+"""The object store behind the folder of KV files, if one is configured (`RAGKV_KV_REMOTE`): the only door to obstore.
+
+An object is a KV file, byte for byte, named like it: `<key[:2]>/<key>.safetensors` under the URL's prefix. A marker at
+the prefix's root says whose KV lies there; a bucket without it, or with another's, is not used.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import LocalStore, MemoryStore, from_url
+
+from ragkv.batched import batched
+from ragkv.errors import Corrupt, NotFound, Rejected, Unavailable
+
+MARKER = "ragkv-kv.json"
+FORMAT = 1
+CONNECT = timedelta(seconds=3)
+TIMEOUT = timedelta(seconds=60)
+"""For the whole of one object."""
+RETRIES = 2
+PIECE_BYTES = 8 * 2**20
+WHOLE_BYTES = 64 * 2**20
+"""Larger files are uploaded in parts of this size."""
+FAILURES, PAUSE_S = 3, 5.0
+"""After so many failures in a row nothing is asked for so long: what waits for an answer is told at once."""
+
+_OBJECT = re.compile(r"[0-9a-f]{2}/([0-9a-f]{64})\.safetensors")
+
+
+class StoredObject(NamedTuple):
+    """One KV file in the object store."""
+
+    key: str
+    num_bytes: int
+    modified: datetime
+
+
+class Remote(Protocol):
+    """KV files in an object store, by key. Every call blocks, and raises Unavailable when the store is away, refuses the
+    credentials or is not this service's."""
+
+    def fetch(self, key: str, path: Path) -> int:
+        """Write the object to a file. Returns its bytes.
+
+        Raises NotFound if there is none, Corrupt if fewer bytes came than there are, OSError for the file.
+        """
+
+    def put(self, key: str, path: Path) -> None:
+        """Upload a file. Raises FileNotFoundError if it is gone."""
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove objects, whether they are there or not."""
+
+    def objects(self) -> Iterator[StoredObject]:
+        """All KV files there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the objects lie. Credentials that are None come from the provider's own environment variables."""
+
+    url: str
+    endpoint: str | None = None
+    region: str | None = None
+    access_key: str | None = None
+    secret_key: str | None = None
+
+
+class _Marker(msgspec.Struct, frozen=True):
+    """The content of the marker. service: whose KV it is."""
+
+    format: int
+    service: str
+
+
+class ObjectStore:
+    """KV files under one URL. One per process, for any number of threads."""
+
+    def __init__(self, place: Place, service: Callable[[], str]) -> None:
+        """service: a name of this service that never changes. Raises Rejected for a URL that names no object store."""
+        self._store = _opened(place)
+        self._service = service
+        self._marked = False
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._trouble = ""
+        self._paused_until = 0.0
+
+    def fetch(self, key: str, path: Path) -> int:
+        self._check_marker()
+        with self._asking():
+            try:
+                found = obstore.get(self._store, _name(key))
+            except FileNotFoundError:
+                raise NotFound(f"no object of KV key {key}") from None
+            expected, pieces = found.meta["size"], iter(found.stream(PIECE_BYTES))
+        written = 0
+        with path.open("wb") as file:
+            while piece := self._next(pieces):
+                written += file.write(piece)
+        if written != expected:
+            raise Corrupt(f"object of KV key {key}: {written:,} of {expected:,} bytes came")
+        return written
+
+    def put(self, key: str, path: Path) -> None:
+        self._claim()
+        with path.open("rb") as file, self._asking():
+            obstore.put(self._store, _name(key), file, chunk_size=WHOLE_BYTES)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        self._check_marker()
+        for some in batched(list(keys)):
+            names = [_name(key) for key in some]
+            with self._asking():
+                try:
+                    obstore.delete(self._store, names)
+                except FileNotFoundError:  # some providers say so, and leave the rest undone
+                    for name in names:
+                        _delete_one(self._store, name)
+
+    def objects(self) -> Iterator[StoredObject]:
+        self._check_marker()
+        with self._asking():
+            listed = iter(obstore.list(self._store, chunk_size=1000))
+        while some := self._next(listed):
+            for each in some:
+                if name := _OBJECT.fullmatch(each["path"]):
+                    yield StoredObject(name[1], each["size"], each["last_modified"])
+
+    def _next(self, pieces: Iterator[Any]) -> Any:
+        with self._asking():
+            return next(pieces, None)
+
+    def _check_marker(self) -> None:
+        if not self._marked and not self._read_marker():
+            raise Unavailable("the object store holds no KV of this service yet")
+
+    def _claim(self) -> None:
+        """Write the marker if there is none and nothing else."""
+        if self._marked or self._read_marker():
+            return
+        with self._asking():
+            others = next(iter(obstore.list(self._store, chunk_size=1)), None)
+        if others:
+            raise self._refused(
+                f"there are other things here, such as {others[0]['path'][:80]!r}: name an empty prefix"
+            )
+        marker = msgspec.json.encode(_Marker(FORMAT, self._service()))
+        with self._asking(), suppress(AlreadyExistsError):  # another process may be as quick
+            obstore.put(self._store, MARKER, marker, mode="create")
+        if not self._read_marker():
+            raise Unavailable("the object store does not return what was written to it")
+
+    def _read_marker(self) -> bool:
+        """Whether there is one. Raises Unavailable for another's."""
+        with self._asking():
+            try:
+                content = bytes(obstore.get(self._store, MARKER).bytes())
+            except FileNotFoundError:
+                return False
+        try:
+            marker = msgspec.json.decode(content, type=_Marker)
+        except msgspec.DecodeError:
+            raise self._refused(f"{MARKER} here is not ragkv's: name another prefix") from None
+        if marker.format != FORMAT:
+            raise self._refused("another version of ragkv keeps KV here: name another prefix")
+        if marker.service != self._service():
+            raise self._refused("another service keeps its KV here: name another prefix")
+        self._marked = True
+        return True
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Errors of the store as Unavailable. Nothing is asked for a while after several in a row."""
+        if time.monotonic() < self._paused_until:
+            raise Unavailable(self._trouble)
+        try:
+            yield
+        except (NotFound, FileNotFoundError):
+            self._failures = 0
+            raise
+        except (BaseError, ValueError, OSError) as error:
+            with self._lock:
+                self._failures += 1
+                self._trouble = f"object store: {_first_line(error)}"
+                if self._failures >= FAILURES:
+                    self._paused_until = time.monotonic() + PAUSE_S
+            raise Unavailable(self._trouble) from None
+        self._failures = 0
+
+    def _refused(self, why: str) -> Unavailable:
+        """The error for a place that cannot be used, which is not looked at again for a while."""
+        with self._lock:
+            self._trouble = f"RAGKV_KV_REMOTE: {why}"
+            self._paused_until = time.monotonic() + PAUSE_S
+        return Unavailable(self._trouble)
+
+
+def _opened(place: Place) -> Any:
+    scheme = urlsplit(place.url).scheme
+    given: dict[str, Any] = {
+        "endpoint": place.endpoint,
+        "region": place.region,
+        "access_key_id": place.access_key,
+        "secret_access_key": place.secret_key,
+    }
+    try:
+        if scheme == "file":
+            return LocalStore.from_url(place.url, mkdir=True)
+        if scheme == "memory":
+            return MemoryStore()
+        options: dict[str, Any] = {
+            "config": {name: value for name, value in given.items() if value is not None},
+            "client_options": {
+                "allow_http": (place.endpoint or "").startswith("http://"),
+                "connect_timeout": CONNECT,
+                "timeout": TIMEOUT,
+            },
+            "retry_config": {"max_retries": RETRIES, "retry_timeout": TIMEOUT},
+        }
+        return from_url(place.url, **options)
+    except (BaseError, ValueError, OSError) as error:
+        raise Rejected(f"RAGKV_KV_REMOTE: {_first_line(error)}") from None
+
+
+def _name(key: str) -> str:
+    return f"{key[:2]}/{key}.safetensors"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:300]
+
+
+def _delete_one(store: Any, name: str) -> None:
+    try:
+        obstore.delete(store, name)
+    except FileNotFoundError:
+        return

@@ -1,0 +1,101 @@
+"""The folder of KV as this host's cache of the object store: bounded, and what was not used for longest goes first.
+
+Other hosts with folders of their own may share database and bucket. What lies here is known by the files alone, and so is
+when it was last used: the time of a file. Only files with a copy in the object store go.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from ragkv.batched import batched
+from ragkv.db.database import Database
+from ragkv.db.kv_tiers import DISK, moved, remote_entries
+from ragkv.disk import check_room, default_kv_limit
+from ragkv.errors import OutOfSpace
+from ragkv.settings import Settings
+
+if TYPE_CHECKING:
+    from ragkv.kv.store import KVFile, KVStore
+
+LOW_WATER = 0.9
+"""Of the limit: so much is left, so that not every file has to make room for itself."""
+LOOK_EVERY_S = 60.0
+"""Other processes of the host write to the folder too."""
+LOOKING_SHARE = 0.01
+"""Of the time, at most, goes into looking at large folders."""
+
+
+class KVDisk:
+    """One per process, for any number of threads."""
+
+    def __init__(self, kv_store: "KVStore", database: Database, settings: Settings) -> None:
+        self.dropped: Callable[[Sequence[str]], None] = lambda keys: None
+        """Is told the keys whose files went."""
+        self._store = kv_store
+        self._database = database
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._kept = 0
+        self._look_at = 0.0
+
+    def make_room(self, num_bytes: int) -> None:
+        """Remove copies until there is room for so many bytes more, which are counted as written.
+
+        Raises OutOfSpace, and Unavailable when the database is away.
+        """
+        with self._lock:
+            if time.monotonic() >= self._look_at:
+                self._look()
+            limit = self._limit()
+            if limit and self._kept + num_bytes > limit:
+                self._drop(self._look(), self._kept + num_bytes - int(LOW_WATER * limit))
+                if self._kept + num_bytes > limit:
+                    raise OutOfSpace(
+                        f"KV on this disk takes {self._kept:,} of {limit:,} bytes and is nowhere else yet: see to the object "
+                        "store (RAGKV_KV_REMOTE), or raise RAGKV_MAX_KV_BYTES"
+                    )
+            check_room(self._settings.kv_dir, self._settings.min_free_bytes)
+            self._kept += num_bytes
+
+    def _limit(self) -> int:
+        limit = self._settings.max_kv_bytes
+        return default_kv_limit(self._settings.kv_dir, self._kept) if limit is None else limit
+
+    def _look(self) -> "list[KVFile]":
+        began = time.monotonic()
+        files = list(self._store.files())
+        self._kept = sum(file.num_bytes for file in files)
+        now = time.monotonic()
+        self._look_at = now + max(LOOK_EVERY_S, (now - began) / LOOKING_SHARE)
+        return files
+
+    def _drop(self, files: "list[KVFile]", excess: int) -> None:
+        """Drop the least recently used files that have a copy, until `excess` bytes are gone."""
+        for some in batched(sorted(files)):
+            if excess <= 0:
+                return
+            with self._database.reading() as session:
+                copied = {key for key, _ in session.execute(remote_entries([file.key for file in some]))}
+            droppable = [file for file in some if file.key in copied]
+            before = accumulate((file.num_bytes for file in droppable), initial=0)
+            chosen = [file for file, gone in zip(droppable, before, strict=False) if gone < excess]
+            self._store.drop(file.key for file in chosen)
+            self.dropped([file.key for file in chosen])
+            freed = sum(file.num_bytes for file in chosen)
+            self._kept -= freed
+            excess -= freed
+
+
+def sizes_of_remote(database: Database, keys: Sequence[str]) -> dict[str, int]:
+    """Bytes of those among the keys that the object store has. Raises Unavailable."""
+    with database.reading() as session:
+        return {key: size for some in batched(keys) for key, size in session.execute(remote_entries(some))}
+
+
+def lose_object(database: Database, key: str) -> None:
+    """The object of a key is gone or damaged: a host that has the file uploads it again. Raises Unavailable."""
+    with database.writing() as session:
+        session.execute(moved([key], DISK))

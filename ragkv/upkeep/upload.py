@@ -1,0 +1,126 @@
+"""Upload of KV to the object store: what lies on this disk alone gets a copy there."""
+
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from ragkv.batched import BATCH
+from ragkv.clock import utc_now
+from ragkv.db.kv_entries import keys_with_entries
+from ragkv.db.kv_tiers import REMOTE, moved, on_disk_alone
+from ragkv.errors import OutOfSpace, Unavailable
+from ragkv.parts import Parts
+
+if TYPE_CHECKING:
+    from ragkv.kv.remote import Remote
+
+AT_ONCE = 8
+BACK_AFTER = timedelta(minutes=10)
+"""With `RAGKV_KV_WRITE=back`: documents that are replaced or removed sooner are never uploaded."""
+SPEAK_EVERY_S = 60.0
+
+Outcome = Literal["copied", "gone", "failed"]
+
+log = logging.getLogger(__name__)
+
+
+class Uploaded(NamedTuple):
+    """Files and bytes that have a copy now, and files that could not be uploaded."""
+
+    files: int
+    bytes: int
+    failed: int
+
+
+class Uploader:
+    """One per process. Several processes may upload at once."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._prefixes: set[str] = set()
+        self._spoken = 0.0
+
+    def upload_due(self) -> Uploaded:
+        """Upload what is due by the write policy. Raises Unavailable when the database is away."""
+        is_late = self._parts.settings.kv_write == "back"
+        return self.upload(utc_now() - BACK_AFTER if is_late else None)
+
+    def upload(self, before: datetime | None = None) -> Uploaded:
+        """Upload all KV that lies on this disk alone, and was made before a moment if one is given.
+
+        It ends at a failure, and the next call goes on from there. Raises Unavailable when the database is away.
+        """
+        files = num_bytes = failed = 0
+        remote, after = self._parts.kv_remote, ""
+        while remote is not None and not failed:
+            with self._parts.database.reading() as session:
+                page = session.execute(on_disk_alone(after, before, BATCH)).all()
+            if not page:
+                break
+            after = page[-1][0]
+            sizes = {key: size for key, _, size in page if key in self._parts.kv_store}
+            self._upload_prefixes({tenant for key, tenant, _ in page if key in sizes}, remote)
+            outcomes = self._copy(list(sizes), remote)
+            copied = [key for key, outcome in outcomes.items() if outcome == "copied"]
+            self._record(copied, remote)
+            files += len(copied)
+            num_bytes += sum(sizes[key] for key in copied)
+            failed += sum(outcome == "failed" for outcome in outcomes.values())
+        return Uploaded(files, num_bytes, failed)
+
+    def _upload_prefixes(self, tenants: set[str], remote: "Remote") -> None:
+        """Prefixes have no entries: each is uploaded once by each process."""
+        keys = [key for tenant in tenants if (key := self._parts.keys_of(tenant).prefix()) not in self._prefixes]
+        outcomes = self._copy(keys, remote)
+        self._prefixes.update(key for key, outcome in outcomes.items() if outcome == "copied")
+
+    def _copy(self, keys: Sequence[str], remote: "Remote") -> dict[str, Outcome]:
+        with ThreadPoolExecutor(AT_ONCE, "upload") as threads:
+            return dict(zip(keys, threads.map(lambda key: self._copy_one(key, remote), keys), strict=True))
+
+    def _copy_one(self, key: str, remote: "Remote") -> Outcome:
+        try:
+            remote.put(key, self._parts.kv_store.path(key))
+        except FileNotFoundError:  # evicted meanwhile
+            return "gone"
+        except (Unavailable, OSError) as error:
+            self._speak(error)
+            return "failed"
+        return "copied"
+
+    def _record(self, keys: Sequence[str], remote: "Remote") -> None:
+        """Note that these have a copy. What was removed meanwhile goes again."""
+        with self._parts.database.writing() as session:
+            session.execute(moved(keys, REMOTE))
+            known = set(session.scalars(keys_with_entries(keys)))
+        with suppress(Unavailable):  # the sweep finds them
+            if gone := [key for key in keys if key not in known]:
+                remote.delete(gone)
+
+    def _speak(self, error: Exception) -> None:
+        """Log once a minute."""
+        now = time.monotonic()
+        if not self._spoken or now - self._spoken > SPEAK_EVERY_S:
+            self._spoken = now
+            log.warning("KV stays on this disk alone until the object store can be written: %s", error)
+
+
+def has_room_on_disk(num_bytes: int, parts: Parts) -> bool:
+    """Whether this disk has room for so many bytes more of KV, once copies went and the rest was uploaded for it.
+
+    Raises Unavailable when the database is away.
+    """
+    try:
+        parts.kv_disk.make_room(num_bytes)
+    except OutOfSpace:
+        Uploader(parts).upload()
+        try:
+            parts.kv_disk.make_room(num_bytes)
+        except OutOfSpace as error:
+            log.warning("KV is not kept: %s", error)
+            return False
+    return True

@@ -1,0 +1,152 @@
+"""The object store, over a real S3 protocol and over a folder: whole objects, one owner, and errors told apart."""
+
+import time
+from dataclasses import replace
+from itertools import chain, repeat
+
+import pytest
+
+from ragkv.errors import Corrupt, NotFound, Rejected, Unavailable
+from ragkv.kv.faults import Faults, FaultyRemote
+from ragkv.kv.file import write_kv
+from ragkv.kv.remote import FAILURES, MARKER, ObjectStore, Place
+from ragkv.kv.store import KVStore
+from tests.unit.test_kv_file import KEY, LAYOUT, some_kv
+
+OTHER_KEY = "cd" * 32
+
+
+@pytest.fixture(params=["s3", "file"])
+def place(request, tmp_path):
+    return request.getfixturevalue("s3_place") if request.param == "s3" else Place((tmp_path / "objects").as_uri())
+
+
+@pytest.fixture
+def remote(place):
+    return ObjectStore(place, lambda: "a service")
+
+
+@pytest.fixture
+def store(tmp_path, remote):
+    return KVStore(tmp_path / "kv", remote)
+
+
+@pytest.fixture
+def other_store(tmp_path, remote):
+    return KVStore(tmp_path / "other", remote)
+
+
+def test_a_file_comes_back_as_it_was_whatever_folder_it_is_for(store, other_store, remote):
+    store.put(KEY, some_kv())
+    remote.put(KEY, store.path(KEY))
+    assert other_store.fetch(KEY, remote) == store.bytes_of(KEY)
+    assert other_store.path(KEY).read_bytes() == store.path(KEY).read_bytes()
+    assert other_store.get(KEY, LAYOUT) is not None
+    assert [(each.key, each.num_bytes) for each in remote.objects()] == [(KEY, store.bytes_of(KEY))]
+
+
+def test_deleting_removes_file_and_object_and_dropping_the_file_alone(store, other_store, remote):
+    store.put(KEY, some_kv())
+    remote.put(KEY, store.path(KEY))
+    store.drop([KEY])
+    assert KEY not in store
+    assert store.fetch(KEY, remote)
+    store.delete([KEY, OTHER_KEY])
+    assert KEY not in store
+    assert list(remote.objects()) == []
+    with pytest.raises(NotFound):
+        store.fetch(KEY, remote)
+    assert list(store.partial(before=_later())) == []
+
+
+@pytest.mark.parametrize("faults", ["short=1", "corrupt=1"])
+def test_a_damaged_object_never_becomes_a_file(store, remote, faults):
+    store.put(KEY, some_kv())
+    remote.put(KEY, store.path(KEY))
+    store.drop([KEY])
+    with pytest.raises(Corrupt):
+        store.fetch(KEY, FaultyRemote(remote, Faults.of(faults)))
+    assert KEY not in store
+
+
+def test_another_keys_object_is_corrupt(store, remote):
+    store.put(KEY, some_kv())
+    remote.put(OTHER_KEY, store.path(KEY))
+    with pytest.raises(Corrupt, match="another key"):
+        store.fetch(OTHER_KEY, remote)
+
+
+def test_a_place_of_another_service_is_not_used(place, store, remote, tmp_path):
+    store.put(KEY, some_kv())
+    remote.put(KEY, store.path(KEY))
+    stranger = ObjectStore(place, lambda: "another service")
+    for use in (
+        lambda: stranger.put(KEY, store.path(KEY)),
+        lambda: stranger.delete([KEY]),
+        lambda: list(stranger.objects()),
+    ):
+        with pytest.raises(Unavailable, match="another service"):
+            use()
+    assert [each.key for each in remote.objects()] == [KEY]
+
+
+def test_a_place_with_other_things_is_not_written_to(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_bytes(b"a photo")
+    write_kv(tmp_path / "x.safetensors", some_kv())
+    remote = ObjectStore(Place((tmp_path / "photos").as_uri()), lambda: "a service")
+    with pytest.raises(Unavailable, match=r"other things here, such as 'a\.jpg'"):
+        remote.put(KEY, tmp_path / "x.safetensors")
+    assert not (tmp_path / "photos" / MARKER).exists()
+
+
+def test_without_a_marker_nothing_is_read_or_removed(remote):
+    with pytest.raises(Unavailable, match="no KV of this service yet"):
+        remote.delete([KEY])
+
+
+def test_a_bucket_that_there_is_not_is_unavailable(s3_place, store):
+    store.put(KEY, some_kv())
+    nowhere = ObjectStore(replace(s3_place, url="s3://nowhere-to-be-found/x"), lambda: "a service")
+    with pytest.raises(Unavailable, match=r"NoSuchBucket|Not Found"):
+        nowhere.put(KEY, store.path(KEY))
+
+
+def test_a_store_that_is_away_is_not_asked_again_at_once(s3_place, store, free_port):
+    store.put(KEY, some_kv())
+    away = ObjectStore(replace(s3_place, endpoint=f"http://127.0.0.1:{free_port()}"), lambda: "a service")
+    for _ in range(FAILURES):
+        with pytest.raises(Unavailable):
+            away.put(KEY, store.path(KEY))
+    began = time.perf_counter()
+    with pytest.raises(Unavailable):
+        away.put(KEY, store.path(KEY))
+    assert time.perf_counter() - began < 0.05
+
+
+@pytest.mark.parametrize("url", ["nonsense", "ftp://host/x", "az://account/container/x"])
+def test_a_url_that_names_no_store_is_refused(url):
+    with pytest.raises(Rejected, match="RAGKV_KV_REMOTE"):
+        ObjectStore(Place(url), lambda: "a service")
+
+
+@pytest.mark.parametrize("text", ["latency=50", "errors=2", "errors", "latency_ms=-1", "errors=x"])
+def test_faults_that_mean_nothing_are_refused(text):
+    with pytest.raises(Rejected, match="RAGKV_KV_REMOTE_FAULTS"):
+        Faults.of(text)
+
+
+def test_injected_errors_come_at_their_rate(store, remote):
+    chances = chain([0.009, 0.011], repeat(1.0))
+    faulty = FaultyRemote(remote, Faults.of("errors=0.01, latency_ms=1"), lambda: next(chances))
+    store.put(KEY, some_kv())
+    with pytest.raises(Unavailable, match="injected"):
+        faulty.put(KEY, store.path(KEY))
+    faulty.put(KEY, store.path(KEY))
+    assert [each.key for each in faulty.objects()] == [KEY]
+
+
+def _later():
+    from ragkv.clock import utc_now
+
+    return utc_now().replace(year=utc_now().year + 1)

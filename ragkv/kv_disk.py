@@ -6,7 +6,8 @@ when it was last used: the time of a file. Only files with a copy in the object 
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -38,27 +39,42 @@ class KVDisk:
         self._database = database
         self._settings = settings
         self._lock = threading.Lock()
-        self._kept = 0
+        self._kept = self._reserved = 0
         self._look_at = 0.0
 
     def make_room(self, num_bytes: int) -> None:
-        """Remove copies until there is room for so many bytes more, which are counted as written.
+        """Like `room`, for files that are written at once."""
+        with self.room(num_bytes):
+            pass
+
+    @contextmanager
+    def room(self, num_bytes: int) -> Iterator[None]:
+        """Remove copies until there is room for so many bytes more, which are written in the block.
 
         Raises OutOfSpace, and Unavailable when the database is away.
         """
         with self._lock:
-            if time.monotonic() >= self._look_at:
-                self._look()
-            limit = self._limit()
-            if limit and self._kept + num_bytes > limit:
-                self._drop(self._look(), self._kept + num_bytes - int(LOW_WATER * limit))
-                if self._kept + num_bytes > limit:
-                    raise OutOfSpace(
-                        f"KV on this disk takes {self._kept:,} of {limit:,} bytes and is nowhere else yet: see to the object "
-                        "store (RAGKV_KV_REMOTE), or raise RAGKV_MAX_KV_BYTES"
-                    )
-            check_room(self._settings.kv_dir, self._settings.min_free_bytes)
-            self._kept += num_bytes
+            self._reserve(num_bytes)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._reserved -= num_bytes
+                self._kept += num_bytes
+
+    def _reserve(self, num_bytes: int) -> None:
+        if time.monotonic() >= self._look_at:
+            self._look()
+        limit, wanted = self._limit(), self._reserved + num_bytes
+        if limit and self._kept + wanted > limit:
+            self._drop(self._look(), self._kept + wanted - int(LOW_WATER * limit))
+            if self._kept + wanted > limit:
+                raise OutOfSpace(
+                    f"KV takes {self._kept:,} of {limit:,} bytes on this disk, and has no copy or is in use: see to the "
+                    "object store (RAGKV_KV_REMOTE), or raise RAGKV_MAX_KV_BYTES"
+                )
+        check_room(self._settings.kv_dir, self._settings.min_free_bytes)
+        self._reserved += num_bytes
 
     def _limit(self) -> int:
         limit = self._settings.max_kv_bytes

@@ -239,7 +239,7 @@ class Parts:
         from ragkv.answer.promote import Catalogue, Patience, Promoter
 
         catalogue = Catalogue(
-            partial(sizes_of_remote, self.database), partial(lose_object, self.database), self.kv_disk.make_room
+            partial(sizes_of_remote, self.database), partial(lose_object, self.database), self.kv_disk.room
         )
         patience = Patience(self.settings.kv_wait_ms / 1e3, self.settings.kv_wait_token_ms / 1e3)
         promoter = Promoter(self.kv_store, self.kv_remote, catalogue, patience)

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,12 +56,12 @@ class Catalogue:
     """The database, as far as promotion needs it. All of it blocks, and raises Unavailable.
 
     sizes: bytes of the keys that the object store has, among those given. lost: the object of a key is gone or damaged.
-    make_room: for so many bytes on this disk; raises OutOfSpace.
+    room: for so many bytes on this disk, in a block; raises OutOfSpace.
     """
 
     sizes: Callable[[Sequence[str]], Mapping[str, int]]
     lost: Callable[[str], None]
-    make_room: Callable[[int], None]
+    room: Callable[[int], AbstractContextManager[None]]
 
 
 class Promoter:
@@ -129,16 +130,15 @@ class Promoter:
                 metrics.kv_promoted("failed")
 
     def _worth_waiting(self, sizes: Sequence[int], tokens: int) -> float:
-        """Seconds to wait for loads: at most as long as computing the tokens would take, and not at all for what takes
-        longer than that."""
-        compute_s = self.cost.compute_s(tokens) if tokens else None
-        allowed = self._patience.seconds(tokens)
-        if compute_s is not None:
-            load_s = self.cost.load_s(sizes, AT_ONCE)
-            if load_s is not None and load_s > compute_s:
-                return 0.0
-            allowed = min(allowed, compute_s)
-        return allowed
+        """Seconds to wait for loads: at most as long as computing the tokens would take, and not at all for what is estimated
+        to take longer than that."""
+        compute_s = self.cost.compute_s(tokens)
+        if compute_s is None or not tokens:
+            return self._patience.base_s
+        load_s = self.cost.load_s(sizes, AT_ONCE)
+        if load_s is not None and load_s > compute_s:
+            return 0.0
+        return min(self._patience.seconds(tokens), compute_s)
 
     def _load(self, key: str, size: int) -> asyncio.Task[Load]:
         """The load of a file, which may be under way already."""
@@ -150,15 +150,10 @@ class Promoter:
         return load
 
     def _fetch(self, key: str, size: int) -> Load:
-        """Load a file. A damaged object is asked for once more, and then removed."""
+        """Load a file."""
         try:
-            self._catalogue.make_room(size)
-            try:
-                self._fetch_once(key)
-            except Corrupt as error:
-                metrics.kv_load_failed("corrupt")
-                self._speak(error)
-                self._fetch_once(key)
+            with self._catalogue.room(size):
+                self._fetch_twice(key)
         except (RagKVError, OSError) as error:
             outcome = _outcome(error)
             metrics.kv_load_failed(outcome)
@@ -168,6 +163,15 @@ class Promoter:
         self._unused.add(key)
         return "loaded"
 
+    def _fetch_twice(self, key: str) -> None:
+        """What comes damaged is asked for once more."""
+        try:
+            self._fetch_once(key)
+        except Corrupt as error:
+            metrics.kv_load_failed("corrupt")
+            self._speak(error)
+            self._fetch_once(key)
+
     def _fetch_once(self, key: str) -> None:
         began = time.perf_counter()
         num_bytes = self._store.fetch(key, self._remote)
@@ -176,6 +180,7 @@ class Promoter:
         metrics.kv_loaded(num_bytes, took)
 
     def _note_loss(self, key: str, outcome: Load, *, has_entry: bool) -> None:
+        """Remove a damaged object; it is uploaded again by a host that has the file."""
         if outcome == "missing" and not has_entry:
             self._no_prefix[key] = time.monotonic()
             return

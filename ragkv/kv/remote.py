@@ -68,7 +68,7 @@ class Remote(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the objects lie. Credentials that are None come from the provider's own environment variables."""
+    """Where the objects lie. Credentials that are None come from the provider's usual variables."""
 
     url: str
     endpoint: str | None = None
@@ -98,7 +98,8 @@ class ObjectStore:
         self._paused_until = 0.0
 
     def fetch(self, key: str, path: Path) -> int:
-        self._check_marker()
+        if not self._has_marker():
+            raise Unavailable("the object store holds no KV of this service yet")
         with self._asking():
             try:
                 found = obstore.get(self._store, _name(key))
@@ -119,7 +120,8 @@ class ObjectStore:
             obstore.put(self._store, _name(key), file, chunk_size=WHOLE_BYTES)
 
     def delete(self, keys: Iterable[str]) -> None:
-        self._check_marker()
+        if not self._has_marker():
+            return
         for some in batched(list(keys)):
             names = [_name(key) for key in some]
             with self._asking():
@@ -130,7 +132,8 @@ class ObjectStore:
                         _delete_one(self._store, name)
 
     def objects(self) -> Iterator[StoredObject]:
-        self._check_marker()
+        if not self._has_marker():
+            return
         with self._asking():
             listed = iter(obstore.list(self._store, chunk_size=1000))
         while some := self._next(listed):
@@ -142,13 +145,9 @@ class ObjectStore:
         with self._asking():
             return next(pieces, None)
 
-    def _check_marker(self) -> None:
-        if not self._marked and not self._read_marker():
-            raise Unavailable("the object store holds no KV of this service yet")
-
     def _claim(self) -> None:
         """Write the marker if there is none and nothing else."""
-        if self._marked or self._read_marker():
+        if self._has_marker():
             return
         with self._asking():
             others = next(iter(obstore.list(self._store, chunk_size=1)), None)
@@ -159,11 +158,13 @@ class ObjectStore:
         marker = msgspec.json.encode(_Marker(FORMAT, self._service()))
         with self._asking(), suppress(AlreadyExistsError):  # another process may be as quick
             obstore.put(self._store, MARKER, marker, mode="create")
-        if not self._read_marker():
+        if not self._has_marker():
             raise Unavailable("the object store does not return what was written to it")
 
-    def _read_marker(self) -> bool:
-        """Whether there is one. Raises Unavailable for another's."""
+    def _has_marker(self) -> bool:
+        """Whether anything was uploaded. Raises Unavailable for another service's place."""
+        if self._marked:
+            return True
         with self._asking():
             try:
                 content = bytes(obstore.get(self._store, MARKER).bytes())

@@ -23,7 +23,7 @@ from ragkv.db.kv_entries import (
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.cleaning import remove_files
-from ragkv.upkeep.leftovers import partial_kv, unnamed_kv, unused_kv
+from ragkv.upkeep.leftovers import partial_kv, unnamed_kv, unnamed_objects, unused_kv
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -72,13 +72,15 @@ def evict_entries(entries: Iterable[tuple[str, int]], database: Database, kv_sto
 
 
 def collect_garbage(parts: Parts) -> Freed:
-    """Remove KV that no chunk uses, and files that nothing names: left by replaced documents and killed workers."""
+    """Remove KV that no chunk uses, and files and objects that nothing names: left by replaced documents and killed
+    processes."""
     unused = unused_kv(utc_now() - ENTRY_GRACE, parts.database)
     gone = {*forget_unused(unused, parts.database), *unnamed_kv(utc_now() - FILE_GRACE, parts)}
     freed = Freed(len(gone), sum(parts.kv_store.bytes_of(key) for key in gone))
     parts.kv_store.delete(gone)
     parts.worker_counters.evicted("unused", freed.files, freed.bytes)
     remove_files(partial_kv(utc_now() - FILE_GRACE, parts.kv_store))
+    parts.kv_store.delete(unnamed_objects(utc_now() - FILE_GRACE, parts))
     return freed
 
 

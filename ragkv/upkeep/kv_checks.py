@@ -1,4 +1,4 @@
-"""KV on disk held against its entries, its checksums and the chunks that use it."""
+"""KV on disk and in the object store held against its entries, its checksums and the chunks that use it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -7,14 +7,16 @@ from ragkv.db.consistency import ready_documents_using, ready_without_kv
 from ragkv.db.documents import precompute_again
 from ragkv.db.jobs import REBUILD
 from ragkv.db.kv_entries import keys_with_entries
+from ragkv.db.kv_tiers import DISK, moved
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.errors import Corrupt, Unsupported
+from ragkv.kv_disk import sizes_of_remote
 from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.upkeep.check import Check, Grace
 from ragkv.upkeep.cleaning import remove_files
 from ragkv.upkeep.eviction import evict_entries
-from ragkv.upkeep.leftovers import missing_kv, partial_kv, unnamed_kv, unused_kv
+from ragkv.upkeep.leftovers import missing_kv, missing_objects, partial_kv, unnamed_kv, unnamed_objects, unused_kv
 
 
 def entries_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
@@ -40,6 +42,13 @@ def bare_documents(grace: Grace, parts: Parts) -> Iterable[str]:
         return session.scalars(ready_without_kv()).all()
 
 
+def _drop_or_make_again(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
+    """Of what has a copy in the object store the file alone goes."""
+    copied = sizes_of_remote(parts.database, keys)
+    parts.kv_store.drop(copied)
+    _make_again([key for key in keys if key not in copied], grace, parts)
+
+
 def _make_again(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
     """Forget the KV, remove its files, and give the documents that were ready with it back to the workers."""
     with parts.database.reading() as session:
@@ -62,9 +71,20 @@ def _remove(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
     evict_entries([(key, 0) for key in keys], parts.database, parts.kv_store)
 
 
+def _upload_again(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
+    """Workers upload what lies on a disk alone."""
+    for some in batched(keys):
+        with parts.database.writing() as session:
+            session.execute(moved(some, DISK))
+
+
 KV_CHECKS = (
     Check(
-        "kv_without_file", "records of KV that is not on disk", "KV made again by a worker",
+        "kv_without_object", "records of KV in the object store that is not there", "uploaded again by a worker that has it",
+        lambda grace, parts: missing_objects(parts), _upload_again,
+    ),
+    Check(
+        "kv_without_file", "records of KV that is neither on disk nor in the object store", "KV made again by a worker",
         entries_without_file, _make_again,
     ),
     Check(
@@ -80,6 +100,11 @@ KV_CHECKS = (
         lambda grace, parts: unnamed_kv(grace.kv_before, parts), _remove,
     ),
     Check(
+        "unnamed_objects", "KV in the object store that nothing names", "removed",
+        lambda grace, parts: unnamed_objects(grace.kv_before, parts),
+        lambda keys, grace, parts: parts.kv_store.delete(keys),
+    ),
+    Check(
         "partial_kv", "KV files that were never finished", "removed",
         lambda grace, parts: [path.name for path in partial_kv(grace.kv_before, parts.kv_store)],
         lambda names, grace, parts: remove_files(partial_kv(grace.kv_before, parts.kv_store)),
@@ -88,8 +113,8 @@ KV_CHECKS = (
 DAMAGED_KV = Check(
     "damaged_kv",
     "KV files that are damaged or of another model",
-    "KV made again by a worker",
+    "removed if there is a copy, KV made again by a worker if not",
     damaged_files,
-    _make_again,
+    _drop_or_make_again,
 )
 """Apart, because it reads all KV there is."""

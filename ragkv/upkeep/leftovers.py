@@ -7,7 +7,7 @@ is named then can be removed. Removal: `ragkv.upkeep.eviction.collect_garbage`, 
 All raise Unavailable when the part they look at is away, and OSError for a folder that cannot be read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from ragkv.batched import batched
 from ragkv.db.database import Database
 from ragkv.db.documents import ids_among
 from ragkv.db.kv_entries import all_entries, keys_in_use, keys_with_entries, orphans
+from ragkv.db.kv_tiers import all_remote
 from ragkv.db.stored_files import named_files, named_files_among
 from ragkv.db.tenants import tenant_ids
 from ragkv.files import FileStore, StoredFile
@@ -49,21 +50,44 @@ def missing_files(database: Database, files: FileStore) -> list[StoredFile]:
 
 def unnamed_kv(before: datetime, parts: Parts) -> list[str]:
     """Keys of KV files that neither an entry nor a chunk names. The present prefixes have none, and are left out."""
+    return _unnamed(parts.kv_store.older_than(before), parts)
+
+
+def unnamed_objects(before: datetime, parts: Parts) -> list[str]:
+    """Like `unnamed_kv`, of KV in the object store, if there is one."""
+    if parts.kv_remote is None:
+        return []
+    return _unnamed((found.key for found in parts.kv_remote.objects() if found.modified < before), parts)
+
+
+def _unnamed(keys: Iterable[str], parts: Parts) -> list[str]:
     with parts.database.reading() as session:
         tenants = session.scalars(tenant_ids()).all()
     prefixes = {parts.keys_of(tenant_id).prefix() for tenant_id in tenants}
-    keys = [key for key in parts.kv_store.older_than(before) if key not in prefixes]
+    found = [key for key in keys if key not in prefixes]
     with parts.database.reading() as session:
-        statements = (names(some) for some in batched(keys) for names in (keys_with_entries, keys_in_use))
+        statements = (names(some) for some in batched(found) for names in (keys_with_entries, keys_in_use))
         named = {key for statement in statements for key in session.scalars(statement)}
-    return [key for key in keys if key not in named]
+    return [key for key in found if key not in named]
 
 
 def missing_kv(database: Database, kv_store: "KVStore") -> list[tuple[str, int]]:
-    """(key, bytes) of KV entries whose file is not there: their chunks are recomputed with each question."""
+    """(key, bytes) of KV entries with neither a file nor an object: their chunks are recomputed with each question."""
     with database.reading() as session:
         entries = [(key, int(size)) for key, size in session.execute(all_entries())]
-    return [entry for entry in entries if entry[0] not in kv_store]
+    absent = [entry for entry in entries if entry[0] not in kv_store]
+    copied = {found.key for found in kv_store.remote.objects()} if absent and kv_store.remote is not None else set()
+    return [entry for entry in absent if entry[0] not in copied]
+
+
+def missing_objects(parts: Parts) -> list[str]:
+    """Keys that the object store should have and does not."""
+    if parts.kv_remote is None:
+        return []
+    with parts.database.reading() as session:
+        expected = session.scalars(all_remote()).all()
+    copied = {found.key for found in parts.kv_remote.objects()} if expected else set()
+    return [key for key in expected if key not in copied]
 
 
 def unused_kv(before: datetime, database: Database) -> Sequence[str]:

@@ -3,18 +3,24 @@
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from ragkv.batched import batched
 from ragkv.db.kv_entries import documents_using, entries_of
+from ragkv.errors import Corrupt, NotFound, Unavailable, Unsupported
+from ragkv.kv.file import receive_kv
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.eviction import evict_entries
 
 if TYPE_CHECKING:
     from ragkv.kv.layout import Layout
+    from ragkv.kv.remote import Remote
     from ragkv.kv.store import KVStore
 
 SPEAK_EVERY_S = 0.5
@@ -54,7 +60,7 @@ class _Count:
 
 
 def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
-    """Read every KV file of an owner. Says how far it is every half second; the last says what was found.
+    """Read every KV file of an owner, and the objects of those that are not on this disk. Says how far it is every half second; the last says what was found.
 
     What is lost is forgotten at the end, also when the iterator is closed early.
     """
@@ -76,9 +82,30 @@ def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
 
 
 def _health(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:
-    """Reading a damaged file removes it."""
+    """Reading a damaged file removes it. What has no sound file may have a sound object."""
+    health = _health_of_file(key, kv_store, layout)
+    if health in ("sound", "unusable") or kv_store.remote is None:
+        return health
+    of_object = _health_of_object(key, kv_store.remote)
+    return health if of_object == "missing" else of_object
+
+
+def _health_of_file(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:
     if key not in kv_store:
         return "missing"
     if kv_store.get(key, layout) is not None:
         return "sound"
     return "damaged" if key not in kv_store else "unusable"
+
+
+def _health_of_object(key: str, remote: "Remote") -> FileHealth:
+    with TemporaryDirectory() as folder:
+        try:
+            receive_kv(Path(folder) / f"{key}.safetensors", partial(remote.fetch, key))
+        except NotFound:
+            return "missing"
+        except Corrupt:
+            return "damaged"
+        except (Unavailable, Unsupported, OSError):
+            return "unusable"
+    return "sound"

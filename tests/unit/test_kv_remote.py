@@ -100,9 +100,11 @@ def test_a_place_with_other_things_is_not_written_to(tmp_path):
     assert not (tmp_path / "photos" / MARKER).exists()
 
 
-def test_without_a_marker_nothing_is_read_or_removed(remote):
+def test_before_anything_was_uploaded_nothing_is_there_and_nothing_counts_as_lost(store, remote):
+    remote.delete([KEY])
+    assert list(remote.objects()) == []
     with pytest.raises(Unavailable, match="no KV of this service yet"):
-        remote.delete([KEY])
+        store.fetch(KEY, remote)
 
 
 def test_a_bucket_that_there_is_not_is_unavailable(s3_place, store):

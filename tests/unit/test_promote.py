@@ -55,15 +55,17 @@ class World:
 
     def promoter(self, faults=None, base_s=5.0, per_token_s=0.0):
         remote = FaultyRemote(self.remote, Faults.of(faults)) if faults else self.remote
-        catalogue = Catalogue(self.known, self.lost.append, self.make_room)
+        catalogue = Catalogue(self.known, self.lost.append, self.room)
         return Promoter(self.store, remote, catalogue, Patience(base_s, per_token_s))
 
     def known(self, keys):
         return {key: self.sizes[key] for key in keys if key in self.sizes}
 
-    def make_room(self, num_bytes):
+    @contextmanager
+    def room(self, num_bytes):
         if self.room_error:
             raise self.room_error
+        yield
 
     def there(self):
         return [key in self.store for key in self.keys]
@@ -204,7 +206,7 @@ def test_without_the_database_nothing_is_promoted(world):
     def away(keys):
         raise Unavailable("away")
 
-    promoter._catalogue = Catalogue(away, world.lost.append, world.make_room)
+    promoter._catalogue = Catalogue(away, world.lost.append, world.room)
     asyncio.run(promoter.bring(world.chunks, KEYS))
     assert world.remote.fetched == []
 

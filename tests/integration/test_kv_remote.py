@@ -1,0 +1,236 @@
+"""Two hosts with a folder each, one database and one bucket: what one makes the other answers with."""
+
+import asyncio
+import io
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+from sqlalchemy import select
+
+from ingest.parts import IngestParts
+from ingest.pipeline import IngestOutcome, ingest_document
+from ragkv.answer.question import Answer, Question
+from ragkv.catalog.documents import delete_document, document_view, store_document
+from ragkv.db.kv_tiers import DISK, REMOTE
+from ragkv.db.tables import KVEntryRow
+from ragkv.db.tenants import ensure_collection
+from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.errors import OutOfSpace
+from ragkv.kv.remote import ObjectStore, Place
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from ragkv.status import Status
+from ragkv.tenancy import KVOwner
+from ragkv.upkeep.check import WHILE_STOPPED
+from ragkv.upkeep.fsck import examine, repair
+from ragkv.upkeep.upload import Uploader
+from ragkv.upkeep.verify import verify
+from tests.conftest import lend_models
+from tests.echo_engine import EchoEngine
+from tests.integration.test_workers import LONG, kv_files
+
+Hosts = tuple[Parts, IngestParts, Parts]
+
+
+@pytest.fixture
+def shared(settings: Settings, migrated_url: str, s3_place: Place) -> Settings:
+    """Settings that both hosts share but the data folder."""
+    return msgspec.structs.replace(
+        settings,
+        database_url=migrated_url,
+        kv_remote=s3_place.url,
+        kv_remote_endpoint=s3_place.endpoint,
+        kv_remote_region=s3_place.region,
+        kv_remote_access_key=s3_place.access_key,
+        kv_remote_secret_key=s3_place.secret_key,
+        kv_wait_ms=10_000.0,
+    )
+
+
+def host(settings: Settings, loaded: IngestParts, folder: Path) -> Parts:
+    engine = EchoEngine(settings.max_model_len)
+    engine.stitches = engine.started = True
+    parts = Parts(msgspec.structs.replace(settings, data_dir=folder), engine)
+    lend_models(parts, loaded)
+    ensure_collection(parts.database)
+    return parts
+
+
+@pytest.fixture
+def hosts(shared: Settings, redis_server: EmbeddedRedis, loaded: IngestParts, tmp_path: Path) -> Iterator[Hosts]:
+    """A worker's host with its ingestion, and another that answers."""
+    shared = msgspec.structs.replace(shared, redis_url=f"unix://{shared.redis_socket}")
+    with closing(host(shared, loaded, tmp_path / "a")) as worker, closing(host(shared, loaded, tmp_path / "b")) as api:
+        ingest = IngestParts(worker)
+        ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
+        yield worker, ingest, api
+
+
+def ready(ingest: IngestParts, body: bytes = LONG, name: str = "engines.md") -> str:
+    parts = ingest.parts
+    document_id = store_document(parts.default_collection, name, io.BytesIO(body), parts).document_id
+    assert ingest_document(document_id, ingest) is IngestOutcome.READY
+    return document_id
+
+
+def ask(parts: Parts, times: int = 1, top_k: int | None = None) -> list[Answer]:
+    """The same question so many times at once."""
+    ref = parts.default_collection
+
+    async def one() -> Answer:
+        asked = "Where stood engine number 7?"
+        question = Question(ref.tenant_id, ref.collection_id, asked, top_k=top_k, hops=1, answer_cache=False)
+        *_, answer = [event async for event in parts.answerer.stream(question)]
+        assert isinstance(answer, Answer)
+        return answer
+
+    async def together() -> list[Answer]:
+        return await asyncio.gather(*(one() for _ in range(times)))
+
+    return asyncio.run(together())
+
+
+def tiers(parts: Parts) -> dict[str, str]:
+    with parts.database.reading() as session:
+        return dict(session.execute(select(KVEntryRow.key, KVEntryRow.tier)).all())
+
+
+def allow(parts: Parts, num_bytes: int) -> None:
+    """Another limit on the KV of this host's disk."""
+    parts.settings = msgspec.structs.replace(parts.settings, max_kv_bytes=num_bytes)
+    for name in ("kv_disk", "promoter", "answerer"):
+        parts.__dict__.pop(name, None)
+
+
+def on_disk(parts: Parts) -> int:
+    return sum(file.num_bytes for file in parts.kv_store.files())
+
+
+def objects(parts: Parts) -> set[str]:
+    assert parts.kv_remote is not None
+    prefix = parts.keys_of(parts.default_collection.tenant_id).prefix()
+    return {each.key for each in parts.kv_remote.objects()} - {prefix}
+
+
+def test_what_one_host_makes_another_with_an_empty_disk_answers_with(hosts: Hosts):
+    worker, ingest, api = hosts
+    ready(ingest)
+    assert set(tiers(worker).values()) == {DISK}
+    assert Uploader(worker).upload_due().failed == 0
+    assert set(tiers(worker).values()) == {REMOTE}
+    assert objects(worker) == kv_files(worker)
+
+    there, elsewhere = ask(worker)[0], ask(api)[0]
+    assert elsewhere.usage == there.usage
+    assert elsewhere.usage.stitched > 0
+    assert elsewhere.usage.failed_chunks == 0
+    assert 0 < len(kv_files(api)) <= len(kv_files(worker))
+
+
+def test_a_deleted_document_leaves_no_object(hosts: Hosts):
+    worker, ingest, api = hosts
+    document_id = ready(ingest)
+    Uploader(worker).upload_due()
+    delete_document(api.default_collection.tenant_id, document_id, api)
+    assert objects(worker) == set()
+    assert tiers(worker) == {}
+
+
+def test_a_store_that_is_away_costs_ingestion_nothing_and_is_made_up_for(hosts: Hosts, free_port):
+    worker, ingest, _ = hosts
+    remote = worker.kv_remote
+    away = Place("s3://bucket/x", f"http://127.0.0.1:{free_port()}", "us-east-1", "key", "secret")
+    worker.kv_remote = ObjectStore(away, lambda: "a service")
+    document_id = ready(ingest)
+    assert Uploader(worker).upload_due().failed == len(kv_files(worker))
+    assert set(tiers(worker).values()) == {DISK}
+    assert document_view(worker.default_collection.tenant_id, document_id, worker.database).status == Status.READY
+    worker.kv_remote = remote
+    assert Uploader(worker).upload_due().files == len(kv_files(worker)) == len(objects(worker))
+
+
+def test_with_a_full_disk_copies_go_and_documents_stay_ready(hosts: Hosts):
+    worker, ingest, api = hosts
+    document_id = ready(ingest)
+    Uploader(worker).upload_due()
+    before, limit = kv_files(worker), on_disk(worker) // 2
+    allow(worker, limit)
+    allow(api, limit)
+    worker.kv_disk.make_room(0)
+    assert 0 < len(kv_files(worker)) < len(before) / 2
+    assert document_view(worker.default_collection.tenant_id, document_id, worker.database).status == Status.READY
+    for parts in (worker, api):
+        assert ask(parts, top_k=4)[0].usage.failed_chunks == 0
+        ask(parts, top_k=100)
+        assert on_disk(parts) <= limit
+    assert objects(worker) == before
+
+
+def test_nothing_is_dropped_that_has_no_copy(hosts: Hosts):
+    worker, ingest, _ = hosts
+    ready(ingest)
+    before = kv_files(worker)
+    allow(worker, 1)
+    with pytest.raises(OutOfSpace, match="RAGKV_KV_REMOTE"):
+        worker.kv_disk.make_room(0)
+    assert kv_files(worker) == before
+
+
+def test_new_kv_takes_the_place_of_copies_and_waits_for_none(hosts: Hosts):
+    """What was not uploaded yet is, once the disk needs its room."""
+    worker, ingest, _ = hosts
+    ready(ingest)
+    allow(worker, on_disk(worker) + 2**20)
+    ready(ingest, b"# Bridges\n\n" + LONG.replace(b"ngine", b"ridge"), "bridges.md")
+    assert objects(worker)
+    assert on_disk(worker) <= worker.settings.max_kv_bytes
+
+
+def test_a_damaged_object_is_recomputed_and_uploaded_again(hosts: Hosts):
+    worker, ingest, api = hosts
+    ready(ingest)
+    Uploader(worker).upload_due()
+    assert worker.kv_remote is not None and api.kv_remote is not None
+    (worker.settings.data_dir / "junk").write_bytes(b"junk")
+    for key in objects(worker):
+        worker.kv_remote.put(key, worker.settings.data_dir / "junk")
+    broken = ask(api)[0]
+    assert broken.usage.failed_chunks > 0
+    assert broken.text == "Ada Lovelace wrote it."
+    lost = {key for key, tier in tiers(worker).items() if tier == DISK}
+    assert len(lost) == broken.usage.failed_chunks
+    Uploader(worker).upload_due()
+    assert ask(api)[0].usage.failed_chunks == 0
+
+
+def test_what_was_left_or_lost_in_the_bucket_is_found_and_mended(hosts: Hosts):
+    worker, ingest, api = hosts
+    ready(ingest)
+    Uploader(worker).upload_due()
+    assert worker.kv_remote is not None
+    lost, kept = sorted(objects(worker))[:2]
+    worker.kv_remote.put("f" * 64, worker.kv_store.path(kept))
+    worker.kv_remote.delete([lost])
+
+    found = {finding.check: finding.found for finding in examine(WHILE_STOPPED, worker) if finding.found}
+    assert found == {"kv_without_object": [lost], "unnamed_objects": ["f" * 64]}
+    assert [finding.found for finding in repair(WHILE_STOPPED, worker) if finding.mended] == [[lost], ["f" * 64]]
+    Uploader(worker).upload_due()
+    assert objects(worker) == kv_files(worker)
+    assert [finding.check for finding in examine(WHILE_STOPPED, api) if finding.found] == ["documents_without_file"]
+
+
+def test_verifying_on_a_host_without_files_reads_the_objects(hosts: Hosts):
+    worker, ingest, api = hosts
+    ready(ingest)
+    Uploader(worker).upload_due()
+    assert worker.kv_remote is not None
+    damaged, missing, *_ = sorted(objects(worker))
+    (worker.settings.data_dir / "junk").write_bytes(b"junk")
+    worker.kv_remote.put(damaged, worker.settings.data_dir / "junk")
+    worker.kv_remote.delete([missing])
+    *_, verified = verify(KVOwner(api.default_collection.tenant_id), api)
+    assert (verified.checked, verified.damaged, verified.missing, verified.unusable) == (len(kv_files(worker)), 1, 1, 0)

@@ -3,11 +3,12 @@
 import logging
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ragkv.disk import written_before
 from ragkv.errors import Corrupt, Unavailable, Unsupported
@@ -24,9 +25,11 @@ from ragkv.kv.file import (
     write_kv,
 )
 from ragkv.kv.layout import Layout
-from ragkv.kv.remote import Remote
 from ragkv.kv.resident import is_resident
 from ragkv.kv_format import KVFormat
+
+if TYPE_CHECKING:
+    from ragkv.kv.remote import Remote
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +39,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class KVFile(NamedTuple):
-    """A file of the folder. used: when it was written or, with an object store behind the folder, last used; in seconds."""
+    """A file of the folder. used: when it was last read or, with an object store behind the folder, used; in seconds."""
 
     used: float
     num_bytes: int
@@ -49,7 +52,7 @@ class KVStore:
     With an object store behind it (`remote`) the folder holds copies too, which may go at any time.
     """
 
-    def __init__(self, folder: Path, remote: Remote | None = None) -> None:
+    def __init__(self, folder: Path, remote: "Remote | None" = None) -> None:
         self.folder = folder
         self.remote = remote
 
@@ -115,7 +118,7 @@ class KVStore:
             log.warning("KV file not usable, its chunk will be recomputed: %s", error)
         return None
 
-    def fetch(self, key: str, remote: Remote) -> int:
+    def fetch(self, key: str, remote: "Remote") -> int:
         """Bring the file of a key from the object store, checked, and return its bytes.
 
         Raises NotFound if there is no object, Corrupt or Unsupported for one that cannot be used, Unavailable, OSError.
@@ -125,8 +128,10 @@ class KVStore:
 
     def touch(self, key: str) -> bool:
         """Whether there is a file of `key`, which is used now."""
+        path = self.path(key)
         try:
-            os.utime(self.path(key))
+            written = path.stat().st_mtime_ns
+            os.utime(path, ns=(time.time_ns(), written))  # the engine knows a file by when it was written
         except OSError:
             return False
         return True
@@ -156,7 +161,7 @@ class KVStore:
         for key in self.keys():
             with suppress(FileNotFoundError):
                 seen = self.path(key).stat()
-                yield KVFile(seen.st_mtime, seen.st_size, key)
+                yield KVFile(seen.st_atime, seen.st_size, key)
 
     def older_than(self, moment: datetime) -> Iterator[str]:
         """Keys whose files were written before the moment."""

@@ -108,6 +108,7 @@ def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         "PATCH /v1/documents/{document_id}": [{"json": {"metadata": {"place": "beach"}}}],
         "PATCH /v1/documents/{document_id}/kv": [{"json": {"pinned": True}}],
         "PATCH /v1/collections/{collection}/kv": [{"json": {"pinned": True}}],
+        "PATCH /v1/collections/{collection}/kv/rule": [{"json": {"when": "nth_use", "uses": 2}}],
         "POST /v1/search": [{"json": {"question": QUESTION} | more} for more in ({}, *chosen)],
         "POST /v1/ask": [{"json": {"question": QUESTION} | more} for more in ({}, *chosen)],
         "POST /v1/keys": [{"json": {"name": "x"}}],

@@ -25,6 +25,8 @@ FULL = Gauges(
         "tokens:computed": 70,
         "evicted:budget:files": 2,
         "evicted:budget:bytes": 2000,
+        "uploads:done": 2,
+        "upload_bytes": 2000,
         "stage:parse:sum": 3.5,
         "stage:parse:0.5": 1,
         "stage:parse:+Inf": 1,
@@ -44,6 +46,11 @@ def exposed():
     metrics.answered_in("stitched", ttft=250, engine_ttft=200, retrieve=30, plan=5, total=900)
     metrics.stitched_in(kv_load=8, recompute=40)
     metrics.used(completion=7, failed_chunks=1, cached=1, stitched=2, recomputed=3, computed=4)
+    metrics.kv_loaded(1000, 0.2)
+    metrics.kv_load_failed("missing")
+    metrics.kv_promoted("in_time")
+    metrics.waited_for_kv(0.2)
+    metrics.kv_wasted(1)
     metrics.answer_cache(hit=True)
     families = text_string_to_metric_families(metrics.render(FULL).decode())
     return {full_name(family): family for family in families}

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from bench.api import ApiReport, client_of, measure_asks, measure_load
 from bench.measuring import write_report
+from bench.remote import remote
 from bench.serving.command import serve
 from bench.tiers.command import tiers
 from bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
@@ -31,6 +32,7 @@ def bench() -> None:
 
 bench.add_command(tiers)
 bench.add_command(serve)
+bench.add_command(remote)
 
 
 @bench.command()

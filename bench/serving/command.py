@@ -87,7 +87,7 @@ async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:
     policy = settings.recompute_policy
     block_size = settings.block_size or block_size_of(policy)
     recompute = Recompute(policy, settings.recompute_ratio, block_size, settings.recompute_max_tokens)
-    contexts = contexts_of(chunks, plan, parts.prompts)
+    contexts = contexts_of(chunks, plan.clients, plan.context, plan.answer, parts.prompts)
     serving = Serving(parts.engine, parts.planner, parts.keys_of(ref.tenant_id), recompute, contexts)
     async with running_engine(parts, console):
         with progress_bars(console) as bars:

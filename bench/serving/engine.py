@@ -70,20 +70,21 @@ class Serving:
         return asked
 
 
-def contexts_of(chunks: Sequence[Chunk], plan: Plan, prompts: PromptBuilder) -> list[Context]:
-    """As many contexts as there are clients, of chunks drawn at random. Raises Rejected for too little text."""
+def contexts_of(
+    chunks: Sequence[Chunk], number: int, tokens: int, answer_tokens: int, prompts: PromptBuilder
+) -> list[Context]:
+    """Contexts of chunks drawn at random, each of at most so many tokens. Raises Rejected for too little text."""
     drawn = random.Random(0)  # noqa: S311 - not for secrets
-    if sum(chunk.num_tokens for chunk in chunks) < plan.context:
-        raise Rejected(f"there is less text than {plan.context:,} tokens: ingest more documents first")
-    return [_context(drawn.sample(chunks, len(chunks)), plan, prompts) for _ in range(plan.clients)]
+    if sum(chunk.num_tokens for chunk in chunks) < tokens:
+        raise Rejected(f"there is less text than {tokens:,} tokens: ingest more documents first")
+    return [_context(drawn.sample(chunks, len(chunks)), tokens, answer_tokens, prompts) for _ in range(number)]
 
 
-def _context(shuffled: Sequence[Chunk], plan: Plan, prompts: PromptBuilder) -> Context:
+def _context(shuffled: Sequence[Chunk], room: int, answer_tokens: int, prompts: PromptBuilder) -> Context:
     taken: list[Chunk] = []
-    room = plan.context
     for chunk in shuffled:
         if chunk.num_tokens <= room:
             taken.append(chunk)
             room -= chunk.num_tokens
     passages = tuple(Passage(chunk, score=float(place), hop=1) for place, chunk in enumerate(taken))
-    return Context(passages, tuple(prompts.build(taken, question, plan.answer) for question in _QUESTIONS))
+    return Context(passages, tuple(prompts.build(taken, question, answer_tokens) for question in _QUESTIONS))

@@ -4,6 +4,8 @@ import threading
 from collections.abc import Sequence
 from math import ceil
 
+from ragkv.engine.protocol import Report
+
 FORGETTING = 0.9
 """Weight of what was measured before, at each new measurement."""
 MIN_TOKENS = 32
@@ -27,6 +29,13 @@ class LoadCost:
             self._seconds = FORGETTING * self._seconds + seconds
             self._squares = FORGETTING * self._squares + mib * mib
             self._products = FORGETTING * self._products + mib * seconds
+
+    def answered(self, report: Report, ttft_s: float) -> None:
+        """The engine answered a prompt: the time of what it recomputed in place counts, or that of a prompt computed whole."""
+        if report.recomputed:
+            self.computed(report.recomputed, report.recompute_ms / 1e3)
+        elif not report.stitched:
+            self.computed(report.computed, ttft_s)
 
     def computed(self, tokens: int, seconds: float) -> None:
         """So many tokens ran through the model in that time."""

@@ -13,7 +13,6 @@ import torch
 from ragkv.answer.cite import cite
 from ragkv.answer.history import question_in_prompt, search_query
 from ragkv.answer.limits import check_question
-from ragkv.answer.load_cost import LoadCost
 from ragkv.answer.observed import generation, observed, retrieval
 from ragkv.answer.origins import kv_of_passages, prompt_spans
 from ragkv.answer.planner import Planner
@@ -115,7 +114,7 @@ class Answerer:
                 prompt_spans=prompt_spans(prepared.prompt, prepared.plan, report),
             )
             if self._promoter is not None:
-                _measure(answer, self._promoter.cost)
+                self._promoter.cost.answered(report, first - handed_over)
             await self._keep_record(question, answer)
             answered(answer)
             yield answer
@@ -217,14 +216,6 @@ def in_prompt_order(best_first: Sequence[Passage], order: PassageOrder) -> tuple
     """As they stand in the prompt. Which order a model reads better is the model's own (measured,
     docs/BENCHMARKS.md)."""
     return tuple(reversed(best_first)) if order == "best_last" else tuple(best_first)
-
-
-def _measure(answer: Answer, cost: LoadCost) -> None:
-    """Note how long the model takes for a token: in place, or in a prompt that was computed whole."""
-    if answer.usage.recomputed:
-        cost.computed(answer.usage.recomputed, answer.timings.recompute_ms / 1e3)
-    elif not answer.usage.stitched:
-        cost.computed(answer.usage.computed, answer.timings.engine_ttft_ms / 1e3)
 
 
 def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first: float) -> Timings:

@@ -10,9 +10,12 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
+from bench.remote import RemoteBench, RemoteRow
+from bench.serving.engine import contexts_of
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.answer.question import Answer, Question
+from ragkv.answer.recompute import Recompute
 from ragkv.catalog.documents import delete_document, document_view, store_document
 from ragkv.db.kv_tiers import DISK, REMOTE
 from ragkv.db.tables import KVEntryRow
@@ -234,3 +237,26 @@ def test_verifying_on_a_host_without_files_reads_the_objects(hosts: Hosts):
     worker.kv_remote.delete([missing])
     *_, verified = verify(KVOwner(api.default_collection.tenant_id), api)
     assert (verified.checked, verified.damaged, verified.missing, verified.unusable) == (len(kv_files(worker)), 1, 1, 0)
+
+
+def test_questions_at_once_about_kv_in_the_object_store_load_it_once(hosts: Hosts):
+    """As `ragkv bench remote` measures it."""
+    worker, ingest, api = hosts
+    ready(ingest)
+    Uploader(worker).upload_due()
+    ref = api.default_collection
+    contexts = contexts_of(api.source.ready_chunks(ref.tenant_id, ref.collection_id), 2, 150, 4, api.prompts)
+    assert api.promoter is not None
+    assert isinstance(api.engine, EchoEngine)
+    api.engine.token_s = 0.005
+    bench = RemoteBench(api, api.promoter, Recompute("none", 0.0, 16), contexts, 4)
+
+    async def measured() -> list[RemoteRow]:
+        return [row async for row in bench.measure(32, lambda mode: None)]
+
+    full, disk, remote, at_once = asyncio.run(measured())
+    chunks = len(contexts[0].passages)
+    assert (full.loads, full.questions, full.failed) == (0, 2, 0)
+    assert (disk.late, remote.late, remote.failed, remote.same) == (0, 0, 0, 2)
+    assert remote.loads == disk.loads + 2 + sum(len(context.passages) for context in contexts)
+    assert (at_once.questions, at_once.late, at_once.loads) == (32, 0, chunks + 1)

@@ -1,0 +1,271 @@
+"""`ragkv bench remote`: the first token where KV lies in the object store alone, beside KV on disk and full prefill."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from bench.measuring import check_folder, write_report
+from bench.serving.engine import Context, contexts_of
+from bench.serving.load import percentile
+from bench.ttft import machine
+from ragkv.answer.promote import Promoter
+from ragkv.answer.prompt import Prompt
+from ragkv.answer.recompute import Recompute
+from ragkv.cli.opened import opened_parts
+from ragkv.cli.progress import progress_bars
+from ragkv.cli.running import running_engine
+from ragkv.engine.protocol import Generate
+from ragkv.errors import RagKVError, Rejected, Unavailable
+from ragkv.kv.key import KeyMaker
+from ragkv.observe.metrics import OURS
+from ragkv.parts import Parts
+from ragkv.stitch.plan import StitchPlan
+from ragkv.stitch.select import block_size_of
+from ragkv.upkeep.upload import Uploader
+
+Mode = Literal["full", "disk", "remote"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+ATTEMPTS, PAUSE_S = 40, 0.25
+"""At having KV in the object store, or on disk: the store may be one that fails now and then."""
+
+
+class RemoteRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One mode. late: chunks whose KV was not there in time, each recomputed. same: answers equal to those over KV on disk.
+    loads: files that came from the object store."""
+
+    mode: str
+    questions: int
+    failed: int
+    ttft_p50_s: float | None
+    ttft_p95_s: float | None
+    chunks: int
+    late: int
+    loads: int
+    same: int | None
+
+
+class RemoteReport(msgspec.Struct, frozen=True):
+    """The report of `ragkv bench remote --json`. faults: as `RAGKV_KV_REMOTE_FAULTS`."""
+
+    model: str
+    machine: str
+    context_tokens: int
+    faults: str | None
+    rows: list[RemoteRow]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Of one mode. answers: by number of the question."""
+
+    firsts: list[float] = field(default_factory=list)
+    answers: dict[int, list[int]] = field(default_factory=dict)
+    failed: int = 0
+    chunks: int = 0
+    late: int = 0
+    loads: int = 0
+
+    def row(self, mode: str, expected: dict[int, list[int]] | None) -> RemoteRow:
+        p50, p95 = (percentile(self.firsts, percent) if self.firsts else None for percent in (50, 95))
+        return RemoteRow(
+            mode=mode,
+            questions=len(self.firsts) + self.failed,
+            failed=self.failed,
+            ttft_p50_s=p50,
+            ttft_p95_s=p95,
+            chunks=self.chunks,
+            late=self.late,
+            loads=self.loads,
+            same=None if expected is None else sum(self.answers[each] == expected.get(each) for each in self.answers),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteBench:
+    """A started engine, and contexts whose KV is on disk and in the object store."""
+
+    parts: Parts
+    promoter: Promoter
+    recompute: Recompute
+    contexts: Sequence[Context]
+    answer_tokens: int
+
+    async def measure(self, at_once: int, progress: Callable[[str], None]) -> AsyncIterator[RemoteRow]:
+        """A row a mode, whose questions take turns, and one for `at_once` questions about one context whose KV is only in the
+        object store. The first context is asked about once more before, and not counted."""
+        seen = {mode: _Seen() for mode in MODES}
+        await self._fill_disk(0)
+        for mode in MODES:
+            await self._ask(0, 0, mode, _Seen())
+        for number in range(len(self.contexts)):
+            for mode in MODES:
+                if mode == "disk":
+                    await self._fill_disk(number)
+                elif mode == "remote":
+                    self._empty_disk(number)
+                before = _loads()
+                await self._ask(number, 0, mode, seen[mode])
+                seen[mode].loads += _loads() - before
+                progress(mode)
+        expected = seen["disk"].answers
+        for mode in MODES:
+            yield seen[mode].row(mode, expected)
+        yield (await self._ask_at_once(at_once)).row(f"remote, {at_once} at once", None)
+
+    async def _ask_at_once(self, questions: int) -> _Seen:
+        """So many questions about the first context."""
+        seen, before = _Seen(), _loads()
+        self._empty_disk(0)
+        await asyncio.gather(*(self._ask(0, number, "remote", seen) for number in range(questions)))
+        seen.loads = _loads() - before
+        return seen
+
+    async def _ask(self, number: int, variant: int, mode: Mode, seen: _Seen) -> None:
+        """A question about a context, which finds nothing of an earlier one in the engine's cache."""
+        context = self.contexts[number]
+        prompt = context.prompts[variant % len(context.prompts)]
+        began = time.perf_counter()
+        try:
+            plan = None if mode == "full" else await self._plan(context, prompt, bring=mode == "remote")
+            tokens, first = await self._generate(prompt, plan)
+        except RagKVError:
+            seen.failed += 1
+            return
+        seen.firsts.append(first - began)
+        seen.answers[number] = tokens
+        seen.chunks += len(context.passages)
+        seen.late += plan.num_missing if plan else 0
+
+    async def _plan(self, context: Context, prompt: Prompt, *, bring: bool) -> StitchPlan | None:
+        if bring:
+            await self.promoter.bring([passage.chunk for passage in context.passages], self._keys)
+        looked_up = (prompt, context.passages, self._keys, self.recompute, None)
+        return await asyncio.to_thread(self.parts.planner.plan, *looked_up)
+
+    async def _generate(self, prompt: Prompt, plan: StitchPlan | None) -> tuple[list[int], float]:
+        """Tokens of the answer, and when the first came."""
+        request = Generate(prompt.token_ids, uuid.uuid4().hex, plan, max_tokens=self.answer_tokens, ignore_eos=True)
+        tokens: list[int] = []
+        began, first = time.perf_counter(), 0.0
+        async for output in self.parts.engine.generate(request):
+            first = first or time.perf_counter()
+            tokens += output.token_ids
+            if output.report is not None:
+                self.promoter.cost.answered(output.report, first - began)
+        return tokens, first
+
+    async def _fill_disk(self, number: int) -> None:
+        """Have all of the context's KV on disk. Raises Unavailable if it does not come."""
+        store, stored = self.parts.kv_store, self._stored(number)
+        for _ in range(ATTEMPTS):
+            if all(key in store for key in stored):
+                return
+            await self.promoter.bring([passage.chunk for passage in self.contexts[number].passages], self._keys)
+            await asyncio.sleep(PAUSE_S)
+        raise Unavailable("KV does not come from the object store: see the log")
+
+    def _empty_disk(self, number: int) -> None:
+        """Leave the context's KV in the object store alone, as for a host that never saw it."""
+        self.parts.kv_store.drop(self._stored(number))
+
+    def _stored(self, number: int) -> list[str]:
+        """Keys of the context's KV and the prefix's."""
+        planner, keys = self.parts.planner, self._keys
+        return [keys.prefix(), *(planner.stored(each.chunk, keys)[1] for each in self.contexts[number].passages)]
+
+    @property
+    def _keys(self) -> KeyMaker:
+        return self.parts.keys_of(self.parts.default_collection.tenant_id)
+
+
+@click.command()
+@click.option("--context", type=click.IntRange(64), default=2048, show_default=True, help="Tokens of a context.")
+@click.option(
+    "--questions",
+    type=click.IntRange(1),
+    default=40,
+    show_default=True,
+    help="Contexts, asked about once in each mode.",
+)
+@click.option(
+    "--at-once", type=click.IntRange(1), default=32, show_default=True, help="Questions about one context at the end."
+)
+@click.option("--answer", type=click.IntRange(2), default=16, show_default=True, help="Tokens of an answer.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the rows as JSON.",
+)
+def remote(context: int, questions: int, at_once: int, answer: int, json_file: Path | None) -> None:
+    """Measure KV that lies in the object store alone (RAGKV_KV_REMOTE), beside KV on disk and full prefill.
+
+    Contexts are drawn from the default collection, whose KV is uploaded before. RAGKV_KV_REMOTE_FAULTS makes the object
+    store slow or faulty. Files of KV on this disk are removed and come back.
+    """
+    check_folder("--json", json_file)
+    with opened_parts(Parts.prepare) as parts:
+        report = asyncio.run(_measured(parts, context, questions, at_once, answer))
+    Console().print(_table(report))
+    if json_file is not None:
+        write_report(report, json_file)
+
+
+async def _measured(parts: Parts, context: int, questions: int, at_once: int, answer: int) -> RemoteReport:
+    settings, ref, console = parts.settings, parts.default_collection, Console(stderr=True)
+    promoter = parts.promoter
+    if promoter is None:
+        raise Rejected("RAGKV_KV_REMOTE names no object store: set it, for a first look to file:///tmp/kv")
+    chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
+    contexts = contexts_of(chunks, questions, context, answer, parts.prompts)
+    with console.status("uploading KV"):
+        _upload_all(parts)
+    policy = settings.recompute_policy
+    block_size = settings.block_size or block_size_of(policy)
+    recompute = Recompute(policy, settings.recompute_ratio, block_size, settings.recompute_max_tokens)
+    bench = RemoteBench(parts, promoter, recompute, contexts, answer)
+    async with running_engine(parts, console):
+        with progress_bars(console) as bars:
+            task = bars.add_task("measuring", total=questions * len(MODES))
+            rows = [
+                row async for row in bench.measure(at_once, lambda mode: bars.update(task, advance=1, description=mode))
+            ]
+    tokens = sum(each.prompts[0].question.start for each in contexts) // len(contexts)
+    return RemoteReport(Path(parts.model_folder).name, machine(), tokens, settings.kv_remote_faults, rows)
+
+
+def _upload_all(parts: Parts) -> None:
+    uploader = Uploader(parts)
+    if all(uploader.upload().failed for _ in range(ATTEMPTS)):
+        raise Unavailable(f"not all KV could be uploaded to {parts.settings.kv_remote}: see the log")
+
+
+def _loads() -> int:
+    """Files that came from the object store in this process."""
+    return int(OURS.get_sample_value("ragkv_kv_remote_load_seconds_count") or 0)
+
+
+def _table(report: RemoteReport) -> Table:
+    store = f"object store with {report.faults}" if report.faults else "object store"
+    title = f"{report.model} on {report.machine}: {report.context_tokens:,} tokens of context, {store}"
+    table = Table("mode", "first token s: p50, p95", "loads", "chunks late", "same answer", "failed", title=title)
+    for row in report.rows:
+        seconds = (row.ttft_p50_s, row.ttft_p95_s)
+        table.add_row(
+            row.mode,
+            ", ".join("-" if value is None else f"{value:.2f}" for value in seconds),
+            str(row.loads),
+            f"{row.late} of {row.chunks}",
+            "-" if row.same is None else f"{row.same} of {row.questions}",
+            str(row.failed),
+        )
+    return table

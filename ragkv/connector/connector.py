@@ -1,7 +1,7 @@
 """vLLM's scheduler and worker: the KV connector, of which each holds one, in its role.
 
-The scheduler's half promises the whole stitched region of a prompt, the worker's half keeps the promise before the
-step runs. Approximate KV never meets exact KV: the service salts prompts by variant (StitchPlan.cache_variant).
+The scheduler's half promises the whole stitched region of a prompt, the worker's half keeps the promise beside the
+steps that serve others. Approximate KV never meets exact KV: the service salts prompts by variant (StitchPlan.cache_variant).
 """
 
 import logging
@@ -22,13 +22,14 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from ragkv.connector.internals import ModelInternals
 from ragkv.connector.metadata import StitchMetadata, StitchReports, StitchRequest
 from ragkv.connector.stitcher import Stitcher
+from ragkv.connector.under_way import Done, UnderWay
 from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for
 from ragkv.errors import Rejected
 from ragkv.kv.host import HostTier
 from ragkv.kv.layout import Layout, layout_of
 from ragkv.kv.store import KVStore
 from ragkv.orphan import end_with_parent
-from ragkv.span import Span, merge, total_tokens
+from ragkv.span import merge, total_tokens
 
 if TYPE_CHECKING:
     from vllm.forward_context import ForwardContext
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LEAST_SHARE = 8
+"""The part of a step's tokens, one in so many, that stitches may always recompute."""
 _KEPT_REPORTS = 1024  # reports of streamed requests, kept until they are asked for
 
 
@@ -57,12 +60,12 @@ class StitchConnector(KVConnectorBase_V1):
         self._max_work: int = vllm_config.scheduler_config.max_num_batched_tokens
         self._planned: dict[str, Planned] = {}
         self._promised: list[StitchRequest] = []
-        self._promised_work = 0
         self._reports: dict[str, WireReport] = {}
         self._kept: OrderedDict[str, WireReport] = OrderedDict()
-        self._stitcher: Stitcher | None = None
-        self._done: dict[str, WireReport] = {}
-        self._failed_blocks: set[int] = set()
+        self._filling: dict[int, str] = {}
+        self._given_up: set[str] = set()
+        self._under_way: UnderWay | None = None
+        self._done: dict[str, Done] = {}
 
     @property
     def requires_kv_delivery(self) -> bool:
@@ -80,19 +83,19 @@ class StitchConnector(KVConnectorBase_V1):
     def get_num_new_matched_tokens(self, request: "Request", num_computed_tokens: int) -> tuple[int | None, bool]:
         """vLLM: how many tokens behind its own hits does the connector bring, and does it bring them later?
 
-        All of the stitched region, in the very step. Asked again after a preemption. None, "ask again in the next step", when this step's promises recompute as much as a step may: the scheduler
-        does not count those tokens, and all streams wait for them.
+        All of the stitched region, and later: the request waits until the worker has filled it, and others are served meanwhile.
+        Asked again after a preemption. None, "ask again in the next step", while the same tokens are being filled for another
+        request, whose blocks then serve this one too.
         """
         planned = self._planned.get(request.request_id)
-        if planned is None:
+        if planned is None or request.request_id in self._given_up:
             return 0, False
         end = min(planned.plan.end, request.num_prompt_tokens - 1)
         if end <= num_computed_tokens:
             return 0, False
-        work = planned.plan.work(Span(num_computed_tokens, end))
-        if self._promised_work and self._promised_work + work > self._max_work:
+        if self._filling.get(_region_of(request, end), request.request_id) != request.request_id:
             return None, False
-        return end - num_computed_tokens, False
+        return end - num_computed_tokens, True
 
     def update_state_after_alloc(self, request: "Request", blocks: "KVCacheBlocks", num_external_tokens: int) -> None:
         """vLLM: these blocks are allocated, so many tokens in them are the connector's. They go into the step's metadata."""
@@ -111,28 +114,34 @@ class StitchConnector(KVConnectorBase_V1):
             rank=planned.rank,
         )
         self._promised.append(stitch)
-        self._promised_work += planned.plan.work(stitch.region)
+        self._filling[_region_of(request, end)] = request.request_id
         self._reports.setdefault(request.request_id, _expected(stitch))
 
     def build_connector_meta(self, scheduler_output: "SchedulerOutput") -> KVConnectorMetadata:
-        """vLLM: the metadata of this step for the worker. All that was promised since the last one."""
-        requests, self._promised, self._promised_work = self._promised, [], 0
-        return StitchMetadata(requests)
+        """vLLM: the metadata of this step for the worker. All that was promised since the last one, and how much of the model's work
+        there is room for: what the step leaves of its tokens, but always some, or a stream of full prompts would keep it away."""
+        requests, self._promised = self._promised, []
+        scheduled = scheduler_output.total_num_scheduled_tokens
+        room = max(self._max_work - scheduled, self._max_work // LEAST_SHARE)
+        return StitchMetadata(requests, room, is_idle=not scheduled)
 
     def update_connector_output(self, connector_output: "KVConnectorOutput") -> None:
         """vLLM: the worker's output of a step. Its reports are kept, for requests that have not finished meanwhile."""
         meta = connector_output.kv_connector_worker_meta
         if isinstance(meta, StitchReports):
             for request_id, report in meta.by_request.items():
+                self._forget_filling(request_id)
                 if request_id in self._reports:
                     self._reports[request_id] = _added(self._reports[request_id], report)
+            self._given_up |= meta.failed & self._planned.keys()
+
+    def _forget_filling(self, request_id: str) -> None:
+        self._filling = {region: by for region, by in self._filling.items() if by != request_id}
 
     def request_finished(self, request: "Request", block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        """vLLM: a request has finished: may its blocks be freed, and what goes into its output's `kv_transfer_params`? The report.
-
-        vLLM asks before it passes on what the worker did in the very same step, so a request of one token gets what
-        was planned, without times and queries: callers who want those ask for two tokens.
-        """
+        """vLLM: a request has finished: may its blocks be freed, and what goes into its output's `kv_transfer_params`? The report."""
+        self._forget_filling(request.request_id)
+        self._given_up.discard(request.request_id)
         planned = self._planned.pop(request.request_id, None)
         report = self._reports.pop(request.request_id, None)
         if asked := report_asked_for(request.kv_transfer_params):
@@ -147,46 +156,38 @@ class StitchConnector(KVConnectorBase_V1):
 
     def attach(self, runner: Any) -> None:
         """Take the model runner. Called by StitchWorker once its model is loaded and its cache allocated."""
-        self._stitcher = Stitcher(ModelInternals(runner), self._store, self._layout)
+        self._under_way = UnderWay(Stitcher(ModelInternals(runner), self._store, self._layout))
 
     def start_load_kv(self, forward_context: "ForwardContext", **kwargs: Any) -> None:
-        """vLLM: the step is about to run. Every promised region is filled before this returns."""
+        """vLLM: the step runs, or has been launched. Stitches go on, as far as it has room for them."""
         meta = self._get_connector_metadata()
         assert isinstance(meta, StitchMetadata)
+        assert self._under_way is not None, "the worker was not attached: start vLLM with StitchWorker"
         for stitch in meta.requests:
-            assert self._stitcher is not None, "the worker was not attached: start vLLM with StitchWorker"
-            self._done[stitch.request_id] = self._fill(self._stitcher, stitch)
+            self._under_way.begin(stitch)
+        if done := self._under_way.advance(meta.room, is_idle=meta.is_idle):
+            self._done[done.request_id] = done
 
-    def _fill(self, stitcher: Stitcher, stitch: StitchRequest) -> WireReport:
-        """Carry out one request. Whatever fails stays with its request: this runs in the step that serves all of them."""
-        if self._failed_blocks.isdisjoint(stitch.block_ids):  # a request behind the same blocks fails with them
-            try:
-                return stitcher.carry_out(stitch)
-            except Exception:
-                log.exception("request %s: stitching failed; its context is recomputed in full", stitch.request_id)
-            try:
-                return stitcher.recompute_whole(stitch)
-            except Exception:
-                log.exception("request %s: recomputing in place failed too; vLLM computes it", stitch.request_id)
-        self._failed_blocks |= stitch.blocks(stitcher.block_size)
-        # The report of a region that vLLM computes in its ordinary steps after stitching failed.
-        region = [(stitch.start, stitch.end)]
-        return WireReport(
-            fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys, recomputed_spans=region
-        )
+    def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
+        """vLLM: which requests' KV was sent, and which was received? Those that are done, and those that were ended meanwhile and
+        whose blocks may now be freed."""
+        assert self._under_way is not None
+        return None, self._done.keys() | self._under_way.drop(finished_req_ids)
 
     def get_block_ids_with_load_errors(self) -> set[int]:
         """vLLM: blocks whose KV could not be brought. Those of requests that failed twice: vLLM computes them itself (`kv_load_failure_policy`)."""
-        failed, self._failed_blocks = self._failed_blocks, set()
-        return failed
+        return {block for done in self._done.values() for block in done.failed_blocks}
 
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
         """vLLM: the worker's metadata of this step for the scheduler. The reports."""
         done, self._done = self._done, {}
-        return StitchReports(done) if done else None
+        if not done:
+            return None
+        reports = {request_id: each.report for request_id, each in done.items()}
+        return StitchReports(reports, {request_id for request_id, each in done.items() if each.failed_blocks})
 
     def wait_for_layer_load(self, layer_name: str) -> None:
-        """vLLM: wait for a layer's KV. There is nothing to wait for: all is in place when the step begins."""
+        """vLLM: wait for a layer's KV. There is nothing to wait for: a request runs once all of its KV is in place."""
 
     def save_kv_layer(self, *args: Any, **kwargs: Any) -> None:
         """vLLM: a layer's new KV may be saved. Nothing is saved from the engine: ingestion makes KV."""
@@ -197,6 +198,12 @@ class StitchConnector(KVConnectorBase_V1):
 
 def _layout(config: VllmConfig) -> Layout:
     return layout_of(config.model_config.hf_text_config, str(config.model_config.dtype).removeprefix("torch."))
+
+
+def _region_of(request: "Request", end: int) -> int:
+    """Equal for requests that may share the blocks of their first `end` tokens."""
+    assert request.prompt_token_ids is not None
+    return hash((request.cache_salt, tuple(request.prompt_token_ids[:end])))
 
 
 def _planned(request: "Request") -> Planned | None:

@@ -13,7 +13,7 @@ from ragkv.stitch.plan import StitchPlan
 
 @dataclass(frozen=True, slots=True)
 class StitchRequest:
-    """A promise to keep in this step: positions [start, end) of one request must hold KV when the step begins.
+    """A promise to begin to keep in this step: positions [start, end) of one request must hold KV before it runs.
 
     What lies before `start` is in vLLM's cache already, made in the same way (StitchPlan.cache_variant). `token_ids` are the prompt's.
     """
@@ -56,17 +56,20 @@ class KVSlice:
 
 @dataclass
 class StitchMetadata(KVConnectorMetadata):
-    """Everything to stitch in one step."""
+    """What to begin in one step, and how many tokens the model may run in it for stitches. is_idle: it serves nothing else."""
 
-    requests: list[StitchRequest] = field(default_factory=list)
+    requests: list[StitchRequest]
+    room: int
+    is_idle: bool
 
 
 @dataclass
 class StitchReports(KVConnectorWorkerMetadata):
-    """Reports of the worker on one step, by request id."""
+    """Reports of the worker on what it finished in one step, by request id. failed: those that vLLM has to compute itself."""
 
     by_request: dict[str, WireReport] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
         assert isinstance(other, StitchReports)
-        return StitchReports(self.by_request | other.by_request)
+        return StitchReports(self.by_request | other.by_request, self.failed | other.failed)

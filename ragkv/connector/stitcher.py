@@ -1,10 +1,10 @@
-"""vLLM's worker: stitching and recompute in place, before the step's own forward runs."""
+"""vLLM's worker: stitching and recompute in place, in parts between which the engine may serve others."""
 
 import math
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -30,6 +30,14 @@ class Fetched:
     lost: list[Span] = field(default_factory=list)
     failed_keys: list[str] = field(default_factory=list)
     host_keys: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Room:
+    """Tokens that the model may still run in this step for stitches."""
+
+    tokens: int = 0
 
 
 class Stitcher:
@@ -46,44 +54,9 @@ class Stitcher:
         """Tokens of one cache block."""
         return self._model.block_size
 
-    @torch.inference_mode()
-    def carry_out(self, stitch: StitchRequest) -> WireReport:
-        """Fill the region of the request. A file that is missing or corrupt becomes a recompute of its span."""
-        report = WireReport(fills=1)
-        block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
-        with _timed(report, "kv_load_ms"):
-            fetched = self._fetch(stitch)
-            stitched = self._write(fetched.slices, layers_looked_at(self._layout, stitch), block_ids)
-            self._model.synchronize()
-        with _timed(report, "recompute_ms"):
-            spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
-            if stitch.plan.selection is not None:
-                spans = merge([*spans, *self._select(stitch, stitched, spans, block_ids)])
-            self._recompute(stitch, spans, block_ids, report)
-            self._model.synchronize()
-        report.recomputed = total_tokens(spans)
-        report.recomputed_spans = [(span.start, span.end) for span in spans]
-        report.stitched = stitch.region.num_tokens - report.recomputed
-        report.failed_keys = fetched.failed_keys
-        report.host_keys = fetched.host_keys
-        return report
-
-    @torch.inference_mode()
-    def recompute_whole(self, stitch: StitchRequest) -> WireReport:
-        """Run the whole region of the request through the model, over whatever a failed `carry_out` left in the cache.
-
-        Exact: a position attends only to positions before it, which hold fresh KV by then, or lie before the region.
-        """
-        report = WireReport(fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys)
-        report.recomputed_spans = [(stitch.start, stitch.end)]
-        block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
-        with _timed(report, "recompute_ms"):
-            self._recompute(stitch, [stitch.region], block_ids, report)
-            self._model.synchronize()
-        return report
-
-    def _fetch(self, stitch: StitchRequest) -> Fetched:
-        """Map the files of every chunk that is not recomputed whole."""
+    def fetch(self, stitch: StitchRequest) -> Fetched:
+        """Map and check the files of every chunk that is not recomputed whole. Needs no model: any thread may do it."""
+        began = time.perf_counter()
         recomputed = merge(stitch.plan.recompute)
         fetched = Fetched()
         for placed in stitch.plan.placed:
@@ -94,7 +67,47 @@ class Stitcher:
                 fetched.lost.append(span)
             else:
                 self._fetch_chunk(placed.key, placed.span, span, fetched)
+        fetched.seconds = time.perf_counter() - began
         return fetched
+
+    def carry_out(self, stitch: StitchRequest, fetched: Fetched, room: Room) -> Generator[None, None, WireReport]:
+        """Fill the region of the request. A file that was missing or corrupt becomes a recompute of its span.
+
+        Yields when the step's room is used up, and goes on when there is room again. Runs in inference mode.
+        """
+        report = WireReport(fills=1, kv_load_ms=fetched.seconds * 1e3)
+        block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
+        with self._timed(report, "kv_load_ms"):
+            stitched = self._write(fetched.slices, layers_looked_at(self._layout, stitch), block_ids)
+        spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
+        if stitch.plan.selection is not None:
+            # What has no KV yet runs now, so that the policy sees no empty cache; it runs again with what is chosen, whose fresh KV it
+            # may attend to.
+            settled = WireReport()
+            yield from self._recompute(stitch, spans, block_ids, settled, room)
+            report.recompute_ms += settled.recompute_ms
+            with self._timed(report, "recompute_ms"):
+                chosen = select_in_engine(self._model, self._layout, stitch, stitched, block_ids)
+            spans = merge([*spans, *chosen])
+        yield from self._recompute(stitch, spans, block_ids, report, room)
+        report.recomputed = total_tokens(spans)
+        report.recomputed_spans = [(span.start, span.end) for span in spans]
+        report.stitched = stitch.region.num_tokens - report.recomputed
+        report.failed_keys = fetched.failed_keys
+        report.host_keys = fetched.host_keys
+        return report
+
+    def recompute_whole(self, stitch: StitchRequest, room: Room) -> Generator[None, None, WireReport]:
+        """Run the whole region of the request through the model, over whatever a failed `carry_out` left in the cache, yielding like
+        it.
+
+        Exact: a position attends only to positions before it, which hold fresh KV by then, or lie before the region.
+        """
+        report = WireReport(fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys)
+        report.recomputed_spans = [(stitch.start, stitch.end)]
+        block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
+        yield from self._recompute(stitch, [stitch.region], block_ids, report, room)
+        return report
 
     def _fetch_chunk(self, key: str, placed: Span, span: Span, fetched: Fetched) -> None:
         in_memory = self._store.in_memory(key)  # before it is read
@@ -143,31 +156,29 @@ class Stitcher:
             kv_slice.kv.copy_into(keys[:, rows], values[:, rows], layers, kv_slice.offset)
             row = rows.stop
 
-    def _select(
-        self, stitch: StitchRequest, stitched: Stitched, settled: Sequence[Span], block_ids: torch.Tensor
-    ) -> tuple[Span, ...]:
-        """Spans chosen by a policy that has to see the model's view of the prompt.
-
-        What is `settled` has no KV yet and runs now, so that the policy sees no empty cache; it runs again with what is
-        chosen, whose fresh KV it may attend to.
-        """
-        self._recompute(stitch, settled, block_ids, WireReport())
-        return select_in_engine(self._model, self._layout, stitch, stitched, block_ids)
-
     def _recompute(
-        self, stitch: StitchRequest, spans: Sequence[Span], block_ids: torch.Tensor, report: WireReport
-    ) -> None:
+        self, stitch: StitchRequest, spans: Sequence[Span], block_ids: torch.Tensor, report: WireReport, room: Room
+    ) -> Generator[None, None, None]:
         token_ids = torch.tensor(stitch.token_ids, device=self._model.device)
         capture = self._capture(stitch)
-        for part in _passes(spans, self._model.max_tokens, self._model.max_sequences):
+        while spans:
+            while not room.tokens:
+                yield
+            part, spans = _split(spans, min(room.tokens, self._model.max_tokens), self._model.max_sequences)
             batch = self._model.batch(part, block_ids)
-            if capture is None:
+            with self._timed(report, "recompute_ms"), capture.of(batch) if capture else nullcontext():
                 self._model.forward(token_ids[batch.positions], batch, block_ids)
-                continue
-            with capture.of(batch):
-                self._model.forward(token_ids[batch.positions], batch, block_ids)
+            room.tokens -= len(batch.positions)
         if capture is not None:
             capture.report(report)
+
+    @contextmanager
+    def _timed(self, report: WireReport, name: str) -> Iterator[None]:
+        """Add to the report how long the block took on the device, in milliseconds."""
+        began = time.perf_counter()
+        yield
+        self._model.synchronize()
+        setattr(report, name, getattr(report, name) + (time.perf_counter() - began) * 1e3)
 
     def _capture(self, stitch: StitchRequest) -> QueryCapture | None:
         """What the request wants to know of the queries of some of its positions."""
@@ -187,28 +198,19 @@ def _covered(span: Span, by: Sequence[Span]) -> bool:
     return index >= 0 and span.end <= by[index].end
 
 
-def _passes(spans: Sequence[Span], max_tokens: int, max_spans: int) -> Iterator[list[Span]]:
-    """Ascending spans in groups of what the engine has room for in one forward: tokens, and sequences.
+def _split(spans: Sequence[Span], max_tokens: int, max_spans: int) -> tuple[list[Span], list[Span]]:
+    """Ascending spans as those that run in one forward, so many tokens and sequences at most, and the rest.
 
     Splitting changes nothing: a span attends only to what lies before its end, and that is done by then.
     """
-    group: list[Span] = []
+    part: list[Span] = []
     room = max_tokens
-    for span in spans:
-        start = span.start
-        while start < span.end:
-            part = Span(start, min(span.end, start + room))
-            group.append(part)
-            start, room = part.end, room - part.num_tokens
-            if room == 0 or len(group) == max_spans:
-                yield group
-                group, room = [], max_tokens
-    if group:
-        yield group
-
-
-@contextmanager
-def _timed(report: WireReport, name: str) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    setattr(report, name, (time.perf_counter() - began) * 1e3)
+    for index, span in enumerate(spans):
+        if not room or len(part) == max_spans:
+            return part, list(spans[index:])
+        end = min(span.end, span.start + room)
+        part.append(Span(span.start, end))
+        room -= end - span.start
+        if end < span.end:
+            return part, [Span(end, span.end), *spans[index + 1 :]]
+    return part, []

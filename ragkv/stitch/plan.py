@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragkv.choosing import DEFAULT_CHOICE, Choice
-from ragkv.policies import POLICIES
-from ragkv.span import Span, merge, total_tokens
+from ragkv.span import Span, merge
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +29,6 @@ class EngineSelection:
     block_size: int
     topic: str = ""
     choice: Choice = DEFAULT_CHOICE
-
-    def work(self, num_tokens: int) -> int:
-        """Tokens that run because of it, of so many."""
-        return num_tokens if POLICIES[self.policy].looks_at_all else round(self.ratio * num_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +63,6 @@ class StitchPlan:
         """Where the stored KV ends that full prefill would give as well: behind the prefix and, if the plain model wrote it, the
         first chunk, which stands where it was prefilled; to within quantisation, which a recompute is not spent on."""
         return self.placed[0 if self.writer else min(1, len(self.placed) - 1)].span.end
-
-    def work(self, region: Span) -> int:
-        """Tokens that run through the model, wholly or in part, when this region of the plan is filled."""
-        planned = total_tokens(span.clipped_to(region) for span in self.recompute)
-        return planned + (self.selection.work(region.num_tokens) if self.selection else 0)
 
     @property
     def cache_variant(self) -> str:

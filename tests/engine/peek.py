@@ -14,7 +14,7 @@ class Peek:
 
     def save_own_kv(self, token_ids: list[int], file: str) -> None:
         """Rotated keys and values that the engine computes for a prompt, [layer][key, value], in idle cache blocks."""
-        model = get_kv_transfer_group()._stitcher._model
+        model = get_kv_transfer_group()._under_way._stitcher._model
         blocks = torch.arange(1, 2 + len(token_ids) // model.block_size)
         batch = model.batch([Span(0, len(token_ids))], blocks)
         seen: list[list[torch.Tensor]] = []
@@ -24,18 +24,18 @@ class Peek:
 
     def rotate_file(self, file: str, start: int) -> None:
         """Un-rotated keys [layers, tokens, kv_heads, head_dim] become what the engine would hold from `start` on."""
-        model = get_kv_transfer_group()._stitcher._model
+        model = get_kv_transfer_group()._under_way._stitcher._model
         keys = torch.load(file)
         positions = torch.arange(start, start + keys.shape[1])
         torch.save(torch.stack([model.rotate(positions, layer.clone()) for layer in keys]), file)
 
     def chosen(self, params: dict[str, object], token_ids: list[int]) -> list[tuple[int, int]]:
         """What a plan's selection in the engine takes, over KV stitched into idle cache blocks."""
-        stitcher = get_kv_transfer_group()._stitcher
+        stitcher = get_kv_transfer_group()._under_way._stitcher
         plan = planned_of(params, len(token_ids)).plan
         blocks = list(range(1, 2 + len(token_ids) // stitcher._model.block_size))
         stitch = StitchRequest("peek", plan, 0, plan.end, blocks, token_ids)
-        fetched, table = stitcher._fetch(stitch), torch.tensor(blocks)
+        fetched, table = stitcher.fetch(stitch), torch.tensor(blocks)
         with torch.inference_mode():
             stitched = stitcher._write(fetched.slices, layers_looked_at(stitcher._layout, stitch), table)
             spans = select_in_engine(stitcher._model, stitcher._layout, stitch, stitched, table)
@@ -43,7 +43,7 @@ class Peek:
 
     def fail_recomputes(self, times: int) -> None:
         """The next so many recomputes raise, when their request has written what it stitches."""
-        stitcher = get_kv_transfer_group()._stitcher
+        stitcher = get_kv_transfer_group()._under_way._stitcher
 
         def fail(*args: object) -> None:
             nonlocal times

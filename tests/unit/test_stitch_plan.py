@@ -53,12 +53,3 @@ def test_plans_that_recompute_differently_never_share_a_cache_variant():
 
 def test_the_same_plan_has_the_same_cache_variant():
     assert StitchPlan(PLACED, (Span(1, 2),)).cache_variant == StitchPlan(PLACED, (Span(1, 2),)).cache_variant
-
-
-def test_a_late_selection_counts_as_what_it_runs():
-    """CacheBlend's looks at one layer of everything; the question's runs only what it chooses."""
-    region = Span(0, PLACED[-1].span.end)
-    assert StitchPlan(PLACED, selection=EngineSelection("deviation", 0.1, 1)).work(region) == region.num_tokens
-    assert StitchPlan(PLACED, selection=EngineSelection("question", 0.5, 4)).work(region) == round(
-        region.num_tokens / 2
-    )

@@ -1,0 +1,92 @@
+"""vLLM's worker: stitches under way. Threads read KV beside the engine's steps; the model's part is spread over steps."""
+
+import logging
+from collections.abc import Generator, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+import torch
+
+from ragkv.connector.metadata import StitchRequest
+from ragkv.connector.stitcher import Fetched, Room, Stitcher
+from ragkv.engine.wire import WireReport
+
+READERS = 2
+"""Prompts whose KV is read at the same time."""
+PATIENCE_S = 0.005
+"""How long an idle step waits for KV, before the engine looks for new requests."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A request whose region is filled. failed_blocks: those that could not be, which vLLM computes itself."""
+
+    request_id: str
+    report: WireReport
+    failed_blocks: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    fetched: Future[Fetched]
+    work: Generator[None, None, Done]
+
+
+class UnderWay:
+    """The stitches of one worker that were begun and are not done, oldest first. Only their files are read elsewhere than in the
+    worker's own thread, so what is dropped between two steps writes nothing any more."""
+
+    def __init__(self, stitcher: Stitcher) -> None:
+        self._stitcher = stitcher
+        self._readers = ThreadPoolExecutor(READERS, "KV reader")
+        self._room = Room()
+        self._jobs: dict[str, _Job] = {}
+
+    def begin(self, stitch: StitchRequest) -> None:
+        """Begin to read what the request needs."""
+        fetched = self._readers.submit(self._stitcher.fetch, stitch)
+        self._jobs[stitch.request_id] = _Job(fetched, self._work(stitch, fetched))
+
+    def drop(self, request_ids: Iterable[str]) -> set[str]:
+        """Give up those of these requests that are under way. Returns them."""
+        dropped = self._jobs.keys() & set(request_ids)
+        for request_id in dropped:
+            self._jobs.pop(request_id).fetched.cancel()
+        return dropped
+
+    @torch.inference_mode()
+    def advance(self, tokens: int, *, is_idle: bool) -> Done | None:
+        """Go on with the oldest request whose KV was read, within so many tokens of the model's work. Returned if it is done.
+
+        One request a step: its answer begins before others are stitched, and running answers wait for one only. is_idle: the step
+        serves nothing else, and may wait a little.
+        """
+        if is_idle and self._jobs:
+            wait([job.fetched for job in self._jobs.values()], PATIENCE_S, FIRST_COMPLETED)
+        job = next((job for job in self._jobs.values() if job.fetched.done()), None)
+        if job is None:
+            return None
+        self._room.tokens = tokens
+        try:
+            next(job.work)
+        except StopIteration as end:
+            done: Done = end.value
+            del self._jobs[done.request_id]
+            return done
+        return None
+
+    def _work(self, stitch: StitchRequest, fetched: Future[Fetched]) -> Generator[None, None, Done]:
+        """Carry out one request. Whatever fails stays with it: this runs in steps that serve others too."""
+        name = stitch.request_id
+        try:
+            return Done(name, (yield from self._stitcher.carry_out(stitch, fetched.result(), self._room)))
+        except Exception:
+            log.exception("request %s: stitching failed; its context is recomputed in full", name)
+        try:
+            return Done(name, (yield from self._stitcher.recompute_whole(stitch, self._room)))
+        except Exception:
+            log.exception("request %s: recomputing in place failed too; vLLM computes it", name)
+        report = WireReport(fills=1, failed_keys=stitch.keys, recomputed_spans=[])
+        return Done(name, report, frozenset(stitch.blocks(self._stitcher.block_size)))

@@ -62,6 +62,14 @@ class KVDisk:
                 self._reserved -= num_bytes
                 self._kept += num_bytes
 
+    def has_room(self, num_bytes: int) -> bool:
+        """Whether so many bytes more need no file to go."""
+        with self._lock:
+            if time.monotonic() >= self._look_at:
+                self._look()
+            limit = self._limit()
+            return not limit or self._kept + self._reserved + num_bytes <= limit
+
     def _reserve(self, num_bytes: int) -> None:
         if time.monotonic() >= self._look_at:
             self._look()

@@ -46,6 +46,7 @@ def kv_page(
         "kv.html",
         seen=seen,
         tiers=tier_bars(seen),
+        loads={one.tier: one for one in seen.loads},
         largest=max((one.bytes for one in seen.collections), default=0),
         documents=documents,
         kept={document.id: kept.get(document.id, NOTHING) for document in documents.items},
@@ -55,14 +56,17 @@ def kv_page(
 
 
 def tier_bars(seen: KVOverview) -> list[Bar]:
-    """Bars for device, host and disk on one scale."""
+    """Bars for device, host, disk and object store on one scale."""
     device, host, disk = seen.tiers.device.capacity_bytes, seen.tiers.host.bytes, seen.tiers.disk.bytes
     used = seen.tiers.device.used_bytes
     in_use = "" if used is None else f"; {size(used)} in use now"
-    rows = (
+    remote = seen.tiers.remote
+    rows = [
         ("computed", "Device", f"size of the engine's own cache, shared by all tenants{in_use}", device),
         ("cached", "Host", "the part of the files that is in this machine's memory", host),
-        ("stitched", "Disk", "all files", disk),
-    )
+        ("stitched", "Disk", "all files" if remote is None else "files on this machine", disk),
+    ]
+    if remote is not None:
+        rows.append(("remote", "Object store", "files with a copy there", remote.bytes))
     longest = max((value for *_, value in rows if value), default=1)
     return [Bar(kind, name, what, value, (value or 0) / longest * 100) for kind, name, what, value in rows]

@@ -38,6 +38,7 @@ from ragkv.statistics.views import (
     Percentiles,
     Questions,
     Summary,
+    TierLoads,
     TokenCounts,
 )
 from ragkv.status import Status
@@ -188,7 +189,7 @@ SUMMARY = Summary(
         hint=None,
     ),
     tokens=TokenCounts(104_312, 2_816, 88_120, 9_790, 3_586, 412, 90_936),
-    hit_rate=HitRate(device=0.03, host=0.8, disk=0.04, recomputed=0.09, computed=0.04, failed_chunks=0),
+    hit_rate=HitRate(device=0.03, host=0.8, disk=0.04, remote=0.0, recomputed=0.09, computed=0.04, failed_chunks=0),
     jobs=Jobs(queued=2, running=1),
     bucket_s=1800,
     series=[Bucket(start=MOMENT, questions=4, stitched_ms=182.4)],
@@ -233,11 +234,15 @@ EXAMPLES: dict[Any, object] = {
         last_used_at=MOMENT,
     ),
     KVOverview: KVOverview(
-        KVTiers(DeviceTier(2_147_483_648, 184_549_376), HostTier(100_663_296), KVAmount(340, 4_045_504_512, 81_204)),
+        KVTiers(
+            DeviceTier(2_147_483_648, 184_549_376), HostTier(100_663_296), KVAmount(340, 4_045_504_512, 81_204), None
+        ),
         [CollectionKV(COLLECTION_ID, "papers", pinned=False, files=340, bytes=4_045_504_512, tokens=81_204)],
         [TenantKV("default", 340, 4_045_504_512, 81_204)],
         limit_bytes=None,
         last_used_at=MOMENT,
+        hit_rate=HitRate(device=0.03, host=0.8, disk=0.04, remote=0.0, recomputed=0.09, computed=0.04, failed_chunks=0),
+        loads=[TierLoads("host", 34, 18.2, 61.0)],
     ),
     WriterBody: WriterBody(name="embedded"),
     EvaluationBody: EvaluationBody(name="embedded", collection="papers"),

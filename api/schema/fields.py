@@ -190,11 +190,14 @@ FIELDS: dict[str, dict[str, str]] = {
         "collections": "KV by collection.",
         "tenants": "KV by tenant; null unless the API key belongs to the default tenant.",
         "limit_bytes": "Maximum size of all tenants' KV in bytes; null for no limit.",
+        "hit_rate": "Origin of prompt tokens in the last 24 hours; null without stitched questions.",
+        "loads": "Durations of placing KV in the last 24 hours, by the farthest tier that a question's KV came from.",
     },
     "KVTiers": {
         "device": "KV cache of the engine.",
         "host": "KV files in host memory.",
         "disk": "KV files on disk.",
+        "remote": "KV files in the object store; null without one.",
     },
     "DeviceTier": {
         "capacity_bytes": "Size of the engine's KV cache in bytes.",
@@ -236,7 +239,8 @@ FIELDS: dict[str, dict[str, str]] = {
         "kv": "Origin of the passage's KV; null outside of answers.",
     },
     "PassageKV": {
-        "source": "`device`: the engine's own cache. `host`: a KV file in host memory. `disk`: a KV file on disk. `recomputed`: "
+        "source": "`device`: the engine's own cache. `host`: a KV file in host memory. `disk`: a KV file on disk. `remote`: a KV file that came from the "
+        "object store for this question. `recomputed`: "
         "computed again, by choice or because no KV was usable.",
         "tokens": "Number of tokens of the passage.",
         "recomputed_tokens": "Number of these tokens that were computed again; null if the engine did not report it.",
@@ -343,9 +347,16 @@ FIELDS: dict[str, dict[str, str]] = {
         "device": "Share found in the engine's own prefix cache.",
         "host": "Share from KV files in host memory.",
         "disk": "Share from KV files on disk.",
+        "remote": "Share from KV files that came from the object store for the question.",
         "recomputed": "Share computed again, by choice or because no KV was usable.",
         "computed": "Share of all other tokens, such as those of the question.",
         "failed_chunks": "Number of chunks without usable KV.",
+    },
+    "TierLoads": {
+        "tier": "Farthest tier: `host`, `disk` or `remote`.",
+        "questions": "Number of stitched questions.",
+        "p50_ms": "Median duration in milliseconds.",
+        "p99_ms": "99th percentile in milliseconds.",
     },
     "Jobs": {
         "queued": "Documents waiting for a worker.",

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from ragkv.answer.origins import slowest_tier
 from ragkv.answer.question import Answer, Question
 from ragkv.engine.protocol import Generate, Output, Report
 from ragkv.errors import Corrupt, RagKVError, Unavailable
@@ -77,7 +78,8 @@ def _count(question: Question, answer: Answer) -> None:
         total=took.total_ms,
     )
     if question.mode == "stitched":
-        metrics.stitched_in(kv_load=took.kv_load_ms, recompute=took.recompute_ms)
+        metrics.stitched_in(kv_load=took.kv_load_ms, recompute=took.recompute_ms, tier=slowest_tier(answer.kv))
+        metrics.kv_hits(one.source for one in answer.kv)
     metrics.used(
         completion=usage.completion,
         failed_chunks=usage.failed_chunks,

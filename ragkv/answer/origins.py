@@ -1,26 +1,38 @@
 """Origins of a prompt's tokens and of each passage's KV: read off the plan and the engine's report."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from ragkv.answer.prompt import Prompt
-from ragkv.answer.question import Origin, PartKind, PassageKV, PromptSpan
+from ragkv.answer.question import KVSource, Origin, PartKind, PassageKV, PromptSpan
 from ragkv.engine.protocol import Report
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import StitchPlan
 
+FARTHEST_FIRST: tuple[KVSource, ...] = ("remote", "disk", "host")
 _Part = tuple[Span, PartKind, int | None]
 _Came = tuple[Span, Origin | None]
 
 
-def kv_of_passages(prompt: Prompt, plan: StitchPlan | None, report: Report) -> tuple[PassageKV, ...]:
-    """One for each chunk of the prompt, in its order. Without a plan nothing is stitched."""
+def kv_of_passages(
+    prompt: Prompt, plan: StitchPlan | None, report: Report, promoted: Collection[str] = ()
+) -> tuple[PassageKV, ...]:
+    """One for each chunk of the prompt, in its order. Without a plan nothing is stitched.
+
+    promoted: keys whose files came from the object store for this question.
+    """
     keys = {chunk.span: chunk.key for chunk in plan.placed} if plan else {}
-    return tuple(_kv_of(span, keys.get(span), plan, report) for span in prompt.chunks)
+    return tuple(_kv_of(span, keys.get(span), plan, report, promoted) for span in prompt.chunks)
 
 
-def tokens_from_disk(kv: Iterable[PassageKV]) -> int:
-    """Tokens that were placed from files that had to be read from the disk."""
-    return sum(one.tokens - (one.recomputed_tokens or 0) for one in kv if one.source == "disk")
+def tokens_from(source: KVSource, kv: Iterable[PassageKV]) -> int:
+    """Tokens that were placed from there."""
+    return sum(one.tokens - (one.recomputed_tokens or 0) for one in kv if one.source == source)
+
+
+def slowest_tier(kv: Iterable[PassageKV]) -> KVSource:
+    """The farthest tier that any passage's KV came from; `device` where nothing had to be loaded."""
+    came = {one.source for one in kv}
+    return next((tier for tier in FARTHEST_FIRST if tier in came), "device")
 
 
 def prompt_spans(prompt: Prompt, plan: StitchPlan | None, report: Report) -> tuple[PromptSpan, ...]:
@@ -40,7 +52,9 @@ def prompt_spans(prompt: Prompt, plan: StitchPlan | None, report: Report) -> tup
     )
 
 
-def _kv_of(span: Span, key: str | None, plan: StitchPlan | None, report: Report) -> PassageKV:
+def _kv_of(
+    span: Span, key: str | None, plan: StitchPlan | None, report: Report, promoted: Collection[str]
+) -> PassageKV:
     if span.end <= report.cached:
         return PassageKV("device", span.num_tokens, 0)
     if plan is None or key is None or key in report.failed_keys:
@@ -48,7 +62,8 @@ def _kv_of(span: Span, key: str | None, plan: StitchPlan | None, report: Report)
     redone = _recomputed_tokens(span, plan, report)
     if redone == span.num_tokens:
         return PassageKV("recomputed", span.num_tokens, redone)
-    return PassageKV("host" if key in report.host_keys else "disk", span.num_tokens, redone)
+    local: KVSource = "host" if key in report.host_keys else "disk"
+    return PassageKV("remote" if key in promoted else local, span.num_tokens, redone)
 
 
 def _recomputed_tokens(span: Span, plan: StitchPlan, report: Report) -> int | None:

@@ -80,21 +80,21 @@ class Promoter:
         self._unused: set[str] = set()
         self._spoken = 0.0
 
-    async def bring(self, chunks: Sequence[Chunk], keys: KeyMaker) -> None:
-        """Bring the KV of these chunks, and of the prefix, as far as it comes in time. Raises nothing."""
+    async def bring(self, chunks: Sequence[Chunk], keys: KeyMaker) -> frozenset[str]:
+        """Bring the KV of these chunks, and of the prefix, as far as it comes in time: the keys of what did. Raises nothing."""
         absent, prefix = await self._asking.run(self._look, chunks, keys)
         if not absent and prefix is None:
-            return
+            return frozenset()
         try:
             sizes = await self._asking.run(self._catalogue.sizes, [key for one in absent for key in one.keys])
         except Unavailable as error:
             self._speak(error)
-            return
+            return frozenset()
         chosen = {key: one.tokens for one in absent for key in [_first(one.keys, sizes)] if key is not None}
         wanted = {key: sizes[key] for key in chosen}
         if prefix is not None and (chosen or not absent):
             wanted[prefix] = 0
-        await self._wait_for(wanted, sum(chosen.values()))
+        return await self._wait_for(wanted, sum(chosen.values()))
 
     def _look(self, chunks: Sequence[Chunk], keys: KeyMaker) -> tuple[list[Absent], str | None]:
         """The chunks that have no file, and the prefix if it has none. Files that are there are used now."""
@@ -110,24 +110,26 @@ class Promoter:
         is_known = self._store.touch(prefix) or time.monotonic() - self._no_prefix.get(prefix, -ABSENT_S) < ABSENT_S
         return absent, None if is_known else prefix
 
-    async def _wait_for(self, wanted: Mapping[str, int], tokens: int) -> None:
-        """Load these files, and wait for them as long as it pays."""
+    async def _wait_for(self, wanted: Mapping[str, int], tokens: int) -> frozenset[str]:
+        """Load these files, and wait for them as long as it pays. Those that are there then."""
         began = time.perf_counter()
         loads = {key: self._load(key, size) for key, size in wanted.items()}
         if not loads:
-            return
+            return frozenset()
         patience = self._worth_waiting(list(wanted.values()), tokens)
         if patience > 0:
             await asyncio.wait(loads.values(), timeout=patience)
             metrics.waited_for_kv(time.perf_counter() - began)
+        in_time = {key for key, load in loads.items() if _is_loaded(load)}
+        self._unused -= in_time
         for key, load in loads.items():
-            if not load.done():
-                metrics.kv_promoted("late" if patience > 0 else "not_awaited")
-            elif not load.cancelled() and load.exception() is None and load.result() == "loaded":
+            if key in in_time:
                 metrics.kv_promoted("in_time")
-                self._unused.discard(key)
-            else:
+            elif load.done():
                 metrics.kv_promoted("failed")
+            else:
+                metrics.kv_promoted("late" if patience > 0 else "not_awaited")
+        return frozenset(in_time)
 
     def _worth_waiting(self, sizes: Sequence[int], tokens: int) -> float:
         """Seconds to wait for loads: at most as long as computing the tokens would take, and not at all for what is estimated
@@ -207,6 +209,10 @@ class Promoter:
         if not self._spoken or now - self._spoken > SPEAK_EVERY_S:
             self._spoken = now
             log.warning("KV in the object store is recomputed: %s", error)
+
+
+def _is_loaded(load: asyncio.Task[Load]) -> bool:
+    return load.done() and not load.cancelled() and load.exception() is None and load.result() == "loaded"
 
 
 def _first(keys: Sequence[str], among: Mapping[str, int]) -> str | None:

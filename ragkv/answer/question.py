@@ -9,6 +9,7 @@ from ragkv.settings import Mode
 
 PartKind = Literal["prefix", "passage", "question"]
 Origin = Literal["cached", "stitched", "recomputed", "computed"]
+KVSource = Literal["device", "host", "disk", "remote", "recomputed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,11 @@ class Citation:
 class PassageKV:
     """The origin of a passage's keys and values.
 
-    `disk` also stands for KV files of which the engine did not report the tier.
+    `disk` also stands for KV files of which the engine did not report the tier, `remote` for files that came from the
+    object store for this question.
     """
 
-    source: Literal["device", "host", "disk", "recomputed"]
+    source: KVSource
     tokens: int
     recomputed_tokens: int | None
 

@@ -51,6 +51,8 @@ class Prepared:
     salt: str
     retrieve_ms: float
     plan_ms: float
+    promoted: frozenset[str] = frozenset()
+    """Keys of KV that came from the object store for this question."""
 
 
 class Answerer:
@@ -110,7 +112,7 @@ class Answerer:
                 passages=prepared.passages,
                 timings=_timings(prepared, report, began, handed_over, first),
                 usage=_usage(prepared, report, tokens),
-                kv=kv_of_passages(prepared.prompt, prepared.plan, report),
+                kv=kv_of_passages(prepared.prompt, prepared.plan, report, prepared.promoted),
                 prompt_spans=prompt_spans(prepared.prompt, prepared.plan, report),
             )
             if self._promoter is not None:
@@ -142,7 +144,7 @@ class Answerer:
         passages = in_prompt_order(fitting(found, room), self._settings.passage_order)
         retrieved = time.perf_counter()
         chunks = [passage.chunk for passage in passages]
-        prompt, _ = await asyncio.gather(
+        prompt, promoted = await asyncio.gather(
             self._threads.run(self._prompts.build, chunks, asked, self._answer_tokens(question)),
             self._bring(question, chunks, keys),
         )
@@ -158,13 +160,15 @@ class Answerer:
             salt=keys.salt(plan.cache_variant if plan else EXACT),
             retrieve_ms=(retrieved - began) * 1e3,
             plan_ms=(time.perf_counter() - retrieved) * 1e3,
+            promoted=promoted,
         )
 
-    async def _bring(self, question: Question, chunks: Sequence[Chunk], keys: KeyMaker) -> None:
-        """Have the KV of these chunks on disk, as far as the object store is quick enough."""
-        if question.mode != "full" and self._promoter is not None:
-            with traces.span("promotion"):
-                await self._promoter.bring(chunks, keys)
+    async def _bring(self, question: Question, chunks: Sequence[Chunk], keys: KeyMaker) -> frozenset[str]:
+        """Have the KV of these chunks on disk, as far as the object store is quick enough. Keys of what came from it."""
+        if question.mode == "full" or self._promoter is None:
+            return frozenset()
+        with traces.span("promotion"):
+            return await self._promoter.bring(chunks, keys)
 
     def _room(self, question: Question) -> tuple[str, int]:
         """Text of the prompt behind the passages, and the number of tokens left for them. Raises TooLarge."""

@@ -1,6 +1,6 @@
-"""`ragkv kv`: stored KV by collection, the rules for it, and pin, evict, rebuild, convert and verify."""
+"""`ragkv kv`: stored KV by collection, the rules for it, and pin, evict, rebuild, convert, warm and verify."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import click
@@ -15,11 +15,13 @@ from ragkv.cli.progress import progress_bars
 from ragkv.db.tenants import collection_ref, find_collection_ref
 from ragkv.kv_rule import KVWhen
 from ragkv.parts import Parts
+from ragkv.statistics.views import HitRate, TierLoads
 from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, KVOwner
 from ragkv.upkeep import admin
 from ragkv.upkeep.eviction import evict as evict_kv
 from ragkv.upkeep.rules import MAX_USES, Format, KVRulePatch, When, change_rule
 from ragkv.upkeep.verify import verify as verify_kv
+from ragkv.upkeep.warm import warm as warm_kv
 
 TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant whose KV it is.")
 
@@ -37,7 +39,7 @@ def owner_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group(cls=Group)
 def kv() -> None:
-    """Show stored KV, and pin, evict, rebuild, convert or verify it.
+    """Show stored KV, and pin, evict, rebuild, convert, warm or verify it.
 
     Evicted KV is computed again when a question needs it: answers stay the same, they come later.
     """
@@ -46,13 +48,15 @@ def kv() -> None:
 @kv.command()
 @TENANT
 def stats(tenant: str) -> None:
-    """Show the KV of a tenant by tier."""
+    """Show the KV of a tenant by tier, and how it was used in the last 24 hours."""
     with opened_parts(Parts.prepare_database) as parts:
         seen = admin.overview(_tenant(tenant, parts), parts)
-    disk, device = seen.tiers.disk, seen.tiers.device
+    disk, device, remote = seen.tiers.disk, seen.tiers.device, seen.tiers.remote
     limit = f" of {_size(seen.limit_bytes)}" if seen.limit_bytes else ""
     table = Table(box=None, show_header=False)
     table.add_row("disk", f"{_size(disk.bytes)}{limit}, {disk.files:,} files, {disk.tokens:,} tokens")
+    if remote is not None:
+        table.add_row("object store", f"{_size(remote.bytes)}, {remote.files:,} files, {remote.tokens:,} tokens")
     table.add_row(
         "memory", "unknown" if seen.tiers.host.bytes is None else f"{_size(seen.tiers.host.bytes)} of these files"
     )
@@ -60,7 +64,10 @@ def stats(tenant: str) -> None:
         "engine", "behind a URL" if device.capacity_bytes is None else f"{_size(device.capacity_bytes)} while it runs"
     )
     table.add_row("last used", f"{seen.last_used_at:%Y-%m-%d %H:%M}" if seen.last_used_at else "never")
-    Console(soft_wrap=True).print(table, highlight=False)
+    console = Console(soft_wrap=True)
+    console.print(table, highlight=False)
+    if seen.hit_rate is not None:
+        console.print("", _use_of(seen.hit_rate, seen.loads), sep="\n", highlight=False)
 
 
 @kv.command("ls")
@@ -144,6 +151,27 @@ def rule(tenant: str, collection: str, when: When | None, uses: int | None) -> N
 
 @kv.command()
 @owner_options
+def warm(tenant: str, collection: str | None, document: str | None) -> None:
+    """Bring KV into this host's memory, from the object store too, what was used last first.
+
+    It ends when the limit of KV on this disk is reached. Questions wait for nothing meanwhile.
+    """
+    with opened_parts(Parts.prepare_database) as parts:
+        bars = progress_bars(Console(stderr=True))
+        with bars:
+            task = bars.add_task("warming", total=None)
+            for done in warm_kv(_owner(tenant, collection, document, parts), parts):
+                bars.update(task, total=done.total, completed=done.looked_at)
+    click.echo(
+        f"{done.files:,} of {done.total:,} files are in memory, {_size(done.bytes)}: {done.loaded:,} loaded from the object "
+        f"store, {done.missing:,} missing"
+    )
+    if done.is_full:
+        click.echo("the rest has no room on this disk: raise RAGKV_MAX_KV_BYTES")
+
+
+@kv.command()
+@owner_options
 def verify(tenant: str, collection: str | None, document: str | None) -> None:
     """Read every KV file and check it. Damaged files are removed, and computed again. Exit code 1 if any was lost."""
     with opened_parts(Parts.prepare_database) as parts:
@@ -161,6 +189,17 @@ def verify(tenant: str, collection: str | None, document: str | None) -> None:
         click.echo(f"to be rebuilt: document {document_id}")
     if lost:
         raise SystemExit(1)
+
+
+def _use_of(rate: HitRate, loads: Sequence[TierLoads]) -> Table:
+    """The last 24 hours: the share of stitched prompts' tokens by origin, and how long placing KV from a tier took."""
+    by_tier = {one.tier: one for one in loads}
+    table = Table("last 24 hours", "tokens", "questions", "load p50", "load p99", box=None)
+    for tier in ("device", "host", "disk", "remote", "recomputed", "computed"):
+        one = by_tier.get(tier)
+        took = (f"{one.questions:,}", f"{one.p50_ms:.0f} ms", f"{one.p99_ms:.0f} ms") if one else ()
+        table.add_row(tier, f"{getattr(rate, tier):.1%}", *took)
+    return table
 
 
 def _tenant(name: str, parts: Parts) -> str:

@@ -87,9 +87,10 @@ def kv_by_tier() -> Select[str, int, int]:
     return select(KVEntryRow.tier, *_SUMS[:2]).group_by(KVEntryRow.tier)
 
 
-def kv_of(owner: KVOwner) -> Select[int, int, int, datetime | None]:
-    """(files, bytes, tokens, last use) of the KV that an owner's chunks use."""
-    return select(*_SUMS, func.max(KVEntryRow.last_used_at)).where(_used_by(owner))
+def kv_of(owner: KVOwner, tier: str | None = None) -> Select[int, int, int, datetime | None]:
+    """(files, bytes, tokens, last use) of the KV that an owner's chunks use; of those entries alone that are of a tier."""
+    found = select(*_SUMS, func.max(KVEntryRow.last_used_at)).where(_used_by(owner))
+    return found if tier is None else found.where(KVEntryRow.tier == tier)
 
 
 def kv_by_collection(tenant_id: str) -> Select[CollectionRow, int, int, int]:
@@ -137,6 +138,17 @@ def kv_by_document(document_ids: Sequence[str]) -> Select[str, int, int, int]:
 def entries_of(owner: KVOwner) -> Select[str, int]:
     """(key, bytes) of what an owner's chunks use."""
     return select(KVEntryRow.key, KVEntryRow.num_bytes).where(_used_by(owner)).order_by(KVEntryRow.key)
+
+
+def recent_entries(owner: KVOwner) -> Select[str, int]:
+    """(key, bytes) of what an owner's chunks use, what was used last first."""
+    found = select(KVEntryRow.key, KVEntryRow.num_bytes).where(_used_by(owner))
+    return found.order_by(KVEntryRow.last_used_at.desc(), KVEntryRow.key)
+
+
+def sizes_of(owner: KVOwner) -> Select[str, int, int]:
+    """(key, bytes, tokens) of what an owner's chunks use."""
+    return select(KVEntryRow.key, KVEntryRow.num_bytes, KVEntryRow.num_tokens).where(_used_by(owner))
 
 
 def all_entries() -> Select[str, int]:

@@ -1,6 +1,6 @@
 """The record of answered questions."""
 
-from ragkv.answer.origins import tokens_from_disk
+from ragkv.answer.origins import tokens_from
 from ragkv.answer.question import Answer, Question
 from ragkv.db.database import Database
 from ragkv.db.tables import QuestionRow
@@ -32,7 +32,8 @@ def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:
         computed_tokens=usage.computed,
         completion_tokens=usage.completion,
         failed_chunks=usage.failed_chunks,
-        disk_tokens=min(tokens_from_disk(answer.kv), usage.stitched),
+        disk_tokens=min(tokens_from("disk", answer.kv), usage.stitched),
+        remote_tokens=min(tokens_from("remote", answer.kv), usage.stitched),
         model=model,
     )
 

@@ -21,7 +21,7 @@ from sqlalchemy import (
 from ragkv.db.tables import CollectionRow, JobRow, QuestionRow
 from ragkv.status import JobStatus
 
-MEDIAN, HIGH = 50, 95
+MEDIAN, HIGH, HIGHEST = 50, 95, 99
 """The percentiles, by nearest rank: the smallest value that so many percent do not exceed."""
 
 Rows = Select[*tuple[Any, ...]]
@@ -31,8 +31,8 @@ for each pair of one and a token it attends to."""
 
 
 def token_totals(tenant_id: str, since: datetime) -> Rows:
-    """A row a mode: (mode, questions, failed chunks, tokens from the disk, then the tokens of `_TOKENS`)."""
-    summed = (QuestionRow.failed_chunks, QuestionRow.disk_tokens, *_TOKENS)
+    """A row a mode: (mode, questions, failed chunks, tokens from the disk and from the object store, then those of `_TOKENS`)."""
+    summed = (QuestionRow.failed_chunks, QuestionRow.disk_tokens, QuestionRow.remote_tokens, *_TOKENS)
     sums = (func.coalesce(func.sum(column), 0) for column in summed)
     return select(QuestionRow.mode, func.count(), *sums).where(*_mine(tenant_id, since)).group_by(QuestionRow.mode)
 
@@ -52,6 +52,12 @@ def ttft_percentiles(tenant_id: str, since: datetime) -> Rows:
 def ttft_series(tenant_id: str, since: datetime, width_s: int) -> Rows:
     """(bucket, mode, median, 95th percentile) of the milliseconds to the first token."""
     return _percentiles(QuestionRow.ttft_ms, (_bucket(width_s), QuestionRow.mode), _mine(tenant_id, since))
+
+
+def load_percentiles(tenant_id: str, since: datetime) -> Rows:
+    """(tier, questions, median, 99th percentile) of the milliseconds of placing KV, by the farthest tier it came from."""
+    where = (*_mine(tenant_id, since), _STITCHED, QuestionRow.stitched_tokens > 0)
+    return _percentiles(QuestionRow.kv_load_ms, (_FARTHEST_TIER,), where, (MEDIAN, HIGHEST), counted=True)
 
 
 def full_percentiles(tenant_id: str, since: datetime, costs: Costs) -> Rows:
@@ -98,6 +104,7 @@ _TOKENS = (
     QuestionRow.computed_tokens, QuestionRow.completion_tokens,
 )  # fmt: skip
 _STITCHED = QuestionRow.mode == "stitched"
+_FARTHEST_TIER = case((QuestionRow.remote_tokens > 0, "remote"), (QuestionRow.disk_tokens > 0, "disk"), else_="host")
 
 
 def _mine(tenant_id: str, since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
@@ -121,15 +128,17 @@ def _percentiles(
     value: SQLColumnExpression[float],
     groups: tuple[SQLColumnExpression[Any], ...],
     where: tuple[SQLColumnExpression[bool], ...],
+    percents: tuple[int, int] = (MEDIAN, HIGH),
+    *,
+    counted: bool = False,
 ) -> Rows:
-    """A row a group: the groups, the median, the 95th percentile."""
+    """A row a group: the groups, its number of rows if asked for, the percentiles."""
     rank = func.row_number().over(partition_by=groups, order_by=value).label("rank")
     total = func.count().over(partition_by=groups).label("total")
     names = [f"group_{index}" for index in range(len(groups))]
     labelled: list[ColumnElement[Any]] = [group.label(name) for group, name in zip(groups, names, strict=True)]
     ranked = select(*labelled, value.label("value"), rank, total).where(*where).subquery()
     columns = [ranked.c[name] for name in names]
-    at = (
-        func.min(case((100 * ranked.c.rank >= percent * ranked.c.total, ranked.c.value))) for percent in (MEDIAN, HIGH)
-    )
-    return select(*columns, *at).group_by(*columns)
+    at = (func.min(case((100 * ranked.c.rank >= percent * ranked.c.total, ranked.c.value))) for percent in percents)
+    numbers = (func.count(),) if counted else ()
+    return select(*columns, *numbers, *at).group_by(*columns)

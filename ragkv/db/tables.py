@@ -261,5 +261,6 @@ class QuestionRow(Base):
     completion_tokens: Mapped[int]
     failed_chunks: Mapped[int]
     disk_tokens: Mapped[int] = mapped_column(default=0)  # of the stitched ones, from files that had to be read
+    remote_tokens: Mapped[int] = mapped_column(default=0)  # of the stitched ones, from the object store
     model: Mapped[str | None] = mapped_column(String(200))  # None: asked before this was recorded
     created_at: Mapped[datetime] = mapped_column(default=utc_now, index=True)

@@ -56,7 +56,10 @@ _ttft = _seconds("ragkv_ttft_seconds", "From a question to the first token of it
 _engine_ttft = _seconds("ragkv_engine_ttft_seconds", "The engine's part of the time to the first token.", "mode")
 _retrieve = _seconds("ragkv_retrieve_seconds", "Retrieval, for one question.")
 _plan = _seconds("ragkv_plan_seconds", "Prompt and stitch plan, for one question.")
-_kv_load = _seconds("ragkv_kv_load_seconds", "Placing stored KV, for one stitched question.")
+_kv_load = _seconds(
+    "ragkv_kv_load_seconds", "Placing stored KV, for one stitched question, by its farthest tier.", "tier"
+)
+_kv_hits = _counter("ragkv_kv_hits", "Passages of stitched questions, by the tier that their KV came from.", "tier")
 _recompute = _seconds("ragkv_recompute_seconds", "Recomputing in place, for one stitched question.")
 _answer_seconds = _seconds("ragkv_answer_seconds", "From a question to the end of its answer.", "mode")
 _prompt_tokens = _counter("ragkv_prompt_tokens", "Tokens of prompts, by where their KV came from.", "origin")
@@ -108,10 +111,16 @@ def answered_in(mode: str, *, ttft: float, engine_ttft: float, retrieve: float, 
     _answer_seconds.labels(mode).observe(total / 1e3)
 
 
-def stitched_in(*, kv_load: float, recompute: float) -> None:
-    """Milliseconds that the engine spent on the stitched part of one prompt."""
-    _kv_load.observe(kv_load / 1e3)
+def stitched_in(*, kv_load: float, recompute: float, tier: str) -> None:
+    """Milliseconds that the engine spent on the stitched part of one prompt, whose KV came from this tier or nearer ones."""
+    _kv_load.labels(tier).observe(kv_load / 1e3)
     _recompute.observe(recompute / 1e3)
+
+
+def kv_hits(tiers: Iterable[str]) -> None:
+    """The tiers that the KV of one prompt's passages came from; recomputed: there was none, or it was not used."""
+    for tier in tiers:
+        _kv_hits.labels(tier).inc()
 
 
 def used(*, completion: int, failed_chunks: int, **origins: int) -> None:

@@ -10,6 +10,7 @@ from ragkv.db.statistics import (
     full_percentiles,
     full_series,
     latest_questions,
+    load_percentiles,
     token_series,
     token_totals,
     ttft_percentiles,
@@ -28,6 +29,7 @@ from ragkv.statistics.views import (
     Percentiles,
     Questions,
     Summary,
+    TierLoads,
     TokenCounts,
     Window,
 )
@@ -46,8 +48,9 @@ ASK_STITCHED = "no question was stitched in this time: ask one"
 ASK_IN_FULL = 'nothing is known of full prefill on this machine: ask once with mode "full"'
 
 _Totals = dict[str, tuple[int, ...]]
-"""By mode, as `token_totals` has them: questions, failed chunks, tokens from the disk, tokens."""
+"""By mode, as `token_totals` has them: questions, failed chunks, tokens from the disk and from the object store, tokens."""
 _MS_OF = {"stitched": "stitched_ms", "full": "full_ms"}
+_NEAREST_FIRST = ("host", "disk", "remote")
 _SERIES_TOKENS = ("cached", "stitched", "recomputed", "computed")
 
 
@@ -59,7 +62,7 @@ def summary(tenant_id: str, model: str, window: Window, database: Database, now:
     with database.reading() as session:
         full_cost = estimate(session, tenant_id, model, until)
         totals: _Totals = {mode: tuple(sums) for mode, *sums in session.execute(token_totals(tenant_id, since))}
-        tokens = [sum(column) for column in zip(*(sums[3:] for sums in totals.values()), strict=True)]
+        tokens = [sum(column) for column in zip(*(sums[4:] for sums in totals.values()), strict=True)]
         asked = {mode: sums[0] for mode, sums in totals.items()}
         return Summary(
             window=window,
@@ -75,6 +78,17 @@ def summary(tenant_id: str, model: str, window: Window, database: Database, now:
             bucket_s=width_s,
             series=_series(session, tenant_id, (since, until), width_s, full_cost),
         )
+
+
+def tier_use(
+    tenant_id: str, window: Window, database: Database, now: datetime | None = None
+) -> tuple[HitRate | None, list[TierLoads]]:
+    """The origins of stitched prompts, and the time that placing their KV took by tier, in the window that ends now."""
+    since = (now or utc_now()) - WINDOWS[window][0]
+    with database.reading() as session:
+        totals: _Totals = {mode: tuple(sums) for mode, *sums in session.execute(token_totals(tenant_id, since))}
+        loads = [TierLoads(*row) for row in session.execute(load_percentiles(tenant_id, since))]
+    return _hit_rate(totals), sorted(loads, key=lambda one: _NEAREST_FIRST.index(one.tier))
 
 
 def latest(tenant_id: str, model: str, limit: int, database: Database) -> list[AskedQuestion]:
@@ -93,11 +107,12 @@ def _counts(sums: Sequence[int]) -> TokenCounts:
 def _hit_rate(totals: _Totals) -> HitRate | None:
     if "stitched" not in totals:
         return None
-    _, failed, disk, prompt, cached, stitched, recomputed, computed, _ = totals["stitched"]
+    _, failed, disk, remote, prompt, cached, stitched, recomputed, computed, _ = totals["stitched"]
     return HitRate(
         device=cached / prompt,
-        host=(stitched - disk) / prompt,
+        host=(stitched - disk - remote) / prompt,
         disk=disk / prompt,
+        remote=remote / prompt,
         recomputed=recomputed / prompt,
         computed=computed / prompt,
         failed_chunks=failed,

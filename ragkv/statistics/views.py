@@ -61,9 +61,19 @@ class HitRate(msgspec.Struct, frozen=True, kw_only=True):
     device: Annotated[float, Meta(examples=[0.03])]
     host: Annotated[float, Meta(examples=[0.8])]
     disk: Annotated[float, Meta(examples=[0.04])]
+    remote: Annotated[float, Meta(examples=[0.0])]
     recomputed: Annotated[float, Meta(examples=[0.09])]
     computed: Annotated[float, Meta(examples=[0.04])]
     failed_chunks: Annotated[int, Meta(examples=[0])]
+
+
+class TierLoads(msgspec.Struct, frozen=True):
+    """The time that placing stored KV took the stitched questions whose KV came from this tier or nearer ones."""
+
+    tier: Annotated[str, Meta(examples=["host"])]
+    questions: Annotated[int, Meta(examples=[34])]
+    p50_ms: Annotated[float, Meta(examples=[18.2])]
+    p99_ms: Annotated[float, Meta(examples=[61.0])]
 
 
 class Bucket(msgspec.Struct, frozen=True, kw_only=True):

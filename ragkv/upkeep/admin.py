@@ -14,18 +14,21 @@ from ragkv.db.documents import precompute_again
 from ragkv.db.jobs import REBUILD
 from ragkv.db.kv_entries import (
     chunks_by_kv,
-    entries_of,
     evicted_documents,
     kv_by_collection,
     kv_by_document,
     kv_by_tenant,
     kv_of,
+    sizes_of,
 )
+from ragkv.db.kv_tiers import REMOTE
 from ragkv.db.tables import CollectionRow, DocumentRow, JobRow
 from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
 from ragkv.observe.metrics import engine_cache_use
 from ragkv.parts import Parts
+from ragkv.statistics.summary import tier_use
+from ragkv.statistics.views import HitRate, TierLoads
 from ragkv.status import Status
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.room import check_pins, limit_now
@@ -62,11 +65,12 @@ class DeviceTier(msgspec.Struct, frozen=True):
 
 
 class KVTiers(msgspec.Struct, frozen=True):
-    """KV by tier. KV on a higher tier is also on disk."""
+    """KV by tier. What is in host memory is also on disk; what is in the object store may be on this disk too."""
 
     device: DeviceTier
     host: HostTier
     disk: KVAmount
+    remote: KVAmount | None
 
 
 class CollectionKV(msgspec.Struct, frozen=True):
@@ -97,6 +101,8 @@ class KVOverview(msgspec.Struct, frozen=True):
     tenants: list[TenantKV] | None
     limit_bytes: int | None
     last_used_at: datetime | None
+    hit_rate: HitRate | None
+    loads: list[TierLoads]
 
 
 class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,16 +127,21 @@ def overview(tenant_id: str, parts: Parts) -> KVOverview:
         sees_all = tenant_id == parts.default_collection.tenant_id
         tenants = [TenantKV(*facts) for facts in session.execute(kv_by_tenant())] if sees_all else None
         limit = limit_now(session, parts.settings)
+        has_remote = parts.settings.kv_remote is not None
+        remote = KVAmount(*session.execute(kv_of(KVOwner(tenant_id), REMOTE)).one()[:3]) if has_remote else None
+        entries = session.execute(sizes_of(KVOwner(tenant_id))).all() if files <= MAX_LOOKED_AT else None
     capacity = used = None
     if parts.settings.engine_url is None:
         capacity, share = int(parts.settings.kv_cache_gib * GIB), engine_cache_use()
         used = None if share is None else int(capacity * share)
     tiers = KVTiers(
         DeviceTier(capacity, used),
-        HostTier(_resident(tenant_id, files, parts.database, parts.kv_store)),
-        KVAmount(files, size, tokens),
+        HostTier(None if entries is None else _resident([key for key, *_ in entries], parts.kv_store)),
+        KVAmount(files, size, tokens) if entries is None or not has_remote else _on_disk(entries, parts.kv_store),
+        remote,
     )
-    return KVOverview(tiers, collections, tenants, limit or None, last_used)
+    hit_rate, loads = tier_use(tenant_id, "24h", parts.database)
+    return KVOverview(tiers, collections, tenants, limit or None, last_used, hit_rate, loads)
 
 
 def held_kv(owner: KVOwner, database: Database) -> HeldKV:
@@ -212,12 +223,14 @@ def _row(session: "Session", owner: KVOwner) -> DocumentRow | CollectionRow:
     return row
 
 
-def _resident(tenant_id: str, files: int, database: Database, kv_store: "KVStore") -> int | None:
-    if files > MAX_LOOKED_AT:
-        return None
-    with database.reading() as session:
-        keys = [key for key, _ in session.execute(entries_of(KVOwner(tenant_id)))]
+def _resident(keys: Sequence[str], kv_store: "KVStore") -> int | None:
     try:
         return sum(resident_bytes(kv_store.path(key)) for key in keys)
     except OSError:
         return None
+
+
+def _on_disk(entries: Sequence[tuple[str, int, int]], kv_store: "KVStore") -> KVAmount:
+    """Of these (key, bytes, tokens), those whose file is on this host's disk."""
+    here = [(size, tokens) for key, size, tokens in entries if kv_store.path(key).exists()]
+    return KVAmount(len(here), sum(size for size, _ in here), sum(tokens for _, tokens in here))

@@ -27,10 +27,12 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.tenancy import KVOwner
+from ragkv.upkeep.admin import overview
 from ragkv.upkeep.check import WHILE_STOPPED
 from ragkv.upkeep.fsck import examine, repair
 from ragkv.upkeep.upload import Uploader
 from ragkv.upkeep.verify import verify
+from ragkv.upkeep.warm import warm
 from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine
 from tests.integration.test_workers import LONG, kv_files
@@ -131,6 +133,38 @@ def test_what_one_host_makes_another_with_an_empty_disk_answers_with(hosts: Host
     assert elsewhere.usage.stitched > 0
     assert elsewhere.usage.failed_chunks == 0
     assert 0 < len(kv_files(api)) <= len(kv_files(worker))
+
+
+def test_an_answer_says_that_its_kv_came_from_the_object_store(hosts: Hosts):
+    worker, ingest, api = hosts
+    ready(ingest)
+    Uploader(worker).upload_due()
+    first, second = ask(api)[0], ask(api)[0]
+    assert {one.source for one in first.kv} == {"remote"}
+    assert {one.source for one in second.kv} <= {"host", "disk"}
+    tiers_of = overview(api.default_collection.tenant_id, api).tiers
+    assert tiers_of.remote is not None
+    assert (tiers_of.disk.files, tiers_of.remote.files) == (len(kv_files(api)), len(kv_files(worker)))
+
+
+def test_a_host_is_warmed_before_its_first_question(hosts: Hosts):
+    worker, ingest, api = hosts
+    ready(ingest)
+    Uploader(worker).upload_due()
+    owner = KVOwner(api.default_collection.tenant_id)
+    *_, done = warm(owner, api)
+    assert (done.files, done.loaded, done.missing) == (done.total, done.total, 0)
+    assert kv_files(api) == kv_files(worker)
+    assert done.bytes == on_disk(worker)
+    *_, again = warm(owner, api)
+    assert (again.files, again.loaded) == (done.total, 0)
+
+    api.kv_store.drop(file.key for file in list(api.kv_store.files()))
+    allow(api, on_disk(worker) // 2)
+    *_, half = warm(owner, api)
+    assert half.is_full
+    assert 0 < half.files < done.total
+    assert on_disk(api) - api.settings.max_kv_bytes < done.bytes // done.total
 
 
 def test_a_deleted_document_leaves_no_object(hosts: Hosts):

@@ -10,7 +10,7 @@ from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, QuestionRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.ids import new_id
 from ragkv.parts import Parts
-from ragkv.statistics.summary import latest, summary
+from ragkv.statistics.summary import latest, summary, tier_use
 from ragkv.status import JobStatus
 from ragkv.tenancy import CollectionRef
 from tests.over_http import Client, assert_problem
@@ -103,6 +103,19 @@ class TestSummary:
 
         assert (rate.device, rate.host, rate.disk, rate.recomputed, rate.computed) == (0.1, 0.5, 0.2, 0.12, 0.08)
         assert rate.failed_chunks == 2
+
+    def test_loads_count_where_the_farthest_part_came_from(self, database: Database, ref: CollectionRef):
+        add(database, question(ref, 100.0), question(ref, 100.0, kv_load_ms=9.0), in_full(ref, 900.0))
+        add(database, question(ref, 100.0, disk_tokens=0), question(ref, 100.0, remote_tokens=100, kv_load_ms=80.0))
+        rate, loads = tier_use(ref.tenant_id, "24h", database, NOW)
+
+        assert [(one.tier, one.questions, one.p50_ms, one.p99_ms) for one in loads] == [
+            ("host", 1, 5.0, 5.0),
+            ("disk", 2, 5.0, 9.0),
+            ("remote", 1, 80.0, 80.0),
+        ]
+        assert rate is not None
+        assert (rate.host, rate.disk, rate.remote) == pytest.approx((0.525, 0.15, 0.025))
 
     def test_a_window_ends_where_it_says(self, database: Database, ref: CollectionRef):
         add(database, *(question(ref, 100.0, ago) for ago in (QUARTER, 3 * QUARTER, 5 * QUARTER)))

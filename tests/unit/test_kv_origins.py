@@ -1,6 +1,6 @@
 """Where each passage's KV came from."""
 
-from ragkv.answer.origins import kv_of_passages, tokens_from_disk
+from ragkv.answer.origins import kv_of_passages, slowest_tier, tokens_from
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import PassageKV
 from ragkv.engine.protocol import Report
@@ -26,7 +26,14 @@ def test_files_that_lay_in_memory_were_not_read_from_the_disk():
     kv = kv_of_passages(PROMPT, plan, Report(host_keys=frozenset("pb")))
 
     assert [(one.source, one.recomputed_tokens) for one in kv] == [("disk", 2), ("host", 2), ("disk", 0)]
-    assert tokens_from_disk(kv) == 18
+    assert tokens_from("disk", kv) == 18
+
+
+def test_files_that_came_for_this_question_were_in_the_object_store():
+    kv = kv_of_passages(PROMPT, StitchPlan(PLACED, ()), Report(host_keys=frozenset("ab")), frozenset("b"))
+
+    assert [one.source for one in kv] == ["host", "remote", "disk"]
+    assert slowest_tier(kv) == "remote"
 
 
 def test_what_the_engine_had_in_its_cache_was_on_the_device():

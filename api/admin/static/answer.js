@@ -9,6 +9,7 @@ const KV = {
   device: ["of-cached", "in the engine's cache"],
   host: ["of-stitched", "stitched from memory"],
   disk: ["of-disk", "stitched from the disk"],
+  remote: ["of-remote", "stitched from the object store"],
   recomputed: ["of-recomputed", "recomputed"],
 };
 
@@ -204,7 +205,7 @@ function passageItem(passage, place, rank, mode) {
 function kvBadge(kv, mode) {
   if (!kv) return null;
   const [kind, name] = mode === "full" && kv.source === "recomputed" ? ["of-computed", "computed"] : KV[kv.source];
-  const redone = kv.source !== "host" && kv.source !== "disk" ? ""
+  const redone = kv.source === "device" || kv.source === "recomputed" ? ""
     : kv.recomputed_tokens === null ? `, recomputed in part (of ${number(kv.tokens)} tokens)`
     : kv.recomputed_tokens ? `, ${number(kv.recomputed_tokens)} of ${plural(kv.tokens, "token")} recomputed` : `, ${plural(kv.tokens, "token")}`;
   return element("span", { class: "kv" }, element("span", { class: `swatch ${kind}` }), name + redone);

@@ -1,6 +1,7 @@
 """The answer to a question: retrieve, build the prompt, plan, generate, cite."""
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -91,7 +92,11 @@ class Answerer:
             began = time.perf_counter()
             prepared = await self.prepare(question)
             request = Generate(
-                prepared.prompt.token_ids, prepared.salt, prepared.plan, max_tokens=self._answer_tokens(question)
+                prepared.prompt.token_ids,
+                prepared.salt,
+                prepared.plan,
+                max_tokens=self._answer_tokens(question),
+                session=_session_of(prepared.passages),
             )
             handed_over = time.perf_counter()
             text, tokens, first, last = "", 0, None, None
@@ -220,6 +225,12 @@ def in_prompt_order(best_first: Sequence[Passage], order: PassageOrder) -> tuple
     """As they stand in the prompt. Which order a model reads better is the model's own (measured,
     docs/BENCHMARKS.md)."""
     return tuple(reversed(best_first)) if order == "best_last" else tuple(best_first)
+
+
+def _session_of(passages: Sequence[Passage]) -> str:
+    """A name of the passages, whatever their order: the same for every question about them."""
+    ids = sorted(passage.chunk.id for passage in passages)
+    return hashlib.blake2b("\n".join(ids).encode(), digest_size=16).hexdigest()
 
 
 def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first: float) -> Timings:

@@ -34,7 +34,7 @@ class Generate:
     of those positions come back in the report (un-rotated mean per layer and head), or with `rank` their attention to
     each of its chunks. `logprobs`: how many of the
     likeliest tokens come back with each step; WHOLE_VOCABULARY for all of them, without text and where the engine
-    allows it.
+    allows it. Requests of one `session` share much KV: of several engines one should serve them.
     """
 
     token_ids: tuple[int, ...]
@@ -48,6 +48,7 @@ class Generate:
     ignore_eos: bool = False
     capture: Span | None = None
     rank: Ranking | None = None
+    session: str | None = None
 
     def check_fits(self, max_model_len: int) -> None:
         """Raises TooLarge if prompt and answer do not fit the model's window."""

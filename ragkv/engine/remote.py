@@ -28,11 +28,13 @@ _HEALTH_SECONDS = 5.0
 _AGAIN_AFTER_S = 1.0
 _RETRY_AFTER_S = 30.0
 _AWAY = "the engine does not answer: ask again in a minute"
+_SESSION = "X-Session-ID"
 _ABOUT_THE_REQUEST = {400, 413, 422}  # other errors are about the server: its key, its load, its address
 
 
 class RemoteEngine:
-    """Engine over HTTP. Streams do not carry `kv_transfer_params` back, so a report is fetched by its tag.
+    """Engine over HTTP, or a router before several. Streams do not carry `kv_transfer_params` back, so a report is fetched
+    by its tag, from the engine that served the stream: routers keep requests with the same X-Session-ID together.
 
     silence_s: the longest a prompt may take before its first token, and a token after another.
     """
@@ -76,7 +78,8 @@ class RemoteEngine:
         tag = uuid.uuid4().hex
         waiting: Output | None = None
         usage: dict[str, Any] = {}
-        async with self._stream(_body(request, tag)) as lines:
+        session = {_SESSION: request.session or tag}
+        async with self._stream(_body(request, tag), session) as lines:
             async for event in lines:
                 usage = event.get("usage") or usage
                 if event["choices"]:
@@ -87,13 +90,15 @@ class RemoteEngine:
                         yield output
         if waiting is None:
             raise EngineLost(_AWAY, _RETRY_AFTER_S)
-        report = await self._report(request, tag, usage)
+        report = await self._report(request, tag, session, usage)
         yield Output(waiting.text, waiting.token_ids, waiting.logprobs, waiting.finish_reason, report)
 
     @asynccontextmanager
-    async def _stream(self, body: dict[str, Any]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+    async def _stream(
+        self, body: dict[str, Any], session: dict[str, str]
+    ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         try:
-            async with self._http.stream("POST", "/v1/completions", json=body) as response:
+            async with self._http.stream("POST", "/v1/completions", json=body, headers=session) as response:
                 await _raise_for_status(response)
                 yield _events(response)
         except httpx.TimeoutException as error:  # asked again it would take as long
@@ -103,17 +108,17 @@ class RemoteEngine:
             log.warning("the engine at %s went away: %r", self._shown_url, error)
             raise EngineLost(_AWAY, _RETRY_AFTER_S) from error
 
-    async def _report(self, request: Generate, tag: str, usage: dict[str, Any]) -> Report:
+    async def _report(self, request: Generate, tag: str, session: dict[str, str], usage: dict[str, Any]) -> Report:
         cached = ((usage or {}).get("prompt_tokens_details") or {}).get("cached_tokens") or 0
         if request.plan is None:
             return report_of(None, len(request.token_ids), cached)
         body = {"prompt": [request.token_ids[0]], "max_tokens": 1, "kv_transfer_params": {PARAM: {"report_of": tag}}}
         params = None
         try:
-            response = await self._http.post("/v1/completions", json=body)
+            response = await self._http.post("/v1/completions", json=body, headers=session)
             await _raise_for_status(response)
             params = response.json().get("kv_transfer_params")
-        except (httpx.HTTPError, Rejected, Unavailable) as error:
+        except (httpx.HTTPError, Rejected, Unavailable, ValueError) as error:
             log.warning("the answer is whole, its report is lost: %s", error)
         return report_of(params, len(request.token_ids), cached)
 

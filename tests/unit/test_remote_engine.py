@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -12,6 +13,8 @@ from ragkv.engine import remote
 from ragkv.engine.protocol import EngineLost, Generate
 from ragkv.engine.remote import RemoteEngine
 from ragkv.errors import Unavailable
+from ragkv.span import Span
+from ragkv.stitch.plan import PlacedChunk, StitchPlan
 
 USAGE = {"choices": [], "usage": {"prompt_tokens_details": {"cached_tokens": 0}}}
 DEAD = {"error": {"message": "EngineCore encountered an issue. See stack trace (above) for the root cause."}}
@@ -30,19 +33,23 @@ WHOLE = [output("a"), output("b", "stop"), USAGE]
 
 
 def run(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *answers: Any) -> int:
+    """How often a server was asked in the scenario, see `sessions`."""
+    return len(sessions(scenario, *answers))
+
+
+def sessions(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *answers: Any) -> list[str]:
     """The scenario over a server that gives one of the answers to each connection: events, and then it hangs up.
 
-    A number is a status without a body. Returns how often it was asked.
+    A number is a status without a body. Returns the session of each request.
     """
 
-    async def whole() -> int:
-        asked = 0
+    async def whole() -> list[str]:
+        asked: list[str] = []
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal asked
-            await reader.readuntil(b"\r\n\r\n")
-            answer = answers[min(asked, len(answers) - 1)]
-            asked += 1
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            answer = answers[min(len(asked), len(answers) - 1)]
+            asked.append("".join(re.findall("(?i)x-session-id: (.*)\r", head)))
             status, events = (answer, ()) if isinstance(answer, int) else (200, answer)
             more = "" if answer is WHOLE or status != 200 else "content-length: 100000\r\n"
             writer.write(f"HTTP/1.1 {status} -\r\nconnection: close\r\n{more}\r\n".encode())
@@ -85,6 +92,25 @@ def test_one_that_dies_later_is_an_error_that_says_when_to_ask_again(first: Any)
         assert lost.value.retry_after_s > 5
 
     assert run(scenario, first, WHOLE) == 1
+
+
+def test_a_request_its_repetition_and_its_report_are_of_one_session() -> None:
+    """So that a router sends them where the KV and the report are."""
+    plan = StitchPlan((PlacedChunk(None, Span(0, 1)),))
+    request = Generate((1, 2), "salt", plan, max_tokens=4, session="of these passages")
+
+    async def scenario(engine: RemoteEngine) -> None:
+        [_ async for _ in engine.generate(request)]
+
+    assert sessions(scenario, 500, WHOLE) == ["of these passages"] * 3
+
+
+def test_requests_that_share_nothing_are_of_different_sessions() -> None:
+    async def scenario(engine: RemoteEngine) -> None:
+        await answers(engine)
+        await answers(engine)
+
+    assert len(set(sessions(scenario, WHOLE))) == 2
 
 
 def test_it_is_asked_twice_and_no_more() -> None:

@@ -49,7 +49,8 @@ class Visit:
         self.page.get_by_role("button", name="Log out").wait_for()
 
     def drop(self, *files: tuple[str, bytes]) -> None:
-        """Files dragged onto the page's drop zone."""
+        """Files dragged onto the page's drop zone, once its script runs."""
+        self.page.wait_for_load_state()
         encoded = [(name, base64.b64encode(body).decode()) for name, body in files]
         transfer = self.page.evaluate_handle(FILES, encoded)
         for event in ("dragenter", "dragover", "drop"):

@@ -1,0 +1,109 @@
+"""The manifests in docs/kubernetes: what kustomize renders is valid, and fits together."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from ragkv.settings import Settings
+
+FOLDER = Path(__file__).parents[2] / "docs" / "kubernetes"
+VERSION = "1.33"
+OF_OPERATORS = {"ServiceMonitor", "ScaledObject"}
+"""Kinds whose schemas come with operators, not with Kubernetes."""
+
+Manifest = dict[str, Any]
+
+
+@pytest.fixture(scope="module", params=["cpu", "gpu"])
+def rendered(request: pytest.FixtureRequest) -> list[Manifest]:
+    if (kubectl := shutil.which("kubectl")) is None:
+        pytest.skip("kubectl, which renders the manifests, is not installed")
+    text = subprocess.run([kubectl, "kustomize", FOLDER / request.param], check=True, capture_output=True).stdout
+    return list(yaml.safe_load_all(text))
+
+
+def base() -> list[Manifest]:
+    names = yaml.safe_load((FOLDER / "base" / "kustomization.yaml").read_text())["resources"]
+    return [manifest for name in names for manifest in yaml.safe_load_all((FOLDER / "base" / name).read_text())]
+
+
+def pods(manifests: list[Manifest]) -> dict[str, Manifest]:
+    """Templates of pods by the name of what makes them."""
+    made = (manifest for manifest in manifests if "template" in manifest.get("spec", {}))
+    return {manifest["metadata"]["name"]: manifest["spec"]["template"] for manifest in made}
+
+
+def labels(pod: Manifest) -> set[tuple[str, str]]:
+    return set(pod["metadata"]["labels"].items())
+
+
+def check(manifest: Manifest) -> None:
+    if manifest["kind"] not in OF_OPERATORS:
+        kubernetes_validate.validate(manifest, VERSION, strict=True)
+
+
+def test_every_manifest_is_valid():
+    for manifest in base():
+        check(manifest)
+    assert {"Deployment", "StatefulSet", "Job", "NetworkPolicy", "PodDisruptionBudget", *OF_OPERATORS} <= {
+        manifest["kind"] for manifest in base()
+    }
+
+
+def test_what_is_rendered_is_valid_and_every_image_has_a_version(rendered: list[Manifest]):
+    for manifest in rendered:
+        check(manifest)
+    images = {container["image"] for pod in pods(rendered).values() for container in pod["spec"]["containers"]}
+    assert all(":" in image for image in images)
+
+
+def test_engines_have_the_gpu_of_their_overlay(request: pytest.FixtureRequest, rendered: list[Manifest]):
+    of_gpu = "gpu" in request.node.callspec.id
+    for name in ("engine", "worker"):
+        (container,) = pods(rendered)[name]["spec"]["containers"]
+        assert ("nvidia.com/gpu" in container["resources"]["limits"]) == of_gpu
+
+
+def test_services_budgets_and_policies_select_pods_that_there_are(rendered: list[Manifest]):
+    known = [labels(pod) for pod in pods(rendered).values()]
+    chosen = [
+        manifest["spec"].get("selector", manifest["spec"].get("podSelector"))
+        for manifest in rendered
+        if manifest["kind"] in ("Service", "PodDisruptionBudget", "NetworkPolicy")
+    ]
+    assert len(chosen) > 8
+    for selector in chosen:
+        wanted = set(selector.get("matchLabels", selector).items())
+        assert any(wanted <= pod for pod in known), selector
+
+
+def test_no_pod_may_become_root_or_write_to_its_image():
+    for name, pod in pods(base()).items():
+        assert pod["spec"]["securityContext"]["runAsNonRoot"], name
+        for container in pod["spec"]["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"]
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_settings_are_known_and_the_router_is_where_they_say():
+    manifests = base()
+    (settings,) = (manifest["data"] for manifest in manifests if manifest["kind"] == "ConfigMap")
+    assert Settings.from_env(settings).engine_url == "http://router:8000"
+    (router,) = (
+        manifest["spec"]["ports"][0]["port"]
+        for manifest in manifests
+        if manifest["kind"] == "Service" and manifest["metadata"]["name"] == "router"
+    )
+    assert router == 8000
+
+
+def test_one_file_system_is_shared_by_those_that_read_and_write_kv():
+    shared = {"claimName": "data"}
+    for name in ("api", "worker", "engine"):
+        volumes = pods(base())[name]["spec"]["volumes"]
+        assert shared in [volume.get("persistentVolumeClaim") for volume in volumes]

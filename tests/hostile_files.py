@@ -4,15 +4,13 @@
 """
 
 import gzip
-import io
 import random
 import struct
-import zipfile
 import zlib
 from collections.abc import Callable
 from functools import partial
 
-from tests.made_files import FONT, docx, paragraph, pdf, pdf_of
+from tests.made_files import FONT, MAIN, docx, paragraph, pdf, pdf_of, sheet_cell, sheet_rows, xlsx, zipped
 
 Made = Callable[[], bytes]
 BOMB = '<!DOCTYPE w [<!ENTITY a0 "lol">' + "".join(
@@ -224,14 +222,6 @@ _RING = (
 )
 
 
-def zipped(parts: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
-
-
 def _declares(body: bytes, size: int) -> bytes:
     """The archive's directory says that every part has so many bytes."""
     return _directory(body, lambda entry: entry[:24] + struct.pack("<I", size) + entry[28:])
@@ -247,9 +237,59 @@ def _directory(body: bytes, change: Callable[[bytes], bytes]) -> bytes:
     return first + b"".join(change(b"PK\x01\x02" + entry) for entry in entries)
 
 
+def tables() -> dict[str, Made]:
+    rows = sheet_rows([["Name", "Age"], ["Ann", 30]])
+    shared = f'<sst xmlns="{MAIN}"><si><t>{"words " * 5_000}</t></si></sst>'.encode()
+    return {
+        "quote never closed.csv": lambda: b'a,b\n"c,d\n' + b"e,f\n" * 50_000,
+        "quotes.csv": lambda: b'"' * 1_000_001,
+        "one cell.csv": lambda: b"a,b\nc,d\n" + b"e" * 1_000_000,
+        "delimiters.csv": lambda: b"a" + b"," * 500_000,
+        "rows of delimiters.csv": lambda: b"a,b\n1,2\n" + b",,,,\n" * 200_000,
+        "long labels.csv": lambda: b",".join(b"%d " % n + b"label " * 50 for n in range(200)) + b"\n1,2\n" * 1_000,
+        "wide header.csv": lambda: b",".join(b"%dlabel" % n for n in range(50_000)) + b"\n1,2\n" * 1_000,
+        "zeros.csv": lambda: b"a,b\n1,2\0\n" * 10_000,
+        "line ends.csv": lambda: b"a,b\r\r\n\x0b" * 10_000,
+        "declared delimiter.csv": lambda: b"sep=\n" + b"a\nb" * 1_000,
+        "delimiter is a quote.csv": lambda: b'sep="\na"b\n"c""d',
+        "far corner.xlsx": lambda: xlsx({"a": sheet_cell("A1", 1) + sheet_cell("XFD1048576", 1)}),
+        "far row.xlsx": lambda: xlsx(
+            {"a": '<row r="1"><c><v>1</v></c></row><row r="999999999"><c r="B4294967295"><v>1</v></c></row>'}
+        ),
+        "wrong places.xlsx": lambda: xlsx(
+            {"a": sheet_cell("1A", 1) + sheet_cell("", 2) + sheet_cell("A0", 2) + sheet_cell("ZZZZZZZ9", 3)}
+        ),
+        "many cells.xlsx": lambda: xlsx({"a": "<row>" + "<c><v>1</v></c>" * 40_000 + "</row>"}),
+        "one string in many cells.xlsx": lambda: xlsx(
+            {"a": "".join(f'<row r="{n}"><c r="A{n}" t="s"><v>0</v></c></row>' for n in range(1, 20_001))},
+            **{"xl/sharedStrings.xml": shared},
+        ),
+        "string out of range.xlsx": lambda: xlsx({"a": '<row><c t="s"><v>99999999</v></c></row>'}),
+        "date out of range.xlsx": lambda: xlsx(
+            {"a": '<row><c r="A1" s="1"><v>1e308</v></c><c r="B1" s="9"><v>-1</v></c></row>'}
+        ),
+        "sheet is a picture.xlsx": lambda: xlsx({"a": rows}, **{"xl/worksheets/sheet1.xml": b"\x89PNG"}),
+        "sheet is missing.xlsx": lambda: zipped({"xl/workbook.xml": f'<workbook xmlns="{MAIN}"/>'}),
+        "entities.xlsx": lambda: xlsx({"a": rows}, **{"xl/sharedStrings.xml": f"{BOMB}]><sst>&a9;</sst>".encode()}),
+        "entities under another name.xlsx": lambda: xlsx({"a": rows}, **{"xl/strings.png": f"{BOMB}]><sst/>".encode()}),
+        "nested.xlsx": lambda: xlsx({"a": "<row>" * 50_000}),
+        "thousand sheets.xlsx": lambda: xlsx({f"sheet {n}": rows for n in range(1_000)}),
+        "declared too large.xlsx": lambda: _declares(xlsx({"a": rows}), 2**31),
+        "declared too small.xlsx": lambda: _declares(xlsx({"a": rows}), 1),
+        "password.xlsx": lambda: _flagged(xlsx({"a": rows})),
+        "cut short.xlsx": lambda: xlsx({"a": rows})[:-30],
+        "noise in the middle.xlsx": lambda: _scrambled(xlsx({"a": rows})),
+    }
+
+
+def _scrambled(body: bytes) -> bytes:
+    middle = len(body) // 3
+    return body[:middle] + random.Random(3).randbytes(50) + body[middle + 50 :]
+
+
 def corpus() -> dict[str, Made]:
     """All of them, small."""
-    return text() | markdown() | html() | pdfs() | docxs()
+    return text() | markdown() | html() | pdfs() | docxs() | tables()
 
 
 def reported() -> dict[str, Made]:

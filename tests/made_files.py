@@ -1,4 +1,4 @@
-"""PDF and DOCX files, written byte by byte."""
+"""Files of formats that are not text, written byte by byte."""
 
 import io
 import zipfile
@@ -48,8 +48,9 @@ STYLES = "".join(
     f'<w:style w:type="paragraph" w:styleId="{key}"><w:name w:val="{name}"/></w:style>'
     for key, name in [("Title", "Title"), ("H1", "heading 1"), ("H2", "heading 2")]
 )
+PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
 RELATIONS = (
-    '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r1" '
+    f'<Relationships xmlns="{PACKAGE}"><Relationship Id="r1" '
     'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>'
 )
 
@@ -67,6 +68,61 @@ def docx(body: str, prolog: str = "", **more: bytes) -> bytes:
         "word/_rels/document.xml.rels": RELATIONS,
         **more,
     }
+    return zipped(parts)
+
+
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+RELATION = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def xlsx(sheets: dict[str, str], states: dict[str, str] = {}, **more: bytes) -> bytes:  # noqa: B006
+    """Sheets by name, each as its rows in XML; `states` says which are hidden."""
+    listed = "".join(
+        f'<sheet name="{name}" sheetId="{n}" r:id="r{n}" state="{states.get(name, "visible")}"/>'
+        for n, name in enumerate(sheets, start=1)
+    )
+    relations = "".join(
+        f'<Relationship Id="r{n}" Type="{RELATION}/worksheet" Target="worksheets/sheet{n}.xml"/>'
+        for n in range(1, len(sheets) + 1)
+    )
+    return zipped(
+        {
+            "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>',
+            "_rels/.rels": relations_to("xl/workbook.xml"),
+            "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{RELATION}"><sheets>{listed}</sheets></workbook>',
+            "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGE}">{relations}</Relationships>',
+            "xl/styles.xml": f'<styleSheet xmlns="{MAIN}"><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs></styleSheet>',
+            **{
+                f"xl/worksheets/sheet{n}.xml": f'<worksheet xmlns="{MAIN}"><sheetData>{rows}</sheetData></worksheet>'
+                for n, rows in enumerate(sheets.values(), start=1)
+            },
+            **more,
+        }
+    )
+
+
+def relations_to(main: str) -> str:
+    one = f'<Relationship Id="r1" Type="{RELATION}/officeDocument" Target="{main}"/>'
+    return f'<Relationships xmlns="{PACKAGE}">{one}</Relationships>'
+
+
+def sheet_rows(rows: list[list[object]]) -> str:
+    """Rows of a sheet: strings and numbers, None for no cell."""
+    return "".join(
+        f'<row r="{number}">'
+        + "".join(sheet_cell(f"{chr(65 + n)}{number}", value) for n, value in enumerate(row) if value is not None)
+        + "</row>"
+        for number, row in enumerate(rows, start=1)
+    )
+
+
+def sheet_cell(place: str, value: object) -> str:
+    if isinstance(value, str):
+        return f'<c r="{place}" t="inlineStr"><is><t>{value}</t></is></c>'
+    return f'<c r="{place}"><v>{value}</v></c>'
+
+
+def zipped(parts: dict[str, bytes | str]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in parts.items():

@@ -4,18 +4,18 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from ingest.parse.clean import scrub
+from ingest.parse.delimited import read_delimited
 from ingest.parse.docx import read_docx
 from ingest.parse.html import read_html
 from ingest.parse.markdown import read_markdown
-from ingest.parse.parsed import MAX_SECTIONS, Page, Parsed, Section, one_line
+from ingest.parse.parsed import MAX_SECTIONS, MAX_TEXT_CHARS, Page, Parsed, Section, one_line
 from ingest.parse.pdf import read_pdf
 from ingest.parse.plain import read_plain
 from ingest.parse.sniff import Format, sniff
+from ingest.parse.workbook import read_workbook
 from ragkv.errors import Rejected, TooLarge
 
 __all__ = ["Page", "Parsed", "Section", "parse"]
-
-MAX_TEXT_CHARS = 64 * 1024 * 1024
 
 _READERS: dict[Format, Callable[[bytes, str], Parsed]] = {
     Format.TEXT: read_plain,
@@ -23,6 +23,8 @@ _READERS: dict[Format, Callable[[bytes, str], Parsed]] = {
     Format.HTML: read_html,
     Format.PDF: read_pdf,
     Format.DOCX: read_docx,
+    Format.CSV: read_delimited,
+    Format.XLSX: read_workbook,
 }
 
 

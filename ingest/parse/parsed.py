@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+MAX_TEXT_CHARS = 64 * 1024 * 1024
 MAX_TITLE_CHARS = 300
 MAX_PAGES = 20_000
 MAX_SECTIONS = 300_000

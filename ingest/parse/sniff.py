@@ -17,16 +17,22 @@ class Format(Enum):
     HTML = "text/html"
     PDF = "application/pdf"
     DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+    CSV = "text/csv"
+    XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 
-SUPPORTED = "upload text, Markdown, HTML, PDF or DOCX"
+SUPPORTED = "upload text, Markdown, HTML, PDF, DOCX, XLSX or CSV"
 _BY_SUFFIX = {
     ".md": Format.MARKDOWN,
     ".markdown": Format.MARKDOWN,
     ".html": Format.HTML,
     ".htm": Format.HTML,
     ".xhtml": Format.HTML,
+    ".csv": Format.CSV,
+    ".tsv": Format.CSV,
+    ".tab": Format.CSV,
 }
+_NEVER_TEXT = (".pdf", ".docx", ".xlsx", ".xlsm")
 _ARCHIVE = "an archive: unpack it and upload the files in it"
 _IMAGE = "an image: recognise its text first (OCR) and upload that"
 _SIGNATURES = (
@@ -48,8 +54,9 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _CONTROLS = bytes(range(9)) + bytes(range(14, 27))
 _SAMPLE_BYTES = 64 * 1024
 _MAX_ZIP_ENTRIES = 10_000
+_ZIP_FORMATS = (("xl/workbook.xml", Format.XLSX),)
 _ZIP_CONTENTS = (
-    ("xl/workbook.xml", "an Excel workbook: save its sheets as CSV or HTML"),
+    ("xl/workbook.bin", "a binary Excel workbook: save it as XLSX"),
     ("ppt/presentation.xml", "a PowerPoint file: export it as PDF"),
     ("META-INF/container.xml", "an e-book: convert it to HTML or PDF"),
     ("content.xml", "an OpenDocument file: save it as DOCX"),
@@ -86,12 +93,15 @@ def _format_of_zip(body: bytes) -> Format:
         raise Rejected(f"it holds more than {_MAX_ZIP_ENTRIES} parts: save it as a plain DOCX or PDF")
     if "[Content_Types].xml" in entries and any(path.startswith("word/") for path in entries):
         return Format.DOCX
+    for path, format_ in _ZIP_FORMATS:
+        if path in entries:
+            return format_
     meaning = next((text for path, text in _ZIP_CONTENTS if path in entries), _ARCHIVE)
     raise Unsupported(f"it is {meaning}")
 
 
 def _format_of_text(suffix: str, body: bytes) -> Format:
-    if suffix in (".pdf", ".docx"):
+    if suffix in _NEVER_TEXT:
         raise Rejected(f"its name ends in {suffix}, but its content is something else or damaged: save it again")
     sample = body[:_SAMPLE_BYTES]
     num_controls = len(sample) - len(sample.translate(None, _CONTROLS))

@@ -2,9 +2,9 @@
 
 from itertools import pairwise
 
-from ingest.parse import MAX_TEXT_CHARS, Parsed
+from ingest.parse import Parsed
 from ingest.parse.clean import is_scrubbed
-from ingest.parse.parsed import one_line
+from ingest.parse.parsed import MAX_TEXT_CHARS, one_line
 from ingest.parse.sniff import Format
 
 _MAX_LEVEL = 100

@@ -21,7 +21,7 @@ def archive(**parts: bytes) -> bytes:
     ("name", "body", "media_type"),
     [
         ("a.txt", b"plain words", "text/plain"),
-        ("a.csv", b"a,b\n1,2", "text/plain"),
+        ("a.csv", b"a,b\n1,2", "text/csv"),
         ("README", b"plain words", "text/plain"),
         ("a.txt", b"A PDF begins with %PDF-1.7, an image with GIF89a.", "text/plain"),
         ("a.md", b"# Words", "text/markdown"),
@@ -49,7 +49,7 @@ def test_a_file_without_words_is_rejected(body: bytes) -> None:
         ("a.rtf", b"{\\rtf1 words}", "save it as DOCX"),
         ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "save it as DOCX or PDF"),
         ("a.exe", b"MZ" + bytes(range(256)) * 8, "binary file"),
-        ("a.xlsx", archive(**{"xl/workbook.xml": b"<x/>", "[Content_Types].xml": b"<x/>"}), "CSV"),
+        ("a.xlsb", archive(**{"xl/workbook.bin": b"x", "[Content_Types].xml": b"<x/>"}), "save it as XLSX"),
         ("a.pptx", archive(**{"ppt/presentation.xml": b"<x/>"}), "PDF"),
         ("a.odt", archive(**{"mimetype": b"odt", "content.xml": b"<x/>"}), "DOCX"),
         ("a.zip", archive(**{"a.txt": b"words"}), "unpack it"),
@@ -60,7 +60,7 @@ def test_other_formats_are_unsupported_with_what_to_do(name: str, body: bytes, s
         parse(name, body)
 
 
-@pytest.mark.parametrize("name", ["a.pdf", "a.docx", "A.PDF"])
+@pytest.mark.parametrize("name", ["a.pdf", "a.docx", "A.PDF", "a.xlsx"])
 def test_words_under_a_binary_name_are_not_taken_for_a_document(name: str) -> None:
     with pytest.raises(Rejected, match="save it again"):
         parse(name, b"this was once something else")

@@ -3,7 +3,7 @@
 import pytest
 
 from ingest.parse import parse
-from ingest.parse.docx import MAX_XML_BYTES
+from ingest.parse.archive import MAX_XML_BYTES
 from ragkv.errors import Rejected, TooLarge
 from tests.made_files import docx, paragraph
 

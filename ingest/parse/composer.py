@@ -1,0 +1,70 @@
+"""Compose a parsed document of blocks of text, headings, tables and pages."""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from ingest.parse.clean import scrub, tidy
+from ingest.parse.parsed import MAX_PAGES, MAX_TEXT_CHARS, Page, Parsed, Section, one_line
+from ingest.parse.rows import lines_of_table
+from ingest.parse.sniff import Format
+from ragkv.errors import TooLarge
+
+_GAP = "\n\n"
+_LINES_AT_ONCE = 1_000
+
+
+class Composer:
+    """A text that grows at its end, with the places of its headings and pages.
+
+    Every piece is scrubbed, tidied and set apart by a blank line; one without words adds nothing. Raises TooLarge for
+    more characters or pages than a document may have.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = 0
+        self._sections: list[Section] = []
+        self._pages: list[Page] = []
+
+    def block(self, text: str) -> None:
+        self._append(tidy(scrub(text)))
+
+    def heading(self, title: str, level: int) -> None:
+        """A section that lasts until the next heading. `level` 1 is the outermost."""
+        if title := one_line(tidy(scrub(title))):
+            start = self._append(title)
+            self._sections.append(Section(start, self._length, title, level))
+
+    def table(self, rows: Iterable[Sequence[str]]) -> None:
+        lines = lines_of_table(rows)
+        while some := list(islice(lines, _LINES_AT_ONCE)):
+            self.block("\n".join(some))
+
+    def document(self, parsed: Parsed, below: int = 0) -> None:
+        """The text of another document, its headings `below` levels deeper. Its pages are left out."""
+        start = self._append(parsed.text)
+        self._sections += (Section(start + s.start, start + s.body, s.title, s.level + below) for s in parsed.sections)
+
+    def page(self) -> None:
+        """Begin the next page."""
+        number = len(self._pages) + 1
+        if number > MAX_PAGES:
+            raise TooLarge(f"it has more than {MAX_PAGES:,} pages: split it")
+        self._pages.append(Page(number, self._length, self._length))
+
+    def parsed(self, title: str, format_: Format) -> Parsed:
+        return Parsed(title, "".join(self._pieces), tuple(self._pages), format_.value, tuple(self._sections))
+
+    def _append(self, piece: str) -> int:
+        """The character at which the piece begins."""
+        gap = _GAP if piece and self._length else ""
+        start = self._length + len(gap)
+        self._length = start + len(piece)
+        if self._length > MAX_TEXT_CHARS:
+            raise TooLarge(f"it holds more than {MAX_TEXT_CHARS:,} characters: split it")
+        self._pieces += gap, piece
+        if self._pages and piece:
+            page = self._pages[-1]
+            is_empty = page.start == page.end
+            self._pages[-1] = Page(page.number, start if is_empty else page.start, self._length)
+        return start

@@ -1,0 +1,74 @@
+"""Rows of a table as lines of text. Under a header, each row carries its labels, so that a chunk that begins in the
+middle of the table makes sense alone."""
+
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import chain, groupby, islice, zip_longest
+
+SEPARATOR = " | "
+_LOOKAHEAD = 20
+_MAX_LABEL_CHARS = 80
+_LETTER = re.compile(r"[^\W\d_]")
+_YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d")
+_SIGN = re.compile(r"[#№%]")
+_ADDRESS = re.compile(r"@|://")
+
+
+def lines_of_table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """One line a row, `label: value | label: value` where the table has a header, its cells alone where not.
+
+    Rows without words separate tables. A labelled line ends with a line feed more: as a paragraph, it is not cut
+    where a chunk may end after it.
+    """
+    labels: Sequence[str] = ()
+    cleaned = ([" ".join(cell.split()) for cell in row] for row in rows)
+    for has_words, table in groupby(cleaned, key=any):
+        if has_words:
+            labels = yield from _lines_below(labels, table)
+
+
+def is_header(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether a row labels the columns of the rows below it: short words that do not repeat, nor occur below."""
+    labels = [label for label in row if label]
+    widest = max((sum(map(bool, other)) for other in below), default=0)
+    return (
+        len(labels) > 1
+        and len(labels) * 2 >= widest > 0
+        and len({label.casefold() for label in labels}) == len(labels)
+        and any(map(_LETTER.search, labels))
+        and all(_LETTER.search(label) or _YEAR.fullmatch(label) or _SIGN.fullmatch(label) for label in labels)
+        and not any(map(_ADDRESS.search, labels))
+        and not any(cell == label for other in below for cell, label in zip(other, row, strict=False) if label)
+    )
+
+
+def line_of(row: Sequence[str], labels: Sequence[str] = ()) -> str:
+    """The row's cells that are not empty, each after its label where it has one."""
+    labelled = zip_longest(row, labels[: len(row)], fillvalue="")
+    return SEPARATOR.join(f"{label}: {cell}" if label else cell for cell, label in labelled if cell)
+
+
+def labels_of(header: Sequence[str]) -> list[str]:
+    """A header's words as labels: bounded, for they are repeated with every row."""
+    labels = [words.rstrip(": ") for words in header]
+    return [
+        label if len(label) <= _MAX_LABEL_CHARS else f"{label[: _MAX_LABEL_CHARS - 1].rstrip()}…" for label in labels
+    ]
+
+
+def _lines_below(labels: Sequence[str], table: Iterator[Sequence[str]]) -> Generator[str, None, Sequence[str]]:
+    """The lines of one table. `labels` of the table before hold for one without a header in the same columns. Returns
+    its labels."""
+    start = list(islice(table, _LOOKAHEAD))
+    is_wide = any(sum(map(bool, row)) > 1 for row in start)
+    while is_wide and sum(map(bool, start[0])) == 1:  # a title above the table
+        yield line_of(start.pop(0))
+    if is_header(start[0], start[1:]):
+        header = start.pop(0)
+        labels = labels_of(header)
+        yield line_of(header) + "\n"
+    elif not is_wide or not all(len(labels) > n and labels[n] for row in start for n, cell in enumerate(row) if cell):
+        labels = ()
+    for row in chain(start, table):
+        yield line_of(row, labels) + "\n" if labels else line_of(row)
+    return labels

@@ -10,7 +10,24 @@ import zlib
 from collections.abc import Callable
 from functools import partial
 
-from tests.made_files import FONT, MAIN, docx, paragraph, pdf, pdf_of, sheet_cell, sheet_rows, xlsx, zipped
+from tests.made_files import (
+    FONT,
+    MAIN,
+    NAMES,
+    RELATION,
+    docx,
+    epub,
+    odf,
+    paragraph,
+    pdf,
+    pdf_of,
+    pptx,
+    shape,
+    sheet_cell,
+    sheet_rows,
+    xlsx,
+    zipped,
+)
 
 Made = Callable[[], bytes]
 BOMB = '<!DOCTYPE w [<!ENTITY a0 "lol">' + "".join(
@@ -86,6 +103,7 @@ def html(size: int = 1) -> dict[str, Made]:
     whole = {name: (lambda make=make: f"<html><body>{make()}".encode()) for name, make in made.items()}
     return whole | {
         "punycode.html": lambda: b"<html><meta charset=punycode>" + b"a" * 100_000 + b"-\xe9",
+        "unknown charset.html": lambda: b"<html><meta charset=cp99999>words \xe9",
         "wrong charset.html": lambda: b"<html><meta charset=utf-16>words \xe9",
         "charset of spaces.html": lambda: b"<html>" + b"<meta charset=" * 20 + b" " * 4_000 + b"\xe9",
         "entities.html": f'<?xml version="1.0"?>{BOMB}]><html><body>&a9; words'.encode,
@@ -282,6 +300,87 @@ def tables() -> dict[str, Made]:
     }
 
 
+def office() -> dict[str, Made]:
+    words = shape("words")
+    wide = '<table:table-row table:number-rows-repeated="1048576"><table:table-cell table:number-columns-repeated="16384"><text:p>a</text:p></table:table-cell></table:table-row>'
+    return {
+        "groups in groups.pptx": lambda: pptx(["<p:grpSp>" * 5_000 + words + "</p:grpSp>" * 5_000]),
+        "groups, 200 deep.pptx": lambda: pptx(["<p:grpSp>" * 200 + words + "</p:grpSp>" * 200]),
+        "slide that is its own notes.pptx": lambda: pptx([words], {1: _relation("notesSlide", "slide1.xml")}),
+        "one slide many times.pptx": lambda: pptx(
+            [words],
+            **{
+                "ppt/presentation.xml": f"<p:presentation {NAMES}><p:sldIdLst>"
+                + "<p:sldId r:id='r1'/>" * 30_000
+                + "</p:sldIdLst></p:presentation>"
+            },
+        ),
+        "slide outside.pptx": lambda: pptx([words], {1: _relation("notesSlide", "../../../../../etc/passwd")}),
+        "no slides.pptx": lambda: pptx([]),
+        "entities.pptx": lambda: pptx([words], **{"ppt/slides/slide1.xml": f"{BOMB}]><p>&a9;</p>"}),
+        "paragraphs.pptx": lambda: pptx([f"<p:sp>{'<a:p/>' * 500_000}</p:sp>"]),
+        "cut short.pptx": lambda: pptx([words])[:-30],
+        "slide cut short.pptx": lambda: pptx([words], **{"ppt/slides/slide1.xml": "<p:sld><p:cSld>"}),
+        "repeated cells.ods": lambda: odf("spreadsheet", f"<table:table>{wide}</table:table>"),
+        "repeated empty rows.ods": lambda: odf(
+            "spreadsheet", f"<table:table>{wide.replace('<text:p>a</text:p>', '')}</table:table>" * 100
+        ),
+        "repeated without end.ods": lambda: odf(
+            "spreadsheet", f"<table:table>{wide.replace('1048576', '9' * 5_000)}</table:table>"
+        ),
+        "tables in tables.odt": lambda: odf(
+            "text",
+            "<table:table><table:table-row><table:table-cell>" * 80
+            + "<text:p>a</text:p>"
+            + "</table:table-cell></table:table-row></table:table>" * 80,
+        ),
+        "sections in sections.odt": lambda: odf("text", "<text:section>" * 10_000 + "</text:section>" * 10_000),
+        "spans in spans.odt": lambda: odf(
+            "text", "<text:p>" + "<text:span>a" * 240 + "</text:span>" * 240 + "</text:p>"
+        ),
+        "blanks.odt": lambda: odf("text", '<text:p>a<text:s text:c="2000000000"/>b</text:p>'),
+        "entities.odt": lambda: odf("text", "<text:p>&a9;</text:p>", BOMB + "]>"),
+        "level.odt": lambda: odf("text", '<text:h text:outline-level="99999999999">a</text:h>'),
+        "encrypted.odt": lambda: odf("text", "", **{"META-INF/manifest.xml": "<a><encryption-data/></a>"}),
+        "without a manifest.odt": lambda: zipped({"content.xml": "<a/>"}),
+        "cut short.odt": lambda: odf("text", "<text:p>words</text:p>")[:-30],
+        "one chapter many times.epub": lambda: epub(
+            ["<p>words</p>"],
+            **{
+                "OPS/book.opf": '<package><manifest><item id="c" href="text/c 0.xhtml" media-type="application/xhtml+xml"/></manifest>'
+                "<spine>" + "<itemref idref='c'/>" * 100_000 + "</spine></package>"
+            },
+        ),
+        "chapters nested.epub": lambda: epub(["<div>" * 20_000 + "words"]),
+        "many chapters.epub": lambda: epub(["<p>words</p>"] * 300, '<a href="text/c%200.xhtml">a</a>' * 20_000),
+        "no chapters.epub": lambda: epub([]),
+        "chapter outside.epub": lambda: epub(
+            ["words"],
+            **{
+                "OPS/book.opf": '<p><manifest><item id="c" href="../../../etc/passwd" media-type="text/html"/></manifest><spine><itemref idref="c"/></spine></p>'
+            },
+        ),
+        "entities.epub": lambda: epub(["words"], **{"OPS/text/c 0.xhtml": f"{BOMB}]><html>&a9;</html>"}),
+        "container is noise.epub": lambda: epub(["words"], **{"META-INF/container.xml": "\0" * 1_000}),
+        "cut short.epub": lambda: epub(["words"])[:-30],
+        "groups.rtf": lambda: b"{\\rtf1 " + b"{" * 200_000 + b"words",
+        "closed groups.rtf": lambda: b"{\\rtf1 words" + b"}" * 200_000,
+        "fields.rtf": lambda: b"{\\rtf1 " + b"{\\field{\\*\\fldinst{" * 100 + b'HYPERLINK "a"' * 100,
+        "hex.rtf": lambda: b"{\\rtf1 " + b"\\'e9" * 100_000 + b"}",
+        "code page.rtf": lambda: b"{\\rtf1\\ansicpg99999\\u-1 \\u9999999999 \\uc words}",
+        "wrong code page.rtf": lambda: b"{\\rtf1\\ansicpg932 \\'81\\'ff \\ansicpg65001 \\'ff words}",
+        "surrogates.rtf": lambda: b"{\\rtf1 \\u-10179?\\u-8704?\\u-10179? words}",
+        "pictures.rtf": lambda: b"{\\rtf1 words " + b"{\\pict\\bin99999999999 " * 1_000,
+        "font table.rtf": lambda: b"{\\rtf1{\\fonttbl" + b"{\\f0\\fcharset" * 1_000 + b"}words}",
+        "one cell.rtf": lambda: b"{\\rtf1 " + b"a\\cell " * 50_000 + b"\\row words}",
+        "noise.rtf": lambda: b"{\\rtf1 " + random.Random(5).randbytes(100_000),
+    }
+
+
+def _relation(kind: str, target: str) -> str:
+    return f'<Relationship Id="x1" Type="{RELATION}/{kind}" Target="{target}"/>'
+
+
 def _scrambled(body: bytes) -> bytes:
     middle = len(body) // 3
     return body[:middle] + random.Random(3).randbytes(50) + body[middle + 50 :]
@@ -289,7 +388,7 @@ def _scrambled(body: bytes) -> bytes:
 
 def corpus() -> dict[str, Made]:
     """All of them, small."""
-    return text() | markdown() | html() | pdfs() | docxs() | tables()
+    return text() | markdown() | html() | pdfs() | docxs() | tables() | office()
 
 
 def reported() -> dict[str, Made]:

@@ -128,3 +128,86 @@ def zipped(parts: dict[str, bytes | str]) -> bytes:
         for name, content in parts.items():
             archive.writestr(name, content)
     return buffer.getvalue()
+
+
+P = "http://schemas.openxmlformats.org/presentationml/2006/main"
+A = "http://schemas.openxmlformats.org/drawingml/2006/main"
+NAMES = f'xmlns:p="{P}" xmlns:a="{A}" xmlns:r="{RELATION}"'
+
+
+def pptx(slides: list[str], relations: dict[int, str] = {}, **more: bytes | str) -> bytes:  # noqa: B006
+    """Slides as their shapes in XML; `relations` of a slide by its number."""
+    ids = "".join(f'<p:sldId id="{255 + n}" r:id="r{n}"/>' for n in range(1, len(slides) + 1))
+    listed = "".join(
+        f'<Relationship Id="r{n}" Type="{RELATION}/slide" Target="slides/slide{n}.xml"/>'
+        for n in range(1, len(slides) + 1)
+    )
+    return zipped(
+        {
+            "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>',
+            "ppt/presentation.xml": f"<p:presentation {NAMES}><p:sldIdLst>{ids}</p:sldIdLst></p:presentation>",
+            "ppt/_rels/presentation.xml.rels": f'<Relationships xmlns="{PACKAGE}">{listed}</Relationships>',
+            **{f"ppt/slides/slide{n}.xml": slide(shapes) for n, shapes in enumerate(slides, start=1)},
+            **{
+                f"ppt/slides/_rels/slide{n}.xml.rels": f'<Relationships xmlns="{PACKAGE}">{found}</Relationships>'
+                for n, found in relations.items()
+            },
+            **more,
+        }
+    )
+
+
+def slide(shapes: str, kind: str = "sld") -> str:
+    return f"<p:{kind} {NAMES}><p:cSld><p:spTree>{shapes}</p:spTree></p:cSld></p:{kind}>"
+
+
+def shape(text: str, placeholder: str = "") -> str:
+    kind = f'<p:ph type="{placeholder}"/>' if placeholder else ""
+    return f"<p:sp><p:nvSpPr><p:nvPr>{kind}</p:nvPr></p:nvSpPr><p:txBody>{runs(text)}</p:txBody></p:sp>"
+
+
+def runs(text: str) -> str:
+    return "".join(f"<a:p><a:r><a:t>{line}</a:t></a:r></a:p>" for line in text.split("\n"))
+
+
+ODF = " ".join(
+    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name if name != "draw" else "drawing"}:1.0"'
+    for name in ("office", "text", "table", "draw", "presentation")
+)
+
+
+def odf(kind: str, content: str, prolog: str = "", **more: bytes | str) -> bytes:
+    """A file of a kind: text, spreadsheet or presentation."""
+    return zipped(
+        {
+            "mimetype": f"application/vnd.oasis.opendocument.{kind}",
+            "META-INF/manifest.xml": "<manifest/>",
+            "content.xml": f"{prolog}<office:document-content {ODF}><office:body><office:{kind}>{content}"
+            f"</office:{kind}></office:body></office:document-content>",
+            **more,
+        }
+    )
+
+
+def epub(chapters: list[str], contents: str = "", **more: bytes | str) -> bytes:
+    """Chapters as the bodies of pages, and entries of the table of contents as links."""
+    items = "".join(
+        f'<item id="c{n}" href="text/c%20{n}.xhtml" media-type="application/xhtml+xml"/>' for n in range(len(chapters))
+    )
+    spine = "".join(f'<itemref idref="c{n}"/>' for n in range(len(chapters)))
+    doctype = '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.1//EN" "http://www.w3.org/TR/xhtml11/DTD/xhtml11.dtd">'
+    return zipped(
+        {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": '<container><rootfiles><rootfile full-path="OPS/book.opf"/></rootfiles></container>',
+            "OPS/book.opf": '<package xmlns:dc="http://purl.org/dc/elements/1.1/"><metadata><dc:title>A book</dc:title>'
+            f'</metadata><manifest><item id="nav" href="nav.xhtml" properties="nav"/>{items}</manifest><spine>{spine}</spine></package>',
+            "OPS/nav.xhtml": f"<html><body><nav>{contents}</nav></body></html>",
+            **{
+                f"OPS/text/c {n}.xhtml": f'{doctype}<html xmlns="http://www.w3.org/1999/xhtml"><head><title/></head>'
+                f"<body>{chapter}</body></html>"
+                for n, chapter in enumerate(chapters)
+            },
+            **more,
+        }
+    )

@@ -6,11 +6,15 @@ from pathlib import PurePosixPath
 from ingest.parse.clean import scrub
 from ingest.parse.delimited import read_delimited
 from ingest.parse.docx import read_docx
+from ingest.parse.epub import read_epub
 from ingest.parse.html import read_html
 from ingest.parse.markdown import read_markdown
+from ingest.parse.opendocument import read_opendocument
 from ingest.parse.parsed import MAX_SECTIONS, MAX_TEXT_CHARS, Page, Parsed, Section, one_line
 from ingest.parse.pdf import read_pdf
 from ingest.parse.plain import read_plain
+from ingest.parse.rtf import read_rtf
+from ingest.parse.slides import read_slides
 from ingest.parse.sniff import Format, sniff
 from ingest.parse.workbook import read_workbook
 from ragkv.errors import Rejected, TooLarge
@@ -25,6 +29,12 @@ _READERS: dict[Format, Callable[[bytes, str], Parsed]] = {
     Format.DOCX: read_docx,
     Format.CSV: read_delimited,
     Format.XLSX: read_workbook,
+    Format.PPTX: read_slides,
+    Format.ODT: read_opendocument,
+    Format.ODS: read_opendocument,
+    Format.ODP: read_opendocument,
+    Format.EPUB: read_epub,
+    Format.RTF: read_rtf,
 }
 
 

@@ -1,10 +1,12 @@
 """Archives of XML parts, such as Office documents: checked as a whole before any part is read."""
 
 import io
+import posixpath
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from xml.parsers import expat
 
 from lxml import etree
@@ -53,6 +55,14 @@ class Check:
             raise TooLarge(f"its markup has more than {self.max_elements:,} elements: split it or save it as PDF")
 
 
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A part that another one names, and what it is to it (the last word of the relation's type)."""
+
+    kind: str
+    path: str
+
+
 class Archive:
     """The parts of an archive by their paths."""
 
@@ -70,11 +80,29 @@ class Archive:
         parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
         return etree.fromstring(self.read(path), parser)
 
+    def relations(self, path: str) -> Mapping[str, Relation]:
+        """The relations of an Office document's part to others, by their ids."""
+        folder, name = posixpath.split(path)
+        listed = posixpath.join(folder, "_rels", f"{name}.rels")
+        if listed not in self.paths:
+            return {}
+        return {
+            found.get("Id", ""): Relation(
+                found.get("Type", "").rpartition("/")[2], joined(folder, found.get("Target", ""))
+            )
+            for found in self.xml(listed).iter("{*}Relationship")
+        }
+
     def core_title(self) -> str:
         """The title among an Office document's properties, or nothing."""
         with suppress(Rejected, etree.XMLSyntaxError):
             return one_line(scrub(self.xml(_CORE).findtext(_CORE_TITLE) or ""))
         return ""
+
+
+def joined(folder: str, reference: str) -> str:
+    """The path of a part that a part in a folder refers to."""
+    return posixpath.normpath(posixpath.join("/", folder, reference)).lstrip("/")
 
 
 @contextmanager

@@ -19,9 +19,15 @@ class Format(Enum):
     DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     CSV = "text/csv"
     XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+    PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+    ODT = "application/vnd.oasis.opendocument.text"
+    ODS = "application/vnd.oasis.opendocument.spreadsheet"
+    ODP = "application/vnd.oasis.opendocument.presentation"
+    EPUB = "application/epub+zip"
+    RTF = "application/rtf"
 
 
-SUPPORTED = "upload text, Markdown, HTML, PDF, DOCX, XLSX or CSV"
+SUPPORTED = "upload text, HTML, PDF, an Office or OpenDocument file, EPUB or CSV"
 _BY_SUFFIX = {
     ".md": Format.MARKDOWN,
     ".markdown": Format.MARKDOWN,
@@ -32,7 +38,7 @@ _BY_SUFFIX = {
     ".tsv": Format.CSV,
     ".tab": Format.CSV,
 }
-_NEVER_TEXT = (".pdf", ".docx", ".xlsx", ".xlsm")
+_NEVER_TEXT = (".pdf", ".docx", ".xlsx", ".xlsm", ".pptx", ".odt", ".ods", ".odp", ".epub", ".rtf")
 _ARCHIVE = "an archive: unpack it and upload the files in it"
 _IMAGE = "an image: recognise its text first (OCR) and upload that"
 _SIGNATURES = (
@@ -47,20 +53,19 @@ _SIGNATURES = (
     (b"BZh", _ARCHIVE),
     (b"\xfd7zXZ\0", _ARCHIVE),
     (b"\x7fELF", "a program"),
-    (b"{\\rtf", "an RTF file: save it as DOCX"),
     (b"%!PS", "a PostScript file: convert it to PDF"),
 )
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _CONTROLS = bytes(range(9)) + bytes(range(14, 27))
 _SAMPLE_BYTES = 64 * 1024
 _MAX_ZIP_ENTRIES = 10_000
-_ZIP_FORMATS = (("xl/workbook.xml", Format.XLSX),)
-_ZIP_CONTENTS = (
-    ("xl/workbook.bin", "a binary Excel workbook: save it as XLSX"),
-    ("ppt/presentation.xml", "a PowerPoint file: export it as PDF"),
-    ("META-INF/container.xml", "an e-book: convert it to HTML or PDF"),
-    ("content.xml", "an OpenDocument file: save it as DOCX"),
+_ZIP_FORMATS = (
+    ("xl/workbook.xml", Format.XLSX),
+    ("ppt/presentation.xml", Format.PPTX),
+    ("META-INF/container.xml", Format.EPUB),
+    ("content.xml", Format.ODT),  # the reader tells which kind of OpenDocument it is
 )
+_ZIP_CONTENTS = (("xl/workbook.bin", "a binary Excel workbook: save it as XLSX"),)
 
 
 def sniff(name: str, body: bytes) -> Format:
@@ -75,6 +80,8 @@ def sniff(name: str, body: bytes) -> Format:
         if "EncryptedPackage".encode("utf-16-le") in body:
             raise Rejected("it is protected by a password: remove the password and upload it again")
         raise Unsupported("it is an old Office file: save it as DOCX or PDF")
+    if body.startswith(b"{\\rtf"):
+        return Format.RTF
     for signature, meaning in _SIGNATURES:
         if body.startswith(signature):
             raise Unsupported(f"it is {meaning}" if ":" in meaning else f"it is {meaning}: {SUPPORTED}")

@@ -11,6 +11,7 @@ import os
 import pkgutil
 import signal
 import socket
+import sys
 import traceback
 from contextlib import suppress
 
@@ -66,6 +67,7 @@ def _run_child(request: Request, body: int, answer: int, parent: int) -> None:
         os.dup2(body, 0)
         os.dup2(answer, 1)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        sys.meta_path.clear()  # no file can be opened from here on: a module (an encoding) that is not loaded is unknown
         confine(request.limits)
         die_with_parent(parent)
         rest = memoryview(_answer(request.name))

@@ -1,0 +1,92 @@
+"""Parser for e-books (EPUB): the chapters in their reading order, each an HTML page."""
+
+from collections.abc import Iterator
+from urllib.parse import unquote, urldefrag
+
+from lxml.etree import QName, XMLSyntaxError, _Element
+
+from ingest.parse.archive import Archive, Check, joined, opened
+from ingest.parse.clean import scrub
+from ingest.parse.composer import Composer
+from ingest.parse.html import read_html
+from ingest.parse.parsed import Parsed, one_line
+from ingest.parse.sniff import Format
+from ragkv.errors import Rejected
+
+_CONTAINER = "META-INF/container.xml"
+_ENCRYPTED = "META-INF/encryption.xml"
+_CHAPTERS = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
+_TITLE = "{http://purl.org/dc/elements/1.1/}title"
+
+
+class _CheckBook(Check):
+    def doctype(self, name: str, system: str | None, public: str | None, has_declarations: bool) -> None:
+        """Pages name their version of XHTML, which nothing here reads."""
+        if has_declarations:
+            super().doctype(name, system, public, has_declarations)
+
+
+def read_epub(body: bytes, fallback_title: str) -> Parsed:
+    """Chapters with their headings; one without any is called as in the table of contents. Raises Rejected for a book
+    with copy protection."""
+    composer = Composer()
+    with opened(body, "e-book", _CheckBook()) as archive:
+        root = archive.xml(_CONTAINER).find(".//{*}rootfile[@full-path]")
+        if root is None:
+            raise Rejected("its list of contents is missing: download it again")
+        path = root.get("full-path")
+        book = archive.xml(path)
+        folder = path.rpartition("/")[0]
+        items = {item.get("id"): item for item in book.iterfind("{*}manifest/{*}item[@href]")}
+        chapters = [
+            _path(folder, items[entry.get("idref")].get("href"))
+            for entry in book.iterfind("{*}spine/{*}itemref")
+            if entry.get("idref") in items and items[entry.get("idref")].get("media-type") in _CHAPTERS
+        ]
+        _refuse_protected(archive, chapters)
+        names = dict(_names(archive, folder, list(items.values())))
+        for chapter in dict.fromkeys(chapters):
+            if chapter in archive.paths:
+                _add_chapter(archive.read(chapter), names.get(chapter, ""), composer)
+    return composer.parsed(one_line(scrub(book.findtext(f".//{_TITLE}") or "")) or fallback_title, Format.EPUB)
+
+
+def _path(folder: str, reference: str) -> str:
+    return joined(folder, unquote(urldefrag(reference).url))
+
+
+def _refuse_protected(archive: Archive, chapters: list[str]) -> None:
+    """Fonts alone may be encrypted, to hide them."""
+    if _ENCRYPTED in archive.paths:
+        encrypted = {_path("", found.get("URI", "")) for found in archive.xml(_ENCRYPTED).iter("{*}CipherReference")}
+        if not encrypted.isdisjoint(chapters):
+            raise Rejected("it is protected against copying: upload a copy without the protection")
+
+
+def _names(archive: Archive, folder: str, items: list[_Element]) -> Iterator[tuple[str, str]]:
+    """The paths of chapters with their names in the table of contents, of several names the first at last."""
+    for item in items:
+        path = _path(folder, item.get("href"))
+        is_contents = (
+            item.get("media-type") == "application/x-dtbncx+xml" or "nav" in item.get("properties", "").split()
+        )
+        if not is_contents or path not in archive.paths:
+            continue
+        try:
+            contents = archive.xml(path)
+        except XMLSyntaxError:
+            continue
+        here = path.rpartition("/")[0]
+        for entry in reversed(list(contents.iter("{*}navPoint", "{*}a"))):
+            is_link = QName(entry).localname == "a"
+            target = entry if is_link else entry.find("{*}content")
+            name = "".join(entry.itertext()) if is_link else entry.findtext("{*}navLabel/{*}text") or ""
+            reference = target.get("href" if is_link else "src", "") if target is not None else ""
+            yield _path(here, reference), name
+
+
+def _add_chapter(page: bytes, name: str, composer: Composer) -> None:
+    chapter = read_html(page, "chapter")
+    if name and not chapter.sections and chapter.text:
+        composer.heading(name, level=1)
+    composer.document(chapter)

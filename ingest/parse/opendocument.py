@@ -1,0 +1,147 @@
+"""Parser for OpenDocument texts, spreadsheets and presentations."""
+
+from collections.abc import Iterator
+
+from lxml.etree import QName, _Element
+
+from ingest.parse.archive import Check, opened
+from ingest.parse.clean import scrub
+from ingest.parse.composer import Composer
+from ingest.parse.parsed import Parsed, one_line
+from ingest.parse.sniff import Format
+from ragkv.errors import Rejected, TooLarge
+
+MAX_CELLS = 8_000_000
+_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
+_CLASS = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}class"
+_FURNITURE = ("date-time", "footer", "header", "page-number")
+_LEFT_OUT = (
+    "tracked-changes", "annotation", "forms", "table-of-content", "illustration-index", "table-index", "user-index",
+    "alphabetical-index", "bibliography", "desc", "title", "event-listeners", "object", "sequence-decls",
+)  # fmt: skip
+_MAX_BLANKS = 100
+
+
+class _CheckCells(Check):
+    max_elements = 2_000_000
+    max_xml_bytes = 128 * 1024 * 1024
+
+
+def read_opendocument(body: bytes, fallback_title: str) -> Parsed:
+    """Headings, paragraphs, lists, notes and tables; slides and sheets are pages. Pictures, comments, deleted text and
+    tables of contents are left out."""
+    composer = Composer()
+    with opened(body, "OpenDocument file", _CheckCells()) as archive:
+        if b"encryption-data" in archive.read("META-INF/manifest.xml"):
+            raise Rejected("it is protected by a password: remove the password and upload it again")
+        content = archive.xml("content.xml").find("{*}body/*")
+        if content is None:
+            raise Rejected("it has no content: open it in the program that made it and save it again")
+        found = (
+            archive.xml("meta.xml").find(".//{http://purl.org/dc/elements/1.1/}title")
+            if "meta.xml" in archive.paths
+            else None
+        )
+    _Reader(composer).add_all(content)
+    title = one_line(scrub(found.text or "")) if found is not None else ""
+    return composer.parsed(title or fallback_title, _FORMATS.get(QName(content).localname, Format.ODT))
+
+
+_FORMATS = {"text": Format.ODT, "spreadsheet": Format.ODS, "presentation": Format.ODP}
+
+
+class _Reader:
+    def __init__(self, composer: Composer) -> None:
+        self._composer = composer
+        self._cells = 0
+
+    def add_all(self, parent: _Element) -> None:
+        is_spreadsheet = QName(parent).localname == "spreadsheet"
+        for element in parent.iterchildren("*"):
+            match QName(element).localname:
+                case "h":
+                    level = element.get(f"{_TEXT}outline-level", "1")
+                    self._composer.heading(_words(element), int(level) if level.isdecimal() and len(level) == 1 else 1)
+                case "p":
+                    self._composer.block(_words(element))
+                case "list":
+                    self._composer.block("\n".join(_items(element)))
+                case "table":
+                    if is_spreadsheet:
+                        self._composer.page()
+                        self._composer.heading(element.get(f"{_TABLE}name", ""), level=1)
+                    self._composer.table(self._rows(element))
+                case "page":
+                    self._add_slide(element)
+                case name if name not in _LEFT_OUT:
+                    self.add_all(element)
+
+    def _add_slide(self, slide: _Element) -> None:
+        self._composer.page()
+        frames = slide.findall(f"{_DRAW}frame")
+        titles = [frame for frame in frames if frame.get(_CLASS) == "title"]
+        title = " ".join(_words(paragraph) for frame in titles for paragraph in frame.iter(f"{_TEXT}p"))
+        self._composer.heading(title.strip() or slide.get(f"{_DRAW}name", "Slide"), level=1)
+        for child in list(slide):
+            if child in titles or child.get(_CLASS) in _FURNITURE:
+                slide.remove(child)
+        self.add_all(slide)
+
+    def _rows(self, table: _Element) -> Iterator[list[str]]:
+        for row in table.iter(f"{_TABLE}table-row"):
+            if next(row.iterancestors(f"{_TABLE}table")) is not table:  # a table in a cell is part of the cell's words
+                continue
+            cells: list[str] = []
+            for cell in row.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
+                words = " ".join(_words(paragraph) for paragraph in cell.iter(f"{_TEXT}p", f"{_TEXT}h"))
+                cells += [words] * self._repeated(cell, "columns", has_words=bool(words.strip()))
+            repeated = self._repeated(row, "rows", has_words=any(cells))
+            self._count(len(cells) * repeated)
+            for _ in range(repeated):
+                yield cells
+
+    def _repeated(self, element: _Element, what: str, *, has_words: bool) -> int:
+        """How often a cell or row stands there. Empty ones fill the rest of a sheet: a few of them say as much."""
+        number = element.get(f"{_TABLE}number-{what}-repeated", "1")
+        times = int(number) if number.isdecimal() and len(number) < 9 else 1  # noqa: PLR2004 - more than a sheet has
+        times = times if has_words else min(times, _MAX_BLANKS)
+        self._count(times)
+        return times
+
+    def _count(self, cells: int) -> None:
+        self._cells += cells
+        if self._cells > MAX_CELLS:
+            raise TooLarge(f"its tables have more than {MAX_CELLS:,} cells: split it or save its sheets as CSV")
+
+
+def _items(list_: _Element, indent: str = "") -> Iterator[str]:
+    for item in list_.iterchildren("*"):
+        for block in item.iterchildren("*"):
+            if block.tag == f"{_TEXT}list":
+                yield from _items(block, f"{indent}  ")
+            elif words := _words(block):
+                yield f"{indent}* {words}"
+
+
+def _words(paragraph: _Element) -> str:
+    """The words of a paragraph, a footnote in brackets at its place."""
+    pieces: list[str] = []
+    _gather(paragraph, pieces)
+    return "".join(pieces).strip()
+
+
+def _gather(element: _Element, pieces: list[str]) -> None:
+    pieces.append(element.text or "")
+    for child in element.iterchildren("*"):
+        match QName(child).localname:
+            case "s" | "tab":
+                pieces.append(" ")
+            case "line-break":
+                pieces.append("\n")
+            case "note":
+                pieces.append(f" [{' '.join(map(_words, child.iter(f'{_TEXT}p')))}]")
+            case name if name not in _LEFT_OUT:
+                _gather(child, pieces)
+        pieces.append(child.tail or "")

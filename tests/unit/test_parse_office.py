@@ -1,0 +1,164 @@
+"""Slides, OpenDocument, e-books and RTF: pages, sections, tables and notes, and what is left out."""
+
+import pytest
+
+from ingest.parse import parse
+from ragkv.errors import Rejected
+from tests.made_files import NAMES, RELATION, epub, odf, pptx, runs, shape, slide
+
+
+def table(*rows: list[str]) -> str:
+    cells = "".join(
+        f"<a:tr>{''.join(f'<a:tc><a:txBody>{runs(c)}</a:txBody></a:tc>' for c in row)}</a:tr>" for row in rows
+    )
+    return (
+        f"<p:graphicFrame><a:graphic><a:graphicData><a:tbl>{cells}</a:tbl></a:graphicData></a:graphic></p:graphicFrame>"
+    )
+
+
+def related(kind: str, target: str) -> str:
+    return f'<Relationship Id="x1" Type="{RELATION}/{kind}" Target="{target}"/>'
+
+
+def test_slides_are_pages_under_their_titles_with_tables_and_notes():
+    first = shape("Some words\nMore words") + shape("Plans", "title") + shape("7", "sldNum")
+    second = shape("Figures", "ctrTitle") + table(["City", "Size"], ["Oslo", "700"])
+    notes = slide(shape("Say this.", "body") + shape("2", "sldNum"), "notes")
+    parsed = parse(
+        "a.pptx",
+        pptx(
+            [first, second],
+            {2: related("notesSlide", "../notesSlides/notes.xml")},
+            **{"ppt/notesSlides/notes.xml": notes},
+        ),
+    )
+
+    assert [parsed.text[page.start : page.end] for page in parsed.pages] == [
+        "Plans\n\nSome words\nMore words",
+        "Figures\n\nCity | Size\n\nCity: Oslo | Size: 700\n\nNotes: Say this.",
+    ]
+    assert [section.title for section in parsed.sections] == ["Plans", "Figures"]
+
+
+def test_a_slide_without_a_title_is_called_by_its_number_and_groups_are_looked_into():
+    group = f"<p:grpSp><p:grpSp>{shape('Deep words')}</p:grpSp></p:grpSp>"
+    assert parse("a.pptx", pptx([group])).text == "Slide 1\n\nDeep words"
+
+
+def test_of_alternative_content_the_first_is_read():
+    both = f"<a:AlternateContent><a:Choice>{shape('new')}</a:Choice><a:Fallback>{shape('old')}</a:Fallback></a:AlternateContent>"
+    assert parse("a.pptx", pptx([both])).text == "Slide 1\n\nnew"
+
+
+def test_a_chart_is_a_table_of_its_series():
+    def series(name: str, values: list[int]) -> str:
+        points = "".join(f"<pt><v>{value}</v></pt>" for value in values)
+        return (
+            f"<ser><tx><v>{name}</v></tx><cat><pt><v>2023</v></pt><pt><v>2024</v></pt></cat><val>{points}</val></ser>"
+        )
+
+    frame = f'<p:graphicFrame><c:chart xmlns:c="c" {NAMES} r:id="x1"/></p:graphicFrame>'
+    chart = f"<c>{series('Ducks', [1, 2])}{series('Geese', [3, 4])}</c>"
+    body = pptx([frame], {1: related("chart", "../charts/c.xml")}, **{"ppt/charts/c.xml": chart})
+    assert parse("a.pptx", body).text.endswith(
+        "Ducks | Geese\n\n2023 | Ducks: 1 | Geese: 3\n\n2024 | Ducks: 2 | Geese: 4"
+    )
+
+
+def test_a_hidden_slide_is_an_empty_page_and_a_missing_part_is_left_out():
+    body = pptx(
+        [shape("secret"), shape("words")],
+        {2: related("notesSlide", "nowhere.xml")},
+        **{"ppt/slides/slide1.xml": slide(shape("secret")).replace("<p:sld ", '<p:sld show="0" ')},
+    )
+    parsed = parse("a.pptx", body)
+    assert parsed.text == "Slide 2\n\nwords"
+    assert [(page.number, page.end - page.start) for page in parsed.pages] == [(1, 0), (2, len(parsed.text))]
+
+
+def test_an_opendocument_text_has_headings_lists_tables_and_notes():
+    content = (
+        '<text:tracked-changes><text:p>deleted</text:p></text:tracked-changes><text:h text:outline-level="2">Part</text:h>'
+        "<text:p>One<text:s/>two<text:tab/><text:span>three</text:span><text:note><text:note-citation>1</text:note-citation>"
+        "<text:note-body><text:p>A note.</text:p></text:note-body></text:note>.</text:p>"
+        "<text:list><text:list-item><text:p>first</text:p><text:list><text:list-item><text:p>inner</text:p></text:list-item>"
+        "</text:list></text:list-item></text:list><table:table>"
+        + "".join(
+            f"<table:table-row>{''.join(f'<table:table-cell><text:p>{c}</text:p></table:table-cell>' for c in row)}</table:table-row>"
+            for row in (["Name", "Age"], ["Ann", "30"])
+        )
+        + "</table:table>"
+    )
+    parsed = parse("a.odt", odf("text", content))
+    assert parsed.text == (
+        "Part\n\nOne two three [A note.].\n\n* first\n  * inner\n\nName | Age\n\nName: Ann | Age: 30"
+    )
+    assert [(section.title, section.level) for section in parsed.sections] == [("Part", 2)]
+    assert parsed.media_type == "application/vnd.oasis.opendocument.text"
+
+
+def test_sheets_of_opendocument_are_pages_and_repeated_empty_cells_take_no_time():
+    row = (
+        '<table:table-row><table:table-cell table:number-columns-repeated="2"><text:p>7</text:p></table:table-cell>'
+        '<table:table-cell table:number-columns-repeated="16382"/></table:table-row>'
+        '<table:table-row table:number-rows-repeated="1048575"><table:table-cell table:number-columns-repeated="16384"/></table:table-row>'
+    )
+    parsed = parse(
+        "a.ods", odf("spreadsheet", "".join(f'<table:table table:name="{n}">{row}</table:table>' for n in "ab"))
+    )
+    assert parsed.text == "a\n\n7 | 7\n\nb\n\n7 | 7"
+    assert [page.number for page in parsed.pages] == [1, 2]
+
+
+def test_slides_of_opendocument_are_pages():
+    frame = '<draw:frame presentation:class="title"><draw:text-box><text:p>Plans</text:p></draw:text-box></draw:frame>'
+    page = (
+        f"<draw:page><draw:frame><draw:text-box><text:p>words</text:p></draw:text-box></draw:frame>{frame}</draw:page>"
+    )
+    parsed = parse("a.odp", odf("presentation", page * 2))
+    assert parsed.text == "Plans\n\nwords\n\nPlans\n\nwords"
+    assert len(parsed.pages) == len(parsed.sections) == 2
+
+
+def test_an_encrypted_opendocument_asks_for_its_password_to_be_removed():
+    body = odf("text", "", **{"META-INF/manifest.xml": "<manifest><encryption-data/></manifest>"})
+    with pytest.raises(Rejected, match="remove the password"):
+        parse("a.odt", body)
+
+
+def test_chapters_of_a_book_are_read_in_order_and_called_as_in_its_contents():
+    chapters = ["<h1>One</h1><p>first words</p>", "<p>second words</p>", "<script/><p>third&nbsp;words</p>"]
+    contents = '<a href="text/c%201.xhtml">Two</a><a href="text/c%201.xhtml#later">Two and a half</a>'
+    parsed = parse("a.epub", epub(chapters, contents))
+    assert parsed.title == "A book"
+    assert parsed.text == "One\n\nfirst words\n\nTwo\n\nsecond words\n\nthird words"
+    assert [section.title for section in parsed.sections] == ["One", "Two"]
+
+
+def test_a_book_with_copy_protection_is_refused_but_not_one_with_hidden_fonts():
+    def encrypted(path: str) -> str:
+        return f'<encryption><CipherReference URI="{path}"/></encryption>'
+
+    assert parse("a.epub", epub(["words"], **{"META-INF/encryption.xml": encrypted("OPS/font.otf")})).text == "words"
+    with pytest.raises(Rejected, match="protected against copying"):
+        parse("a.epub", epub(["words"], **{"META-INF/encryption.xml": encrypted("OPS/text/c%200.xhtml")}))
+
+
+def test_rtf_is_read_with_its_code_page_and_tables():
+    body = (
+        rb"{\rtf1\ansi\ansicpg1251{\fonttbl{\f0 Arial;}}\f0 \'cf\'f0\'e8\'e2\'e5\'f2 \u8364?\par More {\b words}.\par"
+        rb"\trowd Name\cell Age\cell\row\trowd Ann\cell 30\cell\row\pard End.\par}"
+    )
+    assert parse("a.rtf", body).text == "Привет €\nMore words.\n\nName | Age\n\nName: Ann | Age: 30\n\nEnd."
+
+
+@pytest.mark.parametrize("name", ["a.pptx", "a.odt", "a.epub"])
+def test_entities_are_refused(name):
+    prolog = '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]>'
+    made = {
+        "a.pptx": pptx([], **{"ppt/presentation.xml": f"{prolog}<a>&b;</a>"}),
+        "a.odt": odf("text", "<text:p>&b;</text:p>", prolog),
+        "a.epub": epub(["words"], **{"OPS/text/c 0.xhtml": f"{prolog}<html>&b;</html>"}),
+    }
+    with pytest.raises(Rejected, match="entities"):
+        parse(name, made[name])

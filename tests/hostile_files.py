@@ -3,6 +3,7 @@
 `size` scales the ones whose harm grows with them.
 """
 
+import base64
 import gzip
 import random
 import struct
@@ -377,6 +378,62 @@ def office() -> dict[str, Made]:
     }
 
 
+def mails() -> dict[str, Made]:
+    def multipart(kind: str, number: int) -> bytes:
+        return b"".join(
+            b"Content-Type: multipart/%b; boundary=b%d\n\n--b%d\n" % (kind.encode(), n, n) for n in range(number)
+        )
+
+    heads = b"Subject: words\nContent-Type: "
+    return {
+        "parts in parts.eml": lambda: multipart("mixed", 500) + b"\nwords",
+        "parts, 15 deep.eml": lambda: multipart("alternative", 15) + b"\nwords",
+        "messages in messages.eml": lambda: b"Content-Type: message/rfc822\n\n" * 300 + b"\nwords",
+        "part is itself.eml": lambda: heads + b"multipart/mixed; boundary=b\n\n" + b"--b\n" * 50_000,
+        "no boundary.eml": lambda: heads + b"multipart/mixed\n\nwords",
+        "many attachments.eml": lambda: (
+            heads + b"multipart/mixed; boundary=b\n\n" + b"--b\nContent-Disposition: attachment\n\nwords\n" * 1_100
+        ),
+        "header of words.eml": lambda: b"Subject: " + b"=?utf-8?q?=e9?= " * 20_000 + b"\n\nwords",
+        "header without end.eml": lambda: b"Subject: " + b"a" * 1_000_000,
+        "headers.eml": lambda: b"To: a\n" * 50_000 + b"\nwords",
+        "name in pieces.eml": lambda: (
+            heads + b"text/plain; " + b"".join(b"name*%d=a;" % n for n in range(5_000)) + b"\n\nwords"
+        ),
+        "charset.eml": lambda: heads + b"text/plain; charset=cp99999\n\nwords \xe9",
+        "charset in a header.eml": lambda: (
+            b"Subject: =?cp99999?b?6Q==?= =?idna?q?a?=\nContent-Type: text/plain\n\nwords"
+        ),
+        "bad base64.eml": lambda: heads + b"text/plain\nContent-Transfer-Encoding: base64\n\n" + b"=a" * 10_000,
+        "uuencoded.eml": lambda: (
+            heads + b"text/plain\nContent-Transfer-Encoding: x-uuencode\n\nbegin 666 a\n" + b"M" * 10_000
+        ),
+        "mail in a mail.eml": lambda: (
+            heads
+            + b"multipart/mixed; boundary=b\n\n--b\nContent-Type: application/x; name=a.eml\n\nSubject: inner\n\nwords\n--b--"
+        ),
+        "entities attached.eml": lambda: (
+            heads + b"multipart/mixed; boundary=b\n\n--b\nContent-Type: application/x; name=a.docx\n"
+            b"Content-Transfer-Encoding: base64\n\n" + base64.encodebytes(docx(paragraph("a"), prolog=BOMB + "]>"))
+        ),
+        "picture attached.eml": lambda: heads + b"image/png; name=../../a.png\n\n\x89PNG",
+        "page.mhtml": lambda: b"<html><body>words",
+        "noise.msg": lambda: OLE + random.Random(6).randbytes(5_000) + OUTLOOK,
+        "head alone.msg": lambda: OLE + OUTLOOK,
+        "chains.msg": lambda: (
+            (
+                OLE + struct.pack("<16xHHHHH6xIIIIIIIII", 62, 3, 65534, 9, 6, 0, 1, 1, 0, 4096, 1, 1, 0xFFFFFFFE, 0)
+            ).ljust(512, b"\0")
+            + bytes(2_000)
+            + OUTLOOK
+        ),
+    }
+
+
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+OUTLOOK = "__properties_version1.0".encode("utf-16-le")
+
+
 def _relation(kind: str, target: str) -> str:
     return f'<Relationship Id="x1" Type="{RELATION}/{kind}" Target="{target}"/>'
 
@@ -388,7 +445,7 @@ def _scrambled(body: bytes) -> bytes:
 
 def corpus() -> dict[str, Made]:
     """All of them, small."""
-    return text() | markdown() | html() | pdfs() | docxs() | tables() | office()
+    return text() | markdown() | html() | pdfs() | docxs() | tables() | office() | mails()
 
 
 def reported() -> dict[str, Made]:

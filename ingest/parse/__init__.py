@@ -8,7 +8,9 @@ from ingest.parse.delimited import read_delimited
 from ingest.parse.docx import read_docx
 from ingest.parse.epub import read_epub
 from ingest.parse.html import read_html
+from ingest.parse.mail import ReadAttachment, read_eml
 from ingest.parse.markdown import read_markdown
+from ingest.parse.msg import read_msg
 from ingest.parse.opendocument import read_opendocument
 from ingest.parse.parsed import MAX_SECTIONS, MAX_TEXT_CHARS, Page, Parsed, Section, one_line
 from ingest.parse.pdf import read_pdf
@@ -17,7 +19,7 @@ from ingest.parse.rtf import read_rtf
 from ingest.parse.slides import read_slides
 from ingest.parse.sniff import Format, sniff
 from ingest.parse.workbook import read_workbook
-from ragkv.errors import Rejected, TooLarge
+from ragkv.errors import Rejected, TooLarge, Unsupported
 
 __all__ = ["Page", "Parsed", "Section", "parse"]
 
@@ -36,6 +38,10 @@ _READERS: dict[Format, Callable[[bytes, str], Parsed]] = {
     Format.EPUB: read_epub,
     Format.RTF: read_rtf,
 }
+_MAIL_READERS: dict[Format, Callable[[bytes, str, ReadAttachment], Parsed]] = {
+    Format.EML: read_eml,
+    Format.MSG: read_msg,
+}
 
 
 def parse(name: str, body: bytes) -> Parsed:
@@ -52,9 +58,11 @@ def parse(name: str, body: bytes) -> Parsed:
 def _read(name: str, body: bytes) -> Parsed:
     if not body.strip():
         raise Rejected("the file is empty")
-    stem = PurePosixPath(name.replace("\\", "/")).stem  # the file's name without folders and suffix
-    fallback_title = one_line(scrub(stem).replace("_", " ")) or "Untitled"
-    parsed = _READERS[sniff(name, body)](body, fallback_title)
+    format_ = sniff(name, body)
+    if reader := _MAIL_READERS.get(format_):
+        parsed = reader(body, _fallback_title(name), _read_attachment)
+    else:
+        parsed = _READERS[format_](body, _fallback_title(name))
     if not any(map(str.isalnum, parsed.text)):
         raise Rejected("it contains no text")
     if len(parsed.text) > MAX_TEXT_CHARS:
@@ -62,3 +70,17 @@ def _read(name: str, body: bytes) -> Parsed:
     if len(parsed.sections) > MAX_SECTIONS:
         raise TooLarge(f"it has {len(parsed.sections):,} headings, the limit is {MAX_SECTIONS:,}: split it")
     return parsed
+
+
+def _fallback_title(name: str) -> str:
+    """The file's name without folders and suffix."""
+    stem = PurePosixPath(name.replace("\\", "/")).stem
+    return one_line(scrub(stem).replace("_", " ")) or "Untitled"
+
+
+def _read_attachment(name: str, body: bytes) -> Parsed:
+    """Mails in mails are left out: each could hold more of them."""
+    reader = _READERS.get(sniff(name, body))
+    if reader is None:
+        raise Unsupported("it is a mail: save it and upload it by itself")
+    return reader(body, _fallback_title(name))

@@ -25,6 +25,8 @@ class Format(Enum):
     ODP = "application/vnd.oasis.opendocument.presentation"
     EPUB = "application/epub+zip"
     RTF = "application/rtf"
+    EML = "message/rfc822"
+    MSG = "application/vnd.ms-outlook"
 
 
 SUPPORTED = "upload text, HTML, PDF, an Office or OpenDocument file, EPUB or CSV"
@@ -37,8 +39,11 @@ _BY_SUFFIX = {
     ".csv": Format.CSV,
     ".tsv": Format.CSV,
     ".tab": Format.CSV,
+    ".eml": Format.EML,
+    ".mht": Format.EML,
+    ".mhtml": Format.EML,
 }
-_NEVER_TEXT = (".pdf", ".docx", ".xlsx", ".xlsm", ".pptx", ".odt", ".ods", ".odp", ".epub", ".rtf")
+_NEVER_TEXT = (".pdf", ".docx", ".xlsx", ".xlsm", ".pptx", ".odt", ".ods", ".odp", ".epub", ".rtf", ".msg")
 _ARCHIVE = "an archive: unpack it and upload the files in it"
 _IMAGE = "an image: recognise its text first (OCR) and upload that"
 _SIGNATURES = (
@@ -56,6 +61,7 @@ _SIGNATURES = (
     (b"%!PS", "a PostScript file: convert it to PDF"),
 )
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_OUTLOOK = "__properties_version1.0".encode("utf-16-le")
 _CONTROLS = bytes(range(9)) + bytes(range(14, 27))
 _SAMPLE_BYTES = 64 * 1024
 _MAX_ZIP_ENTRIES = 10_000
@@ -79,6 +85,8 @@ def sniff(name: str, body: bytes) -> Format:
     if body.startswith(_OLE):
         if "EncryptedPackage".encode("utf-16-le") in body:
             raise Rejected("it is protected by a password: remove the password and upload it again")
+        if _OUTLOOK in body:
+            return Format.MSG
         raise Unsupported("it is an old Office file: save it as DOCX or PDF")
     if body.startswith(b"{\\rtf"):
         return Format.RTF
@@ -117,4 +125,5 @@ def _format_of_text(suffix: str, body: bytes) -> Format:
         raise Unsupported(f"it is a binary file of an unknown kind: {SUPPORTED}")
     start = body[:2048].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").lower()
     is_html = start.startswith((b"<!doctype html", b"<html")) or (start.startswith(b"<?xml") and b"<html" in start)
-    return Format.HTML if is_html else _BY_SUFFIX.get(suffix, Format.TEXT)
+    by_name = _BY_SUFFIX.get(suffix, Format.TEXT)
+    return Format.HTML if is_html and by_name is not Format.EML else by_name

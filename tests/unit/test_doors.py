@@ -29,6 +29,7 @@ DOORS = {
     "pypdfium2": ("ingest/parse/",),
     "mammoth": ("ingest/parse/",),
     "inscriptis": ("ingest/parse/",),
+    "olefile": ("ingest/parse/",),
     "striprtf": ("ingest/parse/",),
     "python_calamine": ("ingest/parse/",),
     "structlog": ("ragkv/observe/logs.py",),

@@ -430,6 +430,50 @@ def mails() -> dict[str, Made]:
     }
 
 
+def data() -> dict[str, Made]:
+    cell = b'{"cell_type": "code", "source": "%b", "outputs": []}'
+    return {
+        "nested.json": lambda: b'{"a":' * 100_000,
+        "nested and closed.json": lambda: b"[" * 900 + b"1" + b"]" * 900,
+        "long keys.json": lambda: b'{"%b":' % (b"k" * 10_000) * 90 + b"[[1],[2]]" + b"}" * 90,
+        "long number.json": lambda: b"[" + b"9" * 1_000_000 + b"]",
+        "numbers.json": lambda: b"[1e999999999, -0, NaN, Infinity]",
+        "many values.json": lambda: b"[" + b"[1]," * 100_000 + b"1]",
+        "surrogates.json": lambda: b'{"\\ud800": "\\udfff words"}',
+        "equal keys.json": lambda: b"{" + b'"a": "b",' * 50_000 + b'"a": "c"}',
+        "cut short.json": lambda: b'{"a": "words',
+        "lines.jsonl": lambda: b"1\n" * 100_000,
+        "lines of noise.jsonl": lambda: b'{"a": 1}\n{' * 1_000,
+        "nested.ipynb": lambda: b'{"cells": ' + b"[" * 100_000,
+        "fences.ipynb": lambda: b'{"cells": [' + b",".join([cell % (b"`" * 5_000)] * 20) + b"]}",
+        "no cells.ipynb": lambda: b"{}",
+        "wrong kinds.ipynb": lambda: b'{"cells": [{"cell_type": 7}]}',
+        "nested.xml": lambda: b"<a>" * 100_000,
+        "nested, 250 deep.xml": lambda: b"<a>a" * 250 + b"</a>" * 250,
+        "entities.xml": f"{BOMB}]><w>&a9;</w>".encode,
+        "entity in an attribute.xml": f'{BOMB}]><w a="&a9;"/>'.encode,
+        "outside entity.xml": lambda: b'<!DOCTYPE w [<!ENTITY % a SYSTEM "http://127.0.0.1:9/x"> %a;]><w/>',
+        "outside type.xml": lambda: b'<!DOCTYPE w SYSTEM "http://127.0.0.1:9/x"><w>&unknown; words</w>',
+        "attributes.xml": lambda: b"<w " + b"".join(b"a%d='1' " % n for n in range(5_000)) + b"/>",
+        "elements.xml": lambda: b"<w>" + b"<a/>" * 600_000 + b"</w>",
+        "includes.xml": lambda: (
+            b'<w xmlns:xi="http://www.w3.org/2001/XInclude"><xi:include href="/etc/passwd" parse="text"/>words</w>'
+        ),
+        "utf-16.xml": lambda: '<?xml version="1.0" encoding="utf-16"?><w>words</w>'.encode("utf-16"),
+        "utf-7.xml": lambda: b'<?xml version="1.0" encoding="utf-7"?><w>words</w>',
+        "tables in tables.xml": lambda: b"<table><tr><td>a" * 80 + b"</td></tr></table>" * 80,
+        "titles.xml": lambda: b"<w>" + b"<title>a</title>" * 50_000 + b"</w>",
+        "adornments.rst": lambda: (b"=" * 200 + b"\n") * 5_000,
+        "headings.rst": lambda: b"words\n=====\n" * 20_000,
+        "styles of headings.rst": lambda: b"\n".join(b"a\n%b\n" % bytes([n]) for n in range(33, 48)) * 500,
+        "one line.rst": lambda: b"a" * 1_000_000 + b"\n" + b"=" * 1_000_000,
+        "stars.org": lambda: b"*" * 500_000 + b" words",
+        "headings.org": lambda: b"* words :a:\n" * 20_000,
+        "tags.org": lambda: b"* words " + b":a" * 100_000,
+        "spaces.org": lambda: b"* TODO" + b" " * 200_000 + b"words",
+    }
+
+
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 OUTLOOK = "__properties_version1.0".encode("utf-16-le")
 
@@ -445,7 +489,7 @@ def _scrambled(body: bytes) -> bytes:
 
 def corpus() -> dict[str, Made]:
     """All of them, small."""
-    return text() | markdown() | html() | pdfs() | docxs() | tables() | office() | mails()
+    return text() | markdown() | html() | pdfs() | docxs() | tables() | office() | mails() | data()
 
 
 def reported() -> dict[str, Made]:

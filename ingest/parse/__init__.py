@@ -8,9 +8,12 @@ from ingest.parse.delimited import read_delimited
 from ingest.parse.docx import read_docx
 from ingest.parse.epub import read_epub
 from ingest.parse.html import read_html
+from ingest.parse.json import read_json
 from ingest.parse.mail import ReadAttachment, read_eml
 from ingest.parse.markdown import read_markdown
+from ingest.parse.markup import read_org, read_rst
 from ingest.parse.msg import read_msg
+from ingest.parse.notebook import read_notebook
 from ingest.parse.opendocument import read_opendocument
 from ingest.parse.parsed import MAX_SECTIONS, MAX_TEXT_CHARS, Page, Parsed, Section, one_line
 from ingest.parse.pdf import read_pdf
@@ -19,6 +22,7 @@ from ingest.parse.rtf import read_rtf
 from ingest.parse.slides import read_slides
 from ingest.parse.sniff import Format, sniff
 from ingest.parse.workbook import read_workbook
+from ingest.parse.xml import read_xml
 from ragkv.errors import Rejected, TooLarge, Unsupported
 
 __all__ = ["Page", "Parsed", "Section", "parse"]
@@ -37,6 +41,11 @@ _READERS: dict[Format, Callable[[bytes, str], Parsed]] = {
     Format.ODP: read_opendocument,
     Format.EPUB: read_epub,
     Format.RTF: read_rtf,
+    Format.JSON: read_json,
+    Format.NOTEBOOK: read_notebook,
+    Format.XML: read_xml,
+    Format.RST: read_rst,
+    Format.ORG: read_org,
 }
 _MAIL_READERS: dict[Format, Callable[[bytes, str, ReadAttachment], Parsed]] = {
     Format.EML: read_eml,

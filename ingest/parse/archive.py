@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import IO
 from xml.parsers import expat
 
 from lxml import etree
@@ -38,16 +39,22 @@ class Check:
         self._elements = 0
 
     def part(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
+        with archive.open(entry) as part:
+            self.stream(part)
+
+    def stream(self, part: IO[bytes]) -> None:
         parser = expat.ParserCreate()
         parser.StartDoctypeDeclHandler = self.doctype
         parser.StartElementHandler = self.element
-        with archive.open(entry) as part, suppress(expat.ExpatError):  # if the reader needs this part, reading it fails
+        with suppress(
+            expat.ExpatError, ValueError, LookupError
+        ):  # of encodings; if the reader needs this part, reading it fails
             while piece := part.read(_PIECE):
                 parser.Parse(piece)
 
     def doctype(self, name: str, system: str | None, public: str | None, has_declarations: bool) -> None:
         """Reject any document type: no Office program writes one."""
-        raise Rejected("it declares XML entities, which no Office program does: save it again")
+        raise Rejected("it has a document type, which may declare XML entities: save it without")
 
     def element(self, name: str, attributes: Mapping[str, str]) -> None:
         self._elements += 1
@@ -61,6 +68,14 @@ class Relation:
 
     kind: str
     path: str
+
+
+class CheckPages(Check):
+    """Allows a document type without declarations: it names a vocabulary, whose definition is not fetched."""
+
+    def doctype(self, name: str, system: str | None, public: str | None, has_declarations: bool) -> None:
+        if has_declarations:
+            super().doctype(name, system, public, has_declarations)
 
 
 class Archive:
@@ -77,8 +92,7 @@ class Archive:
         return self._file.read(path)
 
     def xml(self, path: str) -> etree._Element:
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
-        return etree.fromstring(self.read(path), parser)
+        return parse_xml(self.read(path))
 
     def relations(self, path: str) -> Mapping[str, Relation]:
         """The relations of an Office document's part to others, by their ids."""
@@ -98,6 +112,12 @@ class Archive:
         with suppress(Rejected, etree.XMLSyntaxError):
             return one_line(scrub(self.xml(_CORE).findtext(_CORE_TITLE) or ""))
         return ""
+
+
+def parse_xml(source: bytes) -> etree._Element:
+    """The root of a document, without comments. No entity is expanded, nothing is fetched."""
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
+    return etree.fromstring(source, parser)
 
 
 def joined(folder: str, reference: str) -> str:

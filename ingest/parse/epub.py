@@ -5,7 +5,7 @@ from urllib.parse import unquote, urldefrag
 
 from lxml.etree import QName, XMLSyntaxError, _Element
 
-from ingest.parse.archive import Archive, Check, joined, opened
+from ingest.parse.archive import Archive, CheckPages, joined, opened
 from ingest.parse.clean import scrub
 from ingest.parse.composer import Composer
 from ingest.parse.html import read_html
@@ -19,18 +19,11 @@ _CHAPTERS = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "
 _TITLE = "{http://purl.org/dc/elements/1.1/}title"
 
 
-class _CheckBook(Check):
-    def doctype(self, name: str, system: str | None, public: str | None, has_declarations: bool) -> None:
-        """Pages name their version of XHTML, which nothing here reads."""
-        if has_declarations:
-            super().doctype(name, system, public, has_declarations)
-
-
 def read_epub(body: bytes, fallback_title: str) -> Parsed:
     """Chapters with their headings; one without any is called as in the table of contents. Raises Rejected for a book
     with copy protection."""
     composer = Composer()
-    with opened(body, "e-book", _CheckBook()) as archive:
+    with opened(body, "e-book", CheckPages()) as archive:
         root = archive.xml(_CONTAINER).find(".//{*}rootfile[@full-path]")
         if root is None:
             raise Rejected("its list of contents is missing: download it again")

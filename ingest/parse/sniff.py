@@ -27,6 +27,11 @@ class Format(Enum):
     RTF = "application/rtf"
     EML = "message/rfc822"
     MSG = "application/vnd.ms-outlook"
+    JSON = "application/json"
+    NOTEBOOK = "application/x-ipynb+json"
+    XML = "application/xml"
+    RST = "text/x-rst"
+    ORG = "text/org"
 
 
 SUPPORTED = "upload text, HTML, PDF, an Office or OpenDocument file, EPUB or CSV"
@@ -39,6 +44,18 @@ _BY_SUFFIX = {
     ".csv": Format.CSV,
     ".tsv": Format.CSV,
     ".tab": Format.CSV,
+    ".json": Format.JSON,
+    ".jsonl": Format.JSON,
+    ".ndjson": Format.JSON,
+    ".geojson": Format.JSON,
+    ".ipynb": Format.NOTEBOOK,
+    ".xml": Format.XML,
+    ".nxml": Format.XML,
+    ".rss": Format.XML,
+    ".atom": Format.XML,
+    ".dita": Format.XML,
+    ".rst": Format.RST,
+    ".org": Format.ORG,
     ".eml": Format.EML,
     ".mht": Format.EML,
     ".mhtml": Format.EML,

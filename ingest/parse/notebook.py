@@ -1,0 +1,74 @@
+"""Parser for Jupyter notebooks: cells and their outputs as Markdown."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+
+from ingest.parse.encoding import decode
+from ingest.parse.markdown import read_markdown
+from ingest.parse.parsed import Parsed
+from ingest.parse.sniff import Format
+from ragkv.errors import Rejected
+
+_BACKTICKS = re.compile("`+")
+_Lines = str | list[str]
+
+
+class _Output(msgspec.Struct):
+    text: _Lines = ""
+    data: dict[str, object] = {}
+    ename: str = ""
+    evalue: str = ""
+
+
+class _Cell(msgspec.Struct):
+    cell_type: str
+    source: _Lines = ""
+    input: _Lines = ""  # in version 3
+    outputs: list[_Output] = []
+
+
+class _Worksheet(msgspec.Struct):
+    cells: list[_Cell] = []
+
+
+class _Notebook(msgspec.Struct):
+    cells: list[_Cell] = []
+    worksheets: list[_Worksheet] = []  # in version 3
+
+
+def read_notebook(body: bytes, fallback_title: str) -> Parsed:
+    """Markdown cells as they stand, code and the text of its results between fences; pictures are left out."""
+    try:
+        notebook = msgspec.json.decode(decode(body), type=_Notebook)
+    except (msgspec.DecodeError, RecursionError):
+        raise Rejected("the notebook is damaged and cannot be read: open it in Jupyter and save it again") from None
+    cells = [*notebook.cells, *(cell for sheet in notebook.worksheets for cell in sheet.cells)]
+    source = "\n\n".join(block for cell in cells for block in _blocks(cell))
+    return replace(read_markdown(source.encode(errors="replace"), fallback_title), media_type=Format.NOTEBOOK.value)
+
+
+def _blocks(cell: _Cell) -> Iterator[str]:
+    source = _joined(cell.source) or _joined(cell.input)
+    yield source if cell.cell_type != "code" else _fenced(source)
+    for output in cell.outputs:
+        plain = output.data.get("text/plain", "")
+        words = _joined(plain if isinstance(plain, str) else list(map(str, plain)) if isinstance(plain, list) else "")
+        error = f"{output.ename}: {output.evalue}" if output.ename else ""
+        yield _fenced(_joined(output.text) or words or error)
+
+
+def _joined(lines: _Lines) -> str:
+    return lines if isinstance(lines, str) else "".join(lines)
+
+
+def _fenced(code: str) -> str:
+    """Code between fences longer than any in it, so that none of its lines is taken for Markdown."""
+    code = code.strip("\n")
+    if not code.strip():
+        return ""
+    longest = max(map(len, _BACKTICKS.findall(code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{code}\n{fence}"

@@ -1,0 +1,110 @@
+"""Parser for XML of any vocabulary: running text as paragraphs, titles as headings, tables as rows, the rest as lines
+`name: value`."""
+
+import io
+from collections.abc import Iterator
+
+from lxml import etree
+from lxml.etree import QName, _Element
+
+from ingest.parse.archive import CheckPages, parse_xml
+from ingest.parse.clean import scrub
+from ingest.parse.composer import Composer
+from ingest.parse.parsed import Parsed, one_line
+from ingest.parse.sniff import Format
+from ragkv.errors import Rejected
+
+_TITLES = ("title", "head", "heading", "article-title")
+_PARAGRAPHS = ("p", "para", "simpara", "li", "item", "description", "text", "abstract", "body")
+_TABLES, _ROWS, _CELLS = ("table", "tgroup"), ("tr", "row"), ("td", "th", "entry")
+_TITLE_PATHS = (
+    "{*}title",
+    "{*}channel/{*}title",
+    "{*}info/{*}title",
+    "{*}front//{*}article-title",
+    "{*}teiHeader//{*}title",
+)
+_BLOCKS = tuple(f"{{*}}{name}" for name in (*_TITLES, "p", "para", "simpara", *_TABLES))
+
+
+def read_xml(body: bytes, fallback_title: str) -> Parsed:
+    """Text and attributes in the document's order. Raises Rejected for one that declares entities, is nested too deeply
+    or not well-formed."""
+    CheckPages().stream(io.BytesIO(body))
+    try:
+        root = parse_xml(body)
+    except etree.XMLSyntaxError as error:
+        raise Rejected(f"it is not well-formed XML ({error.msg}): save it again, or as plain text") from None
+    composer = Composer()
+    reader = _Reader(composer)
+    reader.add(root, 1)
+    reader.flush()
+    found = next(filter(None, (_words(title) for path in _TITLE_PATHS for title in root.iterfind(path))), "")
+    return composer.parsed(one_line(scrub(found)) or fallback_title, Format.XML)
+
+
+class _Reader:
+    def __init__(self, composer: Composer) -> None:
+        self._composer = composer
+        self._lines: list[str] = []
+
+    def flush(self) -> None:
+        """End a paragraph of lines."""
+        self._composer.block("\n".join(self._lines))
+        self._lines.clear()
+
+    def add(self, element: _Element, level: int) -> None:
+        name = QName(element).localname
+        children = list(element.iterchildren("*"))
+        if name in _TABLES and next(element.iter(*(f"{{*}}{row}" for row in _ROWS)), None) is not None:
+            self.flush()
+            self._composer.table(_rows(element))
+        elif not children or (_has_words(element) and next(element.iterdescendants(*_BLOCKS), None) is None):
+            self._add_words(element, name, level, is_running=bool(children))
+        else:
+            self._add_inside(element, children, level)
+
+    def _add_words(self, element: _Element, name: str, level: int, *, is_running: bool) -> None:
+        words = _words(element)
+        if name in _TITLES and words:
+            self.flush()
+            self._composer.heading(words, level)
+        elif is_running or name in _PARAGRAPHS:
+            self.flush()
+            self._composer.block(words)
+        elif described := ", ".join(filter(None, [*_attributes(element), words])):
+            self._lines.append(f"{name}: {described}")
+
+    def _add_inside(self, element: _Element, children: list[_Element], level: int) -> None:
+        """Elements that hold others end the paragraph before them. Those beside a title are a level below it."""
+        self.flush()
+        if attributes := ", ".join(_attributes(element)):
+            self._lines.append(f"{QName(element).localname}: {attributes}")
+        below = level
+        self._composer.block(element.text or "")
+        for child in children:
+            is_title = QName(child).localname in _TITLES
+            self.add(child, level if is_title else below)
+            below = level + 1 if is_title else below
+            self._composer.block(child.tail or "")
+        self.flush()
+
+
+def _words(element: _Element) -> str:
+    return " ".join("".join(element.itertext()).split())
+
+
+def _has_words(element: _Element) -> bool:
+    """Whether words stand directly in the element, between others."""
+    return any(words and words.strip() for words in (element.text, *(child.tail for child in element)))
+
+
+def _attributes(element: _Element) -> Iterator[str]:
+    for name, value in element.attrib.items():
+        if not name.startswith("{") and value.strip():
+            yield f"{name}={' '.join(value.split())}"
+
+
+def _rows(table: _Element) -> Iterator[list[str]]:
+    for row in table.iter(*(f"{{*}}{name}" for name in _ROWS)):
+        yield ["".join(cell.itertext()) for cell in row.iterchildren(*(f"{{*}}{name}" for name in _CELLS))]

@@ -1,0 +1,93 @@
+"""JSON, XML, notebooks, reStructuredText and Org."""
+
+import json
+
+import pytest
+
+from ingest.parse import parse
+from ragkv.errors import Rejected
+
+
+def test_the_elements_of_a_list_are_paragraphs_of_paths_and_values():
+    value = [{"name": "Ann", "at": {"city": "Oslo", "zip": None}}, {"name": "Bob", "tags": ["a", "b"], "ok": True}]
+    assert (
+        parse("a.json", json.dumps(value).encode()).text
+        == "name: Ann\nat.city: Oslo\n\nname: Bob\ntags: a, b\nok: true"
+    )
+
+
+def test_json_lines_are_read_like_a_list():
+    assert parse("a.jsonl", b'{"a": 1}\n\n{"a": 2}\n').text == "a: 1\n\na: 2"
+
+
+def test_the_parts_of_an_object_are_paragraphs_and_numbers_stay_as_written():
+    body = b'{"version": 1.10, "big": 12345678901234567890123, "paths": {"/a": {"get": "x"}}, "list": [{"k": 1}, [2]]}'
+    assert parse("a.json", body).text == (
+        "version: 1.10\nbig: 12345678901234567890123\n\npaths./a.get: x\n\nlist[0].k: 1\nlist[1]: 2"
+    )
+
+
+def test_json_with_comments_is_read_as_text():
+    assert parse("a.json", b"// words\n{}").media_type == "text/plain"
+
+
+def test_deep_json_is_refused():
+    with pytest.raises(Rejected, match="nested too deeply"):
+        parse("a.json", b"[" * 100_000)
+
+
+def test_a_notebook_is_its_text_code_and_results():
+    cells = [
+        {"cell_type": "markdown", "source": ["# Plan\n", "words"]},
+        {"cell_type": "code", "source": "# not a heading\nprint(1)", "outputs": [
+            {"output_type": "stream", "text": ["1\n"]},
+            {"output_type": "execute_result", "data": {"text/plain": ["2"], "image/png": "AAAA"}},
+            {"output_type": "error", "ename": "ValueError", "evalue": "no"},
+        ]},
+    ]  # fmt: skip
+    parsed = parse("a.ipynb", json.dumps({"cells": cells, "nbformat": 4}).encode())
+    assert parsed.title == "Plan"
+    assert parsed.text.split("\n\n") == [
+        "# Plan\nwords",
+        "```\n# not a heading\nprint(1)\n```",
+        "```\n1\n```",
+        "```\n2\n```",
+        "```\nValueError: no\n```",
+    ]
+    assert [section.title for section in parsed.sections] == ["Plan"]
+
+
+def test_xml_is_read_as_running_text_titles_tables_and_lines():
+    body = b"""<?xml version="1.0" encoding="iso-8859-1"?><!DOCTYPE article SYSTEM "article.dtd"><article id="7"><title>Ducks</title>
+      <info><author>Zo\xeb</author><year>2024</year></info>
+      <sec><title>Places</title><p>In <i>Oslo</i> and Rome.</p>
+        <table><tr><th>City</th><th>Ducks</th></tr><tr><td>Oslo</td><td>7</td></tr></table></sec></article>"""
+    parsed = parse("a.xml", body)
+    assert parsed.title == "Ducks"
+    assert parsed.text.split("\n\n") == [
+        "article: id=7", "Ducks", "author: Zoë\nyear: 2024", "Places", "In Oslo and Rome.", "City | Ducks", "City: Oslo | Ducks: 7",
+    ]  # fmt: skip
+    assert [(section.title, section.level) for section in parsed.sections] == [("Ducks", 1), ("Places", 2)]
+
+
+def test_xml_with_entities_of_its_own_is_refused_and_broken_xml_too():
+    with pytest.raises(Rejected, match="entities"):
+        parse("a.xml", b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>')
+    with pytest.raises(Rejected, match="not well-formed"):
+        parse("a.xml", b"<a><b></a>")
+
+
+def test_headings_of_restructuredtext_rank_by_their_first_use():
+    body = b"=====\nGuide\n=====\n\nwords\n\nPart ``one``\n============\n\nDeep\n----\n\na\n\nPart two\n========\n\n===  ===\na    b\n===  ===\n"
+    parsed = parse("a.rst", body)
+    assert parsed.title == "Guide"
+    assert [(section.title, section.level) for section in parsed.sections] == [
+        ("Guide", 1), ("Part one", 2), ("Deep", 3), ("Part two", 2),
+    ]  # fmt: skip
+    assert parsed.text.startswith("=====\nGuide") and parsed.sections[0].start == 0
+
+
+def test_headings_of_org_lose_their_keywords_and_tags():
+    parsed = parse("a.org", b"#+TITLE: Notes\n* TODO [#A] First   :work:home:\nwords\n** Second\n,* no\n")
+    assert parsed.title == "Notes"
+    assert [(section.title, section.level) for section in parsed.sections] == [("First", 1), ("Second", 2)]

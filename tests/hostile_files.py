@@ -93,6 +93,7 @@ def html(size: int = 1) -> dict[str, Made]:
         "headings in headings.html": lambda: "<h1>a<h2>" * 10_000,
         "rows.html": lambda: "<table>" + "<tr><td>a<td>b" * 10_000,
         "cells.html": lambda: "<table><tr>" + "<td>a" * 50_000,
+        "spans.html": lambda: "<table>" + "<tr>" + "<td rowspan=99999 colspan=99999>a" * 200 + "<tr><th>b" * 200,
         "tables in tables.html": lambda: "<table><tr><td>words" * 20_000,
         "references.html": lambda: "&amp;amp;lt;script&amp;gt;" * 20_000,
         "attributes.html": lambda: "<p " + "".join(f"a{n}=1 " for n in range(5_000)) + ">words",

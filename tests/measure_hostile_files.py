@@ -1,8 +1,9 @@
-"""Measures the sandbox, as Markdown tables: `python -m tests.measure_hostile_files [corpus | reported | sample | FOLDER]`."""
+"""Measures the sandbox, as Markdown tables: `python -m tests.measure_hostile_files [corpus | reported | sample | FOLDER | formats FOLDER]`."""
 
 import sys
 import tempfile
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ragkv.settings import Settings
 from tests.hostile_files import Made, corpus, reported
 
 ROUNDS = 10
+ENDINGS = {"read": (" characters",), "crashed": ("crashed on it", "failed on it"), "hung": (" s to read",)}
 SAMPLE = Path(__file__).parents[1] / "docs" / "sample" / "documents"
 
 
@@ -42,6 +44,25 @@ def overhead(paths: Iterable[Path], parser: Parser) -> None:
                 equal = equal and wanted == _outcome_of(parser, path.name, body)
             inside.append(time.perf_counter() - began)
         print(f"| {path.name} | {_median(here):.1f} | {_median(inside):.1f} | {equal} |", flush=True)
+
+
+def formats(paths: Iterable[Path], parser: Parser) -> None:
+    """By the end of the files' names: how many were tried, read, refused, and failed or ended by a limit."""
+    outcomes: dict[str, Counter[str]] = defaultdict(Counter)
+    refusals = []
+    for path in paths:
+        _, outcome = _read(parser, path.name, path.read_bytes())
+        ending = next((end for end, words in ENDINGS.items() if any(word in outcome for word in words)), "refused")
+        outcomes[path.suffix.lower()][ending] += 1
+        refusals += [f"- {path.name}: {outcome}"] if ending != "read" else []
+    print("| format | tried | read | refused | crashed | hung |\n|---|---|---|---|---|---|")
+    for suffix, counts in [*sorted(outcomes.items()), ("all", sum(outcomes.values(), Counter()))]:
+        print(
+            f"| {suffix} | {counts.total()} | "
+            + " | ".join(f"{counts[e]}" for e in ("read", "refused", "crashed", "hung")),
+            "|",
+        )
+    print("", *refusals, sep="\n")
 
 
 def _read(parser: Parser, name: str, body: bytes) -> tuple[float, str]:
@@ -80,6 +101,8 @@ def main(wanted: str) -> None:
     _read(parser, "first.txt", b"words")
     if wanted in ("corpus", "reported"):
         hostile(corpus() if wanted == "corpus" else reported(), parser)
+    elif wanted == "formats":
+        formats(sorted(path for path in Path(sys.argv[2]).rglob("*") if path.is_file()), parser)
     else:
         folder = SAMPLE if wanted == "sample" else Path(wanted)
         overhead(sorted(path for path in folder.rglob("*") if path.is_file()), parser)

@@ -6,7 +6,7 @@ from ingest.parse import Parsed, parse
 from ingest.parse.outline import Bookmark, sections_of_outline
 from ingest.parse.parsed import Page
 from tests.growth import QUADRATIC, growth
-from tests.made_files import docx, paragraph
+from tests.made_files import docx, epub, odf, paragraph, pptx, shape, sheet_rows, xlsx
 
 
 def page(body: str) -> bytes:
@@ -24,6 +24,24 @@ FILES = {
     "hidden": ("a.html", 1_000, lambda n: page("<b hidden></b>xxxx " * n)),
     "inline": ("a.html", 500, lambda n: page("<b>a</b> <i>b</i>" * n)),
     "cells": ("a.html", 500, lambda n: page("<table><tr>" + "<td>a" * n)),
+    "rows": ("a.html", 200, lambda n: page("<table><tr><th>a<th>b" + "<tr><td rowspan=2>c<td>d" * n)),
+    "csv": ("a.csv", 500, lambda n: b"a,b\n" + b'1,"2"\n\n' * n),
+    "quotes of csv": ("a.csv", 2_000, lambda n: b'a,b\n"1"2",' * n),
+    "sheet": ("a.xlsx", 200, lambda n: xlsx({"a": sheet_rows([["a", "b"], *[[1, 2]] * n])})),
+    "slides": ("a.pptx", 30, lambda n: pptx([shape("a"), shape("b")] * n)),
+    "paragraphs": ("a.odt", 200, lambda n: odf("text", "<text:p>a</text:p><text:h>b</text:h>" * n)),
+    "chapters": ("a.epub", 20, lambda n: epub(["<p>a</p>"] * n, '<a href="text/c%200.xhtml">b</a>' * n)),
+    "json": ("a.json", 300, lambda n: b"[" + b'{"a": [1, {"b": 2}]},' * n + b"1]"),
+    "xml": ("a.xml", 300, lambda n: b"<w>" + b"<a b='1'>c</a><sec><title>d</title></sec>" * n + b"</w>"),
+    "rst": ("a.rst", 300, lambda n: b"=====\nwords\n=====\n\na\n" * n),
+    "rtf": ("a.rtf", 300, lambda n: b"{\\rtf1 " + b"a\\par b\\cell\\row " * n + b"}"),
+    "attachments": (
+        "a.eml",
+        30,
+        lambda n: (
+            b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\nContent-Type: a/b; name=a.txt\n\nwords\n" * n
+        ),
+    ),
     "deep and wide": ("a.html", 500, lambda n: page("<div>" * 160 + "<p>a<div>b</div>c" * n)),
     "charset": ("a.html", 50, lambda n: b"<html><meta charset=" + b" " * n + b">words \xe9"),
     "punycode": ("a.html", 20_000, lambda n: b"<html><meta charset=punycode>" + b"a" * n + b"-\xe9"),

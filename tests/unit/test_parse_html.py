@@ -37,7 +37,27 @@ def test_scripts_styles_navigation_and_hidden_parts_are_dropped() -> None:
 
 def test_a_table_row_is_a_line_with_its_cells_apart() -> None:
     parsed = page("<table><tr><th>Name</th><th>Year</th></tr><tr><td><p>Ed<br>Wood</p></td><td>1994</td></tr></table>")
-    assert parsed.text == "Name | Year\nEd Wood | 1994"
+    assert parsed.text == "Name | Year\n\nName: Ed Wood | Year: 1994"
+
+
+def test_labels_stand_before_the_cells_of_their_columns_whatever_spans_them() -> None:
+    head = "<thead><tr><th>Place</th><th>Bird</th><th colspan=2>Seen</th><th>By</th></tr></thead>"
+    rows = "<tr><th rowspan=2>Oslo</th><td>Duck</td><td>7</td><td>8</td><td>Ann</td></tr><tr><td>Goose</td><td>1</td><td></td><td>Bob</td></tr>"
+    assert page(f"<table>{head}<tbody>{rows}</tbody></table>").text.split("\n\n") == [
+        "Place | Bird | Seen | By",
+        "Place: Oslo | Bird: Duck | Seen: 7 | 8 | By: Ann",
+        "Bird: Goose | Seen: 1 | By: Bob",
+    ]
+
+
+def test_a_table_without_marked_headers_has_some_if_it_is_even_and_wide() -> None:
+    def table(*rows: str) -> str:
+        cells = ("".join(f"<td>{cell}</td>" for cell in row.split(",")) for row in rows)
+        return page(f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>").text
+
+    assert table("Name,Born,City", "Ann,1950,Oslo", "Bob,1960,Rome").endswith("Name: Bob | Born: 1960 | City: Rome")
+    assert table("Born,Oslo", "Died,Rome", "Job,Actor") == "Born | Oslo\nDied | Rome\nJob | Actor"
+    assert table("Name,Born,City", "Ann,1950", "Bob,1960,Rome") == "Name | Born | City\nAnn | 1950\nBob | 1960 | Rome"
 
 
 def test_cells_of_a_layout_table_follow_one_another() -> None:

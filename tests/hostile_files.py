@@ -281,7 +281,7 @@ def tables() -> dict[str, Made]:
         ),
         "many cells.xlsx": lambda: xlsx({"a": "<row>" + "<c><v>1</v></c>" * 40_000 + "</row>"}),
         "one string in many cells.xlsx": lambda: xlsx(
-            {"a": "".join(f'<row r="{n}"><c r="A{n}" t="s"><v>0</v></c></row>' for n in range(1, 20_001))},
+            {"a": "".join(f'<row r="{n}"><c r="A{n}" t="s"><v>0</v></c></row>' for n in range(1, 10_001))},
             **{"xl/sharedStrings.xml": shared},
         ),
         "string out of range.xlsx": lambda: xlsx({"a": '<row><c t="s"><v>99999999</v></c></row>'}),
@@ -350,7 +350,7 @@ def office() -> dict[str, Made]:
             ["<p>words</p>"],
             **{
                 "OPS/book.opf": '<package><manifest><item id="c" href="text/c 0.xhtml" media-type="application/xhtml+xml"/></manifest>'
-                "<spine>" + "<itemref idref='c'/>" * 100_000 + "</spine></package>"
+                "<spine>" + "<itemref idref='c'/>" * 20_000 + "</spine></package>"
             },
         ),
         "chapters nested.epub": lambda: epub(["<div>" * 20_000 + "words"]),
@@ -395,7 +395,7 @@ def mails() -> dict[str, Made]:
         "many attachments.eml": lambda: (
             heads + b"multipart/mixed; boundary=b\n\n" + b"--b\nContent-Disposition: attachment\n\nwords\n" * 1_100
         ),
-        "header of words.eml": lambda: b"Subject: " + b"=?utf-8?q?=e9?= " * 20_000 + b"\n\nwords",
+        "header of words.eml": lambda: b"Subject: " + b"=?utf-8?q?=e9?= " * 5_000 + b"\n\nwords",
         "header without end.eml": lambda: b"Subject: " + b"a" * 1_000_000,
         "headers.eml": lambda: b"To: a\n" * 50_000 + b"\nwords",
         "name in pieces.eml": lambda: (
@@ -439,11 +439,11 @@ def data() -> dict[str, Made]:
         "long keys.json": lambda: b'{"%b":' % (b"k" * 10_000) * 90 + b"[[1],[2]]" + b"}" * 90,
         "long number.json": lambda: b"[" + b"9" * 1_000_000 + b"]",
         "numbers.json": lambda: b"[1e999999999, -0, NaN, Infinity]",
-        "many values.json": lambda: b"[" + b"[1]," * 100_000 + b"1]",
+        "many values.json": lambda: b"[" + b"[1]," * 20_000 + b"1]",
         "surrogates.json": lambda: b'{"\\ud800": "\\udfff words"}',
         "equal keys.json": lambda: b"{" + b'"a": "b",' * 50_000 + b'"a": "c"}',
         "cut short.json": lambda: b'{"a": "words',
-        "lines.jsonl": lambda: b"1\n" * 100_000,
+        "lines.jsonl": lambda: b"1\n" * 20_000,
         "lines of noise.jsonl": lambda: b'{"a": 1}\n{' * 1_000,
         "nested.ipynb": lambda: b'{"cells": ' + b"[" * 100_000,
         "fences.ipynb": lambda: b'{"cells": [' + b",".join([cell % (b"`" * 5_000)] * 20) + b"]}",
@@ -463,9 +463,9 @@ def data() -> dict[str, Made]:
         "utf-16.xml": lambda: '<?xml version="1.0" encoding="utf-16"?><w>words</w>'.encode("utf-16"),
         "utf-7.xml": lambda: b'<?xml version="1.0" encoding="utf-7"?><w>words</w>',
         "tables in tables.xml": lambda: b"<table><tr><td>a" * 80 + b"</td></tr></table>" * 80,
-        "titles.xml": lambda: b"<w>" + b"<title>a</title>" * 50_000 + b"</w>",
+        "titles.xml": lambda: b"<w>" + b"<title>a</title>" * 10_000 + b"</w>",
         "adornments.rst": lambda: (b"=" * 200 + b"\n") * 5_000,
-        "headings.rst": lambda: b"words\n=====\n" * 20_000,
+        "headings.rst": lambda: b"words\n=====\n" * 5_000,
         "styles of headings.rst": lambda: b"\n".join(b"a\n%b\n" % bytes([n]) for n in range(33, 48)) * 500,
         "one line.rst": lambda: b"a" * 1_000_000 + b"\n" + b"=" * 1_000_000,
         "stars.org": lambda: b"*" * 500_000 + b" words",

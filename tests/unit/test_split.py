@@ -223,3 +223,14 @@ def test_time_grows_with_the_length_of_hostile_text(tokenizer: Tokenizer, source
     assert (
         growth(lambda parsed: split("doc", parsed, tokenizer, 256), lambda n: markdown(source(n)), 10) < QUADRATIC / 2
     )
+
+
+def test_chunks_of_a_table_begin_and_end_with_whole_rows_under_their_labels(tokenizer: Tokenizer) -> None:
+    rows = "".join(f"{n},Dr. Ann No. {n},Some words. And more!,{n * 7}\n" for n in range(300))
+    parsed = parse("a.csv", f"Id,Name,Notes,Size\n{rows}".encode())
+    chunks = split("doc", parsed, tokenizer, 256)
+
+    check(parsed, chunks, tokenizer, 256)
+    assert len(chunks) > 10
+    assert all(chunk.text.startswith("Id: ") for chunk in chunks[1:])
+    assert all(chunk.text.split(" | ")[-1].startswith("Size: ") for chunk in chunks)

@@ -2,6 +2,7 @@
 
 import io
 import posixpath
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -131,7 +132,10 @@ def opened(body: bytes, kind: str, check: Check | None = None) -> Iterator[Archi
     file that unpacks to much more than a document."""
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as file:
-            _check(file, check or Check())
+            try:
+                _check(file, check or Check())
+            except (ValueError, OSError, struct.error):  # of places outside the file
+                raise damaged(kind) from None
             yield Archive(file)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, etree.XMLSyntaxError):
         raise damaged(kind) from None

@@ -4,7 +4,7 @@ import pytest
 
 from ingest.parse import parse
 from ragkv.errors import Rejected
-from tests.made_files import NAMES, RELATION, epub, odf, pptx, runs, shape, slide
+from tests.made_files import NAMES, RELATION, epub, odf, pptx, runs, shape, sheet_rows, slide, xlsx
 
 
 def table(*rows: list[str]) -> str:
@@ -162,3 +162,24 @@ def test_entities_are_refused(name):
     }
     with pytest.raises(Rejected, match="entities"):
         parse(name, made[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("a.pptx", pptx([shape("words", "title") + table(["a", "b"], ["c", "d"])])),
+        ("a.xlsx", xlsx({"a": sheet_rows([["a", "b"], [1, 2]])})),
+        ("a.odt", odf("text", "<text:p>words</text:p>")),
+        ("a.epub", epub(["<p>words</p>"], '<a href="text/c%200.xhtml">One</a>')),
+        ("a.rtf", rb"{\rtf1\ansi\ansicpg1251{\fonttbl{\f0 Arial;}}\f0 \'cf\u8364?\par a\cell b\cell\row}"),
+    ],
+)
+def test_damage_anywhere_is_a_refusal(name, body):
+    """Bytes that are changed, and bytes that are missing, so that places in the archive are wrong."""
+    for place in range(0, len(body), 13):
+        changed = body[:place] + bytes([body[place] ^ 0xFF]) + body[place + 1 :]
+        for damaged in (changed, body[:place] + body[place + 5 :]):
+            try:
+                parse(name, damaged)
+            except Rejected:
+                continue

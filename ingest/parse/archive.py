@@ -44,12 +44,11 @@ class Check:
             self.stream(part)
 
     def stream(self, part: IO[bytes]) -> None:
+        """Check one part. One that is not well-formed or in an unknown encoding passes: a reader that needs it fails."""
         parser = expat.ParserCreate()
         parser.StartDoctypeDeclHandler = self.doctype
         parser.StartElementHandler = self.element
-        with suppress(
-            expat.ExpatError, ValueError, LookupError
-        ):  # of encodings; if the reader needs this part, reading it fails
+        with suppress(expat.ExpatError, ValueError, LookupError):
             while piece := part.read(_PIECE):
                 parser.Parse(piece)
 

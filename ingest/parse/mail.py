@@ -68,8 +68,6 @@ def _attach(name: str, body: bytes, composer: Composer, read: ReadAttachment) ->
     name = one_line(scrub(name)) or "attachment"
     try:
         parsed = read(name, body)
-    except TooLarge:
-        raise
     except Rejected:
         composer.block(f"Attachment: {name}")
         return

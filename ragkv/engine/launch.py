@@ -19,6 +19,9 @@ _SERVER = "vllm.entrypoints.openai.api_server"
 CONNECTOR_MODULE = "ragkv.connector.connector"
 IN_THE_CORE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 FEW_CORES = 4
+FREE_AT_START = 0.01
+"""The share of the device's memory that must be free when vLLM starts. Its default is 0.92: with the size of the cache given it decides
+nothing else, and a worker's model on the same GPU would keep an engine from starting again."""
 
 
 def transfer_config(settings: Settings) -> dict[str, Any]:
@@ -43,6 +46,7 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         "max_model_len": settings.max_model_len,
         "max_num_batched_tokens": settings.max_batched_tokens,
         "kv_cache_memory_bytes": int(settings.kv_cache_gib * 2**30),
+        "gpu_memory_utilization": FREE_AT_START,
         "enable_prefix_caching": True,
         "enforce_eager": settings.enforce_eager,
         "use_tqdm_on_load": False,

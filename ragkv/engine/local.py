@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import multiprocessing
+import os
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -63,6 +64,8 @@ class LocalEngine:
             raise Unavailable(f"vLLM did not start: {error or 'it fell silent'}") from error
 
     def _load(self) -> None:
+        # As on a CPU: a fork of the service would have its sockets, and locks that its other threads held.
+        os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
         # vLLM takes seconds to import and configures logging of its own: only the process that runs it pays.
         from vllm.config import KVTransferConfig  # noqa: PLC0415 - see above
         from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: PLC0415 - see above

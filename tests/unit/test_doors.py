@@ -41,6 +41,7 @@ DOORS = {
 # Composition roots: the only places that read the process's environment.
 ENVIRONMENT = (
     "ragkv/cli/",
+    "ragkv/engine/local.py",  # tells vLLM how to start its processes, for which it has no other way
     "ragkv/settings.py",
     "ingest/calibrate/command.py",
     "ingest/command.py",

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.api import ApiReport, client_of, measure_asks, measure_load
+from bench.gpu.command import gpu
 from bench.measuring import write_report
 from bench.remote import remote
 from bench.serving.command import serve
@@ -33,6 +34,7 @@ def bench() -> None:
 bench.add_command(tiers)
 bench.add_command(serve)
 bench.add_command(remote)
+bench.add_command(gpu)
 
 
 @bench.command()

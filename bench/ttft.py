@@ -18,7 +18,7 @@ from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk, Passage
-from ragkv.engine.protocol import Engine, Generate
+from ragkv.engine.protocol import Engine, Generate, Report
 from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker
 from ragkv.policies import PolicyName
@@ -30,7 +30,8 @@ _ANSWER_TOKENS = 2  # the first is timed, the report comes with the second
 
 
 class TtftRow(msgspec.Struct, frozen=True):
-    """One method at one size. `ttft_s` is the median of `runs` runs; `ratio` is null but for stitched rows."""
+    """One method at one size. `ttft_s` is the median of `runs` runs, as are the engine's own times of stitching; `ratio` is null but
+    for stitched rows, and so are those times."""
 
     context_tokens: int
     question_tokens: int
@@ -39,6 +40,8 @@ class TtftRow(msgspec.Struct, frozen=True):
     policy: str | None
     ttft_s: float
     runs: int
+    kv_load_ms: float | None = None
+    recompute_ms: float | None = None
 
 
 class TtftReport(msgspec.Struct, frozen=True):
@@ -60,6 +63,16 @@ class TtftReport(msgspec.Struct, frozen=True):
     def sizes(self) -> list[int]:
         return sorted({row.context_tokens for row in self.rows})
 
+    @property
+    def ratios(self) -> list[float]:
+        return sorted({row.ratio for row in self.rows if row.ratio is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    seconds: float
+    report: Report
+
 
 @dataclass(frozen=True, slots=True)
 class Bench:
@@ -71,6 +84,7 @@ class Bench:
     keys: KeyMaker
     policy: PolicyName
     block_size: int
+    ratios: Sequence[float] = RATIOS
 
     def check(self, chunks: Sequence[Chunk], sizes: Sequence[int]) -> None:
         """Raises Rejected if the chunks hold too little text for one of the sizes. Needs no engine."""
@@ -85,30 +99,33 @@ class Bench:
             passages = _passages(chunks, size)
             prompt = self.prompts.build([p.chunk for p in passages], QUESTION, _ANSWER_TOKENS)
             times = await self._interleaved(prompt, passages, runs, progress)
-            for (method, ratio), seconds in times.items():
+            for (method, ratio), timed in times.items():
+                stitched = method == "stitched"
                 yield TtftRow(
                     context_tokens=prompt.question.start,
                     question_tokens=prompt.question.num_tokens,
                     method=method,
                     ratio=ratio,
-                    policy=self.policy if method == "stitched" else None,
-                    ttft_s=statistics.median(seconds),
-                    runs=len(seconds),
+                    policy=self.policy if stitched else None,
+                    ttft_s=statistics.median(each.seconds for each in timed),
+                    runs=len(timed),
+                    kv_load_ms=statistics.median(each.report.kv_load_ms for each in timed) if stitched else None,
+                    recompute_ms=statistics.median(each.report.recompute_ms for each in timed) if stitched else None,
                 )
 
     async def _interleaved(
         self, prompt: Prompt, passages: Sequence[Passage], runs: int, progress: Callable[[str], None]
-    ) -> dict[tuple[str, float | None], list[float]]:
+    ) -> dict[tuple[str, float | None], list[_Timed]]:
         """One warm-up round that is not counted, then `runs` rounds of every method."""
         floor_salt = uuid.uuid4().hex
-        methods = [("full", None), ("floor", None), *(("stitched", ratio) for ratio in RATIOS)]
-        times: dict[tuple[str, float | None], list[float]] = {method: [] for method in methods}
+        methods = [("full", None), ("floor", None), *(("stitched", ratio) for ratio in self.ratios)]
+        times: dict[tuple[str, float | None], list[_Timed]] = {method: [] for method in methods}
         for run in range(runs + 1):
             for method, ratio in methods:
-                seconds = await self._ttft(self._request(prompt, passages, method, ratio, floor_salt))
+                timed = await self._timed(self._request(prompt, passages, method, ratio, floor_salt))
                 progress(f"{prompt.question.start} tokens, {method}{'' if ratio is None else f' {ratio:.2f}'}")
                 if run:
-                    times[method, ratio].append(seconds)
+                    times[method, ratio].append(timed)
         return times
 
     def _request(
@@ -125,17 +142,18 @@ class Bench:
         salt = floor_salt if method == "floor" else uuid.uuid4().hex
         return Generate(prompt.token_ids, salt, plan, max_tokens=_ANSWER_TOKENS, ignore_eos=True)
 
-    async def _ttft(self, request: Generate) -> float:
-        began, first = time.perf_counter(), None
-        async for _ in self.engine.generate(request):
+    async def _timed(self, request: Generate) -> _Timed:
+        began, first, report = time.perf_counter(), None, None
+        async for output in self.engine.generate(request):
             first = first or time.perf_counter() - began
-        assert first is not None, "an engine always gives an output"
-        return first
+            report = output.report
+        assert first is not None and report is not None, "an engine always gives an output, and a report with the last"
+        return _Timed(first, report)
 
 
-def num_requests(sizes: Sequence[int], runs: int) -> int:
+def num_requests(sizes: Sequence[int], runs: int, ratios: Sequence[float] = RATIOS) -> int:
     """The number of progress calls that `measure` makes."""
-    return len(sizes) * (runs + 1) * (2 + len(RATIOS))
+    return len(sizes) * (runs + 1) * (2 + len(ratios))
 
 
 def machine() -> str:
@@ -168,7 +186,7 @@ def describe(report: TtftReport) -> list[dict[str, Any]]:
     for size in report.sizes:
         full, floor = report.ttft(size, "full"), report.ttft(size, "floor")
         row: dict[str, Any] = {"context": size, "full s": full, "floor s": floor}
-        for ratio in RATIOS:
+        for ratio in report.ratios:
             row[f"stitched {ratio:.2f} s"] = report.ttft(size, "stitched", ratio)
         stitched = report.ttft(size, "stitched", 0.0)
         row |= {"full/stitched": full / stitched, "stitched/floor": stitched / floor}

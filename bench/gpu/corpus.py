@@ -1,0 +1,87 @@
+"""Chunks of random tokens whose KV ingestion writes with random weights.
+
+The engine draws weights of its own (`load_format=dummy`): KV and engine do not fit together, so no answer means anything, but each
+does the same work as with a trained model.
+"""
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.gpu.scale import Scale
+from bench.gpu.shapes import PRINTABLE, Shape
+from ingest.precompute import precompute
+from ingest.prefill import Prefiller
+from ragkv.answer.planner import Planner
+from ragkv.answer.prompt import Prompt, PromptBuilder, Wording
+from ragkv.chunk import Chunk
+from ragkv.kv.key import KeyMaker
+from ragkv.kv.store import KVStore
+from ragkv.settings import Settings
+from ragkv.tokenizer import Tokenizer
+
+ROOM_TOKENS = 1024
+"""Of the engine's window beside the largest context: prefix, question and answer."""
+_SECRET = b"KV of random tokens needs no secret"
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """One model's chunks in a data folder, and whatever is needed to ask about them."""
+
+    settings: Settings
+    chunks: tuple[Chunk, ...]
+    prompts: PromptBuilder
+    keys: KeyMaker
+    store: KVStore
+
+    @classmethod
+    def of(cls, shape: Shape, folder: Path, scale: Scale) -> "Corpus":
+        """folder: the model's, which holds its tokenizer; everything else is kept in a folder beside it."""
+        settings = Settings(
+            data_dir=folder.with_name(f"{folder.name}.data"),
+            model=str(folder),
+            dtype="bfloat16",
+            chunk_tokens=scale.chunk_tokens,
+            max_model_len=max(*scale.sizes, scale.context) + ROOM_TOKENS,
+        )
+        prompts = PromptBuilder(Tokenizer.load(folder), Wording(settings.instructions), settings.max_model_len)
+        keys = KeyMaker(_SECRET, shape.name, str(shape.layout.dtype), prompts.prefix_ids)
+        chunks = random_chunks(scale.num_chunks, scale.chunk_tokens, shape.config.vocab_size)
+        return cls(settings, chunks, prompts, keys, KVStore(settings.kv_dir))
+
+    @property
+    def planner(self) -> Planner:
+        return Planner(self.store)
+
+    @property
+    def is_written(self) -> bool:
+        return all(self.keys.chunk(chunk.token_ids) in self.store for chunk in self.chunks)
+
+    def write(self, prefiller: Prefiller) -> None:
+        """Have ingestion compute and keep what KV is not there yet."""
+        precompute(self.chunks, self.keys, lambda: prefiller, self.store, self.settings.prefill_batch_tokens)
+
+    def short_prompt(self) -> Prompt:
+        """The prompt of one chunk."""
+        return self.prompts.build(self.chunks[:1], "And then?", 1)
+
+
+def random_chunks(number: int, tokens: int, vocabulary: int) -> tuple[Chunk, ...]:
+    """Always the same ones, of tokens that stand for no character."""
+    drawn = random.Random(0)  # noqa: S311 - not for secrets
+    ids = range(len(PRINTABLE), vocabulary)
+    return tuple(
+        Chunk(f"chunk {place}", "random", place, "", "", 0, 0, None, tuple(drawn.choices(ids, k=tokens)))
+        for place in range(number)
+    )
+
+
+def write_random_kv(shape: Shape, folder: Path, scale: Scale) -> None:
+    """The corpus's KV, from weights drawn on the device."""
+    Corpus.of(shape, folder, scale).write(Prefiller(shape.drawn(scale.device), shape.layout))
+
+
+def write_kv_of(shape: Shape, folder: Path, scale: Scale) -> None:
+    """The corpus's KV, from the weights in the folder."""
+    Corpus.of(shape, folder, scale).write(Prefiller.load(folder, shape.layout))

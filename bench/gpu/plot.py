@@ -1,0 +1,97 @@
+"""Plot a report of the GPU as SVG."""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.gpu.ingestion import IngestRow
+from bench.gpu.loading import LoadRow
+from bench.gpu.report import GpuReport
+from bench.gpu.streams import StreamRow
+from bench.serving.report import ServeRow
+from bench.ttft import TtftRow
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_PANEL_INCHES = (6.0, 4.2)
+_COLUMNS = 3
+
+_Draw = Callable[["Axes", Sequence[Any]], None]
+
+
+def can_plot() -> bool:
+    """Whether matplotlib is there (pip install 'ragkv[plot]')."""
+    return find_spec("matplotlib") is not None
+
+
+def plot(report: GpuReport, file: Path) -> bool:
+    """Write a panel for each part that has a shape worth seeing. False, and no file, if none was measured."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, and a second to import
+
+    by_part: tuple[tuple[str, _Draw, Mapping[str, Sequence[Any]]], ...] = (
+        ("time to first token", _draw_ttft, report.ttft),
+        ("loading KV", _draw_load, report.load),
+        ("questions a second", _draw_serve, report.serve),
+        ("running streams while prompts arrive", _draw_latency, report.latency),
+        ("ingestion", _draw_ingest, report.ingest),
+    )
+    panels = [(f"{title}, {model}", draw, rows) for title, draw, of in by_part for model, rows in of.items()]
+    if not panels:
+        return False
+    columns = min(len(panels), _COLUMNS)
+    lines = -(-len(panels) // columns)
+    figure = Figure((_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * lines), layout="constrained")
+    grid = list(figure.subplots(lines, columns, squeeze=False).flat)
+    for axes, (title, draw, rows) in zip(grid, panels, strict=False):
+        draw(axes, rows)
+        axes.set_title(title, fontsize=10)
+        axes.grid(visible=True, linewidth=0.3)
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    figure.suptitle(f"{report.device}, {versions}, {report.date}", fontsize=9)
+    figure.savefig(file, format="svg")
+    return True
+
+
+def _draw_ttft(axes: "Axes", rows: Sequence[TtftRow]) -> None:
+    for method, ratio in dict.fromkeys((row.method, row.ratio) for row in rows):
+        line = [row for row in rows if (row.method, row.ratio) == (method, ratio)]
+        name = {"full": "full prefill", "floor": "prefix-cache hit"}.get(
+            method, f"stitched, {ratio or 0:.0%} recomputed"
+        )
+        style = "-" if ratio is not None else "--"
+        axes.plot([row.context_tokens for row in line], [row.ttft_s for row in line], style, marker="o", label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("context, tokens")
+    axes.set_ylabel("seconds (median)")
+    axes.legend(fontsize=7)
+
+
+def _draw_load(axes: "Axes", rows: Sequence[LoadRow]) -> None:
+    bars = {f"{row.source}, {row.kv_format}": row.bf16_gb_s for row in rows}
+    axes.barh(list(bars), list(bars.values()))
+    axes.set_xlabel("GB of bfloat16 KV a second")
+
+
+def _draw_serve(axes: "Axes", rows: Sequence[ServeRow]) -> None:
+    bars = {f"{row.clients} clients, {row.mode}": row.qps for row in rows}
+    axes.barh(list(bars), list(bars.values()))
+    axes.set_xlabel(f"questions a second, {rows[0].context_tokens:,} tokens of context")
+
+
+def _draw_latency(axes: "Axes", rows: Sequence[StreamRow]) -> None:
+    names = [f"{row.arriving} arrives" for row in rows]
+    axes.barh(names, [row.itl_p99_s * 1e3 for row in rows], label="99th percentile")
+    axes.barh(names, [row.itl_p50_s * 1e3 for row in rows], label="median")
+    axes.set_xlabel("milliseconds between tokens")
+    axes.legend(fontsize=7)
+
+
+def _draw_ingest(axes: "Axes", rows: Sequence[IngestRow]) -> None:
+    axes.barh([row.work for row in rows], [row.tokens_per_s for row in rows])
+    axes.set_xlabel("tokens a second")

@@ -1,0 +1,124 @@
+"""The report of `ragkv bench gpu`: one JSON file, written after each part, and its tables."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import msgspec
+from rich.table import Table
+
+from bench.gpu.ingestion import IngestRow
+from bench.gpu.loading import LoadRow
+from bench.gpu.oracle import OracleRow
+from bench.gpu.streams import StreamRow
+from bench.serving.report import ServeRow
+from bench.ttft import TtftReport, TtftRow, describe
+from ragkv.disk import replace_file
+from ragkv.errors import Rejected
+
+Part = Literal["oracle", "ingest", "load", "ttft", "latency", "serve", "memory"]
+PARTS: tuple[Part, ...] = get_args(Part)
+WITH_ENGINE: tuple[Part, ...] = ("ttft", "latency", "serve", "memory")
+TITLES: dict[Part, str] = {
+    "oracle": "KL of the first token to full prefill, nats",
+    "ingest": "ingestion, tokens a second",
+    "load": "loading KV onto the device, one chunk after the other",
+    "ttft": "seconds to first token, medians",
+    "latency": "seconds between tokens of running streams while prompts arrive",
+    "serve": "many questions at once",
+    "memory": "memory",
+}
+
+
+class MemoryRow(msgspec.Struct, frozen=True):
+    """GiB of one thing, on the device or on the host."""
+
+    what: str
+    gib: float
+
+
+class GpuReport(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Rows of each part by model. failed: reasons by part and model; a later run tries again. seconds: that each part took."""
+
+    date: str
+    machine: str
+    device: str
+    versions: dict[str, str]
+    eager: bool
+    oracle: dict[str, list[OracleRow]] = {}
+    ingest: dict[str, list[IngestRow]] = {}
+    load: dict[str, list[LoadRow]] = {}
+    ttft: dict[str, list[TtftRow]] = {}
+    latency: dict[str, list[StreamRow]] = {}
+    serve: dict[str, list[ServeRow]] = {}
+    memory: dict[str, list[MemoryRow]] = {}
+    failed: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+
+    def has(self, part: Part, model: str) -> bool:
+        return model in getattr(self, part)
+
+    def forget(self, part: Part) -> None:
+        """Drop what was measured of a part, so that it is measured again."""
+        getattr(self, part).clear()
+
+    @property
+    def broken(self) -> list[str]:
+        """Bounds of the oracle that do not hold, and parts that failed."""
+        bounds = [
+            f"{model}, {row.check}: KL {row.kl_max:.3g}, at most {row.bound:g} is right"
+            for model, rows in self.oracle.items()
+            for row in rows
+            if not row.holds
+        ]
+        return bounds + [f"{name}: {reason}" for name, reason in self.failed.items()]
+
+
+def resumed(file: Path, fresh: GpuReport) -> GpuReport:
+    """The report that the file holds, or a fresh one. Raises Rejected for a file of another machine, version or kind of run."""
+    if not file.exists():
+        return fresh
+    try:
+        report = msgspec.json.decode(file.read_bytes(), type=GpuReport)
+    except msgspec.DecodeError as error:
+        raise Rejected(f"{file} is not a report of this command: move it away ({error})") from None
+    for name in ("device", "versions", "eager"):
+        there, here = getattr(report, name), getattr(fresh, name)
+        if there != here:
+            raise Rejected(f"{file} was measured with {name} {there}, this is {here}: move it away, or give --json")
+    return report
+
+
+def save(report: GpuReport, file: Path) -> None:
+    """Write the report in one step: whoever stops the command finds it whole."""
+    replace_file(file, msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+
+
+def tables(report: GpuReport) -> Iterator[Table]:
+    """A table for each part and model that was measured."""
+    for part in PARTS:
+        for model, rows in getattr(report, part).items():
+            described = (
+                describe(TtftReport(model, report.machine, rows)) if part == "ttft" else msgspec.to_builtins(rows)
+            )
+            table = Table(title=f"{model} on {report.device}: {TITLES[part]}")
+            shown = [{name: _cell(name, value) for name, value in row.items()} for row in described]
+            for name in dict.fromkeys(name for row in shown for name in row):
+                table.add_column(name, justify="left" if isinstance(described[0][name], str) else "right")
+            for row in shown:
+                table.add_row(*row.values())
+            yield table
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if not isinstance(value, float):
+        return f"{value:,}" if isinstance(value, int) else str(value)
+    if name.startswith("kl"):
+        return f"{value:.1e}"
+    if name.endswith("_per_s"):
+        return f"{value:,.0f}"
+    if name.endswith(("_s", " s")) and not name.endswith("gb_s"):
+        return f"{value:.4f}"
+    return f"{value:.2f}"

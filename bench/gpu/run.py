@@ -1,0 +1,111 @@
+"""Parts of the measurement one after the other. What uses the device beside an engine runs in a process of its own, whose memory is
+the engine's afterwards."""
+
+import asyncio
+import logging
+import multiprocessing
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bench.gpu.corpus import Corpus, write_kv_of, write_random_kv
+from bench.gpu.engine import Measuring, measuring
+from bench.gpu.ingestion import measure_ingestion
+from bench.gpu.loading import measure_loading
+from bench.gpu.oracle import check_oracle
+from bench.gpu.report import WITH_ENGINE, GpuReport, Part, save
+from bench.gpu.scale import Scale
+from bench.gpu.shapes import Shape
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One call of the command. folder: for models and KV."""
+
+    scale: Scale
+    folder: Path
+    report: GpuReport
+    file: Path
+    eager: bool
+    progress: Progress
+
+    def measure(self, parts: Sequence[Part]) -> None:
+        """Measure what the report lacks of the parts. A part that fails is noted, and the next one begins."""
+        if "oracle" in parts:
+            for shape in self._without("oracle", self.scale.oracles):
+                with self._part("oracle", shape):
+                    self.report.oracle[shape.name] = asyncio.run(self._oracle(shape))
+        for shape in self._without("ingest", self.scale.shapes if "ingest" in parts else ()):
+            with self._part("ingest", shape):
+                self.progress(f"{shape.name}: ingestion")
+                self.report.ingest[shape.name] = _apart(measure_ingestion, shape, self._model(shape), self.scale)
+        first = self.scale.shapes[0]
+        if "load" in parts and not self.report.has("load", first.name):
+            with self._part("load", first):
+                self._write(first)
+                self.progress(f"{first.name}: loading")
+                self.report.load[first.name] = _apart(measure_loading, first, self._model(first), self.scale)
+        for shape in self.scale.shapes:
+            wanted = [part for part in WITH_ENGINE if part in parts and (part == "ttft" or shape is first)]
+            if missing := [part for part in wanted if not self.report.has(part, shape.name)]:
+                with self._part("engine", shape):
+                    self._write(shape)
+                    asyncio.run(self._with_engine(shape, missing))
+
+    async def _oracle(self, shape: Shape) -> list[Any]:
+        folder = self.folder / shape.name
+        if not folder.exists():
+            shape.save_with_weights(folder)
+        self.progress(f"{shape.name}: the oracle")
+        await asyncio.to_thread(_apart, write_kv_of, shape, folder, self.scale)
+        async with measuring(shape, folder, self.scale, eager=self.eager, dummy=False) as started:
+            return await check_oracle(started.engine, started.corpus, self.scale.oracle_prompts)
+
+    async def _with_engine(self, shape: Shape, parts: Iterable[Part]) -> None:
+        self.progress(f"{shape.name}: starting vLLM")
+        async with measuring(shape, self._model(shape), self.scale, eager=self.eager, dummy=True) as started:
+            for part in parts:
+                with self._part(part, shape):
+                    measure = getattr(Measuring, part)
+                    getattr(self.report, part)[shape.name] = await measure(started, self.progress)
+
+    def _without(self, part: Part, shapes: Iterable[Shape]) -> list[Shape]:
+        return [shape for shape in shapes if not self.report.has(part, shape.name)]
+
+    def _model(self, shape: Shape) -> Path:
+        folder = self.folder / shape.name
+        return folder if folder.exists() else shape.save(folder)
+
+    def _write(self, shape: Shape) -> None:
+        """Have the corpus's KV in its store."""
+        if not Corpus.of(shape, self._model(shape), self.scale).is_written:
+            self.progress(f"{shape.name}: writing KV")
+            _apart(write_random_kv, shape, self._model(shape), self.scale)
+
+    @contextmanager
+    def _part(self, part: str, shape: Shape) -> Any:
+        """Save the report after the block, with the time that it took or the reason why it failed."""
+        name, began = f"{part}, {shape.name}", time.perf_counter()
+        self.report.failed.pop(name, None)
+        try:
+            yield
+        except Exception as error:  # the other parts are worth having
+            log.exception("%s failed", name)
+            self.report.failed[name] = f"{type(error).__name__}: {error}"
+        self.report.seconds[name] = time.perf_counter() - began
+        save(self.report, self.file)
+
+
+def _apart(work: Callable[..., T], *given: Any) -> T:
+    """Do the work in a process of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(work, *given).result()

@@ -1,0 +1,100 @@
+"""Models by their shapes alone: a configuration and a tokenizer made here, weights drawn at random."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Regex, models, pre_tokenizers
+from tokenizers import Tokenizer as Words
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    LlamaConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+)
+
+from ragkv.kv.layout import Layout, layout_of
+
+PRINTABLE = "".join(map(chr, range(32, 127))) + "\n"
+_GAIN = 0.68
+"""Of a random layer: with more, rounding to bfloat16 moves the distribution of the next token by itself; with less, nothing does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A model without weights."""
+
+    name: str
+    config: PretrainedConfig
+
+    @property
+    def layout(self) -> Layout:
+        return layout_of(self.config)
+
+    @property
+    def weight_bytes(self) -> int:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(self.config, dtype=torch.bfloat16)
+        return sum(weight.numel() * weight.itemsize for weight in model.parameters())
+
+    def save(self, folder: Path) -> Path:
+        """Write the configuration and a tokenizer whose tokens are printable characters and words without a meaning."""
+        self.config.save_pretrained(folder)
+        names = [*PRINTABLE, *(f"t{number}" for number in range(self.config.vocab_size - len(PRINTABLE)))]
+        words = Words(models.WordLevel({name: number for number, name in enumerate(names)}, unk_token=names[0]))
+        words.pre_tokenizer = pre_tokenizers.Split(Regex("(?s:.)"), "isolated")
+        PreTrainedTokenizerFast(tokenizer_object=words, unk_token=names[0]).save_pretrained(folder)
+        return folder
+
+    def save_with_weights(self, folder: Path) -> Path:
+        """Like `save`, with weights under which the next token depends on the whole context."""
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(self.config, dtype=torch.float32)
+        for name, weight in model.named_parameters():
+            if "norm" in name:  # norms of ones would hide a norm that is left out
+                weight.data.uniform_(0.5, 1.5)
+        model.to(torch.bfloat16).save_pretrained(folder)
+        return self.save(folder)
+
+    def drawn(self, device: str) -> PreTrainedModel:
+        """The model without its head, with random weights that were never anywhere but on the device."""
+        with torch.device(device):
+            model = AutoModel.from_config(self.config, dtype=torch.bfloat16, attn_implementation="sdpa")
+        return model.eval()
+
+
+def llama(name: str, **sizes: Any) -> Shape:
+    return Shape(name, LlamaConfig(architectures=["LlamaForCausalLM"], dtype="bfloat16", eos_token_id=1, **sizes))
+
+
+def qwen3(name: str, **sizes: Any) -> Shape:
+    return Shape(name, Qwen3Config(architectures=["Qwen3ForCausalLM"], dtype="bfloat16", eos_token_id=1, **sizes))
+
+
+LLAMA_8B = llama(
+    "Llama-3.1-8B", vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32,
+    num_key_value_heads=8, head_dim=128, max_position_embeddings=131072, rms_norm_eps=1e-5,
+    rope_parameters={
+        "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+)  # fmt: skip
+QWEN3_8B = qwen3(
+    "Qwen3-8B", vocab_size=151936, hidden_size=4096, intermediate_size=12288, num_hidden_layers=36, num_attention_heads=32,
+    num_key_value_heads=8, head_dim=128, max_position_embeddings=40960, rms_norm_eps=1e-6,
+    rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
+)  # fmt: skip
+
+
+def small_sizes(hidden: int, head_dim: int, layers: int, vocabulary: int) -> dict[str, Any]:
+    """Sizes of a model small enough to be saved with its weights."""
+    return {
+        "vocab_size": vocabulary, "hidden_size": hidden, "intermediate_size": 2 * hidden, "num_hidden_layers": layers,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": head_dim, "max_position_embeddings": 8192,
+        "tie_word_embeddings": True, "initializer_range": _GAIN / math.sqrt(hidden),
+    }  # fmt: skip

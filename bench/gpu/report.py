@@ -117,6 +117,8 @@ def _cell(name: str, value: Any) -> str:
         return f"{value:,}" if isinstance(value, int) else str(value)
     if name.startswith("kl"):
         return f"{value:.1e}"
+    if name == "gib":
+        return f"{value:.3f}"
     if name.endswith("_per_s"):
         return f"{value:,.0f}"
     if name.endswith(("_s", " s")) and not name.endswith("gb_s"):

@@ -63,7 +63,7 @@ class Run:
 
     async def _oracle(self, shape: Shape) -> list[Any]:
         folder = self.folder / shape.name
-        if not folder.exists():
+        if not shape.is_saved(folder):
             shape.save_with_weights(folder)
         self.progress(f"{shape.name}: the oracle")
         await asyncio.to_thread(_apart, write_kv_of, shape, folder, self.scale)
@@ -83,7 +83,7 @@ class Run:
 
     def _model(self, shape: Shape) -> Path:
         folder = self.folder / shape.name
-        return folder if folder.exists() else shape.save(folder)
+        return folder if shape.is_saved(folder) else shape.save(folder)
 
     def _write(self, shape: Shape) -> None:
         """Have the corpus's KV in its store."""

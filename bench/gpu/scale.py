@@ -1,4 +1,4 @@
-"""What is measured, and how much of it: on a GPU, or on any machine to rehearse."""
+"""How much is measured on a GPU, and how little in a rehearsal."""
 
 from dataclasses import dataclass
 
@@ -48,7 +48,7 @@ ON_A_GPU = Scale(
     chunk_tokens=256,
     sizes=(4096, 16384, 32768),
     runs=5,
-    ingest_tokens=16384,
+    ingest_tokens=8192,
     load_tokens=8192,
     context=8192,
     clients={16: 48, 64: 64},

@@ -1,4 +1,4 @@
-"""What the kernel keeps of files in memory, told to keep or to let go: left alone it may drop any page at any time."""
+"""What the kernel keeps of files in memory, told to keep it: left alone it may drop any page at any time."""
 
 import ctypes
 import mmap
@@ -8,15 +8,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
-
-
-def let_go(path: Path) -> None:
-    """Have the kernel drop a file that no one maps from its page cache."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -77,12 +77,14 @@ def _draw_ttft(axes: "Axes", rows: Sequence[TtftRow]) -> None:
 def _draw_load(axes: "Axes", rows: Sequence[LoadRow]) -> None:
     bars = {f"{row.source}, {row.kv_format}": row.bf16_gb_s for row in rows}
     axes.barh(list(bars), list(bars.values()))
+    axes.invert_yaxis()
     axes.set_xlabel("GB of bfloat16 KV a second")
 
 
 def _draw_serve(axes: "Axes", rows: Sequence[ServeRow]) -> None:
     bars = {f"{row.clients} clients, {row.mode}": row.qps for row in rows}
     axes.barh(list(bars), list(bars.values()))
+    axes.invert_yaxis()
     axes.set_xlabel(f"questions a second, {rows[0].context_tokens:,} tokens of context")
 
 
@@ -90,10 +92,12 @@ def _draw_latency(axes: "Axes", rows: Sequence[StreamRow]) -> None:
     names = [f"{row.arriving} arrives" for row in rows]
     axes.barh(names, [row.itl_p99_s * 1e3 for row in rows], label="99th percentile")
     axes.barh(names, [row.itl_p50_s * 1e3 for row in rows], label="median")
+    axes.invert_yaxis()
     axes.set_xlabel("milliseconds between tokens")
     axes.legend(fontsize=7)
 
 
 def _draw_ingest(axes: "Axes", rows: Sequence[IngestRow]) -> None:
     axes.barh([row.work for row in rows], [row.tokens_per_s for row in rows])
+    axes.invert_yaxis()
     axes.set_xlabel("tokens a second")

@@ -110,17 +110,22 @@ def tables(report: GpuReport) -> Iterator[Table]:
             yield table
 
 
+_FORMATS = (
+    ("kl", ".1e"),
+    ("tokens_per_s", ",.0f"),
+    ("gib", ".3f"),
+    ("ttft", ".4f"),
+    ("itl", ".4f"),
+    ("full s", ".4f"),
+    ("floor s", ".4f"),
+    ("stitched 0", ".4f"),
+)
+"""Of decimals, by how the name of a column begins; two places otherwise."""
+
+
 def _cell(name: str, value: Any) -> str:
     if value is None:
         return "-"
-    if not isinstance(value, float):
-        return f"{value:,}" if isinstance(value, int) else str(value)
-    if name.startswith("kl"):
-        return f"{value:.1e}"
-    if name == "gib":
-        return f"{value:.3f}"
-    if name.endswith("_per_s"):
-        return f"{value:,.0f}"
-    if name.endswith(("_s", " s")) and not name.endswith("gb_s"):
-        return f"{value:.4f}"
-    return f"{value:.2f}"
+    if isinstance(value, float):
+        return format(value, next((given for begins, given in _FORMATS if name.startswith(begins)), ".2f"))
+    return f"{value:,}" if isinstance(value, int) else str(value)

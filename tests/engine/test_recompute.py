@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from bench.gpu.loading import let_go
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Generate
@@ -12,7 +13,7 @@ from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.stitch.select import block_size_of
 from tests.engine.world import Answered, World, passages, request
-from tests.page_cache import kept, let_go
+from tests.page_cache import kept
 
 NO_FILE = "0" * 64
 

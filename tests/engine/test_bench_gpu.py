@@ -1,0 +1,91 @@
+"""`ragkv bench gpu` rehearsed: every part against a real engine of a tiny model."""
+
+import asyncio
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bench.gpu.corpus import write_kv_of
+from bench.gpu.engine import measuring
+from bench.gpu.oracle import check_oracle
+from bench.gpu.report import PARTS, GpuReport
+from bench.gpu.scale import RATIOS, REHEARSAL
+
+ROOT = Path(__file__).parents[2]
+SCALE = replace(REHEARSAL, sizes=(256,), clients={4: 8})
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """Rows of each part, of one engine. Its weights are saved ones, so that the oracle can be asked too."""
+    shape = SCALE.oracles[1]
+    folder = shape.save_with_weights(tmp_path_factory.mktemp("gpu") / "model")
+    write_kv_of(shape, folder, SCALE)
+
+    async def measure() -> dict[str, list[Any]]:
+        async with measuring(shape, folder, SCALE, eager=True, dummy=False) as started:
+            rows = {"oracle": await check_oracle(started.engine, started.corpus, SCALE.oracle_prompts)}
+            for part in (started.ttft, started.latency, started.serve, started.memory):
+                rows[part.__name__] = await part(lambda line: None)
+            return rows
+
+    return asyncio.run(measure())
+
+
+def test_the_oracle_holds_and_could_fail(measured):
+    everything, single, nothing = measured["oracle"]
+    assert everything.holds and single.holds
+    assert nothing.kl_mean > 0.02 > 10 * everything.kl_max
+
+
+def test_first_tokens_are_timed_in_every_way(measured):
+    ways = [("full", None), ("floor", None), *(("stitched", ratio) for ratio in RATIOS)]
+    assert [(row.method, row.ratio) for row in measured["ttft"]] == ways
+    assert all(row.ttft_s > 0 for row in measured["ttft"])
+    stitched = [row for row in measured["ttft"] if row.method == "stitched"]
+    assert all(row.kv_load_ms > 0 for row in stitched)
+    assert [row.recompute_ms > 0 for row in stitched] == [False, True, True, True]
+
+
+def test_streams_run_while_prompts_arrive(measured):
+    assert [row.arriving for row in measured["latency"]] == ["nothing", "stitched", "full"]
+    assert [row.prompts for row in measured["latency"]] == [0, SCALE.arrivals, SCALE.arrivals]
+    assert all(0 < row.itl_p50_s <= row.itl_p99_s <= row.itl_max_s for row in measured["latency"])
+
+
+def test_clients_are_answered_without_an_error(measured):
+    assert [(row.mode, row.clients, row.questions, row.errors) for row in measured["serve"]] == [
+        ("stitched", 4, 8, 0),
+        ("full", 4, 8, 0),
+    ]
+
+
+def test_memory_is_told_of_the_host_and_of_kv(measured):
+    gib = {row.what: row.gib for row in measured["memory"]}
+    assert gib["host, vLLM's processes"] > 0.1
+    assert gib["KV of 1,000 tokens, int4"] < gib["KV of 1,000 tokens, int8"] < gib["KV of 1,000 tokens, bf16"]
+
+
+@pytest.mark.long
+def test_the_whole_command_is_rehearsed_and_gone_on_with(tmp_path):
+    """All parts through bench/gpu.sh, whose second call measures nothing again; a part by itself is measured anew."""
+
+    def call(*parts: str) -> GpuReport:
+        options = ["--rehearse", "--json", "report.json", "--plot", "report.svg", "--folder", "data"]
+        given = [each if "." not in each and each != "data" else str(tmp_path / each) for each in options]
+        subprocess.run([ROOT / "bench" / "gpu.sh", *given, *parts], check=True, env=os.environ | {"PYTHON": ""})
+        return msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=GpuReport)
+
+    whole = call()
+    assert all(getattr(whole, part) for part in PARTS)
+    assert "prefix-cache hit" in (tmp_path / "report.svg").read_text()
+    assert not (tmp_path / "data").exists()
+    assert call() == whole
+    again = call("memory")
+    assert again.ttft == whole.ttft
+    assert again.memory

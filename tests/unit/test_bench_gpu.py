@@ -1,0 +1,140 @@
+"""`ragkv bench gpu` without a GPU: what is refused, measured without an engine, written, resumed and drawn."""
+
+from io import StringIO
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from bench.gpu.command import gpu
+from bench.gpu.corpus import Corpus
+from bench.gpu.device import first_gpu
+from bench.gpu.ingestion import IngestRow, measure_ingestion
+from bench.gpu.loading import LoadRow, measure_loading
+from bench.gpu.oracle import OracleRow
+from bench.gpu.plot import plot
+from bench.gpu.report import GpuReport, MemoryRow, resumed, save, tables
+from bench.gpu.scale import ON_A_GPU, REHEARSAL
+from bench.gpu.streams import StreamRow
+from bench.serving.report import ServeRow
+from bench.ttft import TtftRow
+from ragkv.errors import Rejected
+from ragkv.kv_format import KVFormat
+
+TOOL = """#!/bin/sh
+echo "NVIDIA H200, NVL, 570.86.15, 143771, 2048"
+"""
+
+
+def report(**parts: object) -> GpuReport:
+    facts = {"date": "2026-11-23", "machine": "a machine", "device": "a GPU", "versions": {"vllm": "0.32.0"}}
+    return GpuReport(**facts, eager=True, **parts)
+
+
+def test_without_a_gpu_the_command_says_how_to_rehearse(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    asked = CliRunner().invoke(gpu, ["--json", str(tmp_path / "report.json")])
+
+    assert isinstance(asked.exception, Rejected)
+    assert "--rehearse" in str(asked.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_gpu_is_what_nvidia_smi_says(tmp_path, monkeypatch):
+    (tmp_path / "nvidia-smi").write_text(TOOL)
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = first_gpu()
+
+    assert found is not None
+    assert (found.name, found.driver, found.used_gib) == ("NVIDIA H200, NVL", "570.86.15", 2.0)
+    assert found.total_gib == pytest.approx(140.4, abs=0.1)
+
+
+def test_the_shapes_are_those_of_the_published_models():
+    """Weights of 8.03 and 8.19 billion, KV of 128 and 144 KiB a token, and windows that hold the largest context."""
+    llama, qwen = ON_A_GPU.shapes
+    assert [shape.weight_bytes // 2 // 10**7 for shape in (llama, qwen)] == [803, 819]
+    assert [shape.layout.bytes_per_token // 1024 for shape in (llama, qwen)] == [128, 144]
+    assert all(shape.config.max_position_embeddings > max(ON_A_GPU.sizes) + 1024 for shape in ON_A_GPU.shapes)
+
+
+def test_ingestion_and_loading_are_measured_over_kv_that_stays(tmp_path):
+    shape = REHEARSAL.shapes[1]
+    folder = shape.save(tmp_path / shape.name)
+    ingested = measure_ingestion(shape, folder, REHEARSAL)
+    loaded = measure_loading(shape, folder, REHEARSAL)
+
+    assert [row.work for row in ingested] == ["bare forward", "KV on the host", *(f"KV files, {f}" for f in KVFormat)]
+    assert all(row.tokens_per_s > 0 and row.tokens == REHEARSAL.ingest_tokens for row in ingested)
+    assert ingested[0].share == 1.0
+    assert Corpus.of(shape, folder, REHEARSAL).is_written
+    assert {(row.kv_format, row.source) for row in loaded} >= {
+        (kept, source) for kept in KVFormat for source in ("page cache", "host tier")
+    }
+    assert all(0 < row.read_ms <= row.ms and row.bf16_gb_s > 0 for row in loaded)
+
+
+def test_a_report_is_gone_on_with_on_the_same_machine_alone(tmp_path):
+    file = tmp_path / "report.json"
+    before = report(memory={"Llama": [MemoryRow("weights", 15.0)]}, failed={"serve, Llama": "Unavailable: away"})
+    save(before, file)
+
+    assert resumed(file, report()) == before
+    assert resumed(tmp_path / "none.json", report()) == report()
+    with pytest.raises(Rejected, match="device a GPU, this is another"):
+        resumed(file, msgspec.structs.replace(report(), device="another"))
+    file.write_text("{}")
+    with pytest.raises(Rejected, match="not a report"):
+        resumed(file, report())
+
+
+def test_a_bound_of_the_oracle_that_does_not_hold_is_an_error():
+    rows = [
+        OracleRow(check="all", prompts=1, kl_max=0.03, kl_mean=0.01, bound=0.02),
+        OracleRow(check="none", prompts=1, kl_max=9.0, kl_mean=9.0, bound=None),
+    ]
+    broken = report(oracle={"Llama": rows}, failed={"serve, Llama": "Unavailable: away"}).broken
+    assert broken == ["Llama, all: KL 0.03, at most 0.02 is right", "serve, Llama: Unavailable: away"]
+
+
+def test_every_part_has_a_table_and_the_picture_has_its_texts(tmp_path):
+    timed = [("full", None, 1.0), ("floor", None, 0.1), *(("stitched", ratio, 0.2) for ratio in (0.0, 0.02, 0.05, 0.1))]
+    ttft = [
+        TtftRow(size, 20, method, ratio, None, seconds, 5) for size in (4096, 16384) for method, ratio, seconds in timed
+    ]
+    served = ServeRow(
+        mode="full", clients=16, rate=None, context_tokens=8192, questions=48, qps=3.0, ttft_p50_s=1.0, ttft_p95_s=1.0,
+        ttft_p99_s=None, itl_p50_s=0.01, itl_p99_s=0.02, errors=0,
+    )  # fmt: skip
+    streamed = StreamRow(
+        arriving="stitched", streams=8, prompts=12, context_tokens=8192, itl_p50_s=0.01, itl_p99_s=0.02, itl_max_s=0.03,
+        ttft_p50_s=0.4, errors=0,
+    )  # fmt: skip
+    loaded = LoadRow(
+        kv_format=KVFormat.INT4, source="disk", tokens=8192, stored_gb_s=1.0, bf16_gb_s=3.5, ms=300.0, read_ms=200.0
+    )
+    whole = report(
+        oracle={"Llama": [OracleRow(check="all", prompts=20, kl_max=0.001, kl_mean=0.0005, bound=0.02)]},
+        ingest={
+            "Llama": [IngestRow(work="bare forward", tokens=8192, tokens_per_s=28_000.0, share=1.0, peak_gib=20.0)]
+        },
+        load={"Llama": [loaded]},
+        ttft={"Llama": ttft},
+        latency={"Llama": [streamed]},
+        serve={"Llama": [served]},
+        memory={"Llama": [MemoryRow("weights", 15.0)]},
+    )
+    shown = StringIO()
+    for table in tables(whole):
+        Console(width=150, file=shown).print(table)
+    drawn = tmp_path / "report.svg"
+    assert plot(whole, drawn)
+
+    for text in ("5.00", "1.0e-03", "28,000", "int4", "stitched 0.02 s", "weights"):
+        assert text in shown.getvalue()
+    for text in ("prefix-cache hit", "stitched, 2% recomputed", "disk, int4", "16 clients, full", "stitched arrives"):
+        assert text in drawn.read_text()
+    assert not plot(report(), Path("nowhere.svg"))

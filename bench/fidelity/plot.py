@@ -1,4 +1,4 @@
-"""Plot quality against time from a report. The only module that imports matplotlib."""
+"""Plot quality against time from a report."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence

@@ -36,7 +36,7 @@ DOORS = {
     "prometheus_client": ("ragkv/observe/metrics.py",),
     "opentelemetry": ("ragkv/observe/traces.py",),
     "cyclonedx": ("supply/",),
-    "matplotlib": ("bench/fidelity/plot.py",),
+    "matplotlib": ("bench/fidelity/plot.py", "bench/gpu/plot.py"),
 }
 # Composition roots: the only places that read the process's environment.
 ENVIRONMENT = (

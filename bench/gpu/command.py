@@ -67,7 +67,7 @@ def gpu(
 
     oracle: recomputing everything is full prefill. ingest: tokens a second against a bare forward. load: KV onto the device, by source
     and format. ttft: the first token of full prefill, a prefix-cache hit and stitched. latency: running streams while prompts arrive.
-    serve: many clients. memory: of device and host. Settings of the environment are not read.
+    serve: many clients. memory: of device and host. RAGKV_* settings are not read.
     """
     for option, file in (("--json", json_file), ("--plot", svg_file)):
         check_folder(option, file)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from tokenizers import Regex, models, pre_tokenizers
@@ -21,7 +21,7 @@ from transformers import (
 from ragkv.kv.layout import Layout, layout_of
 
 PRINTABLE = "".join(map(chr, range(32, 127))) + "\n"
-DTYPE = "bfloat16"
+DTYPE: Final = "bfloat16"
 _GAIN = 1.2
 """Of a random layer: with more, rounding to bfloat16 moves the distribution of the next token by itself; with less, nothing does."""
 

@@ -78,7 +78,7 @@ def gpu(
         report.forget(part)
     console = Console(stderr=True)
     with console.status("measuring") as status:
-        Run(scale, folder, report, json_file, not graphs, status.update).measure(parts or PARTS)
+        Run(scale, folder, report, json_file, not graphs, status.update, console.print).measure(parts or PARTS)
     shown = Console(width=_WIDTH)
     for table in tables(report):
         shown.print(table)

@@ -29,7 +29,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One call of the command. folder: for models and KV."""
+    """One call of the command. folder: for models and KV; progress: told what is under way; told: what is done."""
 
     scale: Scale
     folder: Path
@@ -37,6 +37,7 @@ class Run:
     file: Path
     eager: bool
     progress: Progress
+    told: Progress
 
     def measure(self, parts: Sequence[Part]) -> None:
         """Measure what the report lacks of the parts. A part that fails is noted, and the next one begins."""
@@ -103,6 +104,7 @@ class Run:
             self.report.failed[name] = f"{type(error).__name__}: {error}"
         self.report.seconds[name] = time.perf_counter() - began
         save(self.report, self.file)
+        self.told(f"{name}: {self.report.failed.get(name, 'measured')} ({self.report.seconds[name]:.0f} s)")
 
 
 def _apart(work: Callable[..., T], *given: Any) -> T:

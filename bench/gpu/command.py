@@ -1,6 +1,5 @@
 """`ragkv bench gpu`: what ragkv does on this machine's GPU, with random weights: no model, no document and no network is needed."""
 
-import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -78,7 +77,8 @@ def gpu(
         report.forget(part)
     console = Console(stderr=True)
     with console.status("measuring") as status:
-        Run(scale, folder, report, json_file, not graphs, status.update, console.print).measure(parts or PARTS)
+        run = Run(scale, folder, report, json_file, not graphs, status.update, console.print)
+        run.measure(parts or PARTS)
     shown = Console(width=_WIDTH)
     for table in tables(report):
         shown.print(table)
@@ -89,7 +89,7 @@ def gpu(
     if broken := report.broken:
         raise Rejected("; ".join(broken))
     if all(getattr(report, part) for part in PARTS):
-        shutil.rmtree(folder, ignore_errors=True)
+        run.remove_models()
 
 
 def _fresh(*, eager: bool, rehearse: bool) -> GpuReport:

@@ -39,7 +39,7 @@ class Corpus:
     def of(cls, shape: Shape, folder: Path, scale: Scale) -> "Corpus":
         """folder: the model's, which holds its tokenizer; everything else is kept in a folder beside it."""
         settings = Settings(
-            data_dir=folder.with_name(f"{folder.name}.data"),
+            data_dir=data_beside(folder),
             model=str(folder),
             dtype=DTYPE,
             chunk_tokens=scale.chunk_tokens,
@@ -65,6 +65,11 @@ class Corpus:
     def short_prompt(self) -> Prompt:
         """The prompt of one chunk."""
         return self.prompts.build(self.chunks[:1], "And then?", 1)
+
+
+def data_beside(model: Path) -> Path:
+    """Where a model's KV lies."""
+    return model.with_name(f"{model.name}.data")
 
 
 def random_chunks(number: int, tokens: int, vocabulary: int) -> tuple[Chunk, ...]:

@@ -4,15 +4,16 @@ the engine's afterwards."""
 import asyncio
 import logging
 import multiprocessing
+import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bench.gpu.corpus import Corpus, write_kv_of, write_random_kv
+from bench.gpu.corpus import Corpus, data_beside, write_kv_of, write_random_kv
 from bench.gpu.engine import Measuring, measuring
 from bench.gpu.ingestion import measure_ingestion
 from bench.gpu.loading import measure_loading
@@ -61,6 +62,15 @@ class Run:
                 with self._part("engine", shape):
                     self._write(shape)
                     asyncio.run(self._with_engine(shape, missing))
+
+    def remove_models(self) -> None:
+        """Remove models and KV, and their folder if nothing else is in it."""
+        for shape in (*self.scale.oracles, *self.scale.shapes):
+            model = self.folder / shape.name
+            for each in (model, data_beside(model)):
+                shutil.rmtree(each, ignore_errors=True)
+        with suppress(OSError):
+            self.folder.rmdir()
 
     async def _oracle(self, shape: Shape) -> list[Any]:
         folder = self.folder / shape.name

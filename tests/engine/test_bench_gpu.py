@@ -81,10 +81,13 @@ def test_the_whole_command_is_rehearsed_and_gone_on_with(tmp_path):
         subprocess.run([ROOT / "bench" / "gpu.sh", *given, *parts], check=True, env=os.environ | {"PYTHON": ""})
         return msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=GpuReport)
 
+    mine = tmp_path / "data" / "mine"
+    mine.parent.mkdir()
+    mine.touch()
     whole = call()
     assert all(getattr(whole, part) for part in PARTS)
     assert "prefix-cache hit" in (tmp_path / "report.svg").read_text()
-    assert not (tmp_path / "data").exists()
+    assert list(mine.parent.iterdir()) == [mine]
     assert call() == whole
     again = call("memory")
     assert again.ttft == whole.ttft

@@ -40,7 +40,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
 def test_the_oracle_holds_and_could_fail(measured):
     everything, single, nothing = measured["oracle"]
     assert everything.holds and single.holds
-    assert nothing.kl_mean > 0.02 > 10 * everything.kl_max
+    assert nothing.kl_mean > 50 * everything.kl_mean
 
 
 def test_first_tokens_are_timed_in_every_way(measured):

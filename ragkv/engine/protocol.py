@@ -14,7 +14,11 @@ WHOLE_VOCABULARY = -1
 
 
 class EngineLost(Unavailable):
-    """The engine ended under a request. Another one may answer the same request."""
+    """The engine ended under a request, or had not `taken` it: it was away. Another one may answer the same request."""
+
+    def __init__(self, message: str, retry_after_s: float = 5.0, *, taken: bool = True) -> None:
+        super().__init__(message, retry_after_s)
+        self.taken = taken
 
 
 @dataclass(frozen=True, slots=True)

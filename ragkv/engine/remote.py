@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 _CONNECT_SECONDS = 5.0
 _HEALTH_SECONDS = 5.0
 _AGAIN_AFTER_S = 1.0
+_REFUSALS = 8
+"""So many seconds a router may take to notice that an engine is away."""
 _RETRY_AFTER_S = 30.0
 _AWAY = "the engine does not answer: ask again in a minute"
 _SESSION = "X-Session-ID"
@@ -67,10 +69,10 @@ class RemoteEngine:
         return "ok" if await self.ready() else "the server at RAGKV_ENGINE_URL does not answer"
 
     async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
-        """See Engine.generate. Asked again once if the server is lost before the first output."""
+        """See Engine.generate. Asked again if the server is lost before the first output: once, or until one takes the request."""
         request.check_fits(self._max_model_len)
         recovered = partial(asyncio.sleep, _AGAIN_AFTER_S)
-        async with aclosing(asked_again(lambda: self._attempt(request), recovered)) as outputs:
+        async with aclosing(asked_again(lambda: self._attempt(request), recovered, _REFUSALS)) as outputs:
             async for output in outputs:
                 yield output
 
@@ -106,7 +108,7 @@ class RemoteEngine:
             raise Unavailable(_AWAY, _RETRY_AFTER_S) from error
         except httpx.HTTPError as error:
             log.warning("the engine at %s went away: %r", self._shown_url, error)
-            raise EngineLost(_AWAY, _RETRY_AFTER_S) from error
+            raise EngineLost(_AWAY, _RETRY_AFTER_S, taken=not isinstance(error, httpx.ConnectError)) from error
 
     async def _report(self, request: Generate, tag: str, session: dict[str, str], usage: dict[str, Any]) -> Report:
         cached = ((usage or {}).get("prompt_tokens_details") or {}).get("cached_tokens") or 0
@@ -164,7 +166,7 @@ async def _raise_for_status(response: httpx.Response) -> None:
         raise Rejected(f"the engine refused the request ({response.status_code}): {text}")
     log.warning("the engine failed (%d): %s", response.status_code, text)
     if response.is_server_error:
-        raise EngineLost(_AWAY, _RETRY_AFTER_S)
+        raise EngineLost(_AWAY, _RETRY_AFTER_S, taken=False)
     raise Unavailable(f"the engine refuses this service ({response.status_code}): its operator has to mend that")
 
 

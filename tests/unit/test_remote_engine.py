@@ -113,12 +113,28 @@ def test_requests_that_share_nothing_are_of_different_sessions() -> None:
     assert len(set(sessions(scenario, WHOLE))) == 2
 
 
-def test_it_is_asked_twice_and_no_more() -> None:
+@pytest.mark.parametrize("status", [500, 503])
+def test_servers_that_do_not_take_it_are_asked_until_one_does(status: int) -> None:
+    """As a router's, until it has noticed that one of its engines is away."""
+    assert run(answers, *[status] * remote._REFUSALS, WHOLE) == remote._REFUSALS + 1
+
+
+def test_they_are_not_asked_for_ever() -> None:
     async def scenario(engine: RemoteEngine) -> None:
         with pytest.raises(EngineLost):
             await ask(engine)
 
-    assert run(scenario, 500, [], WHOLE) == 2
+    assert run(scenario, 500) == remote._REFUSALS + 1
+
+
+def test_one_that_ends_under_it_is_asked_twice_and_no_more() -> None:
+    """The request itself may be what ends engines."""
+
+    async def scenario(engine: RemoteEngine) -> None:
+        with pytest.raises(EngineLost):
+            await ask(engine)
+
+    assert run(scenario, [], 500, [], WHOLE) == 3
 
 
 def test_a_server_that_refuses_the_key_is_not_asked_again() -> None:

@@ -24,6 +24,7 @@ from api.http.errors import HANDLERS
 from api.http.observe import Observing
 from api.http.options import name_all_methods
 from api.http.turns import Turns
+from api.mcp.server import MCPServer, exchange
 from api.openai.errors import in_openai_form
 from api.openai.router import openai_routers
 from api.schema.site import openapi_config
@@ -66,6 +67,7 @@ def create_app(
     probes = Probes(parts)
     admissions = Admissions(parts.gate, parts.sessions, confirm_every_s)
     streams = ProgressStreams(admissions, draining, parts.settings.max_streams)
+    mcp = MCPServer(parts)
     app = Litestar(
         route_handlers=[
             collections_router(),
@@ -79,6 +81,7 @@ def create_app(
             statistics,
             keys_router(),
             *openai_routers(parts.settings),
+            exchange,
             admin_router(),
             healthz,
             readyz,
@@ -90,11 +93,12 @@ def create_app(
             "draining": Provide(lambda: draining, sync_to_thread=False),
             "probes": Provide(lambda: probes, sync_to_thread=False),
             "streams": Provide(lambda: streams, sync_to_thread=False),
+            "mcp": Provide(lambda: mcp, sync_to_thread=False),
             "caller": Provide(caller_of, sync_to_thread=False),
         },
         exception_handlers=in_openai_form(HANDLERS),
         before_send=[guard_pages, name_all_methods],
-        lifespan=[_running_engine(parts, when_built), forgetting_deleted(parts)],
+        lifespan=[_running_engine(parts, when_built), forgetting_deleted(parts), mcp.running],
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,
         request_class=CheckedRequest,

@@ -1,5 +1,8 @@
 """Limits of concurrent questions and uploads, a tenant and in all."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from litestar.handlers import BaseRouteHandler
 
 from api.access.session import Connection
@@ -11,6 +14,7 @@ from ragkv.settings import Settings
 
 STATE = "concurrency_limits"
 """Key of the limits in the app's state."""
+LARGE_BYTES = 1024 * 1024
 
 
 class ConcurrencyLimits:
@@ -27,30 +31,44 @@ class ConcurrencyLimits:
             share, f"at most {share} uploads of a tenant at once: wait, or raise RAGKV_MAX_UPLOADS"
         )
 
-    def for_question(self, connection: Connection) -> None:
-        """Take a place for the length of the request. Raises Throttled."""
-        caller: Caller = connection.user
-        hold(connection, self._questions.taken(caller.tenant_id))
+    @contextmanager
+    def question(self, caller: Caller) -> Iterator[None]:
+        """A place for a question, for the length of the block. Raises Throttled."""
+        with self._questions.taken(caller.tenant_id):
+            yield
 
-    def for_upload(self, connection: Connection) -> None:
-        """Take a place for the length of the request. Raises Throttled."""
-        caller: Caller = connection.user
-        hold(connection, self._of_tenant.taken(caller.tenant_id))
-        hold(connection, self._uploads.taken("all"))
+    @contextmanager
+    def upload(self, caller: Caller) -> Iterator[None]:
+        """A place for an upload, for the length of the block. Raises Throttled."""
+        with self._of_tenant.taken(caller.tenant_id), self._uploads.taken("all"):
+            yield
 
 
 async def asking(connection: Connection, handler: BaseRouteHandler) -> None:
-    """A guard: takes a place for the caller's question."""
-    _limits_of(connection).for_question(connection)
+    """A guard: takes a place for the caller's question, for the length of the request."""
+    hold(connection, limits_of(connection).question(connection.user))
 
 
 async def uploading(connection: Connection, handler: BaseRouteHandler) -> None:
-    """A guard: takes a place for the caller's upload, then reads the form, which handlers would do without a bound."""
-    _limits_of(connection).for_upload(connection)
+    """A guard: takes a place for the caller's upload, for the length of the request, then reads the form, which handlers
+    would do without a bound."""
+    hold(connection, limits_of(connection).upload(connection.user))
     if isinstance(connection, BoundedFormRequest):
         await connection.form()
 
 
-def _limits_of(connection: Connection) -> ConcurrencyLimits:
+async def uploading_large(connection: Connection, handler: BaseRouteHandler) -> None:
+    """A guard: a body that `is_large` takes the place of an upload before it is read, for the length of the request."""
+    if is_large(connection):
+        hold(connection, limits_of(connection).upload(connection.user))
+
+
+def is_large(connection: Connection) -> bool:
+    """Whether the body may have more than LARGE_BYTES."""
+    length = connection.headers.get("content-length", "")
+    return not length.isdecimal() or int(length) > LARGE_BYTES
+
+
+def limits_of(connection: Connection) -> ConcurrencyLimits:
     limits: ConcurrencyLimits = connection.app.state[STATE]
     return limits

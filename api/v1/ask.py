@@ -160,8 +160,7 @@ async def ask(
     Set `stream` or send `Accept: text/event-stream` for a stream of server-sent events: `delta` events with text, then
     one `done` event with the whole answer, or one `error` event.
     """
-    check_question_text(data.question)
-    events = parts.answerer.stream(await asyncio.to_thread(_question_of, caller, data, parts))
+    events = parts.answerer.stream(await asyncio.to_thread(question_of, caller, data, parts))
     if data.stream or EVENT_STREAM in request.headers.get("accept", ""):
         first = await unless_disconnected(request, anext(events))  # a failure until here is an ordinary error response
         return ServerSentEvent(_messages(first, events))
@@ -178,7 +177,9 @@ async def whole_answer(events: Events) -> Answer:
     raise AssertionError("a stream ends with an Answer")
 
 
-def _question_of(caller: Caller, body: AskBody, parts: Parts) -> Question:
+def question_of(caller: Caller, body: AskBody, parts: Parts) -> Question:
+    """Raises Rejected or TooLarge for the question, NotFound for the collection or a document."""
+    check_question_text(body.question)
     ref = collection_ref(caller.tenant_id, body.collection, parts.database)
     return body.to_question(ref, chosen_documents(ref, body.filter, body.document_ids, parts))
 

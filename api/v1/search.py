@@ -63,13 +63,18 @@ async def search(
     data: JSONBody[SearchBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> SearchView:
     """Search a collection for the passages that an answer would be generated from, without generating one."""
-    check_question_text(data.question)
     began = time.perf_counter()
-    ref, chosen = await parts.retrieval.run(_scope, caller, data, parts)
-    searched = (data.question, data.top_k or parts.settings.top_k, data.hops or parts.settings.hops, chosen)
-    found = await parts.searcher.search(ref.tenant_id, ref.collection_id, *searched)
-    passages = [PassageView.of(passage) for passage in found]
+    passages = await found_passages(caller, data, parts)
     return SearchView(passages, SearchTimings((time.perf_counter() - began) * 1e3))
+
+
+async def found_passages(caller: Caller, body: SearchBody, parts: Parts) -> list[PassageView]:
+    """The best passages first. Raises Rejected or TooLarge for the question, NotFound."""
+    check_question_text(body.question)
+    ref, chosen = await parts.retrieval.run(_scope, caller, body, parts)
+    searched = (body.question, body.top_k or parts.settings.top_k, body.hops or parts.settings.hops, chosen)
+    found = await parts.searcher.search(ref.tenant_id, ref.collection_id, *searched)
+    return [PassageView.of(passage) for passage in found]
 
 
 def _scope(caller: Caller, body: SearchBody, parts: Parts) -> tuple[CollectionRef, DocumentIds | None]:

@@ -30,6 +30,7 @@ _TALKATIVE = (
     "httpcore",
     "httpx",
     "kombu",
+    "mcp",
     "sentence_transformers",
     "transformers",
     "urllib3",

@@ -1,0 +1,160 @@
+"""/mcp: the tools over streamable HTTP, stateless: each request is answered by itself, with JSON. The only module that
+imports the MCP SDK."""
+
+import asyncio
+from collections.abc import AsyncIterator, MutableMapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import msgspec
+from litestar import Litestar, Request, Response, post
+from litestar.di import NamedDependency
+from litestar.types import Scope
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    ToolAnnotations,
+)
+from mcp_types import Tool as ToolOnTheWire
+
+from api.access.auth import reading
+from api.access.concurrency import uploading_large
+from api.access.session import Connection, own_pages_only
+from api.http.disconnect import unless_disconnected
+from api.http.errors import problem_of
+from api.mcp.tools import TOOLS, Tool
+from ragkv import __version__
+from ragkv.access.caller import Caller
+from ragkv.parts import Parts
+
+BODY_BYTES = 8 * 1024 * 1024
+"""A file in base64 takes four thirds of its size, and three copies in memory; larger files go to /v1/documents."""
+INSTRUCTIONS = (
+    "Documents of this service's collections, searched and cited by passage. `ask` answers from them with citations, "
+    "`search` returns the passages themselves."
+)
+
+
+class MCPServer:
+    """The SDK's server over the tools, for the length of the app's lifespan."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._on_the_wire = {tool.name: _described(tool) for tool in TOOLS.values()}
+        self._server = Server[Any](
+            "ragkv",
+            version=__version__,
+            instructions=INSTRUCTIONS,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            get_tool_input_schema=self._input_schema,
+        )
+        self._manager: StreamableHTTPSessionManager | None = None
+
+    @asynccontextmanager
+    async def running(self, app: Litestar) -> AsyncIterator[None]:
+        """A lifespan of the app."""
+        # A manager runs once. Host and Origin are checked in front of it, as for every other route.
+        self._manager = StreamableHTTPSessionManager(
+            self._server, json_response=True, stateless=True, max_request_body_size=BODY_BYTES
+        )
+        async with self._manager.run():
+            yield
+
+    async def exchange(self, scope: Scope, body: bytes) -> Response[bytes]:
+        """The response to one message."""
+        assert self._manager is not None, "the app has started"
+        unread = [body]
+        sent: list[MutableMapping[str, Any]] = []
+
+        async def receive() -> MutableMapping[str, Any]:
+            if not unread:
+                await asyncio.Event().wait()  # a client that leaves cancels the whole exchange
+            return {"type": "http.request", "body": unread.pop(), "more_body": False}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message)
+
+        await self._manager.handle_request(cast("MutableMapping[str, Any]", scope), receive, send)
+        return _response_of(sent)
+
+    async def _list_tools(
+        self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        caller: Caller = _connection_of(context).user
+        return ListToolsResult(
+            tools=[self._on_the_wire[tool.name] for tool in TOOLS.values() if caller.may(tool.scope)]
+        )
+
+    async def _call_tool(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+        tool = TOOLS.get(params.name)
+        if tool is None:
+            raise MCPError(INVALID_PARAMS, f"there is no tool {params.name[:80]!r}: {', '.join(TOOLS)}")
+        try:
+            result = await tool.call(_connection_of(context), params.arguments or {}, self._parts)
+        except Exception as error:  # the model reads it and may correct itself
+            return CallToolResult(content=[TextContent(text=problem_of(error).detail)], is_error=True)
+        return CallToolResult(
+            content=[TextContent(text=result.as_text())], structured_content=msgspec.to_builtins(result)
+        )
+
+    def _input_schema(self, name: str) -> dict[str, Any] | None:
+        tool = self._on_the_wire.get(name)
+        return None if tool is None else tool.input_schema
+
+
+@post(
+    "/mcp",
+    status_code=200,
+    guards=[own_pages_only, reading, uploading_large],
+    request_max_body_size=BODY_BYTES,
+    include_in_schema=False,
+)
+async def exchange(request: Request[Any, Any, Any], mcp: NamedDependency[MCPServer]) -> Response[bytes]:
+    """One message of a client, and its answer."""
+    body = await request.body()
+    return await unless_disconnected(request, mcp.exchange(request.scope, body))
+
+
+def _connection_of(context: ServerRequestContext[Any]) -> Connection:
+    """The connection that a message came with: the SDK's own request has its scope."""
+    assert context.request is not None, "a message came by HTTP"
+    return Connection(context.request.scope)
+
+
+def _described(tool: Tool) -> ToolOnTheWire:
+    reads = tool.scope == "read"
+    return ToolOnTheWire(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=_schema_of(tool.arguments),
+        output_schema=_schema_of(tool.result),
+        annotations=ToolAnnotations(
+            read_only_hint=reads, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+        ),
+    )
+
+
+def _schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """JSON Schema with the struct itself at the top, as MCP requires."""
+    _, named = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    schema = named.pop(kind.__name__)
+    return {**schema, "$defs": named} if named else schema
+
+
+def _response_of(sent: Sequence[MutableMapping[str, Any]]) -> Response[bytes]:
+    start, *parts = sent
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+    media_type = headers.pop("content-type", "application/json")
+    headers.pop("content-length", None)
+    body = b"".join(part.get("body", b"") for part in parts)
+    return Response(body, status_code=start["status"], media_type=media_type, headers=headers)

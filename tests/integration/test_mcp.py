@@ -1,0 +1,283 @@
+"""The MCP SDK's own client against the service, over a real connection, around an engine that echoes."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult
+
+from api.mcp.server import BODY_BYTES
+from ingest.parts import IngestParts
+from tests.over_http import ADA, assert_problem, upload, wait_until
+from tests.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
+
+ASKED = {"question": "Who wrote the first program?"}
+MODES = ("legacy", "auto")
+"""Clients up to the protocol's version 2025-11-25, which shake hands first, and later ones, which do not."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, loaded: IngestParts) -> Iterator[OpenAIService]:
+    with openai_service(tmp_path_factory.mktemp("mcp"), loaded) as service:
+        upload(service.http, headers={"Authorization": f"Bearer {service.key}"})
+        service.read_all()
+        yield service
+
+
+@pytest.fixture(autouse=True)
+def quick(service: OpenAIService) -> None:
+    service.engine.piece_s, service.engine.fail_after = 0.0, None
+
+
+@asynccontextmanager
+async def connected(service: OpenAIService, key: str | None = None, mode: str = "auto") -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {key or service.key}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        Client(streamable_http_client(f"{service.http.base_url}/mcp", http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+def using(
+    service: OpenAIService, use: Callable[[Client], Awaitable[Any]], key: str | None = None, mode: str = "auto"
+) -> Any:
+    async def run() -> Any:
+        async with connected(service, key, mode) as client:
+            return await use(client)
+
+    return asyncio.run(run())
+
+
+def called(service: OpenAIService, tool: str, arguments: dict[str, Any], **options: Any) -> CallToolResult:
+    return using(service, lambda client: client.call_tool(tool, arguments), **options)
+
+
+def text_of(result: CallToolResult) -> str:
+    (content,) = result.content
+    return content.text
+
+
+def message(method: str = "tools/list", params: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_client_adds_a_document_and_finds_it_asks_and_reads_the_source(service: OpenAIService, mode: str):
+    async def first_day(client: Client) -> None:
+        assert [tool.name for tool in (await client.list_tools()).tools] == [
+            "search",
+            "ask",
+            "list_documents",
+            "add_document",
+        ]
+        text = f"# Babbage\n\nCharles Babbage designed the difference engine in London, {mode}.\n"
+        added = await client.call_tool("add_document", {"name": f"{mode}.md", "text": text, "metadata": {"mode": mode}})
+        assert added.structured_content["created"], text_of(added)
+        service.read_all()
+        listed = await client.call_tool("list_documents", {"name": mode, "status": "ready"})
+        (document,) = listed.structured_content["documents"]
+        assert document["id"] == added.structured_content["document"]["id"]
+        assert document["id"] in text_of(listed)
+        found = await client.call_tool(
+            "search", {"question": "Who designed the difference engine?", "filter": {"mode": mode}, "top_k": 3}
+        )
+        (passage,) = found.structured_content["passages"]
+        assert (passage["document_id"], passage["title"]) == (document["id"], "Babbage")
+        assert "difference engine" in passage["text"] and passage["text"] in text_of(found)
+        answered = await client.call_tool("ask", ASKED)
+        assert answered.structured_content["answer"] == "Ada Lovelace wrote it."
+        assert answered.structured_content["citations"][0]["quote"] in ADA.decode()
+        assert text_of(answered).startswith("Ada Lovelace wrote it. [1]\n\nSources:\n[1] Ada Lovelace (document ")
+
+    using(service, first_day, mode=mode)
+
+
+def test_a_file_comes_in_base64(service: OpenAIService):
+    page = b"<html><title>Note</title><body><h1>Note</h1><p>Menabrea wrote about the engine.</p></body></html>"
+    sent = {"name": "note.html", "base64": base64.b64encode(page).decode()}
+
+    first = called(service, "add_document", sent)
+    again = called(service, "add_document", sent)
+
+    assert first.structured_content["document"]["bytes"] == len(page)
+    assert (first.structured_content["created"], again.structured_content["created"]) == (True, False)
+    assert again.structured_content["document"]["id"] == first.structured_content["document"]["id"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("search", {}, "missing required field `question`"),
+        ("search", {"question": " "}, "the question is empty"),
+        ("search", {"question": "?" * 10_001}, "shorten it"),
+        ("search", ASKED | {"top_k": 51}, "`int` <= 50"),
+        ("ask", ASKED | {"collection": "nowhere"}, "there is no collection 'nowhere'"),
+        ("ask", ASKED | {"mode": "full"}, "unknown field `mode`"),
+        ("list_documents", {"cursor": "x"}, "cursor"),
+        ("add_document", {"name": "a.md"}, "either `text` or `base64`"),
+        ("add_document", {"name": "a.md", "text": "a", "base64": "YQ=="}, "either `text` or `base64`"),
+        ("add_document", {"name": "a.md", "base64": "not base64!"}, "not base64"),
+        ("add_document", {"name": "a.md", "text": ""}, "empty"),
+        ("add_document", {"name": "a.md", "text": "a" * (MAX_UPLOAD_BYTES + 1)}, "RAGKV_MAX_UPLOAD_BYTES"),
+    ],
+)
+def test_a_tool_says_what_is_wrong(service: OpenAIService, tool: str, arguments: dict[str, Any], said: str):
+    """As a result, which the model reads, and not as an error of the protocol."""
+    result = called(service, tool, arguments)
+
+    assert result.is_error
+    assert said in text_of(result)
+
+
+def test_a_tool_that_does_not_exist_is_an_error_of_the_protocol(service: OpenAIService):
+    with pytest.raises(MCPError, match="there is no tool 'delete_everything': search, ask"):
+        called(service, "delete_everything", {})
+
+
+def test_a_lone_surrogate_is_refused(service: OpenAIService):
+    """JSON can say what UTF-8 cannot."""
+    body = json.dumps(message("tools/call", {"name": "search", "arguments": {"question": "\ud800"}}))
+    sent = service.http.post("/mcp", content=body, headers=_headers(service.key))
+
+    assert sent.status_code == 400 or sent.json()["result"]["isError"]
+
+
+class TestKeys:
+    def test_without_a_key_or_with_a_wrong_one_nothing_is_told(self, service: OpenAIService):
+        for headers in ({}, {"Authorization": "Bearer rk_wrong"}):
+            refused = service.http.post("/mcp", json=message(), headers=headers)
+            assert_problem(refused, 401)
+            assert refused.headers["www-authenticate"] == "Bearer"
+
+    def test_a_key_that_may_only_read_is_shown_what_it_may_use(self, service: OpenAIService):
+        key = service.key_of("default", "read")
+
+        shown = using(service, lambda client: client.list_tools(), key=key).tools
+        assert [tool.name for tool in shown if not tool.annotations.read_only_hint] == []
+        refused = called(service, "add_document", {"name": "a.md", "text": "Not mine to add."}, key=key)
+        assert refused.is_error and "scope write" in text_of(refused)
+
+    def test_tenants_never_meet(self, service: OpenAIService):
+        theirs = service.http.get("/v1/documents", headers=_headers(service.key)).json()["items"][0]
+        key = service.key_of("stranger", "admin")
+
+        assert called(service, "list_documents", {}, key=key).structured_content["documents"] == []
+        assert called(service, "search", ASKED, key=key).structured_content["passages"] == []
+        for tool in ("search", "ask", "add_document"):
+            given = {"name": "a.md", "text": "mine"} if tool == "add_document" else ASKED
+            result = called(service, tool, given | {"collection": theirs["collection_id"]}, key=key)
+            assert "there is no collection" in text_of(result)
+
+
+class TestLimits:
+    def test_questions_take_the_places_of_a_tenants_questions(
+        self, service: OpenAIService, monkeypatch: pytest.MonkeyPatch
+    ):
+        service.engine.piece_s = 0.1
+        most = service.parts.settings.max_questions
+
+        async def crowd(client: Client) -> list[CallToolResult]:
+            return await asyncio.gather(*(client.call_tool("ask", ASKED) for _ in range(most + 2)))
+
+        results = using(service, crowd)
+        refused = [text_of(result) for result in results if result.is_error]
+        assert 1 <= len(refused) <= 2
+        assert all("RAGKV_MAX_QUESTIONS" in text for text in refused)
+        assert not called(service, "ask", ASKED).is_error, "places are given back"
+
+    @pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
+    def test_a_client_that_leaves_ends_its_answer(self, service: OpenAIService, version: str):
+        service.engine.piece_s = 5.0
+        closed = service.engine.closed
+        meta = {"io.modelcontextprotocol/protocolVersion": version, "io.modelcontextprotocol/clientCapabilities": {}}
+        params = {"name": "ask", "arguments": ASKED, "_meta": meta}
+        headers = _headers(service.key) | {
+            "MCP-Protocol-Version": version,
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": "ask",
+        }
+
+        async def leave() -> None:
+            async with httpx2.AsyncClient(base_url=str(service.http.base_url), headers=headers) as http:
+                asking = asyncio.ensure_future(http.post("/mcp", json=message("tools/call", params)))
+                await asyncio.to_thread(wait_until, lambda: asking.done() or service.engine.running == 1, 5)
+                assert not asking.done(), asking.result().text
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+
+        asyncio.run(leave())
+        wait_until(lambda: service.engine.running == 0, 5)
+        assert service.engine.closed == closed + 1
+
+    def test_a_body_is_bounded(self, service: OpenAIService):
+        for content in (b" " * (BODY_BYTES + 1), iter([b" " * (BODY_BYTES // 2)] * 3)):
+            refused = service.http.post("/mcp", content=content, headers=_headers(service.key))
+            assert_problem(refused, 413)
+
+    def test_a_large_body_takes_the_place_of_an_upload(self, service: OpenAIService):
+        params = {"name": "add_document", "arguments": {"name": "a.md", "text": "a" * 1_100_000}}
+        large = service.http.post("/mcp", json=message("tools/call", params), headers=_headers(service.key))
+        assert large.json()["result"]["isError"]
+        settings = service.parts.settings
+
+        async def crowd() -> list[int]:
+            gate = asyncio.Event()
+
+            async def slowly() -> AsyncIterator[bytes]:
+                yield b" "
+                await gate.wait()
+                yield msgspec.json.encode(message())
+
+            async with httpx2.AsyncClient(
+                base_url=str(service.http.base_url), headers=_headers(service.key), timeout=30
+            ) as http:
+                sent = [asyncio.ensure_future(http.post("/mcp", content=slowly())) for _ in range(settings.max_uploads)]
+                await asyncio.to_thread(
+                    wait_until, lambda: sum(one.done() for one in sent) >= settings.max_uploads // 2
+                )
+                gate.set()
+                return [response.status_code for response in await asyncio.gather(*sent)]
+
+        codes = asyncio.run(crowd())
+        assert sorted(codes) == [200] * (settings.max_uploads // 2) + [429] * (settings.max_uploads // 2)
+
+
+class TestTransport:
+    def test_pages_of_other_origins_are_refused(self, service: OpenAIService):
+        """DNS rebinding: the browser names the page's own origin."""
+        for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+            assert_problem(service.http.post("/mcp", json=message(), headers=_headers(service.key) | headers), 403)
+
+    def test_there_is_no_stream_to_open_and_no_session_to_end(self, service: OpenAIService):
+        for method in ("GET", "DELETE"):
+            refused = service.http.request(method, "/mcp", headers=_headers(service.key))
+            assert (refused.status_code, "POST" in refused.headers["allow"]) == (405, True)
+
+    @pytest.mark.parametrize(
+        "body", [b"", b"{", b"[]", b"null", b'{"jsonrpc": "2.0"}', b"[" * 100_000, b'{"id": 1e999}', b"\xff\xfe"]
+    )
+    @pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28", "1999-01-01"])
+    def test_malformed_messages_are_refused(self, service: OpenAIService, body: bytes, version: str):
+        headers = _headers(service.key) | {"MCP-Protocol-Version": version}
+        refused = service.http.post("/mcp", content=body, headers=headers)
+
+        assert 400 <= refused.status_code < 500, refused.text
+
+    def test_other_types_of_content_are_refused(self, service: OpenAIService):
+        headers = _headers(service.key) | {"Content-Type": "text/plain"}
+
+        assert service.http.post("/mcp", content=b"{}", headers=headers).status_code in (400, 415)
+
+
+def _headers(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}

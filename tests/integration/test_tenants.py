@@ -112,6 +112,15 @@ def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         "POST /v1/search": [{"json": {"question": QUESTION} | more} for more in ({}, *chosen)],
         "POST /v1/ask": [{"json": {"question": QUESTION} | more} for more in ({}, *chosen)],
         "POST /v1/keys": [{"json": {"name": "x"}}],
+        "POST /mcp": [
+            {"json": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": given}}}
+            for name, given in (
+                ("search", {"question": QUESTION}),
+                ("ask", {"question": QUESTION, "filter": {"place": "beach"}}),
+                ("list_documents", {}),
+                ("add_document", {"name": "g.md", "text": "mine as well"}),
+            )
+        ],
     } | openai_bodies(ids)
 
 

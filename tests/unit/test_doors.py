@@ -18,7 +18,6 @@ DOORS = {
     "litestar": ("api/",),
     "uvicorn": ("api/",),
     "mcp": ("api/mcp/server.py",),
-    "mcp_types": ("api/mcp/server.py",),
     "celery": ("workers/", "ragkv/queue.py"),
     "sqlalchemy": ("ragkv/db/", "migrations/"),
     "alembic": ("ragkv/db/", "migrations/"),

@@ -39,6 +39,7 @@ from api.v1.metrics import metrics_of_all
 from api.v1.probes import Probes
 from api.v1.search import search
 from api.v1.statistics import statistics
+from api.v1.webhooks import webhooks_router
 from api.v1.writer import writer_router
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
@@ -80,6 +81,7 @@ def create_app(
             ask,
             statistics,
             keys_router(),
+            webhooks_router(),
             *openai_routers(parts.settings),
             exchange,
             admin_router(),

@@ -91,6 +91,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_connections: int = 1000
     shutdown_grace_s: float = 60.0
     question_retention_days: int = 90
+    webhook_hosts: str = ""
 
     parse_seconds: int = 60
     parse_memory_mib: int = 2048
@@ -132,6 +133,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def on_loopback(self) -> bool:
         """Whether only this machine can reach the address the service listens on."""
         return is_loopback(self.host)
+
+    @property
+    def trusted_webhook_hosts(self) -> frozenset[str]:
+        """Hosts that webhooks may reach by plain HTTP and at private addresses."""
+        return frozenset(filter(None, (host.strip().lower() for host in self.webhook_hosts.split(","))))
 
     @property
     def redis_socket(self) -> Path:

@@ -23,6 +23,7 @@ from workers.pulse import Pulse
 from workers.sweep import Sweeper
 from workers.tasks import register_tasks
 from workers.uploads import Uploads
+from workers.webhooks import Webhooks
 
 os.umask(0o077)  # files are readable by this user only
 warnings.simplefilter("ignore", SecurityWarning)  # warns root of pickled messages; ours are JSON
@@ -35,6 +36,7 @@ pulse = Pulse(parts.heartbeats)
 uploads = Uploads(parts)
 stopping = register_tasks(app, IngestParts(parts, parts.worker_counters, uploads.kept), pulse)
 sweeper = Sweeper(parts)
+webhooks = Webhooks(parts)
 tracing = ExitStack()
 
 
@@ -53,6 +55,7 @@ def prepare(**signal: Any) -> None:
 def start_threads(**signal: Any) -> None:
     sweeper.start()
     uploads.start()
+    webhooks.start()
     pulse.start()
 
 
@@ -62,6 +65,7 @@ def stop_early(**signal: Any) -> None:
     stopping.set()
     sweeper.stop()
     uploads.stop()
+    webhooks.stop()
 
 
 @worker_shutdown.connect(weak=False)

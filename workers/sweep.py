@@ -85,7 +85,10 @@ class Sweeper:
 
     def _prune(self) -> None:
         if pruned := prune(self._parts.settings.question_retention_days, self._parts.database):
-            log.info("removed records: %d questions, %d jobs, %d API keys", pruned.questions, pruned.jobs, pruned.keys)
+            log.info(
+                "removed records: %d questions, %d jobs, %d API keys, %d deliveries of webhooks",
+                pruned.questions, pruned.jobs, pruned.keys, pruned.deliveries,
+            )  # fmt: skip
 
 
 def _try(step: Callable[[], None]) -> None:

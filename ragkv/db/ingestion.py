@@ -16,11 +16,12 @@ from ragkv.db.clock import now_of
 from ragkv.db.collections import collection_of_document_changed, mark_chunks_written
 from ragkv.db.database import Database
 from ragkv.db.documents import UNFINISHED, claim, held
-from ragkv.db.jobs import REBUILD, documents_with_lost_workers, newest_cause, open_jobs, open_kind
+from ragkv.db.jobs import INGEST, REBUILD, documents_with_lost_workers, newest_cause, open_jobs, open_kind
 from ragkv.db.kv_entries import forget_entries, keep_entries, keys_in_use, recall_uses, unshared_keys
 from ragkv.db.kv_rules import is_to_keep, rule_of, tried
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.turns import next_waiting, others_wait, served, tenants_by_turn
+from ragkv.db.webhooks import FAILED_EVENT, READY_EVENT, announce
 from ragkv.errors import Conflict
 from ragkv.kv_rule import KVRule, KVWhen
 from ragkv.outages import retry_delay_s
@@ -166,6 +167,8 @@ class Lease:
             _keep(session, tenant_id, kept)
             if rule is not None and rule.when is KVWhen.NTH_USE:
                 session.execute(tried(self.document_id, rule.uses))
+            if session.scalars(open_kind(self.document_id, INGEST)).first() is not None:  # not KV that was made again
+                announce(session, self.document_id, READY_EVENT)
             session.execute(open_jobs(self.document_id, status=JobStatus.DONE, error=None))
             session.execute(collection_of_document_changed(self.document_id))
 
@@ -187,6 +190,7 @@ class Lease:
         with self.database.writing() as session:
             self._change(session, status=Status.FAILED, error=reason, stage="", **_RELEASED)
             session.execute(open_jobs(self.document_id, status=JobStatus.FAILED, error=reason))
+            announce(session, self.document_id, FAILED_EVENT)
 
     def give_back(self, reason: str | None) -> None:
         """Release for another try, after a failure a little later. Without a reason it was interrupted: no attempt."""

@@ -264,3 +264,38 @@ class QuestionRow(Base):
     remote_tokens: Mapped[int] = mapped_column(default=0)  # of the stitched ones, from the object store
     model: Mapped[str | None] = mapped_column(String(200))  # None: asked before this was recorded
     created_at: Mapped[datetime] = mapped_column(default=utc_now, index=True)
+
+
+class WebhookRow(Base):
+    """A receiver of messages about a tenant's documents, or those of one collection. `secret` signs them."""
+
+    __tablename__ = "webhooks"
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), index=True)
+    collection_id: Mapped[str | None] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"), index=True)
+    url: Mapped[str] = mapped_column(Text)
+    secret: Mapped[str] = mapped_column(String(100))
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class WebhookDeliveryRow(Base):
+    """One message of a webhook: `body` as it is sent, and the last of the `attempts`; the next is due at `next_at`, while it
+    is pending. The document may be gone."""
+
+    __tablename__ = "webhook_deliveries"
+    __table_args__ = (Index(None, "webhook_id", "created_at"), Index(None, "status", "next_at"))
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), index=True)
+    webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"))
+    document_id: Mapped[str] = mapped_column(ID)
+    event: Mapped[str] = mapped_column(String(40))
+    body: Mapped[str] = mapped_column(Text)
+    status: Mapped[str] = mapped_column(String(20), default="pending")
+    attempts: Mapped[int] = mapped_column(default=0)
+    code: Mapped[int | None]
+    error: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    attempted_at: Mapped[datetime | None]
+    next_at: Mapped[datetime] = mapped_column(default=utc_now)

@@ -1,4 +1,4 @@
-"""Removal of old records: questions, jobs that ended, API keys that ended."""
+"""Removal of old records: questions, jobs that ended, deliveries of webhooks that ended, API keys that ended."""
 
 import logging
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from ragkv.db.batches import in_batches
 from ragkv.db.clock import now_of
 from ragkv.db.database import Database
 from ragkv.db.retention import forget_jobs, forget_keys, forget_questions, keys_ended_before
+from ragkv.db.webhooks import forget_deliveries
 
 if TYPE_CHECKING:
     from sqlalchemy import Delete
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 
 JOBS_KEPT = timedelta(days=30)
 """Longer than any window of the statistics, which count failed jobs."""
+DELIVERIES_KEPT = timedelta(days=30)
 KEYS_KEPT = timedelta(days=365)
 
 
@@ -29,9 +31,10 @@ class Pruned(msgspec.Struct, frozen=True):
     questions: int
     jobs: int
     keys: int
+    deliveries: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.questions or self.jobs or self.keys)
+        return bool(self.questions or self.jobs or self.keys or self.deliveries)
 
 
 def prune(question_retention_days: int, database: Database) -> Pruned:
@@ -46,6 +49,7 @@ def prune(question_retention_days: int, database: Database) -> Pruned:
         _delete(lambda: forget_questions(asked_before, BATCH), database) if question_retention_days else 0,
         _delete(lambda: forget_jobs(now - JOBS_KEPT, BATCH), database),
         in_batches(lambda: _prune_keys(now - KEYS_KEPT, database)),
+        _delete(lambda: forget_deliveries(now - DELIVERIES_KEPT, BATCH), database),
     )
 
 

@@ -1,0 +1,94 @@
+"""/v1/webhooks: receivers that are told when a document is ready or failed, for callers with the scope admin."""
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Request, Router, delete, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, JSONBody
+from msgspec import Meta
+
+from api.access.auth import administering
+from api.http.errors import json_problems, problems
+from api.http.observe import note_made
+from api.v1.collections import Limit
+from ragkv.access.caller import Caller
+from ragkv.catalog.webhooks import (
+    DeliveryPage,
+    IssuedWebhook,
+    WebhookView,
+    delete_webhook,
+    list_deliveries,
+    list_webhooks,
+    make_webhook,
+)
+from ragkv.parts import Parts
+
+
+class NewWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new webhook."""
+
+    url: Annotated[str, Meta(examples=["https://example.com/hooks/ragkv"])]
+    collection: str | None = None
+
+
+@post(
+    "/",
+    summary="Create a webhook",
+    responses=json_problems(
+        NOT_FOUND="No such collection.",
+        CONFLICT="The tenant has as many webhooks as it may.",
+        UNPROCESSABLE_ENTITY="The URL is not https, or leads to a private address.",
+    ),
+    sync_to_thread=True,
+)
+def create(
+    data: JSONBody[NewWebhook],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> IssuedWebhook:
+    """Create a webhook. Its secret, with which messages are signed, is returned only once, in this response."""
+    trusted = parts.settings.trusted_webhook_hosts
+    issued = make_webhook(caller.tenant_id, data.url, data.collection, trusted, parts.database)
+    note_made(request, issued.webhook.id)
+    return issued
+
+
+@get("/", summary="List webhooks", responses=problems(), sync_to_thread=True)
+def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list[WebhookView]:
+    """List the tenant's webhooks. Secrets are not returned."""
+    return list_webhooks(caller.tenant_id, parts.database)
+
+
+@delete(
+    "/{webhook_id:str}",
+    summary="Delete a webhook",
+    responses=problems(NOT_FOUND="No such webhook."),
+    sync_to_thread=True,
+)
+def remove(webhook_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
+    """Delete a webhook with its log. Messages that were not delivered yet are not sent."""
+    delete_webhook(caller.tenant_id, webhook_id, parts.database)
+
+
+@get(
+    "/{webhook_id:str}/deliveries",
+    summary="List a webhook's deliveries",
+    responses=problems(NOT_FOUND="No such webhook.", UNPROCESSABLE_ENTITY="Invalid cursor."),
+    sync_to_thread=True,
+)
+def deliveries(
+    webhook_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    limit: Limit = 50,
+    cursor: FromQuery[str | None] = None,
+) -> DeliveryPage:
+    """List the messages of a webhook, newest first, each with its last attempt."""
+    return list_deliveries(caller.tenant_id, webhook_id, limit, cursor, parts.database)
+
+
+def webhooks_router() -> Router:
+    handlers = [create, show, remove, deliveries]
+    return Router("/v1/webhooks", route_handlers=handlers, guards=[administering], tags=["webhooks"])

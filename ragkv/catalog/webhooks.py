@@ -1,0 +1,126 @@
+"""Webhooks of a tenant: made, listed, removed, and the log of their deliveries."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ragkv.db.database import Database, advisory_lock
+from ragkv.db.pages import rows_behind
+from ragkv.db.tables import WebhookDeliveryRow, WebhookRow
+from ragkv.db.tenants import collection_ref
+from ragkv.db.webhooks import DELIVERY_KEYS, deliveries_of, webhook_by_id, webhooks_of
+from ragkv.errors import Conflict, NotFound
+from ragkv.ids import is_id, new_id
+from ragkv.page import Id, Moment, from_cursor
+from ragkv.webhooks.address import target_of
+from ragkv.webhooks.signature import new_secret
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+MAX_WEBHOOKS = 20
+"""Of a tenant."""
+
+
+class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
+    """A webhook without its secret."""
+
+    id: str
+    url: str
+    collection_id: str | None
+    created_at: datetime
+
+
+class IssuedWebhook(msgspec.Struct, frozen=True, kw_only=True):
+    """A new webhook with its secret, which is not shown again."""
+
+    secret: str
+    webhook: WebhookView
+
+
+class DeliveryView(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of a webhook and its last attempt."""
+
+    id: str
+    event: str
+    document_id: str
+    status: Literal["pending", "delivered", "failed"]
+    attempts: int
+    code: int | None
+    error: str | None
+    created_at: datetime
+    attempted_at: datetime | None
+    next_at: datetime | None
+
+
+class DeliveryPage(msgspec.Struct, frozen=True):
+    """A page of deliveries, newest first."""
+
+    items: list[DeliveryView]
+    next: str | None
+
+
+def make_webhook(
+    tenant_id: str, url: str, collection: str | None, trusted: frozenset[str], database: Database
+) -> IssuedWebhook:
+    """A webhook for one collection, or for all. Raises Rejected for the URL, NotFound for the collection, Conflict."""
+    target_of(url, trusted)
+    collection_id = None if collection is None else collection_ref(tenant_id, collection, database).collection_id
+    row = WebhookRow(id=new_id(), tenant_id=tenant_id, collection_id=collection_id, url=url, secret=new_secret())
+    with database.writing() as session:
+        advisory_lock(session, f"webhooks {tenant_id}")
+        if len(session.scalars(webhooks_of(tenant_id)).all()) >= MAX_WEBHOOKS:
+            raise Conflict(f"the tenant has {MAX_WEBHOOKS} webhooks already: delete one")
+        session.add(row)
+    return IssuedWebhook(secret=row.secret, webhook=_view(row))
+
+
+def list_webhooks(tenant_id: str, database: Database) -> list[WebhookView]:
+    """All webhooks of a tenant, oldest first."""
+    with database.reading() as session:
+        return [_view(row) for row in session.scalars(webhooks_of(tenant_id))]
+
+
+def delete_webhook(tenant_id: str, webhook_id: str, database: Database) -> None:
+    """Remove a webhook, its log, and what was to be sent. Raises NotFound."""
+    with database.writing() as session:
+        session.delete(_find(session, tenant_id, webhook_id))
+
+
+def list_deliveries(
+    tenant_id: str, webhook_id: str, limit: int, cursor: str | None, database: Database
+) -> DeliveryPage:
+    """Raises NotFound for the webhook, Rejected for a cursor that is not ours."""
+    after = from_cursor(cursor, tuple[Moment, Id])
+    with database.reading() as session:
+        found = deliveries_of(_find(session, tenant_id, webhook_id).id)
+        deliveries = rows_behind(session, found, DELIVERY_KEYS, limit, after, descending=True)
+        items = [_delivery(row) for (row,) in deliveries.items]
+    return DeliveryPage(items, deliveries.next(lambda row: (row[0].created_at, row[0].id)))
+
+
+def _find(session: "Session", tenant_id: str, webhook_id: str) -> WebhookRow:
+    row = session.scalars(webhook_by_id(tenant_id, webhook_id)).one_or_none() if is_id(webhook_id) else None
+    if row is None:
+        raise NotFound(f"there is no webhook {webhook_id[:80]!r}")
+    return row
+
+
+def _view(row: WebhookRow) -> WebhookView:
+    return WebhookView(id=row.id, url=row.url, collection_id=row.collection_id, created_at=row.created_at)
+
+
+def _delivery(row: WebhookDeliveryRow) -> DeliveryView:
+    return DeliveryView(
+        id=row.id,
+        event=row.event,
+        document_id=row.document_id,
+        status=row.status,  # type: ignore[arg-type]
+        attempts=row.attempts,
+        code=row.code,
+        error=row.error,
+        created_at=row.created_at,
+        attempted_at=row.attempted_at,
+        next_at=row.next_at if row.status == "pending" else None,
+    )

@@ -1,0 +1,110 @@
+"""Delivery of what is due: each message is sent until its receiver says 2xx, later each time."""
+
+import asyncio
+import logging
+import ssl
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+
+import httpx
+
+from ragkv import __version__
+from ragkv.db.clock import now_of
+from ragkv.db.database import Database
+from ragkv.db.tables import WebhookDeliveryRow, WebhookRow
+from ragkv.db.webhooks import DELIVERED, FAILED, claim_delivery, due_deliveries, record_attempt
+from ragkv.errors import Rejected
+from ragkv.webhooks.address import resolve, target_of
+from ragkv.webhooks.signature import signed_headers
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 16
+OF_TENANT = 4
+"""A tenant whose receivers are slow delays those of others by one round."""
+ATTEMPT_S = 10.0
+"""For a whole attempt: name, connection, and the head of the response. Its body is not read."""
+CLAIM = timedelta(seconds=60)
+DELAYS_S = (5, 300, 1800, 7200, 18000, 36000, 36000)
+"""Waits after failed attempts; after the last one more, a day and four hours later, the delivery has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of one attempt: the receiver's status code, or the reason why there is none."""
+
+    code: int | None
+    error: str | None = None
+
+    @property
+    def is_delivered(self) -> bool:
+        return self.code is not None and httpx.codes.is_success(self.code)
+
+
+class Courier:
+    """Sends webhooks. `trusted`: hosts that may be reached by plain HTTP and at private addresses."""
+
+    def __init__(
+        self, database: Database, trusted: frozenset[str] = frozenset(), *, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._database = database
+        self._trusted = trusted
+        self._tls = tls
+
+    def deliver_due(self) -> int:
+        """Send what is due, several messages at a time. Returns how many were tried. Raises Unavailable."""
+        with self._database.writing() as session:
+            now = now_of(session)
+            due = session.execute(due_deliveries(now, OF_TENANT, AT_ONCE)).all()
+            mine = [
+                (delivery, webhook)
+                for delivery, webhook in due
+                if session.connection().execute(claim_delivery(delivery, now + CLAIM)).rowcount
+            ]
+            session.expunge_all()
+        if mine:
+            asyncio.run(self._deliver(mine))
+        return len(mine)
+
+    async def _deliver(self, due: list[tuple[WebhookDeliveryRow, WebhookRow]]) -> None:
+        verify = ssl.create_default_context() if self._tls is None else self._tls
+        async with httpx.AsyncClient(verify=verify, trust_env=False, timeout=ATTEMPT_S) as client:
+            outcomes = await asyncio.gather(*(self._attempt(client, *one) for one in due))
+        for (delivery, _), outcome in zip(due, outcomes, strict=True):
+            self._record(delivery, outcome)
+
+    async def _attempt(self, client: httpx.AsyncClient, delivery: WebhookDeliveryRow, webhook: WebhookRow) -> Outcome:
+        body = delivery.body.encode()
+        try:
+            async with asyncio.timeout(ATTEMPT_S):
+                target = target_of(webhook.url, self._trusted)
+                address = await resolve(target, self._trusted)
+                headers = {
+                    "host": target.netloc,
+                    "content-type": "application/json",
+                    "user-agent": f"ragkv/{__version__}",
+                    **signed_headers(webhook.secret, delivery.id, int(time.time()), body),
+                }
+                url = httpx.URL(scheme=target.scheme, host=address, port=target.port, raw_path=target.path.encode())
+                named = {"sni_hostname": target.host}  # the certificate must be the host's, whatever its address
+                async with client.stream("POST", url, content=body, headers=headers, extensions=named) as response:
+                    return Outcome(response.status_code)
+        except TimeoutError:
+            return Outcome(None, f"no response within {ATTEMPT_S:.0f} s")
+        except Rejected as error:
+            return Outcome(None, str(error))
+        except (OSError, httpx.HTTPError) as error:
+            return Outcome(None, f"{type(error).__name__}: {error}"[:500])
+
+    def _record(self, delivery: WebhookDeliveryRow, outcome: Outcome) -> None:
+        failures = delivery.attempts + 1
+        with self._database.writing() as session:
+            if outcome.is_delivered:
+                changes = {"status": DELIVERED}
+            elif failures > len(DELAYS_S):
+                changes = {"status": FAILED}
+                log.warning("webhook %s: gave up after %d attempts", delivery.webhook_id, failures)
+            else:
+                changes = {"next_at": now_of(session) + timedelta(seconds=DELAYS_S[failures - 1])}
+            session.execute(record_attempt(delivery.id, code=outcome.code, error=outcome.error, **changes))

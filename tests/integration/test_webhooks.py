@@ -1,0 +1,263 @@
+"""Webhooks, received by a real HTTP server. Addresses that they may not reach; signatures; retries."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from ingest.parts import IngestParts
+from ingest.pipeline import IngestOutcome, ingest_document
+from ragkv.catalog.changes import retry_document
+from ragkv.catalog.webhooks import make_webhook
+from ragkv.clock import utc_now
+from ragkv.db.database import Database
+from ragkv.db.tables import DocumentRow, WebhookDeliveryRow
+from ragkv.db.tenants import ensure_collection
+from ragkv.db.webhooks import READY_EVENT, announce
+from ragkv.errors import Conflict, Rejected
+from ragkv.parts import Parts
+from ragkv.upkeep.pruning import prune
+from ragkv.webhooks import delivery
+from ragkv.webhooks.address import resolve, target_of
+from ragkv.webhooks.delivery import DELAYS_S, OF_TENANT, Courier
+from tests.over_http import Client, assert_problem, upload
+
+HERE = frozenset({"127.0.0.1"})
+
+
+class Receiver:
+    """A server that keeps what it gets and answers with the next of `codes`, the last one for ever."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        self.codes = [204]
+        self.silent = threading.Event()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                receiver.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
+                code = receiver.codes.pop(0) if len(receiver.codes) > 1 else receiver.codes[0]
+                if code == 0:
+                    receiver.silent.wait(5)
+                    return
+                self.send_response(code)
+                self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+                self.end_headers()
+
+            def log_message(self, *args: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}/hook?team=a"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.silent.set()
+    receiver.server.shutdown()
+    receiver.server.server_close()
+
+
+def announced(database: Database, url: str, number: int = 1) -> str:
+    """A webhook, and a document that is told of so many times. Returns the webhook's secret."""
+    ref = ensure_collection(database)
+    secret = make_webhook(ref.tenant_id, url, None, HERE, database).secret
+    with database.writing() as session:
+        row = DocumentRow(
+            tenant_id=ref.tenant_id, collection_id=ref.collection_id, sha256="a" * 64, name="a.md", num_bytes=1
+        )
+        session.add(row)
+        session.flush()
+        for _ in range(number):
+            announce(session, row.id, READY_EVENT)
+    return secret
+
+
+def due_now(database: Database) -> None:
+    with database.writing() as session:
+        session.execute(update(WebhookDeliveryRow).values(next_at=utc_now() - timedelta(seconds=1)))
+
+
+def only(database: Database) -> WebhookDeliveryRow:
+    with database.reading() as session:
+        (row,) = session.query(WebhookDeliveryRow).all()
+        return row
+
+
+def test_a_receiver_is_told_once_a_document_is_ready(
+    client: Client, parts: Parts, ingest: IngestParts, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+):
+    tenant_id = parts.default_collection.tenant_id
+    issued = make_webhook(tenant_id, receiver.url, None, HERE, parts.database)
+    other = client.post("/v1/collections", json={"name": "other"}).json()["id"]
+    make_webhook(tenant_id, receiver.url, other, HERE, parts.database)
+
+    document_id = upload(client).json()["id"]
+    assert ingest_document(document_id, ingest) is IngestOutcome.READY
+    assert Courier(parts.database, HERE).deliver_due() == 1
+
+    ((headers, body),) = receiver.got
+    told = json.loads(body)
+    assert told["type"] == "document.ready"
+    assert (
+        told["data"] | {"document_id": document_id, "name": "ada.md", "status": "ready", "error": None} == told["data"]
+    )
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    key = base64.b64decode(issued.secret.removeprefix("whsec_"))
+    expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}"
+    (entry,) = client.get(f"/v1/webhooks/{issued.webhook.id}/deliveries").json()["items"]
+    assert (entry["id"], entry["status"], entry["code"], entry["attempts"]) == (
+        headers["webhook-id"],
+        "delivered",
+        204,
+        1,
+    )
+    assert Courier(parts.database, HERE).deliver_due() == 0, "nothing is sent twice"
+
+
+def test_a_receiver_is_told_why_a_document_failed(
+    client: Client, parts: Parts, ingest: IngestParts, receiver: Receiver
+):
+    make_webhook(parts.default_collection.tenant_id, receiver.url, "default", HERE, parts.database)
+    document_id = upload(client, b"%PDF-1.7 nothing", "broken.pdf").json()["id"]
+
+    assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
+    Courier(parts.database, HERE).deliver_due()
+    retry_document(parts.default_collection.tenant_id, document_id, parts)
+    assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
+    Courier(parts.database, HERE).deliver_due()
+
+    events = [json.loads(body) for _, body in receiver.got]
+    assert [event["type"] for event in events] == ["document.failed"] * 2
+    assert all(event["data"]["error"] for event in events)
+
+
+def test_a_receiver_that_fails_is_tried_again_later(database: Database, receiver: Receiver):
+    announced(database, receiver.url)
+    receiver.codes = [500, 302, 404, 200]
+    courier = Courier(database, HERE)
+
+    for attempt, code in enumerate((500, 302, 404), 1):
+        before = utc_now()
+        assert courier.deliver_due() == 1
+        row = only(database)
+        assert (row.status, row.attempts, row.code) == ("pending", attempt, code)
+        assert abs((row.next_at - before).total_seconds() - DELAYS_S[attempt - 1]) < 5
+        assert courier.deliver_due() == 0
+        due_now(database)
+    assert courier.deliver_due() == 1
+
+    assert only(database).status == "delivered"
+    assert len({headers["webhook-id"] for headers, _ in receiver.got}) == 1
+    assert len({body for _, body in receiver.got}) == 1
+
+
+def test_after_the_last_attempt_a_delivery_has_failed_and_a_month_later_it_is_forgotten(
+    database: Database, receiver: Receiver
+):
+    announced(database, receiver.url)
+    receiver.server.shutdown()
+    receiver.server.server_close()
+    courier = Courier(database, HERE)
+    for _ in range(len(DELAYS_S) + 1):
+        due_now(database)
+        assert courier.deliver_due() == 1
+
+    row = only(database)
+    assert (row.status, row.code, row.attempts) == ("failed", None, len(DELAYS_S) + 1)
+    assert "ConnectError" in row.error
+    assert courier.deliver_due() == 0
+    assert prune(0, database).deliveries == 0
+    with database.writing() as session:
+        session.execute(update(WebhookDeliveryRow).values(created_at=utc_now() - timedelta(days=31)))
+    assert prune(0, database).deliveries == 1
+
+
+def test_a_silent_receiver_costs_a_bounded_time(
+    database: Database, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(delivery, "ATTEMPT_S", 0.2)
+    announced(database, receiver.url)
+    receiver.codes = [0]
+
+    assert Courier(database, HERE).deliver_due() == 1
+    assert "no response within" in only(database).error
+
+
+def test_a_tenant_has_some_places_in_each_round(database: Database, receiver: Receiver):
+    announced(database, receiver.url, OF_TENANT + 2)
+    courier = Courier(database, HERE)
+
+    assert [courier.deliver_due() for _ in range(3)] == [OF_TENANT, 2, 0]
+    assert len({headers["webhook-id"] for headers, _ in receiver.got}) == OF_TENANT + 2
+
+
+def test_a_host_that_is_no_longer_trusted_is_not_reached(database: Database, receiver: Receiver):
+    announced(database, receiver.url)
+
+    Courier(database).deliver_due()
+    assert receiver.got == []
+    assert "https" in only(database).error
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com/hook", "ftp://example.com/", "https://", "https:///x", "example.com/hook", "https://user:pw@example.com/",
+        "https://example.com/#part", "https://example.com:99999/", "https://exa mple.com/", "https://ex\u00e4mple.com/",
+        "https://127.0.0.1/", "https://10.1.2.3/", "https://192.168.0.1:8443/", "https://169.254.169.254/latest/meta-data",
+        "https://[::1]/", "https://[::ffff:10.0.0.1]/", "https://[fd00::1]/", "https://[fe80::1]/", "https://[64:ff9b::a00:1]/",
+        "https://0.0.0.0/", "https://224.0.0.1/", "https://100.64.0.1/", "https://[::]/", "https://[2002:a00:1::]/",
+        "https://example.com/" + "a" * 2000, "https://[1/", "https://example.com/\r\nX: y",
+    ],
+)  # fmt: skip
+def test_other_addresses_are_refused(url: str):
+    with pytest.raises(Rejected):
+        target_of(url, frozenset())
+
+
+@pytest.mark.parametrize("host", ["localhost", "2130706433", "0x7f.1", "127.1"])
+def test_a_name_that_leads_to_this_machine_is_refused_when_it_is_looked_up(host: str):
+    """Numbers in odd forms, too: whatever the system's resolver makes of them."""
+    target = target_of(f"https://{host}/", frozenset())
+
+    with pytest.raises((Rejected, OSError)):
+        asyncio.run(resolve(target, frozenset()))
+
+
+def test_the_api_makes_lists_and_deletes(client: Client, parts: Parts):
+    made = client.post("/v1/webhooks", json={"url": "https://example.com/hook", "collection": "default"})
+    assert made.status_code == 201
+    assert made.json()["secret"].startswith("whsec_")
+    webhook = made.json()["webhook"]
+    assert client.get("/v1/webhooks").json() == [webhook]
+    assert "secret" not in client.get("/v1/webhooks").text
+    assert client.get(f"/v1/webhooks/{webhook['id']}/deliveries").json() == {"items": [], "next": None}
+    assert client.delete(f"/v1/webhooks/{webhook['id']}").status_code == 204
+    assert_problem(client.delete(f"/v1/webhooks/{webhook['id']}"), 404)
+    assert_problem(client.post("/v1/webhooks", json={"url": "http://10.0.0.1/"}), 422, "RAGKV_WEBHOOK_HOSTS")
+    assert_problem(client.post("/v1/webhooks", json={"url": "https://example.com", "collection": "x"}), 404)
+
+
+def test_a_tenant_has_a_bounded_number_of_webhooks(database: Database):
+    tenant_id = ensure_collection(database).tenant_id
+    with pytest.raises(Conflict, match="delete one"):
+        for _ in range(21):
+            make_webhook(tenant_id, "https://example.com/", None, frozenset(), database)

@@ -1,0 +1,40 @@
+"""Delivery of webhooks beside ingestion, in a thread of its own: a slow receiver holds up no document."""
+
+import logging
+import threading
+
+from ragkv.errors import RagKVError
+from ragkv.parts import Parts
+from ragkv.webhooks.delivery import Courier
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 2.0
+
+
+class Webhooks:
+    """A thread that sends what is due. Several workers may do so at once."""
+
+    def __init__(self, parts: Parts, interval_s: float = INTERVAL_S) -> None:
+        self._parts = parts
+        self._interval_s = interval_s
+        self._stop = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="webhooks", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _run(self) -> None:
+        courier = Courier(self._parts.database, self._parts.settings.trusted_webhook_hosts)
+        wait_s = 0.0
+        while not self._stop.wait(wait_s):
+            try:
+                wait_s = 0.0 if courier.deliver_due() else self._interval_s
+            except (RagKVError, OSError) as error:
+                log.warning("webhooks: %s", error)
+                wait_s = self._interval_s
+            except Exception:
+                log.exception("webhooks")
+                wait_s = self._interval_s

@@ -17,6 +17,7 @@ from api.admin.overview import overview_page
 from api.admin.plan import plan_page
 from api.admin.playground import playground_page
 from api.admin.settings import settings_page
+from api.admin.webhooks import webhooks_page
 from api.admin.writer import writer_page
 
 PAGES: list[ControllerRouterHandler] = [
@@ -27,6 +28,7 @@ PAGES: list[ControllerRouterHandler] = [
     document_page,
     jobs_page,
     keys_page,
+    webhooks_page,
     kv_page,
     plan_page,
     writer_page,

@@ -20,6 +20,7 @@ NAVIGATION = (
     ("Writer", "/admin/writer", "pen"),
     ("Jobs", "/admin/jobs", "list"),
     ("Keys", "/admin/keys", "key"),
+    ("Webhooks", "/admin/webhooks", "bell"),
     ("Settings", "/admin/settings", "sliders"),
 )
 """(label, path, icon of templates/icons.html)."""

@@ -16,6 +16,7 @@ from api.v1.kv import PinBody
 from api.v1.passages import PassageView
 from api.v1.search import SearchBody, SearchTimings, SearchView
 from api.v1.statistics import Statistics
+from api.v1.webhooks import NewWebhook
 from api.v1.writer import EvaluationBody, WriterBody
 from ragkv.access.keys import IssuedKey, KeyView
 from ragkv.answer.question import Citation, PassageKV, PromptSpan, Timings
@@ -24,6 +25,7 @@ from ragkv.catalog.collection import AnswerCachePatch, AnswerCacheView, Collecti
 from ragkv.catalog.documents import DocumentView
 from ragkv.catalog.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
 from ragkv.catalog.watch import DocumentProgress
+from ragkv.catalog.webhooks import DeliveryPage, DeliveryView, IssuedWebhook, WebhookView
 from ragkv.catalog.writers import Writer, Writers
 from ragkv.kv.file import KVShape
 from ragkv.kv_format import KVFormat
@@ -177,6 +179,24 @@ KEY = KeyView(
     last_used_at=MOMENT,
     revoked_at=None,
 )
+WEBHOOK = WebhookView(
+    id="8d1f6a2b4c3e4f5a9b7c0d1e2f3a4b5c",
+    url="https://example.com/hooks/ragkv",
+    collection_id=COLLECTION_ID,
+    created_at=MOMENT,
+)
+DELIVERY = DeliveryView(
+    id="1c9e7f3a5b2d4e6f8a0b1c2d3e4f5a6b",
+    event="document.ready",
+    document_id=DOCUMENT_ID,
+    status="delivered",
+    attempts=1,
+    code=204,
+    error=None,
+    created_at=MOMENT,
+    attempted_at=MOMENT,
+    next_at=None,
+)
 SUMMARY = Summary(
     window="24h",
     since=MOMENT,
@@ -220,6 +240,10 @@ EXAMPLES: dict[Any, object] = {
     NewKey: NewKey(name="indexing job", scopes=("read", "write"), days=90),
     IssuedKey: IssuedKey(key=f"rk_{KEY.id}_{'0123456789abcdef' * 4}", view=KEY),
     KeyView: KEY,
+    NewWebhook: NewWebhook(url=WEBHOOK.url, collection="papers"),
+    IssuedWebhook: IssuedWebhook(secret=f"whsec_{'MDEyMzQ1Njc4OWFiY2RlZg' * 2}", webhook=WEBHOOK),
+    WebhookView: WEBHOOK,
+    DeliveryPage: DeliveryPage([DELIVERY], CURSOR),
     PinBody: PinBody(pinned=True),
     KVRulePatch: KVRulePatch(format="int4", when="nth_use", uses=3),
     KVRuleView: KVRuleView(format=KVFormat.INT4, when=KVWhen.NTH_USE, uses=3, own=["format", "when", "uses"]),

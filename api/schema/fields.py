@@ -395,6 +395,29 @@ FIELDS: dict[str, dict[str, str]] = {
         "created_by": "Id of the key that created this one; null for the command line or without authentication.",
         "revoked_by": "Id of the key that revoked this one; null for the command line or without authentication.",
     },
+    "NewWebhook": {
+        "url": "Address that messages are sent to by POST: https, or a host that `RAGKV_WEBHOOK_HOSTS` names.",
+        "collection": "Id or name of the collection whose documents it tells of; null for all of the tenant's.",
+    },
+    "WebhookView": {
+        "url": "Address that messages are sent to.",
+        "collection_id": "Id of the collection whose documents it tells of; null for all of the tenant's.",
+    },
+    "IssuedWebhook": {
+        "secret": "Secret that signs the messages, shown only once.",
+        "webhook": "Properties of the webhook.",
+    },
+    "DeliveryView": {
+        "id": "Id of the message, sent as `webhook-id`: the same for every attempt.",
+        "event": "Type of the message: `document.ready` or `document.failed`.",
+        "document_id": "Id of the document.",
+        "status": "`pending` until it is received, `delivered`, or `failed` after the last attempt.",
+        "attempts": "Number of attempts.",
+        "code": "Status code of the last response; null if there was none.",
+        "error": "Reason why the last attempt got no response.",
+        "attempted_at": "Time of the last attempt; null before the first.",
+        "next_at": "Time of the next attempt; null if there is none.",
+    },
     "IssuedKey": {"key": "The API key, shown only once.", "view": "Properties of the key."},
     "Health": {"status": "Always `ok`."},
     "Readiness": {

@@ -112,6 +112,9 @@ def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         "POST /v1/search": [{"json": {"question": QUESTION} | more} for more in ({}, *chosen)],
         "POST /v1/ask": [{"json": {"question": QUESTION} | more} for more in ({}, *chosen)],
         "POST /v1/keys": [{"json": {"name": "x"}}],
+        "POST /v1/webhooks": [
+            {"json": {"url": "https://example.com/hook"} | more} for more in ({}, {"collection": collection})
+        ],
         "POST /mcp": [
             {"json": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": given}}}
             for name, given in (
@@ -144,6 +147,8 @@ def owner(client: Client, parts: Parts, ingest: IngestParts) -> Owner:
     for document in (document_id, notes.json()["id"]):
         ingest_document(document, ingest)
     owner.ids |= {"document_id": document_id, "key_id": issued.view.id, "collection": made["id"]}
+    hook = {"url": "https://example.com/treasure", "collection": made["id"]}
+    owner.ids["webhook_id"] = client.post("/v1/webhooks", json=hook, headers=owner.headers).json()["webhook"]["id"]
     owner.ids |= openai_ids(client, owner.headers, ingest)
     return owner
 

@@ -5,6 +5,8 @@ import base64
 import hashlib
 import hmac
 import json
+import ssl
+import tempfile
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,12 +14,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from sqlalchemy import update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.catalog.changes import retry_document
-from ragkv.catalog.webhooks import make_webhook
+from ragkv.catalog.webhooks import MAX_WEBHOOKS, make_webhook
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow, WebhookDeliveryRow
@@ -87,6 +93,33 @@ def announced(database: Database, url: str, number: int = 1) -> str:
         for _ in range(number):
             announce(session, row.id, READY_EVENT)
     return secret
+
+
+def certificate_of(name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """What a server with a certificate of the name needs, and a client that trusts it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    named = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(named)
+        .issuer_name(named)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(utc_now() - timedelta(days=1))
+        .not_valid_after(utc_now() + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = made.public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(private + pem)
+        file.flush()
+        server.load_cert_chain(file.name)
+    return server, ssl.create_default_context(cadata=pem.decode())
 
 
 def due_now(database: Database) -> None:
@@ -258,6 +291,22 @@ def test_the_api_makes_lists_and_deletes(client: Client, parts: Parts):
 
 def test_a_tenant_has_a_bounded_number_of_webhooks(database: Database):
     tenant_id = ensure_collection(database).tenant_id
+    for _ in range(MAX_WEBHOOKS):
+        make_webhook(tenant_id, "https://example.com/", None, frozenset(), database)
+
     with pytest.raises(Conflict, match="delete one"):
-        for _ in range(21):
-            make_webhook(tenant_id, "https://example.com/", None, frozenset(), database)
+        make_webhook(tenant_id, "https://example.com/", None, frozenset(), database)
+
+
+@pytest.mark.parametrize(("name", "status"), [("localhost", "delivered"), ("example.com", "pending")])
+def test_the_certificate_must_be_the_names(database: Database, receiver: Receiver, name: str, status: str):
+    """The connection goes to an address, and what is checked is the name."""
+    certificate, trusting = certificate_of(name)
+    receiver.server.socket = certificate.wrap_socket(receiver.server.socket, server_side=True)
+    announced(database, f"https://localhost:{receiver.server.server_port}/hook")
+
+    Courier(database, frozenset({"localhost"}), tls=trusting).deliver_due()
+    assert only(database).status == status
+    assert [headers["host"] for headers, _ in receiver.got] == [f"localhost:{receiver.server.server_port}"] * len(
+        receiver.got
+    )

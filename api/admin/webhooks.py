@@ -1,0 +1,37 @@
+"""The webhooks page: receivers of messages about documents, and the log of what was sent to one of them."""
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+from litestar.params import FromQuery
+
+from api.admin.shell import AdminRequest, page
+from ragkv.catalog.collection import list_collections
+from ragkv.catalog.webhooks import list_deliveries, list_webhooks
+from ragkv.page import MAX_PAGE
+from ragkv.parts import Parts
+
+DELIVERIES_A_PAGE = 25
+
+
+@get("/webhooks", sync_to_thread=True)
+def webhooks_page(
+    request: AdminRequest,
+    parts: NamedDependency[Parts],
+    webhook: FromQuery[str | None] = None,
+    cursor: FromQuery[str | None] = None,
+) -> Response[str]:
+    """Render the tenant's webhooks, and the deliveries of one of them, newest first. They are changed at /v1/webhooks."""
+    tenant_id, database = request.user.tenant_id, parts.database
+    webhooks = list_webhooks(tenant_id, database)
+    chosen = webhook or (webhooks[0].id if webhooks else None)
+    collections = {one.id: one.name for one in list_collections(tenant_id, MAX_PAGE, None, database).items}
+    deliveries = None if chosen is None else list_deliveries(tenant_id, chosen, DELIVERIES_A_PAGE, cursor, database)
+    return page(
+        request,
+        "webhooks.html",
+        webhooks=webhooks,
+        collections=collections,
+        chosen=chosen,
+        deliveries=deliveries,
+        cursor=cursor,
+    )

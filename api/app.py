@@ -11,6 +11,7 @@ from litestar.datastructures import State
 from litestar.di import Provide
 
 from api.access.admission import CONFIRM_EVERY_S, Admissions
+from api.access.auditing import Auditing
 from api.access.auth import authentication, caller_of
 from api.access.concurrency import STATE, ConcurrencyLimits
 from api.access.tarpit import Tarpit
@@ -29,6 +30,7 @@ from api.openai.errors import in_openai_form
 from api.openai.router import openai_routers
 from api.schema.site import openapi_config
 from api.v1.ask import BODY_BYTES, ask
+from api.v1.audit import audit_router
 from api.v1.collections import collections_router
 from api.v1.documents import documents_router
 from api.v1.events import ProgressStreams, collection_events, document_events
@@ -82,6 +84,7 @@ def create_app(
             statistics,
             keys_router(),
             webhooks_router(),
+            audit_router(),
             *openai_routers(parts.settings),
             exchange,
             admin_router(),
@@ -99,7 +102,7 @@ def create_app(
             "caller": Provide(caller_of, sync_to_thread=False),
         },
         exception_handlers=in_openai_form(HANDLERS),
-        before_send=[guard_pages, name_all_methods],
+        before_send=[guard_pages, name_all_methods, Auditing(parts.database).record],
         lifespan=[_running_engine(parts, when_built), forgetting_deleted(parts), mcp.running],
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,

@@ -92,6 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     shutdown_grace_s: float = 60.0
     question_retention_days: int = 90
     webhook_hosts: str = ""
+    audit_retention_days: int = 365
 
     parse_seconds: int = 60
     parse_memory_mib: int = 2048
@@ -289,6 +290,7 @@ def _check_ranges(settings: Settings) -> None:
         "max_uploads",
         "max_connections",
         "shutdown_grace_s",
+        "audit_retention_days",
     ):
         if (getattr(settings, name) or 0) < 0:
             raise Rejected(f"{PREFIX}{name.upper()} must be 0 or more")

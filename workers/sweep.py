@@ -84,10 +84,11 @@ class Sweeper:
             )  # fmt: skip
 
     def _prune(self) -> None:
-        if pruned := prune(self._parts.settings.question_retention_days, self._parts.database):
+        settings = self._parts.settings
+        if pruned := prune(settings.question_retention_days, self._parts.database, settings.audit_retention_days):
             log.info(
-                "removed records: %d questions, %d jobs, %d API keys, %d deliveries of webhooks",
-                pruned.questions, pruned.jobs, pruned.keys, pruned.deliveries,
+                "removed records: %d questions, %d jobs, %d API keys, %d deliveries of webhooks, %d audit events",
+                pruned.questions, pruned.jobs, pruned.keys, pruned.deliveries, pruned.audit_events,
             )  # fmt: skip
 
 

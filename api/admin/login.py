@@ -11,11 +11,13 @@ from litestar.params import URLEncodedBody
 from litestar.response import Redirect
 from litestar.status_codes import HTTP_303_SEE_OTHER
 
+from api.access.auditing import AUDIT, note_change
 from api.access.auth import PUBLIC
 from api.access.session import ended_cookie, own_pages_only, session_cookie, session_token
 from api.admin.errors import LOGIN
 from api.admin.shell import AdminRequest, page
 from api.http.errors import STATUS
+from ragkv.access.caller import Caller
 from ragkv.access.keys import authenticate
 from ragkv.errors import Forbidden, Throttled, Unauthorised
 from ragkv.parts import Parts
@@ -48,15 +50,18 @@ def login(
     """Start a session for a key with the scope admin."""
     address = request.client.host if request.client else "nowhere"
     try:
-        token = _begin(data.key.strip(), address, parts)
+        token, caller = _begin(data.key.strip(), address, parts)
     except (Unauthorised, Forbidden, Throttled) as error:
         return page(request, "login.html", STATUS[type(error)], next=_inside(data.next), error=str(error))
+    note_change(request, "Log in", caller)
     response = Redirect(_inside(data.next), status_code=HTTP_303_SEE_OTHER)
     response.set_cookie(session_cookie(request, token))
     return response
 
 
-@post("/logout", include_in_schema=False, status_code=HTTPStatus.NO_CONTENT, sync_to_thread=True)
+@post(
+    "/logout", opt={AUDIT: "Log out"}, include_in_schema=False, status_code=HTTPStatus.NO_CONTENT, sync_to_thread=True
+)
 def logout(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[None]:
     """End the session here and in the browser."""
     if token := session_token(request):
@@ -64,8 +69,8 @@ def logout(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[Non
     return Response(None, status_code=HTTPStatus.NO_CONTENT, cookies=[ended_cookie()])
 
 
-def _begin(key: str, address: str, parts: Parts) -> str:
-    """Start a session and return its token. Raises Throttled after too many wrong keys, Unauthorised, Forbidden,
+def _begin(key: str, address: str, parts: Parts) -> tuple[str, Caller]:
+    """Start a session and return its token and its caller. Raises Throttled after too many wrong keys, Unauthorised, Forbidden,
     Unavailable."""
     try:
         caller = authenticate(key, parts.database)
@@ -75,7 +80,7 @@ def _begin(key: str, address: str, parts: Parts) -> str:
     if not caller.may("admin"):
         raise Forbidden("this key lacks the scope admin: `ragkv keys create --scope admin` creates one that has it")
     assert caller.key_id is not None
-    return parts.sessions.begin(caller.key_id)
+    return parts.sessions.begin(caller.key_id), caller
 
 
 def _count_failure(address: str, parts: Parts) -> None:

@@ -6,6 +6,7 @@ from litestar.types import ControllerRouterHandler
 from api.access.auth import administering
 from api.access.session import own_pages_only
 from api.admin.assets import static_file
+from api.admin.audit import audit_page
 from api.admin.collections import collection_page, collections_page
 from api.admin.documents import document_page
 from api.admin.errors import PAGE_HANDLERS
@@ -29,6 +30,7 @@ PAGES: list[ControllerRouterHandler] = [
     jobs_page,
     keys_page,
     webhooks_page,
+    audit_page,
     kv_page,
     plan_page,
     writer_page,

@@ -21,6 +21,7 @@ NAVIGATION = (
     ("Jobs", "/admin/jobs", "list"),
     ("Keys", "/admin/keys", "key"),
     ("Webhooks", "/admin/webhooks", "bell"),
+    ("Audit", "/admin/audit", "book"),
     ("Settings", "/admin/settings", "sliders"),
 )
 """(label, path, icon of templates/icons.html)."""

@@ -69,7 +69,7 @@ class RequestRecord:
         given = next((value.decode("latin-1") for key, value in scope["headers"] if key == b"x-request-id"), None)
         self.request_id = logs.accepted_id(given)
         self.status = CLIENT_GONE
-        self._location = ""
+        self._made: list[str] = []
         self._began = time.perf_counter()
 
     @property
@@ -103,7 +103,7 @@ class RequestRecord:
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self.status = message["status"]
-                self._location = _location(message)
+                self._made = made_by(self.scope, message)
                 MutableScopeHeaders.from_message(message)[HEADER] = self.request_id
             await send(message)
 
@@ -115,7 +115,6 @@ class RequestRecord:
         level = logging.DEBUG if self.is_probe else logging.INFO
         caller = self.scope.get("user")
         named = [str(value) for value in (self.scope.get("path_params") or {}).values()]
-        made = [str(self.scope.get(MADE, "")), self._location.rpartition("/")[2]]
         facts = {
             "method": self.method,
             "route": self.route,
@@ -124,14 +123,21 @@ class RequestRecord:
             "tenant_id": getattr(caller, "tenant_id", None),
             "key_id": getattr(caller, "key_id", None),
             "client": (self.scope.get("client") or ("",))[0],
-            "ids": [text for text in dict.fromkeys((*named, *made)) if _ID.fullmatch(text)],
+            "ids": [text for text in dict.fromkeys((*named, *self._made)) if _ID.fullmatch(text)],
         }
         log.log(level, "request", extra=facts)
 
 
 def note_made(connection: ASGIConnection[Any, Any, Any, Any], thing_id: str) -> None:
-    """Note the id of a thing that a request made, for the access log, if its response has no `Location`."""
-    connection.scope[MADE] = thing_id  # type: ignore[literal-required]
+    """Note the id of a thing that a request made, for the logs, if its response has no `Location`."""
+    connection.scope.setdefault(MADE, []).append(thing_id)  # type: ignore[typeddict-item]
+
+
+def made_by(scope: Scope, message: Message) -> list[str]:
+    """The ids of the things that a request made. `message` starts its response."""
+    noted: list[str] = scope.get(MADE, [])  # type: ignore[assignment]
+    named = [*noted, _location(message).rpartition("/")[2]]
+    return [text for text in dict.fromkeys(named) if _ID.fullmatch(text)]
 
 
 def _location(message: Message) -> str:

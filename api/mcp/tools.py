@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from api.access.auditing import note_change
 from api.access.concurrency import is_large, limits_of
 from api.access.session import Connection
 from api.http.observe import note_made
@@ -76,6 +77,7 @@ async def add(connection: Connection, given: AddArguments, parts: Parts) -> AddR
     with nullcontext() if is_large(connection) else limits_of(connection).upload(connection.user):
         added = await asyncio.to_thread(_add, connection.user, given, parts)
     note_made(connection, added.document.id)
+    note_change(connection, "Add a document")
     return added
 
 

@@ -1,15 +1,16 @@
 """/v1/vector_stores/ID/file_batches: many files attached together."""
 
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-from litestar import Router, get, post
+from litestar import Request, Router, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from api.access.auth import reading, writing
+from api.http.observe import note_made
 from api.openai.errors import BadParam, errors
 from api.openai.fields import Attributes, AutoChunking, Id
 from api.openai.paging import PAGED
@@ -56,10 +57,13 @@ class NewFileBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 def create(
     store: NamedDependency[CollectionRef],
     data: JSONBody[NewFileBatch],
+    request: Request[Any, Any, Any],
     parts: NamedDependency[Parts],
 ) -> FileBatch:
     """Attach several files to a vector store and queue them for ingestion: either all of them or none."""
-    return FileBatch.of(attach_batch(store, data.to_attach(), parts))
+    made = FileBatch.of(attach_batch(store, data.to_attach(), parts))
+    note_made(request, made.id)
+    return made
 
 
 @get(

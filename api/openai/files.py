@@ -1,10 +1,10 @@
 """/v1/files: files that are uploaded first and attached to vector stores later."""
 
 from http import HTTPStatus
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar import Router, delete, get, post
+from litestar import Request, Router, delete, get, post
 from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, MultipartBody, QueryParameter
@@ -12,6 +12,7 @@ from litestar.response import File
 
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
+from api.http.observe import note_made
 from api.openai.errors import errors
 from api.openai.paging import After, Order, ends_of
 from api.v1.documents import FORM_BYTES
@@ -93,10 +94,17 @@ class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
     ),
     sync_to_thread=True,
 )
-def create(data: MultipartBody[FileForm], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileObject:
+def create(
+    data: MultipartBody[FileForm],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> FileObject:
     """Upload a file, to be attached to vector stores. Uploading the same bytes again creates another file."""
     file = data.file
-    return FileObject.of(keep_file(caller.tenant_id, file.filename, data.purpose, file.file, parts))
+    kept = keep_file(caller.tenant_id, file.filename, data.purpose, file.file, parts)
+    note_made(request, kept.id)
+    return FileObject.of(kept)
 
 
 @get(

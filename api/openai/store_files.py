@@ -1,14 +1,15 @@
 """/v1/vector_stores/ID/files: files in a collection."""
 
 from http import HTTPStatus
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar import Router, delete, get, post
+from litestar import Request, Router, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from api.access.auth import reading, writing
+from api.http.observe import note_made
 from api.openai.errors import errors
 from api.openai.fields import Attributes, AutoChunking, Id
 from api.openai.paging import PAGED
@@ -67,10 +68,12 @@ class ContentPage(msgspec.Struct, frozen=True, kw_only=True):
 def create(
     store: NamedDependency[CollectionRef],
     data: JSONBody[NewStoreFile],
+    request: Request[Any, Any, Any],
     parts: NamedDependency[Parts],
 ) -> StoreFile:
     """Attach a file to a vector store and queue it for ingestion. Files with the same bytes share one document."""
     attach_files(store, [data.to_attach()], parts)
+    note_made(request, data.file_id)
     return StoreFile.of(entry_of(store, data.file_id, parts.database))
 
 

@@ -1,15 +1,16 @@
 """/v1/vector_stores: collections, under OpenAI's name for them."""
 
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-from litestar import Router, delete, get, post
+from litestar import Request, Router, delete, get, post
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from api.access.auth import administering, reading, writing
+from api.http.observe import note_made
 from api.openai.errors import errors
 from api.openai.fields import AutoChunking, Id, NotSupported
 from api.openai.file_batches import file_batches_router
@@ -65,13 +66,17 @@ class VectorStoreChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     sync_to_thread=True,
 )
 def create(
-    data: JSONBody[NewVectorStore], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+    data: JSONBody[NewVectorStore],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
 ) -> VectorStore:
     """Create a vector store, which is a collection, and attach files to it."""
     for file_id in data.file_ids:
         file_view(caller.tenant_id, file_id, parts.database)
     name = data.name or f"vector store {new_id()[:8]}"
     made = make_collection(caller.tenant_id, name, parts.database)
+    note_made(request, made.id)
     if data.file_ids:
         ref = collection_ref(caller.tenant_id, made.id, parts.database)
         attach_files(ref, [Attach(file_id) for file_id in data.file_ids], parts)

@@ -11,7 +11,7 @@ from typing import Any, get_origin
 
 import msgspec
 from litestar import Litestar
-from litestar.response import File, ServerSentEvent
+from litestar.response import File, ServerSentEvent, Stream
 
 from api.schema.examples import example_of
 from api.schema.fields import COMMON, FIELDS
@@ -40,6 +40,7 @@ TAGS = {
     "kv": "Inspect, pin, evict, rebuild and verify stored KV: the attention keys and values of chunks.",
     "keys": "Create, list and revoke the tenant's API keys.",
     "webhooks": "Tell other programs when a document is ready or failed.",
+    "audit": "List who changed what, and when.",
     "statistics": "Latency, token counts and cache hit rates of the tenant's questions.",
     "health": "Liveness, readiness and metrics.",
     "openai: models": "List the models of the OpenAI-compatible API: one for each collection.",
@@ -148,6 +149,8 @@ def _response_content(content: Json, route: Route, describe: Callable[[Any], Jso
             content |= {EVENTS: media_of(STREAMS[route.path], describe)}
         elif kind is File:
             content = {BYTES: {"schema": {"type": "string", "format": "binary"}}}
+        elif kind is Stream:
+            content = {media: {"schema": {"type": "string"}} for media in content}
     return content
 
 

@@ -18,6 +18,7 @@ from api.v1.search import SearchBody, SearchTimings, SearchView
 from api.v1.statistics import Statistics
 from api.v1.webhooks import NewWebhook
 from api.v1.writer import EvaluationBody, WriterBody
+from ragkv.access.audit import AuditEvent, AuditPage
 from ragkv.access.keys import IssuedKey, KeyView
 from ragkv.answer.question import Citation, PassageKV, PromptSpan, Timings
 from ragkv.catalog.changes import Queued
@@ -240,6 +241,23 @@ EXAMPLES: dict[Any, object] = {
     NewKey: NewKey(name="indexing job", scopes=("read", "write"), days=90),
     IssuedKey: IssuedKey(key=f"rk_{KEY.id}_{'0123456789abcdef' * 4}", view=KEY),
     KeyView: KEY,
+    AuditPage: AuditPage(
+        [
+            AuditEvent(
+                id="7e1b9d3c5f2a4b6c8d0e1f2a3b4c5d6e",
+                at=MOMENT,
+                action="Delete a document",
+                thing=DOCUMENT_ID,
+                within=None,
+                key_id=KEY.id,
+                key_name=KEY.name,
+                client="192.0.2.7",
+                route="DELETE /v1/documents/{document_id}",
+                request_id="4be0643f1d98573b97cdca98a65347dd",
+            )
+        ],
+        CURSOR,
+    ),
     NewWebhook: NewWebhook(url=WEBHOOK.url, collection="papers"),
     IssuedWebhook: IssuedWebhook(secret=f"whsec_{'MDEyMzQ1Njc4OWFiY2RlZg' * 2}", webhook=WEBHOOK),
     WebhookView: WEBHOOK,

@@ -1,16 +1,17 @@
 """/v1/collections: named sets of documents. Paths and bodies name a collection by its id or its name."""
 
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-from litestar import Router, delete, get, patch, post
+from litestar import Request, Router, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
 from api.access.auth import administering, reading, writing
 from api.http.errors import json_problems, problems
+from api.http.observe import note_made
 from api.v1.deletion import delete_collection
 from ragkv.access.caller import Caller
 from ragkv.catalog.changes import Queued, retry_failed
@@ -55,10 +56,15 @@ class CollectionPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     sync_to_thread=True,
 )
 def create(
-    data: JSONBody[CollectionBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+    data: JSONBody[CollectionBody],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
 ) -> CollectionView:
     """Create an empty collection. Names are unique within a tenant: a name in use is refused with 409."""
-    return make_collection(caller.tenant_id, data.name, parts.database)
+    made = make_collection(caller.tenant_id, data.name, parts.database)
+    note_made(request, made.id)
+    return made
 
 
 @get(

@@ -3,10 +3,10 @@
 import asyncio
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-from litestar import Response, Router, delete, get, patch, post, put
+from litestar import Request, Response, Router, delete, get, patch, post, put
 from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
@@ -17,6 +17,7 @@ from msgspec import Meta
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
 from api.http.errors import Problem, json_problems, problem_of, problems
+from api.http.observe import note_made
 from api.v1.collections import Limit
 from ragkv.access.caller import Caller
 from ragkv.catalog.changes import amend_document, replace_document, retry_document
@@ -129,12 +130,19 @@ def upload(
     ),
 )
 async def upload_many(
-    data: MultipartBody[Uploads], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+    data: MultipartBody[Uploads],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
 ) -> list[Uploaded]:
     """Upload several files in one request. Each is accepted or refused on its own; see `status` of each result."""
     ref = await asyncio.to_thread(collection_ref, caller.tenant_id, data.collection, parts.database)
     metadata = await asyncio.to_thread(read_metadata, data.metadata)
-    return [await asyncio.to_thread(_try, ref, file, metadata, parts) for file in data.files]
+    uploaded = [await asyncio.to_thread(_try, ref, file, metadata, parts) for file in data.files]
+    for one in uploaded:
+        if one.document is not None:
+            note_made(request, one.document.id)
+    return uploaded
 
 
 @get(

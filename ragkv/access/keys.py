@@ -101,14 +101,15 @@ def list_all_keys(database: Database) -> list[tuple[str, KeyView]]:
         return [(tenant, _view(row)) for row, tenant in session.execute(keys_with_tenants())]
 
 
-def revoke_key(key_id: str, database: Database, tenant_id: str | None = None, revoked_by: str | None = None) -> None:
-    """Refuse the key from now on. Raises NotFound for an unknown key, and for another tenant's where one is given."""
+def revoke_key(key_id: str, database: Database, tenant_id: str | None = None, revoked_by: str | None = None) -> str:
+    """Refuse the key from now on. Returns its tenant's id. Raises NotFound for an unknown key, and for another tenant's where one is given."""
     with database.writing() as session:
         row = session.get(ApiKeyRow, key_id) if _ID.fullmatch(key_id) else None
         if row is None or tenant_id not in (None, row.tenant_id):
             raise NotFound(f"there is no API key {key_id[:80]!r}; `ragkv keys list` shows the ids")
         if row.revoked_at is None:
             row.revoked_at, row.revoked_by = utc_now(), revoked_by
+        return row.tenant_id
 
 
 def any_key(database: Database) -> bool:

@@ -6,9 +6,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from ragkv.access.audit import COMMAND_LINE, Change, record_change
 from ragkv.access.caller import KEY_SCOPES, KeyScope
-from ragkv.access.keys import issue_key_by_name, list_all_keys, revoke_key
+from ragkv.access.keys import issue_key, list_all_keys, revoke_key
 from ragkv.cli.opened import opened_parts
+from ragkv.db.tenants import ensure_collection
+from ragkv.names import clean_name
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_TENANT
 
@@ -34,7 +37,9 @@ def keys() -> None:
 def create(name: str, tenant: str, scopes: tuple[KeyScope, ...], days: int | None) -> None:
     """Create an API key and print it, only this once."""
     with opened_parts(Parts.prepare_database) as parts:
-        issued = issue_key_by_name(tenant, name, scopes, parts.database, days)
+        tenant_id = ensure_collection(parts.database, clean_name(tenant)).tenant_id
+        issued = issue_key(tenant_id, name, scopes, parts.database, days)
+        record_change(_change(tenant_id, "Create an API key", "create", issued.view.id), parts.database)
     click.echo(issued.key)
     click.echo("This is the only time the key is shown: keep it somewhere safe.", err=True)
 
@@ -58,8 +63,13 @@ def show() -> None:
 def revoke(key_id: str) -> None:
     """Revoke an API key with immediate effect. KEY_ID is the part between the underscores."""
     with opened_parts(Parts.prepare_database) as parts:
-        revoke_key(key_id, parts.database)
+        tenant_id = revoke_key(key_id, parts.database)
+        record_change(_change(tenant_id, "Revoke an API key", "revoke", key_id), parts.database)
     click.echo(f"{key_id} is revoked")
+
+
+def _change(tenant_id: str, action: str, command: str, key_id: str) -> Change:
+    return Change(tenant_id, None, action, f"ragkv keys {command}", COMMAND_LINE, [key_id])
 
 
 def _day(moment: datetime | None) -> str:

@@ -299,3 +299,27 @@ class WebhookDeliveryRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     attempted_at: Mapped[datetime | None]
     next_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class AuditRow(Base):
+    """One change: what was done to a `thing`, `within` another, by which key, from where. Never changed: see the
+    migration's trigger."""
+
+    __tablename__ = "audit_events"
+    __table_args__ = (
+        Index(None, "at"),
+        Index(None, "tenant_id", "at"),
+        Index(None, "tenant_id", "thing"),
+        Index(None, "tenant_id", "within"),
+    )
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
+    at: Mapped[datetime] = mapped_column(default=utc_now)
+    key_id: Mapped[str | None] = mapped_column(ID)
+    action: Mapped[str] = mapped_column(String(100))
+    route: Mapped[str] = mapped_column(String(200))
+    thing: Mapped[str | None] = mapped_column(String(200))
+    within: Mapped[str | None] = mapped_column(String(200))
+    client: Mapped[str] = mapped_column(String(200))
+    request_id: Mapped[str | None] = mapped_column(String(100))

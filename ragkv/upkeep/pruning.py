@@ -1,4 +1,5 @@
-"""Removal of old records: questions, jobs that ended, deliveries of webhooks that ended, API keys that ended."""
+"""Removal of old records: questions, jobs that ended, deliveries of webhooks that ended, API keys that ended,
+audit events."""
 
 import logging
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ragkv.batched import BATCH
+from ragkv.db.audit import forget_audit
 from ragkv.db.batches import in_batches
 from ragkv.db.clock import now_of
 from ragkv.db.database import Database
@@ -32,24 +34,27 @@ class Pruned(msgspec.Struct, frozen=True):
     jobs: int
     keys: int
     deliveries: int = 0
+    audit_events: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.questions or self.jobs or self.keys or self.deliveries)
+        return any(msgspec.structs.astuple(self))
 
 
-def prune(question_retention_days: int, database: Database) -> Pruned:
-    """Remove records beyond their retention; questions unless it is 0 days. Several processes may do it at once.
+def prune(question_retention_days: int, database: Database, audit_retention_days: int = 0) -> Pruned:
+    """Remove records beyond their retention; questions and audit events unless it is 0 days. Several processes may do it at once.
 
     By the database's clock: a worker's that runs ahead removes nothing early.
     """
     with database.reading() as session:
         now = now_of(session)
+    audited_before = now - timedelta(days=audit_retention_days)
     asked_before = now - timedelta(days=question_retention_days)
     return Pruned(
         _delete(lambda: forget_questions(asked_before, BATCH), database) if question_retention_days else 0,
         _delete(lambda: forget_jobs(now - JOBS_KEPT, BATCH), database),
         in_batches(lambda: _prune_keys(now - KEYS_KEPT, database)),
         _delete(lambda: forget_deliveries(now - DELIVERIES_KEPT, BATCH), database),
+        _delete(lambda: forget_audit(audited_before, BATCH), database) if audit_retention_days else 0,
     )
 
 

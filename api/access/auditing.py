@@ -1,0 +1,77 @@
+"""Changes by requests, recorded in the audit log before their responses are sent."""
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import Message, Scope
+
+from api.access.auth import Requires
+from api.access.session import SAFE_METHODS, Connection
+from api.http.observe import made_by
+from ragkv.access.audit import Change, record_change
+from ragkv.access.caller import Caller
+from ragkv.db.database import Database
+from ragkv.errors import RagKVError
+from ragkv.observe.logs import request_id
+from ragkv.threads import Threads
+
+AUDIT = "audit"
+"""Option of handlers whose changes have another name than their summary."""
+NOTED = "ragkv_change"
+
+log = logging.getLogger(__name__)
+
+
+class Auditing:
+    """A hook before messages are sent. A change is a request that succeeds, by another method than GET, at a handler that
+    needs more than the scope read; or one that `note_change` names."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._threads = Threads("audit", 1, within_turn=True)
+
+    async def record(self, message: Message, scope: Scope) -> None:
+        """A change that cannot be recorded is made already: it is logged instead."""
+        if message["type"] != "http.response.start" or message["status"] >= HTTPStatus.BAD_REQUEST:
+            return
+        if (change := _change_of(scope, message)) is None:
+            return
+        try:
+            await self._threads.run(record_change, change, self._database)
+        except RagKVError as error:
+            log.error("a change was not recorded (%s): %s", error, change)  # noqa: TRY400 - the message says what to do
+
+
+def note_change(connection: Connection, action: str, caller: Caller | None = None) -> None:
+    """Note that a request makes a change, though its handler alone does not tell. `caller`: who, if not the request's."""
+    connection.scope[NOTED] = (action, caller or connection.user)  # type: ignore[literal-required]
+
+
+def _change_of(scope: Scope, message: Message) -> Change | None:
+    handler = scope.get("route_handler")
+    noted: tuple[str, Caller] | None = scope.get(NOTED)  # type: ignore[assignment]
+    if noted is None and isinstance(handler, HTTPRouteHandler) and _changes(handler, scope):
+        noted = (handler.opt.get(AUDIT) or handler.summary or handler.handler_name, scope["user"])
+    if noted is None:
+        return None
+    action, caller = noted
+    named = [str(value) for value in (scope.get("path_params") or {}).values()]
+    made = made_by(scope, message)
+    return Change(
+        tenant_id=caller.tenant_id,
+        key_id=caller.key_id,
+        action=action,
+        route=f"{scope['method']} {scope.get('path_template') or ''}",  # type: ignore[typeddict-item]
+        client=str((scope.get("client") or ("",))[0]),
+        things=made or named[-1:],
+        within=named[0] if named and (made or len(named) > 1) else None,
+        request_id=request_id(),
+    )
+
+
+def _changes(handler: HTTPRouteHandler, scope: Any) -> bool:
+    return scope["method"] not in SAFE_METHODS and any(
+        isinstance(guard, Requires) and guard.scope != "read" for guard in handler.resolve_guards()
+    )

@@ -1,0 +1,24 @@
+"""The audit page: who did what to which thing and when."""
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+from litestar.params import FromQuery
+
+from api.admin.shell import AdminRequest, page
+from ragkv.access.audit import AuditFilter, list_audit
+from ragkv.parts import Parts
+
+EVENTS_A_PAGE = 50
+
+
+@get("/audit", sync_to_thread=True)
+def audit_page(
+    request: AdminRequest,
+    parts: NamedDependency[Parts],
+    thing: FromQuery[str] = "",
+    cursor: FromQuery[str | None] = None,
+) -> Response[str]:
+    """Render the tenant's audit log, newest first, all of it or what was done to one thing."""
+    wanted = AuditFilter(request.user.tenant_id, thing.strip() or None)
+    events = list_audit(wanted, EVENTS_A_PAGE, cursor, parts.database)
+    return page(request, "audit.html", events=events, thing=thing.strip(), cursor=cursor)

@@ -1,0 +1,75 @@
+"""/v1/audit: the tenant's audit log, for callers with the scope admin."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from litestar import Router, get
+from litestar.di import NamedDependency
+from litestar.params import FromQuery, QueryParameter
+from litestar.response import Stream
+
+from api.access.auth import administering
+from api.http.disconnect import stepwise
+from api.http.errors import problems
+from api.v1.collections import Limit
+from ragkv.access.audit import AuditFilter, AuditPage, export_audit, list_audit
+from ragkv.access.caller import Caller
+from ragkv.parts import Parts
+
+JSON_LINES = "application/x-ndjson"
+
+Thing = Annotated[str | None, QueryParameter(description="Return only events about this thing: its id or name.")]
+Key = Annotated[str | None, QueryParameter(description="Return only events by this API key.")]
+Since = Annotated[datetime | None, QueryParameter(description="Return only events from this time on.")]
+Until = Annotated[datetime | None, QueryParameter(description="Return only events before this time.")]
+
+
+@get(
+    "/",
+    summary="List audit events",
+    responses=problems(UNPROCESSABLE_ENTITY="Invalid cursor."),
+    sync_to_thread=True,
+)
+def show(
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    thing: Thing = None,
+    key_id: Key = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = 50,
+    cursor: FromQuery[str | None] = None,
+) -> AuditPage:
+    """List who did what to which thing and when, newest first."""
+    wanted = AuditFilter(caller.tenant_id, thing, key_id, in_utc(since), in_utc(until))
+    return list_audit(wanted, limit, cursor, parts.database)
+
+
+@get(
+    "/export",
+    summary="Download audit events",
+    response_description="Events as JSON lines.",
+    responses=problems(),
+    media_type=JSON_LINES,
+)
+async def export(
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    thing: Thing = None,
+    key_id: Key = None,
+    since: Since = None,
+    until: Until = None,
+) -> Stream:
+    """Download all events that match as JSON lines, newest first, an event a line."""
+    wanted = AuditFilter(caller.tenant_id, thing, key_id, in_utc(since), in_utc(until))
+    headers = {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
+    return Stream(stepwise(export_audit(wanted, parts.database)), media_type=JSON_LINES, headers=headers)
+
+
+def in_utc(moment: datetime | None) -> datetime | None:
+    """The moment, in UTC unless it says otherwise."""
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+
+
+def audit_router() -> Router:
+    return Router("/v1/audit", route_handlers=[show, export], guards=[administering], tags=["audit"])

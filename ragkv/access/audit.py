@@ -1,0 +1,121 @@
+"""The audit log: who did what to which thing and when. Events are added and read; nothing changes them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from ragkv.db.audit import AUDIT_KEYS, audit_of
+from ragkv.db.database import Database
+from ragkv.db.pages import rows_behind
+from ragkv.db.tables import AuditRow
+from ragkv.names import storable
+from ragkv.page import MAX_PAGE, Id, Moment, from_cursor
+
+MAX_CHARS = 200
+"""Of one name in an event."""
+COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change that was made: `action` in words, `route` as programs know it, `client` an address or the command line.
+
+    `things`: what was changed or made, one event each. `within`: what it belongs to.
+    """
+
+    tenant_id: str
+    key_id: str | None
+    action: str
+    route: str
+    client: str
+    things: Sequence[str] = ()
+    within: str | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which of a tenant's events: about a thing, by a key, from `since` on, before `until`."""
+
+    tenant_id: str
+    thing: str | None = None
+    key_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One change: who made it, what it was, and to which thing."""
+
+    id: str
+    at: datetime
+    action: str
+    thing: str | None
+    within: str | None
+    key_id: str | None
+    key_name: str | None
+    client: str
+    route: str
+    request_id: str | None
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    """A page of events, newest first."""
+
+    items: list[AuditEvent]
+    next: str | None
+
+
+def record_change(change: Change, database: Database) -> None:
+    """Raises Unavailable."""
+    with database.writing() as session:
+        session.add_all(
+            AuditRow(
+                tenant_id=change.tenant_id,
+                key_id=change.key_id,
+                action=change.action,
+                route=change.route[:MAX_CHARS],
+                client=change.client[:MAX_CHARS],
+                thing=None if thing is None else storable(thing[:MAX_CHARS]),
+                within=None if change.within is None else storable(change.within[:MAX_CHARS]),
+                request_id=change.request_id,
+            )
+            for thing in change.things or (None,)
+        )
+
+
+def list_audit(wanted: AuditFilter, limit: int, cursor: str | None, database: Database) -> AuditPage:
+    """Raises Rejected for a cursor that is not ours."""
+    after = from_cursor(cursor, tuple[Moment, Id])
+    found = audit_of(wanted.tenant_id, wanted.thing, wanted.key_id, wanted.since, wanted.until)
+    with database.reading() as session:
+        events = rows_behind(session, found, AUDIT_KEYS, limit, after, descending=True)
+        items = [_view(*row) for row in events.items]
+    return AuditPage(items, events.next(lambda row: (row[0].at, row[0].id)))
+
+
+def export_audit(wanted: AuditFilter, database: Database) -> Iterator[bytes]:
+    """All events as JSON lines, newest first, a page at a time."""
+    cursor: str | None = None
+    while True:
+        page = list_audit(wanted, MAX_PAGE, cursor, database)
+        yield b"".join(msgspec.json.encode(event) + b"\n" for event in page.items)
+        if (cursor := page.next) is None:
+            return
+
+
+def _view(row: AuditRow, key_name: str | None) -> AuditEvent:
+    return AuditEvent(
+        id=row.id,
+        at=row.at,
+        action=row.action,
+        thing=row.thing,
+        within=row.within,
+        key_id=row.key_id,
+        key_name=key_name,
+        client=row.client,
+        route=row.route,
+        request_id=row.request_id,
+    )

@@ -1,0 +1,38 @@
+"""Statements about the audit log. Rows are inserted, and removed once they are old: triggers refuse to change them."""
+
+from datetime import datetime
+
+from sqlalchemy import Delete, Select, delete, or_, select
+
+from ragkv.db.pages import Keys
+from ragkv.db.tables import ApiKeyRow, AuditRow
+
+AUDIT_KEYS: Keys = (AuditRow.at.expression, AuditRow.id.expression)
+
+
+def audit_of(
+    tenant_id: str,
+    thing: str | None = None,
+    key_id: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Select[AuditRow, str | None]:
+    """(event, name of its key) of a tenant: those about a thing, by a key, from `since` on, before `until`."""
+    found = (
+        select(AuditRow, ApiKeyRow.name)
+        .outerjoin(ApiKeyRow, ApiKeyRow.id == AuditRow.key_id)
+        .where(AuditRow.tenant_id == tenant_id)
+    )
+    if thing is not None:
+        found = found.where(or_(AuditRow.thing == thing, AuditRow.within == thing))
+    if key_id is not None:
+        found = found.where(AuditRow.key_id == key_id)
+    if since is not None:
+        found = found.where(AuditRow.at >= since)
+    return found if until is None else found.where(AuditRow.at < until)
+
+
+def forget_audit(before: datetime, limit: int) -> Delete:
+    """Events from before the moment."""
+    old = select(AuditRow.id).where(AuditRow.at < before).order_by(AuditRow.at).limit(limit)
+    return delete(AuditRow).where(AuditRow.id.in_(old))

@@ -180,6 +180,19 @@ KEY = KeyView(
     last_used_at=MOMENT,
     revoked_at=None,
 )
+AUDIT_EVENT = AuditEvent(
+    id="7e1b9d3c5f2a4b6c8d0e1f2a3b4c5d6e",
+    at=MOMENT,
+    action="Delete a document",
+    thing=DOCUMENT_ID,
+    within=None,
+    key_id=KEY.id,
+    key_name=KEY.name,
+    client="192.0.2.7",
+    route="DELETE /v1/documents/{document_id}",
+    request_id="4be0643f1d98573b97cdca98a65347dd",
+)
+JSON_LINE = msgspec.json.encode(AUDIT_EVENT).decode() + "\n"
 WEBHOOK = WebhookView(
     id="8d1f6a2b4c3e4f5a9b7c0d1e2f3a4b5c",
     url="https://example.com/hooks/ragkv",
@@ -241,23 +254,7 @@ EXAMPLES: dict[Any, object] = {
     NewKey: NewKey(name="indexing job", scopes=("read", "write"), days=90),
     IssuedKey: IssuedKey(key=f"rk_{KEY.id}_{'0123456789abcdef' * 4}", view=KEY),
     KeyView: KEY,
-    AuditPage: AuditPage(
-        [
-            AuditEvent(
-                id="7e1b9d3c5f2a4b6c8d0e1f2a3b4c5d6e",
-                at=MOMENT,
-                action="Delete a document",
-                thing=DOCUMENT_ID,
-                within=None,
-                key_id=KEY.id,
-                key_name=KEY.name,
-                client="192.0.2.7",
-                route="DELETE /v1/documents/{document_id}",
-                request_id="4be0643f1d98573b97cdca98a65347dd",
-            )
-        ],
-        CURSOR,
-    ),
+    AuditPage: AuditPage([AUDIT_EVENT], CURSOR),
     NewWebhook: NewWebhook(url=WEBHOOK.url, collection="papers"),
     IssuedWebhook: IssuedWebhook(secret=f"whsec_{'MDEyMzQ1Njc4OWFiY2RlZg' * 2}", webhook=WEBHOOK),
     WebhookView: WEBHOOK,

@@ -14,6 +14,7 @@ from api.http.errors import problems
 from api.v1.collections import Limit
 from ragkv.access.audit import AuditFilter, AuditPage, export_audit, list_audit
 from ragkv.access.caller import Caller
+from ragkv.errors import Rejected
 from ragkv.parts import Parts
 
 JSON_LINES = "application/x-ndjson"
@@ -27,7 +28,7 @@ Until = Annotated[datetime | None, QueryParameter(description="Return only event
 @get(
     "/",
     summary="List audit events",
-    responses=problems(UNPROCESSABLE_ENTITY="Invalid cursor."),
+    responses=problems(UNPROCESSABLE_ENTITY="Invalid cursor or time."),
     sync_to_thread=True,
 )
 def show(
@@ -49,7 +50,7 @@ def show(
     "/export",
     summary="Download audit events",
     response_description="Events as JSON lines.",
-    responses=problems(),
+    responses=problems(UNPROCESSABLE_ENTITY="Invalid time."),
     media_type=JSON_LINES,
 )
 async def export(
@@ -67,8 +68,13 @@ async def export(
 
 
 def in_utc(moment: datetime | None) -> datetime | None:
-    """The moment, in UTC unless it says otherwise."""
-    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+    """The moment in UTC; without a zone it is taken as such. Raises Rejected for one that has none there."""
+    if moment is None or moment.tzinfo is None:
+        return moment and moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise Rejected("the time is out of range: use one between the years 1 and 9999 in UTC") from None
 
 
 def audit_router() -> Router:

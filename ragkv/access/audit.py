@@ -1,6 +1,6 @@
 """The audit log: who did what to which thing and when. Events are added and read; nothing changes them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -89,14 +89,15 @@ def record_change(change: Change, database: Database) -> None:
 def list_audit(wanted: AuditFilter, limit: int, cursor: str | None, database: Database) -> AuditPage:
     """Raises Rejected for a cursor that is not ours."""
     after = from_cursor(cursor, tuple[Moment, Id])
-    found = audit_of(wanted.tenant_id, wanted.thing, wanted.key_id, wanted.since, wanted.until)
+    thing, key_id = (None if name is None else storable(name) for name in (wanted.thing, wanted.key_id))
+    found = audit_of(wanted.tenant_id, thing, key_id, wanted.since, wanted.until)
     with database.reading() as session:
         events = rows_behind(session, found, AUDIT_KEYS, limit, after, descending=True)
         items = [_view(*row) for row in events.items]
     return AuditPage(items, events.next(lambda row: (row[0].at, row[0].id)))
 
 
-def export_audit(wanted: AuditFilter, database: Database) -> Iterator[bytes]:
+def export_audit(wanted: AuditFilter, database: Database) -> Generator[bytes, None, None]:
     """All events as JSON lines, newest first, a page at a time."""
     cursor: str | None = None
     while True:

@@ -6,6 +6,7 @@ import ssl
 import time
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import httpx
 
@@ -25,6 +26,7 @@ OF_TENANT = 4
 """A tenant whose receivers are slow delays those of others by one round."""
 ATTEMPT_S = 10.0
 """For a whole attempt: name, connection, and the head of the response. Its body is not read."""
+MAX_ERROR_CHARS = 500
 CLAIM = timedelta(seconds=60)
 DELAYS_S = (5, 300, 1800, 7200, 18000, 36000, 36000)
 """Waits after failed attempts; after the last one more, a day and four hours later, the delivery has failed."""
@@ -94,12 +96,13 @@ class Courier:
             return Outcome(None, f"no response within {ATTEMPT_S:.0f} s")
         except Rejected as error:
             return Outcome(None, str(error))
-        except (OSError, httpx.HTTPError) as error:
-            return Outcome(None, f"{type(error).__name__}: {error}"[:500])
+        except Exception as error:  # whatever a receiver or its name does costs its own message alone
+            return Outcome(None, f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS])
 
     def _record(self, delivery: WebhookDeliveryRow, outcome: Outcome) -> None:
         failures = delivery.attempts + 1
         with self._database.writing() as session:
+            changes: dict[str, Any]
             if outcome.is_delivered:
                 changes = {"status": DELIVERED}
             elif failures > len(DELAYS_S):

@@ -242,6 +242,17 @@ def test_a_tenant_has_some_places_in_each_round(database: Database, receiver: Re
     assert len({headers["webhook-id"] for headers, _ in receiver.got}) == OF_TENANT + 2
 
 
+def test_a_name_that_cannot_be_looked_up_costs_its_own_message_alone(database: Database, receiver: Receiver):
+    announced(database, "https://xn--a/")
+    ref = ensure_collection(database)
+    make_webhook(ref.tenant_id, receiver.url, None, HERE, database)
+    with database.writing() as session:
+        announce(session, session.query(DocumentRow.id).scalar(), READY_EVENT)
+
+    assert Courier(database, HERE).deliver_due() == 3
+    assert len(receiver.got) == 1
+
+
 def test_a_host_that_is_no_longer_trusted_is_not_reached(database: Database, receiver: Receiver):
     announced(database, receiver.url)
 

@@ -130,7 +130,7 @@ class RequestRecord:
 
 def note_made(connection: ASGIConnection[Any, Any, Any, Any], thing_id: str) -> None:
     """Note the id of a thing that a request made, for the logs, if its response has no `Location`."""
-    connection.scope.setdefault(MADE, []).append(thing_id)  # type: ignore[misc,typeddict-item]
+    connection.scope.setdefault(MADE, []).append(thing_id)  # type: ignore[misc]
 
 
 def made_by(scope: Scope, message: Message) -> list[str]:

@@ -21,8 +21,12 @@ JSON_LINES = "application/x-ndjson"
 
 Thing = Annotated[str | None, QueryParameter(description="Return only events about this thing: its id or name.")]
 Key = Annotated[str | None, QueryParameter(description="Return only events by this API key.")]
-Since = Annotated[datetime | None, QueryParameter(description="Return only events from this time on.")]
-Until = Annotated[datetime | None, QueryParameter(description="Return only events before this time.")]
+Since = Annotated[
+    str | None, QueryParameter(description="Return only events from this time on, like `2026-01-05T09:30:00Z`.")
+]
+Until = Annotated[
+    str | None, QueryParameter(description="Return only events before this time, like `2026-01-05T09:30:00Z`.")
+]
 
 
 @get(
@@ -42,7 +46,7 @@ def show(
     cursor: FromQuery[str | None] = None,
 ) -> AuditPage:
     """List who did what to which thing and when, newest first."""
-    wanted = AuditFilter(caller.tenant_id, thing, key_id, in_utc(since), in_utc(until))
+    wanted = AuditFilter(caller.tenant_id, thing, key_id, read_moment(since), read_moment(until))
     return list_audit(wanted, limit, cursor, parts.database)
 
 
@@ -62,19 +66,20 @@ async def export(
     until: Until = None,
 ) -> Stream:
     """Download all events that match as JSON lines, newest first, an event a line."""
-    wanted = AuditFilter(caller.tenant_id, thing, key_id, in_utc(since), in_utc(until))
+    wanted = AuditFilter(caller.tenant_id, thing, key_id, read_moment(since), read_moment(until))
     headers = {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
     return Stream(stepwise(export_audit(wanted, parts.database)), media_type=JSON_LINES, headers=headers)
 
 
-def in_utc(moment: datetime | None) -> datetime | None:
-    """The moment in UTC; without a zone it is taken as such. Raises Rejected for one that has none there."""
-    if moment is None or moment.tzinfo is None:
-        return moment and moment.replace(tzinfo=UTC)
+def read_moment(text: str | None) -> datetime | None:
+    """A moment in UTC; without a zone it is taken as such. Raises Rejected."""
+    if text is None:
+        return None
     try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        raise Rejected("the time is out of range: use one between the years 1 and 9999 in UTC") from None
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise Rejected("`since` and `until` must be times like 2026-01-05T09:30:00Z") from None
 
 
 def audit_router() -> Router:

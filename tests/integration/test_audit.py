@@ -150,7 +150,7 @@ def test_pages_and_filters_and_the_export_have_the_same_events(
     assert max(event["at"] for event in before) < middle <= min(event["at"] for event in since)
     assert events(client, headers, since="2026-01-01T00:00:00", limit=1), "a time without a zone is UTC"
     assert_problem(client.get("/v1/audit", headers=headers, params={"cursor": "x"}), 422)
-    for moment in ("0001-01-01T00:00:00+23:00", "9999-12-31T23:59:59-23:00"):
+    for moment in ("0001-01-01T00:00:00+23:00", "9999-12-31T23:59:59-23:00", "0", "yesterday", ""):
         for path in ("/v1/audit", "/v1/audit/export"):
             assert_problem(client.get(path, headers=headers, params={"since": moment}), 422)
     page = client.get("/admin/audit", headers=headers, params={"thing": "papers"})

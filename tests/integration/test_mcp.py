@@ -68,6 +68,12 @@ def text_of(result: CallToolResult) -> str:
     return content.text
 
 
+def in_flight(service: OpenAIService) -> float:
+    """Requests in progress, the one that asks for it among them."""
+    lines = service.http.get("/metrics", headers=_headers(service.key)).text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("ragkv_http_requests_in_flight "))
+
+
 def message(method: str = "tools/list", params: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}}
 
@@ -249,6 +255,7 @@ class TestLimits:
                     "tools/call", {"name": "search", "arguments": ASKED | {"filter": {"x": "y" * 1_100_000}}}
                 )
                 refused = partial(service.http.post, "/mcp", json=large, headers=_headers(service.key))
+                await asyncio.to_thread(wait_until, lambda: in_flight(service) > half, 10)
                 await asyncio.to_thread(wait_until, lambda: refused().status_code == 429, 10)
                 assert (await http.post("/mcp", json=message())).status_code == 200
                 ending.set()

@@ -60,8 +60,12 @@ class RemoteEngine:
         await self._http.aclose()
 
     async def ready(self) -> bool:
+        """Whether an engine answers. vllm-router's /health wants all of its engines, its /readiness one."""
+        return await self._answers("/health") or await self._answers("/readiness")
+
+    async def _answers(self, path: str) -> bool:
         try:
-            return (await self._http.get("/health", timeout=_HEALTH_SECONDS)).is_success
+            return (await self._http.get(path, timeout=_HEALTH_SECONDS)).is_success
         except httpx.HTTPError:
             return False
 

@@ -119,6 +119,15 @@ def test_servers_that_do_not_take_it_are_asked_until_one_does(status: int) -> No
     assert run(answers, *[status] * remote._REFUSALS, WHOLE) == remote._REFUSALS + 1
 
 
+def test_a_router_is_ready_while_one_of_its_engines_is() -> None:
+    """Its /health says no while any is away."""
+
+    async def scenario(engine: RemoteEngine) -> None:
+        assert await engine.ready()
+
+    assert run(scenario, 503, WHOLE) == 2
+
+
 def test_they_are_not_asked_for_ever() -> None:
     async def scenario(engine: RemoteEngine) -> None:
         with pytest.raises(EngineLost):

@@ -1,5 +1,7 @@
 """A worker extension that shows the engine's own KV. Loaded by the engine's process, for tests alone."""
 
+import dataclasses
+
 import torch
 from vllm.distributed.kv_transfer import get_kv_transfer_group
 
@@ -12,14 +14,16 @@ from ragkv.span import Span
 class Peek:
     """Added to vLLM's worker by `worker_extension_cls`. Tensors pass through files: vLLM's RPC does not carry them."""
 
-    def save_own_kv(self, token_ids: list[int], file: str) -> None:
-        """Rotated keys and values that the engine computes for a prompt, [layer][key, value], in idle cache blocks."""
+    def save_own_kv(self, token_ids: list[int], file: str, first: int = 0) -> None:
+        """Rotated keys and values that the engine computes for a prompt, [layer][key, value], in idle cache blocks. `first`: the
+        position that its first token is told to have."""
         model = get_kv_transfer_group()._under_way._stitcher._model
         blocks = torch.arange(1, 2 + len(token_ids) // model.block_size)
         batch = model.batch([Span(0, len(token_ids))], blocks)
         seen: list[list[torch.Tensor]] = []
         with model.attention_hook(lambda _layer, _query, key, value: seen.append([key.clone(), value.clone()])):
-            model.forward(torch.tensor(token_ids), batch, blocks)
+            moved = dataclasses.replace(batch, positions=batch.positions + first)
+            model.forward(torch.tensor(token_ids), moved, blocks)
         torch.save(seen, file)
 
     def rotate_file(self, file: str, start: int) -> None:

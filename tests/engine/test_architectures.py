@@ -4,39 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, PretrainedConfig, Qwen3Config
 
 from ragkv.settings import Settings
 from tests.engine.conftest import started
+from tests.engine.tiny import config_of, save_tiny
 from tests.engine.world import World, kl, request, whole_context
 
-TINY = {
-    "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 4096, "vocab_size": 49152,
-    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2, "tie_word_embeddings": True, "initializer_range": 0.3,
-}  # fmt: skip
-SCALED_ROPE = {
-    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 1024,
-}  # fmt: skip
-CONFIGS = {
-    "llama": LlamaConfig(**TINY, rope_parameters=SCALED_ROPE),
-    "qwen3": Qwen3Config(**TINY),
-}
+CONFIGS = {"llama": "Llama 3, llama3", "qwen3": "Qwen3"}
 # A small cache and small steps: requests are preempted, and questions are prefilled in several steps.
 CACHE_GIB, STEP_TOKENS = 0.006, 128
-
-
-def save_tiny(config: PretrainedConfig, embedded: Path, folder: Path) -> Path:
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config).to(torch.float32)
-    for name, weight in model.named_parameters():
-        if "norm" in name:  # norms of ones would hide a norm that is left out
-            weight.data.uniform_(0.5, 1.5)
-    model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(embedded).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
@@ -45,7 +21,7 @@ def tiny(
 ) -> Iterator[World]:
     home = tmp_path_factory.mktemp(request.param)
     settings = Settings(
-        data_dir=home / "data", model=str(save_tiny(CONFIGS[request.param], language_model, home / "model")),
+        data_dir=home / "data", model=str(save_tiny(config_of(CONFIGS[request.param]), language_model, home / "model")),
         dtype="float32", chunk_tokens=96, max_model_len=2048, max_batched_tokens=STEP_TOKENS, kv_cache_gib=CACHE_GIB,
     )  # fmt: skip
     world = started(settings, 12)

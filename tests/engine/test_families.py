@@ -1,0 +1,82 @@
+"""Every family that is served, tiny and with random weights, through the oracle (docs/MODELS.md)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from ragkv.settings import Settings
+from tests.engine.conftest import started
+from tests.engine.tiny import MODELS, config_of, save_tiny
+from tests.engine.world import World, kl, whole_context
+
+OFTEN = ("Qwen3, yarn", "Qwen3 MoE")
+"""Among the ordinary tests. Llama with scaled RoPE and Qwen3 are in test_architectures.py."""
+KL_BOUND, KEY_BOUND = 0.005, 2e-3
+ELSEWHERE = 1500
+"""A position where nothing was prefilled."""
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=() if name in OFTEN else pytest.mark.long) for name in MODELS]
+)
+def tiny(
+    request: pytest.FixtureRequest, language_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    home = tmp_path_factory.mktemp("family")
+    settings = Settings(
+        data_dir=home / "data", model=str(save_tiny(config_of(request.param), language_model, home / "model")),
+        dtype="float32", chunk_tokens=96, max_model_len=2048, kv_cache_gib=0.01,
+    )  # fmt: skip
+    world = started(settings, 6, worker_extension_cls="tests.engine.peek.Peek")
+    yield world
+    world.stop()
+
+
+def test_recomputing_everything_is_full_prefill(tiny: World) -> None:
+    divergences = []
+    for start in range(4):
+        chunks = tiny.model.chunks[start : start + 3]
+        prompt = tiny.model.prompt(chunks)
+        full = tiny.ask(prompt, logprobs=-1, max_tokens=8)
+        recomputed = tiny.ask(prompt, tiny.model.plan(chunks, [whole_context(prompt)]), logprobs=-1, max_tokens=8)
+        assert recomputed.token_ids == full.token_ids
+        divergences.append(kl(full.logprobs[0], recomputed.logprobs[0]))
+    print(f"\nratio 1.0: KL {max(divergences):.1e}")
+    assert max(divergences) <= KL_BOUND
+
+
+def test_a_single_chunk_stitched_behind_its_prefix_is_full_prefill(tiny: World) -> None:
+    """Ingestion and engine agree on every layer: nothing is recomputed here."""
+    divergences = []
+    for chunk in tiny.model.chunks[:4]:
+        prompt = tiny.model.prompt([chunk])
+        full = tiny.ask(prompt, logprobs=-1, max_tokens=8)
+        stitched = tiny.ask(prompt, tiny.model.plan([chunk]), logprobs=-1, max_tokens=8)
+        assert stitched.report.stitched == prompt.question.start
+        assert stitched.token_ids == full.token_ids
+        divergences.append(kl(full.logprobs[0], stitched.logprobs[0]))
+    print(f"\nsingle chunk: KL {max(divergences):.1e}")
+    assert max(divergences) <= KL_BOUND
+
+
+def test_stored_kv_turned_to_another_position_is_the_engines_own_there(tiny: World, tmp_path: Path) -> None:
+    """Prefix and chunk as if they began far behind the start: keys see only how far they are apart, so KV of every layer is the
+    stored one, turned."""
+    model, rpc = tiny.model, tiny.engine._llm.collective_rpc
+    own, rotated = tmp_path / "own.pt", tmp_path / "rotated.pt"
+    prefix = model.keys.prefix_ids
+    stored = model.store.get(model.keys.chunk(model.chunks[3].token_ids), model.layout)
+    torch.save(stored.keys, rotated)
+    tiny.loop.run(rpc("save_own_kv", args=([*prefix, *model.chunks[3].token_ids], str(own), ELSEWHERE)))
+    tiny.loop.run(rpc("rotate_file", args=(str(rotated), ELSEWHERE + len(prefix))))
+
+    keys, values = zip(*torch.load(own), strict=True)
+    assert len(keys) == model.layout.layers
+    worst = {}
+    for what, ours, theirs in (("keys", torch.load(rotated), keys), ("values", stored.values, values)):
+        there = torch.stack([layer[len(prefix) :].view(ours.shape[1:]) for layer in theirs])
+        worst[what] = float((ours - there).abs().max() / there.abs().max())
+    print(f"\nstored KV elsewhere: {worst['keys']:.1e} of the largest key, {worst['values']:.1e} of the largest value")
+    assert max(worst.values()) <= KEY_BOUND

@@ -1,0 +1,93 @@
+"""Tiny models with random weights, one or more for each family that is served (ragkv/kv/families.py)."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, AutoTokenizer, PretrainedConfig
+
+TINY: dict[str, Any] = {
+    "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 4096, "vocab_size": 49152,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2, "tie_word_embeddings": True, "initializer_range": 0.3,
+}  # fmt: skip
+WIDE = TINY | {"hidden_size": 128}
+"""For families whose head dimension follows from the hidden size."""
+_BASE = {"rope_theta": 10000.0}
+_FROM = {"original_max_position_embeddings": 1024}
+PLAIN = {"rope_type": "default"} | _BASE
+LINEAR = {"rope_type": "linear", "factor": 4.0} | _BASE
+LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0} | _BASE | _FROM
+YARN = {"rope_type": "yarn", "factor": 4.0} | _BASE | _FROM
+SCALED_YARN = YARN | {"attention_factor": 0.8, "beta_fast": 16.0, "beta_slow": 2.0, "truncate": False}
+DEEPSEEK_YARN = YARN | {"mscale": 0.7, "mscale_all_dim": 1.0}
+
+
+def _partial(share: float) -> dict[str, Any]:
+    return PLAIN | {"partial_rotary_factor": share}
+
+
+_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "norm_topk_prob": True}
+_LOCAL_EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+_GRANITE = {
+    "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0625, "logits_scaling": 4.0,
+}  # fmt: skip
+
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Llama 2": ("Llama", TINY),
+    "Llama 3, llama3": ("Llama", TINY | {"rope_parameters": LLAMA3}),
+    "Llama, linear": ("Llama", TINY | {"rope_parameters": LINEAR, "attention_bias": True, "mlp_bias": True}),
+    "Llama, yarn": ("Llama", TINY | {"rope_parameters": DEEPSEEK_YARN}),
+    "SmolLM2": ("Llama", WIDE | {"head_dim": None, "rope_parameters": PLAIN | {"rope_theta": 100000.0}}),
+    "Mistral": ("Mistral", TINY | {"sliding_window": None}),
+    "Mixtral": ("Mixtral", TINY | _LOCAL_EXPERTS | {"sliding_window": None}),
+    "Qwen2": ("Qwen2", WIDE | {"head_dim": None, "sliding_window": 1024, "use_sliding_window": False}),
+    "Qwen2, yarn": ("Qwen2", WIDE | {"head_dim": None, "rope_parameters": YARN}),
+    "Qwen2 MoE": ("Qwen2Moe", WIDE | _EXPERTS | {"head_dim": None, "shared_expert_intermediate_size": 96}),
+    "Qwen3": ("Qwen3", TINY),
+    "Qwen3, yarn": ("Qwen3", TINY | {"rope_parameters": SCALED_YARN}),
+    "Qwen3 MoE": ("Qwen3Moe", TINY | _EXPERTS),
+    "Phi-3": ("Phi3", WIDE | {"head_dim": None, "sliding_window": None}),
+    "Phi-4-mini, partial": ("Phi3", WIDE | {"head_dim": None, "rope_parameters": _partial(0.75)}),
+    "PhiMoE": ("Phimoe", WIDE | _LOCAL_EXPERTS | {"head_dim": None, "sliding_window": None, "rope_parameters": PLAIN}),
+    "OLMoE": ("Olmoe", WIDE | _EXPERTS | {"head_dim": None}),
+    "Granite": ("Granite", WIDE | _GRANITE | {"head_dim": None}),
+    "Granite MoE": ("GraniteMoe", WIDE | _GRANITE | _LOCAL_EXPERTS | {"head_dim": None}),
+    "Granite MoE, shared": (
+        "GraniteMoeShared", WIDE | _GRANITE | _LOCAL_EXPERTS | {"head_dim": None, "shared_intermediate_size": 96},
+    ),
+    "Gemma": ("Gemma", TINY),
+    "Cohere": ("Cohere", WIDE | {"head_dim": None, "use_qk_norm": True}),
+    "GLM-4": ("Glm4", TINY | {"rope_parameters": _partial(0.5)}),
+    "GLM-4 MoE": (
+        "Glm4Moe",
+        TINY | {
+            "rope_parameters": _partial(0.5), "n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1,
+            "moe_intermediate_size": 64, "first_k_dense_replace": 1, "use_qk_norm": True, "n_group": 1, "topk_group": 1,
+        },
+    ),
+    "StableLM": ("StableLm", WIDE | {"head_dim": None, "rope_parameters": _partial(0.25)}),
+    "Apertus": ("Apertus", TINY | {"rope_parameters": LLAMA3}),
+    "Nemotron": ("Nemotron", TINY | {"rope_parameters": _partial(0.5)}),
+    "Ernie 4.5": ("Ernie4_5", TINY),
+}  # fmt: skip
+"""By name: the class of the family's configuration, without `Config`, and what it is made with."""
+
+
+def config_of(name: str) -> PretrainedConfig:
+    kind, fields = MODELS[name]
+    given = {field: value for field, value in fields.items() if value is not None or field == "sliding_window"}
+    return getattr(transformers, f"{kind}Config")(**given)
+
+
+def save_tiny(config: PretrainedConfig, embedded: Path, folder: Path) -> Path:
+    """A model folder with the embedded model's tokenizer."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).to(torch.float32)
+    for name, weight in model.named_parameters():
+        if "norm" in name:  # norms of ones would hide a norm that is left out
+            weight.data.uniform_(0.5, 1.5)
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(embedded).save_pretrained(folder)
+    return folder

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from transformers import AutoModel, GemmaConfig, GPTNeoXConfig, LlamaConfig, PhiConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModel, CohereConfig, GemmaConfig, Glm4Config, LlamaConfig, Qwen2Config, Qwen3Config, StableLmConfig
 
 from ingest.capture import modules_with_rotation
 from ingest.prefill import QCACHE_VIEW, Prefiller
@@ -20,8 +20,9 @@ CONFIGS = [
     Qwen2Config(**TINY),
     Qwen3Config(**TINY, head_dim=16),
     GemmaConfig(**TINY, head_dim=16),
-    PhiConfig(**TINY),
-    GPTNeoXConfig(**{name: value for name, value in TINY.items() if name != "num_key_value_heads"}),
+    StableLmConfig(**TINY),
+    CohereConfig(**TINY),
+    Glm4Config(**TINY, head_dim=16, pad_token_id=0),
 ]
 PREFIX = list(range(5, 12))
 CHUNKS = [list(range(20, 60)), list(range(60, 65)), list(range(30, 53))]

@@ -1,0 +1,91 @@
+"""The families of models whose KV can be stitched, and why that of others cannot.
+
+A family is one value of `model_type` in a config.json. It is served once a tiny random model of it was held to full prefill
+(tests/engine/test_families.py, docs/MODELS.md); what was not held to it is refused. What makes a model wrong can also be a
+setting: each is refused with its reason.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from transformers import PretrainedConfig
+
+FAMILIES = frozenset({
+    "apertus", "cohere", "ernie4_5", "gemma", "glm4", "glm4_moe", "granite", "granitemoe", "granitemoeshared", "llama",
+    "mistral", "mixtral", "nemotron", "olmoe", "phi3", "phimoe", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "stablelm",
+})  # fmt: skip
+"""Held to full prefill."""
+_BY_TRANSFORMERS = frozenset({
+    "arcee", "flex_olmo", "glm", "gpt_neox", "hunyuan_v1_dense", "hunyuan_v1_moe", "olmo", "olmo2", "olmo3", "phi", "seed_oss",
+    "smollm3", "starcoder2",
+})  # fmt: skip
+"""Families for which vLLM has no code of its own."""
+_ROPES = frozenset({"default", "linear", "llama3", "yarn"})
+_ROPES_BY_LENGTH = frozenset({"dynamic", "longrope"})  # their angles depend on the length of the prompt
+_MULTIMODAL_ROPE = "mrope_section"
+_MAMBA = ("ssm_cfg", "state_size", "mamba_d_state", "mamba_d_ssm", "conv_L_cache")
+_DIFFERENT = (
+    "dual_chunk_attention_config", "llama_4_scaling", "attention_sinks", "layer_rope_theta", "clip_qkv", "logn_attn",
+)  # fmt: skip
+"""Fields of the configuration that Transformers and vLLM do not both follow, or that change keys by their position."""
+
+
+def refusal_of(config: PretrainedConfig) -> str | None:
+    """Why KV of this model's chunks cannot be stitched; None if it can."""
+    for is_refused, reason in _REASONS:
+        if is_refused(config):
+            return reason
+    return None
+
+
+def _rope(config: PretrainedConfig) -> dict[str, Any]:
+    return getattr(config, "rope_parameters", None) or {}
+
+
+def _layer_kinds(config: PretrainedConfig) -> set[str]:
+    return set(getattr(config, "layer_types", None) or ())
+
+
+def _has_window(config: PretrainedConfig) -> bool:
+    kinds = _layer_kinds(config)
+    if any("sliding" in kind or "chunked" in kind for kind in kinds):
+        return True
+    return bool(not kinds and getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
+
+
+def _is_hybrid(config: PretrainedConfig) -> bool:
+    others = {kind for kind in _layer_kinds(config) if "attention" not in kind or kind == "linear_attention"}
+    return bool(others) or any(hasattr(config, name) for name in _MAMBA)
+
+
+_REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
+    (lambda c: c.is_encoder_decoder, "it is an encoder-decoder model"),
+    (lambda c: hasattr(c, "kv_lora_rank"), "it uses multi-head latent attention (MLA)"),
+    (_is_hybrid, "it has layers of another kind than attention (linear attention, a state space or convolutions)"),
+    (_has_window, "it attends through a sliding window"),
+    (lambda c: not hasattr(c, "num_attention_heads"), "it is not a decoder of text alone with standard attention"),
+    (lambda c: getattr(c, "alibi", False), "its positions are not rotations (ALiBi)"),
+    (lambda c: not _rope(c), "it has no rotary position embedding (RoPE)"),
+    (lambda c: not all(getattr(c, "no_rope_layers", None) or [1]), "some layers do not rotate their keys (NoPE)"),
+    (lambda c: any(isinstance(v, dict) for v in _rope(c).values()), "its layers use different rotary embeddings"),
+    (
+        lambda c: _rope(c).get("rope_type") in _ROPES_BY_LENGTH,
+        "its rotary embedding changes with the prompt's length (dynamic, longrope)",
+    ),
+    (lambda c: _MULTIMODAL_ROPE in _rope(c), "its rotary embedding is multimodal"),
+    (
+        lambda c: _rope(c).get("rope_type", "default") not in _ROPES,
+        f"its rotary embedding is scaled in another way than {', '.join(sorted(_ROPES - {'default'}))}",
+    ),
+    (lambda c: getattr(c, "attn_logit_softcapping", None), "it caps its attention's logits"),
+    (lambda c: not getattr(c, "is_causal", True), "its attention is not causal"),
+    (
+        lambda c: any(getattr(c, field, None) for field in _DIFFERENT),
+        f"Transformers and vLLM compute its attention differently (one of {', '.join(_DIFFERENT)} is set)",
+    ),
+    (
+        lambda c: c.model_type in _BY_TRANSFORMERS,
+        "vLLM runs it by way of Transformers' code, whose keys the engine cannot rotate",
+    ),
+    (lambda c: c.model_type not in FAMILIES, "its family has not been held to full prefill"),
+)

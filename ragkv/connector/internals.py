@@ -50,7 +50,9 @@ class ModelInternals:
             raise Unsupported(f"the model has {len(found)} rotary embeddings, one is needed to move its keys")
         self._rotary = next(iter(found.values()))
         if not are_angles_of(self._config.model_config.hf_text_config, self._rotary.cos_sin_cache):
-            raise Unsupported("vLLM rotates this model's keys by other angles than Transformers: its chunks cannot be stitched")
+            raise Unsupported(
+                "vLLM rotates this model's keys by other angles than Transformers: its chunks cannot be stitched"
+            )
         self.block_size: int = groups[0].kv_cache_spec.block_size
         self.max_tokens: int = self._config.scheduler_config.max_num_batched_tokens
         self.max_sequences: int = self._config.scheduler_config.max_num_seqs

@@ -11,7 +11,7 @@ from ragkv.errors import Unsupported
 from ragkv.kv.families import FAMILIES
 from ragkv.kv.layout import layout_of
 from ragkv.kv.rope import are_angles_of
-from tests.engine.tiny import LLAMA3, MODELS, YARN, config_of
+from tests.engine.tiny import LLAMA3, MODELS, PLAIN, TINY, YARN, config_of
 
 TABLE = (Path(__file__).parents[2] / "docs" / "MODELS.md").read_text()
 _LONG = {"rope_type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48, "rope_theta": 1e4}
@@ -112,7 +112,9 @@ def turned_by(config: PretrainedConfig) -> torch.Tensor:
     return torch.cat([each[0, :, : each.shape[-1] // 2] for each in angles], dim=-1)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "Cohere"])  # it repeats each frequency next to itself
+@pytest.mark.parametrize(
+    "name", [name for name in MODELS if name != "Cohere"]
+)  # it repeats each frequency next to itself
 def test_the_angles_held_against_vllms_are_those_of_transformers(name):
     config = config_of(name)
     table = turned_by(config)
@@ -121,17 +123,19 @@ def test_the_angles_held_against_vllms_are_those_of_transformers(name):
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("rope", "other"),
     [
-        LLAMA3 | {"factor": 8.0},
-        LLAMA3 | {"rope_theta": 11000.0},
-        {"rope_type": "default", "rope_theta": 10000.0},
-        {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
-        YARN,
+        (LLAMA3, LLAMA3 | {"factor": 8.0}),
+        (LLAMA3, LLAMA3 | {"rope_theta": 10100.0}),
+        (LLAMA3, PLAIN),
+        (PLAIN, PLAIN | {"partial_rotary_factor": 0.5}),
+        (YARN, YARN | {"factor": 4.2}),
+        (YARN, YARN | {"attention_factor": 1.15}),
+        (YARN, YARN | {"truncate": False}),
     ],
 )
-def test_other_angles_are_seen(other):
-    config = config_of("Llama 3, llama3")
+def test_other_angles_are_seen(rope, other):
+    config = LlamaConfig(**TINY, rope_parameters=rope)
     table = turned_by(config)
     config.rope_parameters = other
     assert not are_angles_of(config, table)

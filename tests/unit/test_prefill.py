@@ -4,7 +4,16 @@ import copy
 
 import pytest
 import torch
-from transformers import AutoModel, CohereConfig, GemmaConfig, Glm4Config, LlamaConfig, Qwen2Config, Qwen3Config, StableLmConfig
+from transformers import (
+    AutoModel,
+    CohereConfig,
+    GemmaConfig,
+    Glm4Config,
+    LlamaConfig,
+    Qwen2Config,
+    Qwen3Config,
+    StableLmConfig,
+)
 
 from ingest.capture import modules_with_rotation
 from ingest.prefill import QCACHE_VIEW, Prefiller

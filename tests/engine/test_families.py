@@ -8,6 +8,7 @@ import torch
 
 from ragkv.answer.prompt import Prompt
 from ragkv.settings import Settings
+from ragkv.span import total_tokens
 from ragkv.stitch.plan import StitchPlan
 from tests.engine.conftest import started
 from tests.engine.tiny import MODELS, config_of, save_tiny
@@ -57,6 +58,7 @@ def divergence(world: World, prompt: Prompt, plan: StitchPlan) -> float:
     """KL of the stitched prompt's next token to full prefill's, in nats; greedy answers have to be equal."""
     full, stitched = (world.ask(prompt, p, logprobs=-1, max_tokens=1) for p in (None, plan))
     answers = world.ask_all([request(prompt, p, max_tokens=8) for p in (None, plan)])
+    assert stitched.report.recomputed == total_tokens(plan.recompute)
     assert stitched.report.stitched + stitched.report.recomputed == prompt.question.start
     assert answers[0].token_ids == answers[1].token_ids
     return kl(full.logprobs[0], stitched.logprobs[0])

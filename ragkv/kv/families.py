@@ -84,6 +84,10 @@ _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
         f"Transformers and vLLM compute its attention differently (one of {', '.join(_DIFFERENT)} is set)",
     ),
     (
+        lambda c: c.model_type == "olmoe" and c.norm_topk_prob,
+        "vLLM does not follow its norm_topk_prob, and weighs its experts otherwise than Transformers",
+    ),
+    (
         lambda c: c.model_type in _BY_TRANSFORMERS,
         "vLLM runs it by way of Transformers' code, whose keys the engine cannot rotate",
     ),

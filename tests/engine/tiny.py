@@ -51,14 +51,14 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Phi-3": ("Phi3", WIDE | {"head_dim": None, "sliding_window": None}),
     "Phi-4-mini, partial": ("Phi3", WIDE | {"head_dim": None, "rope_parameters": _partial(0.75)}),
     "PhiMoE": ("Phimoe", WIDE | _LOCAL_EXPERTS | {"head_dim": None, "sliding_window": None, "rope_parameters": PLAIN}),
-    "OLMoE": ("Olmoe", WIDE | _EXPERTS | {"head_dim": None}),
+    "OLMoE": ("Olmoe", WIDE | _EXPERTS | {"head_dim": None, "norm_topk_prob": False}),
     "Granite": ("Granite", WIDE | _GRANITE | {"head_dim": None}),
     "Granite MoE": ("GraniteMoe", WIDE | _GRANITE | _LOCAL_EXPERTS | {"head_dim": None}),
     "Granite MoE, shared": (
         "GraniteMoeShared", WIDE | _GRANITE | _LOCAL_EXPERTS | {"head_dim": None, "shared_intermediate_size": 96},
     ),
     "Gemma": ("Gemma", TINY),
-    "Cohere": ("Cohere", WIDE | {"head_dim": None, "use_qk_norm": True}),
+    "Cohere": ("Cohere", WIDE | {"head_dim": None, "use_qk_norm": True, "logit_scale": 1.0}),
     "GLM-4": ("Glm4", TINY | {"rope_parameters": _partial(0.5)}),
     "GLM-4 MoE": (
         "Glm4Moe",

@@ -162,6 +162,7 @@ def whole_context(prompt: Prompt) -> Span:
 def kl(reference: dict[int, float], other: dict[int, float]) -> float:
     """KL divergence in nats of two distributions over the whole vocabulary."""
     assert reference.keys() == other.keys()
+    assert all(math.isclose(sum(map(math.exp, each.values())), 1, abs_tol=1e-3) for each in (reference, other))
     return sum(math.exp(p) * (p - other[token]) for token, p in reference.items() if p > -math.inf)
 
 

@@ -30,6 +30,7 @@ REFUSED = [
     ("Olmo2", {}, _VIA),
     ("Olmo3", {}, _WINDOW),
     ("Olmoe", {"clip_qkv": 8.0}, "differently"),
+    ("Olmoe", {"norm_topk_prob": True}, "experts"),
     ("SmolLM3", {}, "NoPE"),
     ("SmolLM3", {"no_rope_layers": [1] * 36}, _VIA),
     ("Gemma2", {}, _WINDOW),

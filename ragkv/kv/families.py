@@ -20,6 +20,7 @@ _BY_TRANSFORMERS = frozenset({
     "smollm3", "starcoder2",
 })  # fmt: skip
 """Families for which vLLM has no code of its own."""
+_UNTIED = frozenset({"glm4_moe", "olmoe", "phimoe"})
 _ROPES = frozenset({"default", "linear", "llama3", "yarn"})
 _ROPES_BY_LENGTH = frozenset({"dynamic", "longrope"})  # their angles depend on the length of the prompt
 _MULTIMODAL_ROPE = "mrope_section"
@@ -86,6 +87,10 @@ _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
     (
         lambda c: c.model_type == "olmoe" and c.norm_topk_prob,
         "vLLM does not follow its norm_topk_prob, and weighs its experts otherwise than Transformers",
+    ),
+    (
+        lambda c: c.model_type in _UNTIED and c.tie_word_embeddings,
+        "vLLM does not tie its embeddings, as its configuration asks for",
     ),
     (
         lambda c: c.model_type in _BY_TRANSFORMERS,

@@ -47,6 +47,12 @@ def test_recomputing_everything_is_full_prefill(tiny: World) -> None:
     assert max(divergences) <= KL_BOUND
 
 
+def test_the_oracle_can_fail(tiny: World) -> None:
+    """What the model says depends on its context."""
+    one, other = (tiny.ask(tiny.model.prompt([c]), logprobs=-1, max_tokens=1) for c in tiny.model.chunks[:2])
+    assert kl(one.logprobs[0], other.logprobs[0]) > KL_BOUND
+
+
 def test_a_single_chunk_stitched_behind_its_prefix_is_full_prefill(tiny: World) -> None:
     """Ingestion and engine agree on every layer: nothing is recomputed here."""
     divergences = [divergence(tiny, tiny.model.prompt([c]), tiny.model.plan([c])) for c in tiny.model.chunks[:4]]

@@ -14,6 +14,7 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 WIDE = TINY | {"hidden_size": 128}
 """For families whose head dimension follows from the hidden size."""
+UNTIED = {"tie_word_embeddings": False}
 _BASE = {"rope_theta": 10000.0}
 _FROM = {"original_max_position_embeddings": 1024}
 PLAIN = {"rope_type": "default"} | _BASE
@@ -50,8 +51,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen3 MoE": ("Qwen3Moe", TINY | _EXPERTS),
     "Phi-3": ("Phi3", WIDE | {"head_dim": None, "sliding_window": None}),
     "Phi-4-mini, partial": ("Phi3", WIDE | {"head_dim": None, "rope_parameters": _partial(0.75)}),
-    "PhiMoE": ("Phimoe", WIDE | _LOCAL_EXPERTS | {"head_dim": None, "sliding_window": None, "rope_parameters": PLAIN}),
-    "OLMoE": ("Olmoe", WIDE | _EXPERTS | {"head_dim": None, "norm_topk_prob": False}),
+    "PhiMoE": ("Phimoe", WIDE | _LOCAL_EXPERTS | {"head_dim": None, "sliding_window": None, "rope_parameters": PLAIN} | UNTIED),
+    "OLMoE": ("Olmoe", WIDE | _EXPERTS | {"head_dim": None, "norm_topk_prob": False} | UNTIED),
     "Granite": ("Granite", WIDE | _GRANITE | {"head_dim": None}),
     "Granite MoE": ("GraniteMoe", WIDE | _GRANITE | _LOCAL_EXPERTS | {"head_dim": None}),
     "Granite MoE, shared": (
@@ -65,7 +66,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         TINY | {
             "rope_parameters": _partial(0.5), "n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1,
             "moe_intermediate_size": 64, "first_k_dense_replace": 1, "use_qk_norm": True, "n_group": 1, "topk_group": 1,
-        },
+        } | UNTIED,
     ),
     "StableLM": ("StableLm", WIDE | {"head_dim": None, "rope_parameters": _partial(0.25)}),
     "Apertus": ("Apertus", TINY | {"rope_parameters": LLAMA3}),

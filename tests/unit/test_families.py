@@ -31,6 +31,7 @@ REFUSED = [
     ("Olmo3", {}, _WINDOW),
     ("Olmoe", {"clip_qkv": 8.0}, "differently"),
     ("Olmoe", {"norm_topk_prob": True}, "experts"),
+    ("Olmoe", {"tie_word_embeddings": True}, "tie"),
     ("SmolLM3", {}, "NoPE"),
     ("SmolLM3", {"no_rope_layers": [1] * 36}, _VIA),
     ("Gemma2", {}, _WINDOW),

@@ -21,6 +21,7 @@ _BY_TRANSFORMERS = frozenset({
 })  # fmt: skip
 """Families for which vLLM has no code of its own."""
 _UNTIED = frozenset({"glm4_moe", "olmoe", "phimoe"})
+"""Families whose embeddings vLLM never ties."""
 _ROPES = frozenset({"default", "linear", "llama3", "yarn"})
 _ROPES_BY_LENGTH = frozenset({"dynamic", "longrope"})  # their angles depend on the length of the prompt
 _MULTIMODAL_ROPE = "mrope_section"

@@ -12,15 +12,15 @@ from transformers import PretrainedConfig
 
 FAMILIES = frozenset({
     "apertus", "cohere", "ernie4_5", "gemma", "glm4", "glm4_moe", "granite", "granitemoe", "granitemoeshared", "llama",
-    "mistral", "mixtral", "nemotron", "olmoe", "phi3", "phimoe", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "stablelm",
+    "mistral", "mixtral", "nemotron", "olmoe", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "stablelm",
 })  # fmt: skip
 """Held to full prefill."""
 _BY_TRANSFORMERS = frozenset({
-    "arcee", "flex_olmo", "glm", "gpt_neox", "hunyuan_v1_dense", "hunyuan_v1_moe", "olmo", "olmo2", "olmo3", "phi", "seed_oss",
+    "arcee", "flex_olmo", "glm", "gpt_neox", "hunyuan_v1_dense", "hunyuan_v1_moe", "olmo", "olmo2", "olmo3", "phi", "phimoe", "seed_oss",
     "smollm3", "starcoder2",
 })  # fmt: skip
 """Families for which vLLM has no code of its own."""
-_UNTIED = frozenset({"glm4_moe", "olmoe", "phimoe"})
+_UNTIED = frozenset({"glm4_moe", "olmoe"})
 """Families whose embeddings vLLM never ties."""
 _ROPES = frozenset({"default", "linear", "llama3", "yarn"})
 _ROPES_BY_LENGTH = frozenset({"dynamic", "longrope"})  # their angles depend on the length of the prompt

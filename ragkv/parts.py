@@ -413,7 +413,9 @@ class Parts:
             )
         from ragkv.engine.local import LocalEngine
         from ragkv.engine.supervisor import Pace, SupervisedEngine
+        from ragkv.engine.versions import check_version
 
+        check_version()
         make = partial(LocalEngine, self.settings, self.model_folder, self.layout)
         return SupervisedEngine(make, Pace(silence=self.settings.engine_silence_s))
 

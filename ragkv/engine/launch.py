@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ragkv.engine.versions import check_version
 from ragkv.kv.layout import Layout
 from ragkv.settings import Settings
 
@@ -67,7 +68,8 @@ def server_variables(settings: Settings) -> dict[str, str]:
 
 
 def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, port: int) -> list[str]:
-    """The command line of vLLM's OpenAI server, for `RAGKV_ENGINE_URL`."""
+    """The command line of vLLM's OpenAI server, for `RAGKV_ENGINE_URL`. Raises Rejected for a vLLM that is not served."""
+    check_version()
     arguments = engine_arguments(settings, folder, layout)
     command = [sys.executable, "-m", _SERVER, "--host", host, "--port", str(port)]
     for name, value in arguments.items():

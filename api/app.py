@@ -38,11 +38,13 @@ from api.v1.health import healthz, readyz
 from api.v1.keys import keys_router
 from api.v1.kv import kv_router
 from api.v1.metrics import metrics_of_all
+from api.v1.pages import pages_router
 from api.v1.probes import Probes
 from api.v1.search import search
 from api.v1.statistics import statistics
 from api.v1.webhooks import webhooks_router
 from api.v1.writer import writer_router
+from ingest.page_views import PageViews
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 from ragkv.threads import FairPool
@@ -68,6 +70,7 @@ def create_app(
     """
     draining = draining or Draining()
     probes = Probes(parts)
+    page_views = PageViews(parts)
     admissions = Admissions(parts.gate, parts.sessions, confirm_every_s)
     streams = ProgressStreams(admissions, draining, parts.settings.max_streams)
     mcp = MCPServer(parts)
@@ -79,6 +82,7 @@ def create_app(
             writer_router(),
             documents_router(parts.settings),
             document_events,
+            pages_router(),
             search,
             ask,
             statistics,
@@ -99,11 +103,13 @@ def create_app(
             "probes": Provide(lambda: probes, sync_to_thread=False),
             "streams": Provide(lambda: streams, sync_to_thread=False),
             "mcp": Provide(lambda: mcp, sync_to_thread=False),
+            "page_views": Provide(lambda: page_views, sync_to_thread=False),
             "caller": Provide(caller_of, sync_to_thread=False),
         },
         exception_handlers=in_openai_form(HANDLERS),
         before_send=[guard_pages, name_all_methods, Auditing(parts.database).record],
         lifespan=[_running_engine(parts, when_built), forgetting_deleted(parts), mcp.running],
+        on_shutdown=[page_views.close],
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,
         request_class=CheckedRequest,

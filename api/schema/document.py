@@ -23,6 +23,7 @@ from api.schema.streams import STREAMS, media_of
 Json = dict[str, Any]
 
 JSON, EVENTS, BYTES = "application/json", "text/event-stream", "application/octet-stream"
+BINARY: Json = {"schema": {"type": "string", "format": "binary"}}
 REF = "#/components/schemas/{name}"
 KEYS = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "API key: `Authorization: Bearer rk_...`"},
@@ -53,6 +54,7 @@ LAST_MODIFIED = {"schema": {"type": "string"}, "description": "Time of the last 
 PARAMETERS = {
     "document_id": "Document id: 32 hexadecimal digits.",
     "collection": "Collection id or name.",
+    "number": "Page of the document, counted from 1.",
     "key_id": "API key id.",
     "webhook_id": "Webhook id.",
     "cursor": "Value of `next` from the previous page. Omit it for the first page.",
@@ -148,7 +150,9 @@ def _response_content(content: Json, route: Route, describe: Callable[[Any], Jso
             content = {media: shown for media, shown in content.items() if media == JSON and len(route.answers) > 1}
             content |= {EVENTS: media_of(STREAMS[route.path], describe)}
         elif kind is File:
-            content = {BYTES: {"schema": {"type": "string", "format": "binary"}}}
+            content = {BYTES: BINARY}
+        elif kind is bytes:
+            content = dict.fromkeys(content, BINARY)
         elif kind is Stream:
             content = {media: {"schema": {"type": "string"}, "example": JSON_LINE} for media in content}
     return content

@@ -13,6 +13,7 @@ from api.v1.documents import Amendment, Replacement, Upload, Uploaded, Uploads
 from api.v1.health import Health, Readiness
 from api.v1.keys import NewKey
 from api.v1.kv import PinBody
+from api.v1.pages import BoxesView, BoxView, PageBoxes
 from api.v1.passages import PassageView
 from api.v1.search import SearchBody, SearchTimings, SearchView
 from api.v1.statistics import Statistics
@@ -251,6 +252,9 @@ EXAMPLES: dict[Any, object] = {
     Amendment: Amendment(name="lovelace.md", metadata={"year": 1843, "draft": None}),
     Uploaded: Uploaded("ada.md", HTTPStatus.ACCEPTED, document=DOCUMENT),
     ChunkPage: ChunkPage([CHUNK], None),
+    BoxesView: BoxesView(
+        [PageBoxes(3, f"/v1/documents/{DOCUMENT_ID}/pages/3", 595.0, 842.0, [BoxView(72.0, 96.5, 321.4, 14.2)])], 12
+    ),
     NewKey: NewKey(name="indexing job", scopes=("read", "write"), days=90),
     IssuedKey: IssuedKey(key=f"rk_{KEY.id}_{'0123456789abcdef' * 4}", view=KEY),
     KeyView: KEY,

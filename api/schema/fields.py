@@ -256,6 +256,24 @@ FIELDS: dict[str, dict[str, str]] = {
         "max_tokens": "Maximum number of tokens of the answer.",
         "answer_cache": "Whether the answer may come from the collection's answer cache.",
     },
+    "BoxesView": {
+        "pages": "Pages on which words of the range were found, in order.",
+        "num_pages": "Number of pages of the document.",
+        "problem": "Reason why words have no boxes; null if all have.",
+    },
+    "PageBoxes": {
+        "page": "Number of the page, starting from 1.",
+        "picture": "Path of the page's picture.",
+        "width": "Width of the page in points.",
+        "height": "Height of the page in points.",
+        "boxes": "Boxes over the words, about one for each line.",
+    },
+    "BoxView": {
+        "x": "Distance from the left edge of the page.",
+        "y": "Distance from the upper edge of the page.",
+        "width": "Width of the box.",
+        "height": "Height of the box.",
+    },
     "TurnBody": {"role": "Author of the message.", "content": "Text of the message."},
     "AnswerView": {
         "answer": "Text of the answer.",

@@ -4,6 +4,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
@@ -16,9 +17,9 @@ from ragkv.errors import Rejected, TooLarge
 
 _MAX_BOOKMARKS = 5_000
 _END_MARK_WITHIN = 4096
-_PDFIUM = threading.Lock()  # the library keeps global state: one thread at a time
-_LINE_END_HYPHEN = re.compile("[\ufffe\x02]\\s*(.?)")
-_PRESENTATION_FORMS = re.compile("[\ufb00-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc]+")
+PDFIUM = threading.Lock()  # the library keeps global state: one thread at a time
+LINE_END_HYPHEN = re.compile("[\ufffe\x02]\\s*(.?)")
+PRESENTATION_FORMS = re.compile("[\ufb00-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc]+")
 _TOOL_PREFIX = re.compile(r"^(Microsoft (Word|PowerPoint|Excel) - |untitled\b|Document\d*$)", re.IGNORECASE)
 _NO_TEXT = (
     "it has no text layer: if it is a scan, recognise its text first (for example with ocrmypdf), else export it again"
@@ -33,7 +34,7 @@ def read_pdf(body: bytes, fallback_title: str) -> Parsed:
     """
     if b"%%EOF" not in body[-_END_MARK_WITHIN:]:
         raise Rejected("it ends before its end mark, so it was cut short: download or export it again")
-    with _PDFIUM, _opened(body) as document:
+    with PDFIUM, opened(body) as document:
         page_texts = list(_page_texts(document))
         title = one_line(scrub(document.get_metadata_dict().get("Title", "")))
         bookmarks = list(_bookmarks(document))
@@ -46,7 +47,8 @@ def read_pdf(body: bytes, fallback_title: str) -> Parsed:
     return Parsed(title or fallback_title, text, pages, Format.PDF.value, sections)
 
 
-def _opened(body: bytes) -> pdfium.PdfDocument:
+def opened(body: bytes) -> pdfium.PdfDocument:
+    """The document, to be closed by the caller, under the lock PDFIUM. Raises Rejected for one that cannot be read."""
     try:
         document = pdfium.PdfDocument(body)
     except pdfium.PdfiumError as error:
@@ -65,32 +67,37 @@ def _damaged() -> Rejected:
 
 
 def _page_texts(document: pdfium.PdfDocument) -> Iterator[str]:
-    has_form = document.get_formtype() != pdfium_raw.FORMTYPE_NONE
-    if has_form:
-        document.init_forms()
     for index in range(len(document)):
-        try:
-            yield _page_text(document, index, has_form)
-        except pdfium.PdfiumError:
-            raise Rejected(f"page {index + 1} is damaged and cannot be read: export the file again") from None
+        with page_at(document, index) as page:
+            yield _page_text(page)
 
 
-def _page_text(document: pdfium.PdfDocument, index: int, has_form: bool) -> str:
-    """Words cut by a hyphen at a line's end are joined; ligatures and shaped Arabic become ordinary letters."""
-    if has_form:
-        form = document[index]
-        form.flatten()  # draws the values of filled forms onto the page, which must be opened again to see them
-        form.close()
-    page = document[index]
-    text_page = page.get_textpage()
+@contextmanager
+def page_at(document: pdfium.PdfDocument, index: int) -> Iterator[pdfium.PdfPage]:
+    """A page, the values of filled forms drawn onto it. Raises Rejected if it is damaged."""
     try:
+        if document.get_formtype() != pdfium_raw.FORMTYPE_NONE:
+            document.init_forms()
+            form = document[index]
+            form.flatten()  # the page must be opened again to see what it draws
+            form.close()
+        with closing(document[index]) as page:
+            yield page
+    except pdfium.PdfiumError:
+        raise Rejected(f"page {index + 1} is damaged and cannot be read: export the file again") from None
+
+
+def _page_text(page: pdfium.PdfPage) -> str:
+    """Words cut by a hyphen at a line's end are joined; ligatures and shaped Arabic become ordinary letters."""
+    with closing(page.get_textpage()) as text_page:
         raw = text_page.get_text_range()
-    finally:
-        text_page.close()
-        page.close()
-    # A capital or a digit after the cut shows that the hyphen is part of the word.
-    joined = _LINE_END_HYPHEN.sub(lambda cut: cut[1] if cut[1].islower() else f"-{cut[1]}", raw)
-    return tidy(scrub(_PRESENTATION_FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), joined)))
+    joined = LINE_END_HYPHEN.sub(lambda cut: end_of_line(cut) + cut[1], raw)
+    return tidy(scrub(PRESENTATION_FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), joined)))
+
+
+def end_of_line(cut: re.Match[str]) -> str:
+    """What is kept of a hyphen at a line's end: a capital or a digit after it shows that it is part of the word."""
+    return "" if cut[1].islower() else "-"
 
 
 def _join(page_texts: list[str]) -> tuple[str, tuple[Page, ...]]:

@@ -3,6 +3,7 @@
 import msgspec
 
 from ingest.parse import Parsed
+from ingest.parse.pdf_page import Drawing, Located, Locating, Picture
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -12,11 +13,28 @@ class Limits(msgspec.Struct, frozen=True):
     memory_mib: int
 
 
+class Parsing(msgspec.Struct, frozen=True, tag="parse"):
+    """The whole document is to be parsed."""
+
+
+class DrawPage(msgspec.Struct, frozen=True, tag="draw"):
+    """A page of a PDF is to be drawn."""
+
+    asked: Drawing
+
+
+class LocateQuotes(msgspec.Struct, frozen=True, tag="locate"):
+    """Words are to be found on pages of a PDF."""
+
+    asked: Locating
+
+
 class Request(msgspec.Struct, frozen=True):
-    """One document to parse; the descriptors of its body and of the answer come with it."""
+    """Work on one document; the descriptors of its body and of the answer come with it."""
 
     name: str
     limits: Limits
+    work: Parsing | DrawPage | LocateQuotes = Parsing()
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -31,6 +49,18 @@ class Read(msgspec.Struct, frozen=True, tag="read"):
     """The document's text."""
 
     parsed: Parsed
+
+
+class Drawn(msgspec.Struct, frozen=True, tag="drawn"):
+    """The picture of a page."""
+
+    picture: Picture
+
+
+class Found(msgspec.Struct, frozen=True, tag="found"):
+    """Where words are on pages."""
+
+    located: Located
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
@@ -51,7 +81,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     place: str
 
 
-Reply = Read | Refused | OutOfMemory | Failed
+Reply = Read | Drawn | Found | Refused | OutOfMemory | Failed
 
 encode = msgspec.msgpack.encode
 

@@ -1,5 +1,5 @@
-"""The worker's side of the sandbox: send a document to the fork server, receive a validated text or the reason why
-not."""
+"""The worker's side of the sandbox: send a document to the fork server, receive a validated text, picture or boxes, or
+the reason why not."""
 
 import os
 import select
@@ -16,8 +16,16 @@ from typing import BinaryIO
 import msgspec
 
 from ingest.parse.parsed import Parsed, one_line
-from ingest.sandbox.messages import Ended, Limits, Request, encode
-from ingest.sandbox.verdict import MAX_ANSWER_BYTES, Answered, ParserStopped, verdict
+from ingest.parse.pdf_page import Drawing, Located, Locating, Picture
+from ingest.sandbox.messages import DrawPage, Ended, Limits, LocateQuotes, Request, encode
+from ingest.sandbox.verdict import (
+    MAX_ANSWER_BYTES,
+    Answered,
+    ParserStopped,
+    verdict,
+    verdict_on_boxes,
+    verdict_on_picture,
+)
 
 _START_SECONDS = 60
 _TICK_MS = 200
@@ -41,21 +49,33 @@ class Parser:
         Raises Rejected, naming the file, for one that cannot be read, exceeds a limit or crashes the parsers, and
         ParserStopped when the child was killed by neither.
         """
-        with self._lock:
-            try:
-                if self._server is None:
-                    self._server = _Server.start()
-                with self._server.begin(Request(name, self._limits), body) as answer:
-                    received, in_time = _receive(answer, time.monotonic() + self._limits.seconds, watch)
-                answered = Answered(received, in_time, self._server.end())
-            except BaseException:
-                self._stop()
-                raise
-        return verdict(one_line(name), self._limits, answered)
+        return verdict(one_line(name), self._limits, self._answered(Request(name, self._limits), body, watch))
+
+    def draw(self, name: str, body: BinaryIO, asked: Drawing) -> Picture:
+        """The picture of a page of a PDF. Raises as `parse` does, and NotFound for a page that there is not."""
+        request = Request(name, self._limits, DrawPage(asked))
+        return verdict_on_picture(one_line(name), self._limits, self._answered(request, body))
+
+    def locate(self, name: str, body: BinaryIO, asked: Locating) -> Located:
+        """The boxes of words on pages of a PDF. Raises as `draw` does."""
+        request = Request(name, self._limits, LocateQuotes(asked))
+        return verdict_on_boxes(one_line(name), self._limits, self._answered(request, body), asked)
 
     def close(self) -> None:
         with self._lock:
             self._stop()
+
+    def _answered(self, request: Request, body: BinaryIO, watch: Callable[[], None] = lambda: None) -> Answered:
+        with self._lock:
+            try:
+                if self._server is None:
+                    self._server = _Server.start()
+                with self._server.begin(request, body) as answer:
+                    received, in_time = _receive(answer, time.monotonic() + self._limits.seconds, watch)
+                return Answered(received, in_time, self._server.end())
+            except BaseException:
+                self._stop()
+                raise
 
     def _stop(self) -> None:
         if self._server is not None:

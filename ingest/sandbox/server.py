@@ -18,12 +18,26 @@ from contextlib import suppress
 import msgspec
 
 from ingest.parse import parse
+from ingest.parse.pdf_page import draw, locate
 from ingest.sandbox.confine import confine, die_with_parent
-from ingest.sandbox.messages import Ended, Failed, OutOfMemory, Read, Refused, Request, encode
-from ragkv.errors import Rejected
+from ingest.sandbox.messages import (
+    Drawn,
+    DrawPage,
+    Ended,
+    Failed,
+    Found,
+    LocateQuotes,
+    OutOfMemory,
+    Read,
+    Refused,
+    Reply,
+    Request,
+    encode,
+)
+from ragkv.errors import NotFound, Rejected
 
 READY = b"."
-MAX_REQUEST_BYTES = 1 << 16
+MAX_REQUEST_BYTES = 1 << 17
 _NOT_ON_LINUX = ("mbcs", "oem")
 
 
@@ -62,7 +76,7 @@ def _serve(request: Request, descriptors: list[int], control: socket.socket) -> 
 
 
 def _run_child(request: Request, body: int, answer: int, parent: int) -> None:
-    """Parse, answer, end: this process never returns to the server's loop."""
+    """Work, answer, end: this process never returns to the server's loop."""
     try:
         os.dup2(body, 0)
         os.dup2(answer, 1)
@@ -70,7 +84,7 @@ def _run_child(request: Request, body: int, answer: int, parent: int) -> None:
         sys.meta_path.clear()  # no file can be opened from here on: a module (an encoding) that is not loaded is unknown
         confine(request.limits)
         die_with_parent(parent)
-        rest = memoryview(_answer(request.name))
+        rest = memoryview(_answer(request))
         while rest:
             rest = rest[os.write(1, rest) :]
         os._exit(0)
@@ -78,17 +92,26 @@ def _run_child(request: Request, body: int, answer: int, parent: int) -> None:
         os._exit(1)
 
 
-def _answer(name: str) -> bytes:
+def _answer(request: Request) -> bytes:
     try:
-        with open(0, "rb", closefd=False) as body:
-            return encode(Read(parse(name, body.read())))
-    except Rejected as refusal:
+        with open(0, "rb", closefd=False) as file:
+            return encode(_done(request, file.read()))
+    except (Rejected, NotFound) as refusal:
         return encode(Refused(type(refusal).__name__, str(refusal)))
     except MemoryError:
         return encode(OutOfMemory())
     except Exception as error:  # a fault of a parser: the document is refused, the worker's log says where
         *_, (frame, line) = traceback.walk_tb(error.__traceback__)
         return encode(Failed(type(error).__name__, f"{frame.f_globals.get('__name__')}:{line}"))
+
+
+def _done(request: Request, body: bytes) -> Reply:
+    match request.work:
+        case DrawPage(asked):
+            return Drawn(draw(body, asked))
+        case LocateQuotes(asked):
+            return Found(locate(body, asked))
+    return Read(parse(request.name, body))
 
 
 if __name__ == "__main__":

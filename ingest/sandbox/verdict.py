@@ -1,4 +1,4 @@
-"""Turn the end of a child process into the document's text, or into the reason for its failure."""
+"""Turn the end of a child process into what was asked of it, or into the reason for its failure."""
 
 import logging
 import os
@@ -6,9 +6,21 @@ import signal
 from dataclasses import dataclass
 
 from ingest.parse import Parsed
-from ingest.sandbox.messages import Ended, Failed, Limits, OutOfMemory, Read, Refused, decode_answer
-from ingest.sandbox.validate import is_valid
-from ragkv.errors import RagKVError, Rejected, TooLarge, Unsupported
+from ingest.parse.pdf_page import Located, Locating, Picture
+from ingest.sandbox.messages import (
+    Drawn,
+    Ended,
+    Failed,
+    Found,
+    Limits,
+    OutOfMemory,
+    Read,
+    Refused,
+    Reply,
+    decode_answer,
+)
+from ingest.sandbox.validate import are_valid_boxes, is_valid, is_valid_picture
+from ragkv.errors import NotFound, RagKVError, Rejected, TooLarge, Unsupported
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +46,44 @@ class Answered:
 
 def verdict(name: str, limits: Limits, answered: Answered) -> Parsed:
     """The document. Raises Rejected with the reason, ParserStopped where the document need not be at fault."""
-    answer = decode_answer(answered.message) if answered.in_time else None
-    match answer:
+    match _reply(name, limits, answered):
         case Read(parsed) if is_valid(parsed):
             return parsed
-        case Refused(kind, message):
+    raise _failure(name, limits, answered)
+
+
+def verdict_on_picture(name: str, limits: Limits, answered: Answered) -> Picture:
+    """The picture of a page. Raises as `verdict` does, and NotFound."""
+    match _reply(name, limits, answered):
+        case Drawn(picture) if is_valid_picture(picture):
+            return picture
+        case Refused(message=no_page):
+            raise NotFound(_shown(no_page))
+    raise _failure(name, limits, answered)
+
+
+def verdict_on_boxes(name: str, limits: Limits, answered: Answered, asked: Locating) -> Located:
+    """The boxes of words. Raises as `verdict` does, and NotFound."""
+    match _reply(name, limits, answered):
+        case Found(located) if are_valid_boxes(located, asked):
+            return located
+        case Refused(message=no_page):
+            raise NotFound(_shown(no_page))
+    raise _failure(name, limits, answered)
+
+
+def _reply(name: str, limits: Limits, answered: Answered) -> Reply | None:
+    """What the child answered in time, if it was no failure. Raises what it failed with."""
+    answer = decode_answer(answered.message) if answered.in_time else None
+    match answer:
+        case Refused(kind, message) if kind != NotFound.__name__:  # that one concerns pages alone
             raise _KINDS.get(kind, Rejected)(_shown(message))
         case OutOfMemory():
             raise TooLarge(f"{name}: {_too_much_memory(limits)}")
         case Failed(kind, place):
             log.warning("the parser failed on a document: %s at %s", _shown(kind), _shown(place))
             raise Rejected(f"{name}: the parser failed on it ({_shown(kind)}): {_OTHERWISE}")
-    raise _failure(name, limits, answered)
+    return answer
 
 
 def _failure(name: str, limits: Limits, answered: Answered) -> RagKVError:

@@ -66,6 +66,22 @@ def ordinal_at(document_id: str, char: int) -> Select[int | None]:
     return select(func.min(ChunkRow.ordinal)).where(ChunkRow.document_id == document_id, ChunkRow.end > char)
 
 
+def chunks_between(document_id: str, start: int, end: int) -> Select[ChunkRow]:
+    """The chunks that have some of characters [start, end) of a document's text, in order, without their vectors."""
+    return chunks_of(document_id).where(ChunkRow.end > start, ChunkRow.start < end).order_by(ChunkRow.ordinal)
+
+
+def chunk_at(document_id: str, ordinal: int) -> Select[ChunkRow]:
+    """One chunk of a document, without its vectors."""
+    return chunks_of(document_id).where(ChunkRow.ordinal == ordinal)
+
+
+def chunks_on_page(document_id: str, page: int, before: int) -> Select[ChunkRow]:
+    """The chunks that begin on a page of a document before the one at ordinal `before`, nearest first."""
+    on_page = chunks_of(document_id).where(ChunkRow.page == page, ChunkRow.ordinal < before)
+    return on_page.order_by(ChunkRow.ordinal.desc()).limit(100)
+
+
 def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str], index_fingerprint: str) -> Select[ChunkRow]:
     """A tenant's chunks that fit the present models, without their vectors. Ids of others find nothing."""
     whose = ChunkRow.tenant_id.concat("")  # no index of this: SQLite would read all chunks of the tenant for these few

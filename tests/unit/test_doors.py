@@ -28,6 +28,7 @@ DOORS = {
     "obstore": ("ragkv/kv/remote.py",),
     "safetensors": ("ragkv/kv/file.py",),
     "pypdfium2": ("ingest/parse/",),
+    "PIL": ("ingest/page_views.py",),
     "mammoth": ("ingest/parse/",),
     "inscriptis": ("ingest/parse/",),
     "olefile": ("ingest/parse/",),

@@ -1,0 +1,122 @@
+"""Pages of PDF documents: their pictures, and boxes over cited words."""
+
+from typing import Annotated
+
+import msgspec
+from litestar import Response, Router, get
+from litestar.di import NamedDependency
+from litestar.params import FromPath, QueryParameter
+
+from api.access.auth import reading
+from api.http.errors import problems
+from ingest.page_views import PageViews
+from ingest.parse.pdf_page import Located
+from ragkv.access.caller import Caller
+
+PIXELS = 1200
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox",
+    "Cache-Control": "private, max-age=60",
+}
+_NOT_FOUND = "No such document or page, or its file is missing."
+_NOT_SHOWN = "The file is no PDF, or it is damaged, encrypted or too large to be drawn."
+
+Width = Annotated[int, QueryParameter(ge=50, le=2400, description="Maximum width of the picture in pixels.")]
+Offset = Annotated[int, QueryParameter(ge=0, le=1_000_000_000, description="Character of the document's text.")]
+
+
+class BoxView(msgspec.Struct, frozen=True):
+    """A rectangle on a page, in points from the upper left corner."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class PageBoxes(msgspec.Struct, frozen=True):
+    """A page on which words were found."""
+
+    page: int
+    picture: str
+    width: float
+    height: float
+    boxes: list[BoxView]
+
+
+class BoxesView(msgspec.Struct, frozen=True):
+    """Places of a range of a document's text on its pages."""
+
+    pages: list[PageBoxes]
+    num_pages: int
+    problem: str | None = None
+
+    @classmethod
+    def of(cls, document_id: str, located: Located) -> "BoxesView":
+        found = [
+            PageBoxes(
+                page.number,
+                f"/v1/documents/{document_id}/pages/{page.number}",
+                page.width,
+                page.height,
+                [BoxView(box.x, box.y, box.width, box.height) for box in page.boxes],
+            )
+            for page in located.pages
+            if page.boxes
+        ]
+        return cls(found, located.num_pages, problem_of(located))
+
+
+def problem_of(located: Located) -> str | None:
+    """The reason why words have no boxes; None if all have."""
+    if not located.complete:
+        return "not all of the words were found on the pages: the file may have been replaced since it was read"
+    if not any(page.boxes for page in located.pages):
+        return "the words lie outside of what the page shows"
+    return None
+
+
+@get(
+    "/pages/{number:int}",
+    guards=[reading],
+    summary="Get the picture of a page",
+    response_description="The page as PNG.",
+    media_type="image/png",
+    responses=problems(NOT_FOUND=_NOT_FOUND, UNPROCESSABLE_ENTITY=_NOT_SHOWN),
+)
+async def picture(
+    document_id: FromPath[str],
+    number: FromPath[int],
+    caller: NamedDependency[Caller],
+    page_views: NamedDependency[PageViews],
+    width: Width = PIXELS,
+) -> Response[bytes]:
+    """Get a page of a PDF document as it looks. Pages are counted from 1."""
+    png = await page_views.threads.run(page_views.picture, caller.tenant_id, document_id, number, width)
+    return Response(png, media_type="image/png", headers=_HEADERS)
+
+
+@get(
+    "/boxes",
+    guards=[reading],
+    summary="Get the boxes of a citation",
+    responses=problems(NOT_FOUND=_NOT_FOUND, UNPROCESSABLE_ENTITY=f"{_NOT_SHOWN} Or there is no text in the range."),
+)
+async def boxes(
+    document_id: FromPath[str],
+    start: Offset,
+    end: Offset,
+    caller: NamedDependency[Caller],
+    page_views: NamedDependency[PageViews],
+) -> BoxesView:
+    """Get boxes over characters `start` to `end` of a PDF document's text, by page. Citations carry these offsets.
+
+    Words that are not found on the pages exactly as they were read have no boxes: see `problem`.
+    """
+    located = await page_views.threads.run(page_views.boxes, caller.tenant_id, document_id, start, end)
+    return BoxesView.of(document_id, located)
+
+
+def pages_router() -> Router:
+    return Router("/v1/documents/{document_id:str}", route_handlers=[picture, boxes], tags=["documents"])

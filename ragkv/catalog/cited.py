@@ -1,0 +1,72 @@
+"""The text that a citation points to, with the pages that it may lie on."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ragkv.catalog.documents import find_document
+from ragkv.db.chunks import chunk_at, chunks_between, chunks_on_page
+from ragkv.db.database import Database
+from ragkv.errors import Rejected
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from ragkv.db.tables import ChunkRow
+
+MAX_CHARACTERS = 10_000
+_AROUND = 1_000
+_BEFORE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a document's text. Characters [start, end) of it are cited; none are if it only says what stands before."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """What is cited, in the order of the text, behind other text of its first page. It lies on the pages from `first` to
+    `last`; `last` is None for the end of the document."""
+
+    first: int
+    last: int | None
+    pieces: tuple[Piece, ...]
+
+
+def cited_text(tenant_id: str, document_id: str, start: int, end: int, database: Database) -> Cited:
+    """What characters [start, end) of a document's text say. Raises NotFound for the document, Rejected for a range that
+    is too long, or in which there is no text with a page."""
+    if not 0 <= start < end <= start + MAX_CHARACTERS:
+        raise Rejected(f"start must be before end, at most {MAX_CHARACTERS:,} characters")
+    with database.reading() as session:
+        find_document(session, tenant_id, document_id)
+        rows = list(session.scalars(chunks_between(document_id, start, end)))
+        first = rows[0].page if rows else None
+        if first is None:
+            raise Rejected(f"the document has no text on pages at characters {start:,} to {end:,}")
+        behind = session.scalars(chunk_at(document_id, rows[-1].ordinal + 1)).one_or_none()
+        before = _before(session, rows[0], first)
+    return Cited(first, behind.page if behind else None, (*before, *(_piece(row, start, end) for row in rows)))
+
+
+def _before(session: "Session", row: "ChunkRow", page: int) -> list[Piece]:
+    """The text of the same page before a chunk, as much as fits: words that occur twice are told apart by it."""
+    pieces: list[Piece] = []
+    room = _BEFORE
+    for earlier in session.scalars(chunks_on_page(row.document_id, page, row.ordinal)):
+        room -= len(earlier.text)
+        if room < 0:
+            break
+        pieces.insert(0, Piece(earlier.text, 0, 0))
+    return pieces
+
+
+def _piece(row: "ChunkRow", start: int, end: int) -> Piece:
+    """A chunk, cut down to what is cited and its neighbourhood."""
+    start, end = max(start - row.start, 0), min(end - row.start, len(row.text))
+    left, right = max(start - _AROUND, 0), end + _AROUND
+    return Piece(row.text[left:right], start - left, end - left)

@@ -1,0 +1,211 @@
+"""Pages of PDF documents over HTTP: pictures, and boxes that lie on the cited words."""
+
+import unicodedata
+from ctypes import byref, c_double
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pypdfium2 as pdfium
+import pytest
+from PIL import Image
+
+from ingest.page_views import _Kept
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.access.keys import issue_key_by_name
+from ragkv.answer.sentences import sentences
+from ragkv.errors import Rejected
+from ragkv.kv_rule import KVWhen
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from tests.hostile_files import FONTS, page, stream
+from tests.made_files import pdf
+from tests.over_http import Client, assert_problem, upload
+
+SAMPLE = (Path(__file__).parents[2] / "docs" / "sample" / "documents" / "aviation-and-space.pdf").read_bytes()
+ROTATED = b"/Rotate 90 /CropBox [40 100 400 800] "
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Without KV: it shows nothing here."""
+    return msgspec.structs.replace(settings, kv_when=KVWhen.NEVER)
+
+
+def added(client: Client, ingest: IngestParts, body: bytes, name: str = "a.pdf") -> str:
+    document_id = str(upload(client, body, name).json()["id"])
+    ingest_document(document_id, ingest)
+    return document_id
+
+
+def boxes(client: Client, document_id: str, start: int, end: int) -> dict[str, Any]:
+    response = client.get(f"/v1/documents/{document_id}/boxes", params={"start": start, "end": end})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def chunks(client: Client, document_id: str) -> list[dict[str, Any]]:
+    return client.get(f"/v1/documents/{document_id}/chunks", params={"limit": 200}).json()["items"]
+
+
+def words(text: str) -> str:
+    """Without spaces, and hyphens at the ends of lines."""
+    return "".join(unicodedata.normalize("NFKD", text).replace("\ufffe", "").replace("\x02", "").split()).replace(
+        "-", ""
+    )
+
+
+def text_under(body: bytes, pages: list[dict[str, Any]]) -> str:
+    """The characters whose middle lies in a box, by PDFium's own view of the page."""
+    found = ""
+    with pdfium.PdfDocument(body) as document:
+        for boxed in pages:
+            shown = document[boxed["page"] - 1]
+            text_page = shown.get_textpage()
+            size = round(boxed["width"] * 100), round(boxed["height"] * 100)
+            characters = []
+            for index in range(text_page.count_chars()):
+                left, bottom, right, top = text_page.get_charbox(index, loose=True)
+                characters.append((chr(pdfium.raw.FPDFText_GetUnicode(text_page, index)), left + right, bottom + top))
+            for box in boxed["boxes"]:
+                corners = []
+                for x, y in ((box["x"], box["y"]), (box["x"] + box["width"], box["y"] + box["height"])):
+                    across, up = c_double(), c_double()
+                    pdfium.raw.FPDF_DeviceToPage(
+                        shown, 0, 0, *size, 0, round(x * 100), round(y * 100), byref(across), byref(up)
+                    )
+                    corners.append((across.value, up.value))
+                (left, right), (low, high) = (sorted(side) for side in zip(*corners, strict=True))
+                found += "".join(c for c, x, y in characters if left <= x / 2 <= right and low <= y / 2 <= high)
+    return found
+
+
+def test_boxes_lie_on_the_words_of_every_citation(client: Client, ingest: IngestParts):
+    """Every third sentence of the sample, as citations give them: characters of the document's text."""
+    document_id = added(client, ingest, SAMPLE)
+    cited = [
+        (chunk["start"] + place[0], chunk["start"] + place[1], chunk["text"][slice(*place)])
+        for chunk in chunks(client, document_id)
+        for place in sentences(chunk["text"])
+    ][::4]
+    assert len(cited) >= 20
+    for start, end, text in cited:
+        found = boxes(client, document_id, start, end)
+
+        assert found["problem"] is None
+        assert words(text_under(SAMPLE, found["pages"])) == words(text)
+
+
+def test_a_sentence_over_two_pages_has_boxes_on_both(client: Client, ingest: IngestParts):
+    body = pdf([["Heading", "The dragon sleeps under"], ["the mountain of glass."]])
+    document_id = added(client, ingest, body)
+    text = "Heading\nThe dragon sleeps under\n\nthe mountain of glass."
+    found = boxes(client, document_id, text.index("The dragon"), len(text))
+
+    assert [page["page"] for page in found["pages"]] == [1, 2]
+    assert words(text_under(body, found["pages"])) == "Thedragonsleepsunderthemountainofglass."
+
+
+def test_words_that_stand_there_twice_are_told_apart(client: Client, ingest: IngestParts):
+    body = pdf([["Ducks swim.", "Geese fly.", "Ducks swim."]])
+    document_id = added(client, ingest, body)
+    first, second = (boxes(client, document_id, at, at + 11)["pages"][0]["boxes"][0] for at in (0, 23))
+
+    assert first["y"] < second["y"]
+
+
+def test_a_turned_and_cut_page_has_boxes_where_it_shows_the_words(client: Client, ingest: IngestParts):
+    body = page(stream(b"BT /F1 12 Tf 50 700 Td (Words of wisdom) Tj ET"), ROTATED + FONTS)
+    document_id = added(client, ingest, body)
+    (shown,) = boxes(client, document_id, 0, 5)["pages"]
+    png = client.get(f"{shown['picture']}?width={round(shown['width'])}")
+    picture = Image.open(BytesIO(png.content)).convert("L")
+    (box,) = shown["boxes"]
+    inside = picture.crop((box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"]))
+
+    assert (shown["width"], shown["height"]) == (700, 360)
+    assert inside.getextrema()[0] < 100, "ink under the box"
+    assert words(text_under(body, [shown])) == "Words"
+
+
+def test_a_page_is_drawn_as_wide_as_asked_for(client: Client, ingest: IngestParts):
+    document_id = added(client, ingest, SAMPLE)
+    for width in (300, 1000, 300):
+        response = client.get(f"/v1/documents/{document_id}/pages/2", params={"width": width})
+
+        assert response.headers["content-type"] == "image/png"
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert abs(Image.open(BytesIO(response.content)).width - width) <= 1
+
+
+def test_what_is_not_there_is_not_found(client: Client, ingest: IngestParts, parts: Parts):
+    document_id = added(client, ingest, pdf([["words"]]))
+    for number in (0, 2, 10**6):
+        assert_problem(client.get(f"/v1/documents/{document_id}/pages/{number}"), 404, f"there is no page {number}")
+    assert_problem(client.get(f"/v1/documents/{'0' * 32}/pages/1"), 404)
+    stranger = {"Authorization": f"Bearer {issue_key_by_name('stranger', 'x', ['read'], parts.database).key}"}
+    for path in ("pages/1", "boxes?start=0&end=5"):
+        assert_problem(client.get(f"/v1/documents/{document_id}/{path}", headers=stranger), 404, "no document")
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "reason"),
+    [
+        ("a.pdf", b"%PDF-1.7\n" + bytes(range(256)) * 8 + b"\n%%EOF", "damaged"),
+        (
+            "a.pdf",
+            pdf([["words"]], trailer="/Encrypt << /Filter /Standard /V 4 /R 4 /O (a) /U (b) /P 1 >>"),
+            "password",
+        ),
+        ("a.pdf", page(stream(b"q Q"), FONTS).replace(b"595 842", b"99999 99999"), "too small or too large"),
+        ("a.md", b"# Words\n\nNo page.", "only pages of PDF"),
+    ],
+    ids=["damaged", "encrypted", "huge", "no PDF"],
+)
+def test_what_cannot_be_drawn_says_why(client: Client, name: str, body: bytes, reason: str):
+    document_id = upload(client, body, name).json()["id"]
+    for _ in range(2):
+        assert_problem(client.get(f"/v1/documents/{document_id}/pages/1"), 422, reason)
+
+
+def test_a_range_without_text_is_refused(client: Client, ingest: IngestParts):
+    document_id = added(client, ingest, pdf([["words"]]))
+    for start, end, reason in (
+        (5, 5, "start must be before end"),
+        (900, 950, "no text"),
+        (0, 10_001, "at most 10,000"),
+    ):
+        params = {"start": start, "end": end}
+        assert_problem(client.get(f"/v1/documents/{document_id}/boxes", params=params), 422, reason)
+
+
+def test_words_of_a_file_that_was_replaced_have_no_boxes(client: Client, ingest: IngestParts):
+    """Until it is read again, its text is the old one's."""
+    document_id = added(client, ingest, pdf([["The old words stand here"]]))
+    client.put(f"/v1/documents/{document_id}", files={"file": ("b.pdf", pdf([["The new words stand here"]]))})
+    found = boxes(client, document_id, 0, 13)
+
+    assert found["pages"] == []
+    assert "not all of the words were found" in found["problem"]
+
+
+def test_a_page_that_takes_too_long_costs_its_own_request(client: Client, parts: Parts, ingest: IngestParts):
+    slow = page(stream(b"0 0 m 500 800 l " * 3_000_000 + b"S"), FONTS)
+    hostile = upload(client, slow, "slow.pdf").json()["id"]
+    good = added(client, ingest, pdf([["words"]]))
+    limits = msgspec.structs.replace(client.app.dependencies["page_views"].dependency()._parser._limits, seconds=1)
+    client.app.dependencies["page_views"].dependency()._parser._limits = limits
+
+    assert_problem(client.get(f"/v1/documents/{hostile}/pages/1"), 413, "it takes more than 1 s")
+    assert client.get(f"/v1/documents/{good}/pages/1").status_code == 200
+
+
+def test_pictures_are_kept_within_their_bound():
+    kept = _Kept(100)
+    for number in range(1, 5):
+        kept.keep((Path("a"), number, 1), b"png", 40)
+    kept.keep((Path("a"), 4, 1), Rejected("no"), 60)
+
+    assert [kept.get((Path("a"), number, 1)) is None for number in range(1, 5)] == [True, True, False, False]

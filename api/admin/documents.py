@@ -1,11 +1,16 @@
-"""The page of one document: facts, metadata, and chunks with the state of their KV."""
+"""The page of one document: facts, metadata, a page of it as it looks, and chunks with the state of their KV."""
+
+import asyncio
+from typing import Annotated, Any
 
 from litestar import Response, get
 from litestar.di import NamedDependency
-from litestar.params import FromPath, FromQuery
+from litestar.params import FromPath, FromQuery, QueryParameter
 
+from api.admin.pages import sheet
 from api.admin.shell import AdminRequest, page
 from api.admin.source import Place, mark
+from ingest.page_views import PageViews
 from ragkv.catalog.collection import collection_view
 from ragkv.catalog.documents import document_view
 from ragkv.catalog.listing import chunks_before, chunks_from, list_chunks
@@ -14,27 +19,42 @@ from ragkv.parts import Parts
 CHUNKS_A_PAGE = 20
 
 
-@get("/documents/{document_id:str}", sync_to_thread=True)
-def document_page(
+PDF = "application/pdf"
+
+
+@get("/documents/{document_id:str}")
+async def document_page(
     document_id: FromPath[str],
     request: AdminRequest,
     parts: NamedDependency[Parts],
+    page_views: NamedDependency[PageViews],
     at: FromQuery[str] = "",
     cursor: FromQuery[str | None] = None,
+    number: Annotated[int | None, QueryParameter(name="page", ge=1)] = None,
 ) -> Response[str]:
-    """Render a document. `at`=START-END marks these characters of the text and starts the page at their chunk."""
-    database, tenant_id = parts.database, request.user.tenant_id
-    view, place = document_view(tenant_id, document_id, database), Place.of(at)
+    """Render a document. `at`=START-END marks these characters of the text and starts the page at their chunk; a PDF
+    then shows its page with them, or page `number`."""
+    place = Place.of(at)
+    facts = await asyncio.to_thread(_facts, request.user.tenant_id, document_id, place, cursor, parts)
+    seen = None
+    if facts["document"].media_type == PDF and (place or number):
+        seen = await sheet(page_views, request.user.tenant_id, document_id, number, place)
+    return page(
+        request, "document.html", sheet=seen, place=place, has_pages=facts["document"].media_type == PDF, **facts
+    )
+
+
+def _facts(tenant_id: str, document_id: str, place: Place | None, cursor: str | None, parts: Parts) -> dict[str, Any]:
+    """What the database says of a document, for its page."""
+    database = parts.database
+    view = document_view(tenant_id, document_id, database)
     if place is not None and cursor is None:
         cursor = chunks_from(tenant_id, document_id, place.start, database)
     chunks = list_chunks(tenant_id, document_id, CHUNKS_A_PAGE, cursor, database, parts.kv_store)
-    return page(
-        request,
-        "document.html",
-        document=view,
-        collection=collection_view(tenant_id, view.collection_id, database),
-        chunks=[mark(chunk, place) for chunk in chunks.items],
-        place=place,
-        previous=chunks_before(chunks, CHUNKS_A_PAGE),
-        next=chunks.next,
-    )
+    return {
+        "document": view,
+        "collection": collection_view(tenant_id, view.collection_id, database),
+        "chunks": [mark(chunk, place) for chunk in chunks.items],
+        "previous": chunks_before(chunks, CHUNKS_A_PAGE),
+        "next": chunks.next,
+    }

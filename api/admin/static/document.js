@@ -1,15 +1,15 @@
-// A document's page: shows its progress, and scrolls to the place a citation points to.
+// A document's page: shows its progress, and scrolls to the place a citation points to: on the picture of
+// its page, if there is one, which stands beside the text or above it.
 
 import { show, watch } from "./progress.js";
 import { refresh } from "./swap.js";
 
 const facts = document.getElementById("facts");
 const source = document.getElementById("source");
+const lit = document.getElementById("lit");
 
 if (!["ready", "failed"].includes(facts.dataset.status)) {
   watch(`/v1/documents/${facts.dataset.document}/events`, (progress) => show(facts, progress), () => refresh("facts chunks"));
 }
-if (source) {
-  source.scrollIntoView({ block: "center" });
-  source.focus({ preventScroll: true });
-}
+if (source ?? lit) (lit ?? source).scrollIntoView({ block: "center" });
+if (source) source.focus({ preventScroll: true });

@@ -1,0 +1,88 @@
+"""A citation of a PDF in the browser: its page with the cited words lit, on a desk, in the dark and on a phone."""
+
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.answer.sentences import sentences
+from ragkv.kv_rule import KVWhen
+from ragkv.settings import Settings
+from tests.browser.test_pages import CONTRAST, DESK, PHONE
+from tests.browser.visit import Visit
+from tests.made_files import pdf
+from tests.over_http import upload
+
+SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents" / "aviation-and-space.pdf"
+WINDOWS = {"desk": DESK, "dark": DESK | {"color_scheme": "dark"}, "phone": PHONE}
+LIT = ".paper rect"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Without KV: it shows nothing here."""
+    return msgspec.structs.replace(settings, kv_when=KVWhen.NEVER)
+
+
+@pytest.fixture
+def sample(service: httpx.Client, ingest: IngestParts) -> str:
+    """The link of a citation in the sample's text: its page has boxes."""
+    document_id = str(upload(service, SAMPLE.read_bytes(), SAMPLE.name).json()["id"])
+    ingest_document(document_id, ingest)
+    chunks = service.get(f"/v1/documents/{document_id}/chunks").json()["items"]
+    chunk = next(chunk for chunk in chunks[3:] if len(sentences(chunk["text"])) > 2)
+    start, end = sentences(chunk["text"])[1]
+    return f"/admin/documents/{document_id}?at={chunk['start'] + start}-{chunk['start'] + end}"
+
+
+def test_a_citation_opens_its_page_with_the_words_lit(
+    chromium: Browser, service: httpx.Client, sample: str, request: pytest.FixtureRequest
+):
+    for name, window in WINDOWS.items():
+        with Visit.beginning(chromium, str(service.base_url), **window) as visit:
+            page = visit.page
+            page.goto(sample)
+            page.wait_for_load_state("networkidle")
+
+            expect(page.locator(LIT).first).to_be_in_viewport()
+            expect(page.locator("mark").first).to_be_focused()
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+            assert page.evaluate(CONTRAST) == [], name
+            picture, text = page.locator(".paper").bounding_box(), page.locator("mark").first.bounding_box()
+            beside = picture["x"] + picture["width"] <= text["x"]
+            assert beside != (window is PHONE)
+            if folder := request.config.getoption("--screenshots"):
+                page.screenshot(path=Path(folder) / f"page-{name}.png")
+
+
+def test_pages_are_turned_by_keyboard_and_the_mark_is_kept(page: Page, service: httpx.Client, ingest: IngestParts):
+    lines = [["The first page of the book."], ["The dragon sleeps under the mountain."], ["The end."]]
+    document_id = upload(service, pdf(lines), "book.pdf").json()["id"]
+    ingest_document(document_id, ingest)
+    start = len(lines[0][0]) + 2
+    page.goto(f"/admin/documents/{document_id}?at={start}-{start + 17}")
+    expect(page.locator("#sheet-title")).to_have_text("Page 2 of 3")
+    expect(page.locator(LIT)).to_have_count(1)
+
+    page.get_by_role("link", name="Page 3").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#sheet-title")).to_have_text("Page 3 of 3")
+    expect(page.locator(LIT)).to_have_count(0)
+    page.get_by_role("link", name="page 2", exact=True).click()
+    expect(page.locator(LIT)).to_have_count(1)
+    page.get_by_role("link", name="Clear the mark").click()
+    page.get_by_role("link", name="Pages").click()
+    expect(page.locator("#sheet-title")).to_have_text("Page 1 of 3")
+
+
+def test_a_page_that_cannot_be_shown_says_why(page: Page, service: httpx.Client, ingest: IngestParts):
+    document_id = upload(service, pdf([["words"]]), "book.pdf").json()["id"]
+    ingest_document(document_id, ingest)
+    page.goto(f"/admin/documents/{document_id}?page=2")
+
+    expect(page.locator("#sheet")).to_contain_text("there is no page 2")
+    expect(page.locator(".chunk")).to_have_count(1)

@@ -6,7 +6,7 @@ pages' characters and the text's are folded in the same way, without spaces, and
 
 import unicodedata
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from ctypes import byref, c_int
 from dataclasses import dataclass
 from functools import lru_cache
@@ -113,19 +113,18 @@ def locate(body: bytes, asked: Locating) -> Located:
 
     Raises NotFound if there is no first page, and Rejected for a file that cannot be read.
     """
-    with PDFIUM, opened(body) as document:
+    with PDFIUM, opened(body) as document, ExitStack() as stack:
         num_pages = len(document)
         _check_page(document, asked.first)
         last = min(asked.last, num_pages, asked.first + MAX_PAGES_AT_ONCE - 1)
-        pages = [_Letters.of(document, number) for number in range(asked.first, last + 1)]
-    found, complete = _places("".join(page.text for page in pages), asked.quotes)
-    boxed, start = [], 0
-    for page in pages:
-        lit = [page.boxes[place - start] for place in found if start <= place < start + len(page.text)]
-        boxed.append(BoxedPage(page.number, page.width, page.height, tuple(_lines(lit))))
-        start += len(page.text)
-    if sum(len(page.boxes) for page in boxed) > MAX_BOXES:
-        raise Rejected("there are too many boxes: ask for fewer words at once")
+        pages = [stack.enter_context(_letters(document, number)) for number in range(asked.first, last + 1)]
+        found, complete = _places("".join(page.text for page in pages), asked.quotes)
+        boxed, start = [], 0
+        for page in pages:
+            on_page = (place - start for place in found if start <= place < start + len(page.text))
+            lines = tuple(_lines([page.box(place) for place in on_page]))
+            boxed.append(BoxedPage(page.number, page.width, page.height, lines))
+            start += len(page.text)
     return Located(num_pages, tuple(boxed), complete)
 
 
@@ -134,27 +133,46 @@ _RGB = pdfium_raw.FPDFBitmap_BGR  # turned by rev_byteorder
 
 @dataclass(frozen=True, slots=True)
 class _Letters:
-    """The letters of a page, folded, each with the box of the character that it comes from."""
+    """The letters of an open page, folded; `indices` are those of the page's own characters."""
 
     number: int
+    page: pdfium.PdfPage
+    text_page: pdfium.PdfTextPage
     width: float
     height: float
     text: str
-    boxes: list[Box]
+    indices: list[int]
 
-    @classmethod
-    def of(cls, document: pdfium.PdfDocument, number: int) -> "_Letters":
-        with page_at(document, number - 1) as page, closing(page.get_textpage()) as text_page:
-            width, height = _size(page)
-            raw = text_page.get_text_range()
-            kept_hyphens = {cut.start(): end_of_line(cut) for cut in LINE_END_HYPHEN.finditer(raw)}
-            letters, boxes = [], []
-            for index, character in enumerate(raw):
-                folded = _folded(kept_hyphens.get(index, character))
-                if folded:
-                    letters.append(folded)
-                    boxes += [_box(page, text_page, index, width, height)] * len(folded)
-        return cls(number, width, height, "".join(letters), boxes)
+    def box(self, place: int) -> Box:
+        """Where the page shows a letter: an empty box if that is outside of it."""
+        char = pdfium_raw.FPDFText_GetCharIndexFromTextIndex(self.text_page, self.indices[place])
+        left, bottom, right, top = self.text_page.get_charbox(char, loose=True)
+        (x1, y1), (x2, y2) = self._shown(left, bottom), self._shown(right, top)
+        x_min, x_max = (min(max(x, 0.0), self.width) for x in sorted((x1, x2)))
+        y_min, y_max = (min(max(y, 0.0), self.height) for y in sorted((y1, y2)))
+        return Box(x_min, y_min, x_max - x_min, y_max - y_min)
+
+    def _shown(self, x: float, y: float) -> tuple[float, float]:
+        """A point of the page's own coordinates as it is shown, after the page's rotation and crop box."""
+        across, down = c_int(), c_int()
+        units = int(self.width * _UNITS_A_POINT), int(self.height * _UNITS_A_POINT)
+        pdfium_raw.FPDF_PageToDevice(self.page, 0, 0, *units, 0, x, y, byref(across), byref(down))
+        return across.value / _UNITS_A_POINT, down.value / _UNITS_A_POINT
+
+
+@contextmanager
+def _letters(document: pdfium.PdfDocument, number: int) -> Iterator[_Letters]:
+    with page_at(document, number - 1) as page, closing(page.get_textpage()) as text_page:
+        width, height = _size(page)
+        raw = text_page.get_text_range()
+        kept_hyphens = {cut.start(): end_of_line(cut) for cut in LINE_END_HYPHEN.finditer(raw)}
+        letters: list[str] = []
+        indices: list[int] = []
+        for index, character in enumerate(raw):
+            folded = _folded(kept_hyphens.get(index, character))
+            letters.append(folded)
+            indices += [index] * len(folded)
+        yield _Letters(number, page, text_page, width, height, "".join(letters), indices)
 
 
 def _check_page(document: pdfium.PdfDocument, number: int) -> None:
@@ -167,24 +185,6 @@ def _size(page: pdfium.PdfPage) -> tuple[float, float]:
     if not (1 <= width <= MAX_POINTS and 1 <= height <= MAX_POINTS):
         raise Rejected("the page is too small or too large to be shown")
     return width, height
-
-
-def _box(page: pdfium.PdfPage, text_page: pdfium.PdfTextPage, index: int, width: float, height: float) -> Box:
-    """Where a character of the page's text is shown: an empty box if that is outside of the page."""
-    char = pdfium_raw.FPDFText_GetCharIndexFromTextIndex(text_page, index)
-    left, bottom, right, top = text_page.get_charbox(char, loose=True)
-    corners = [_shown(page, x, y, width, height) for x in (left, right) for y in (bottom, top)]
-    x_min, x_max = (min(max(bound(x for x, _ in corners), 0.0), width) for bound in (min, max))
-    y_min, y_max = (min(max(bound(y for _, y in corners), 0.0), height) for bound in (min, max))
-    return Box(x_min, y_min, x_max - x_min, y_max - y_min)
-
-
-def _shown(page: pdfium.PdfPage, x: float, y: float, width: float, height: float) -> tuple[float, float]:
-    """A point of the page's own coordinates as it is shown, after the page's rotation and crop box."""
-    across, down = c_int(), c_int()
-    units = int(width * _UNITS_A_POINT), int(height * _UNITS_A_POINT)
-    pdfium_raw.FPDF_PageToDevice(page, 0, 0, *units, 0, x, y, byref(across), byref(down))
-    return across.value / _UNITS_A_POINT, down.value / _UNITS_A_POINT
 
 
 @lru_cache(4096)

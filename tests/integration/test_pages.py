@@ -131,7 +131,7 @@ def test_a_turned_and_cut_page_has_boxes_where_it_shows_the_words(client: Client
 
 
 def test_a_page_is_drawn_as_wide_as_asked_for(client: Client, ingest: IngestParts):
-    document_id = added(client, ingest, SAMPLE)
+    document_id = added(client, ingest, pdf([["words"], ["more words"]]))
     for width in (300, 1000, 300):
         response = client.get(f"/v1/documents/{document_id}/pages/2", params={"width": width})
 

@@ -2,12 +2,13 @@
 
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Generic, TypeVar
 
 from PIL import Image
 
@@ -23,10 +24,12 @@ from ragkv.threads import Threads
 
 MAX_SECONDS = 20
 MAX_KEPT_BYTES = 64 << 20
-_REFUSAL_BYTES = 1024
+MAX_KEPT_REFUSALS = 10_000
+KEPT_S = 600.0
 _HEAD_BYTES = 1024
 
-PictureKey = tuple[Path, int, int]
+V = TypeVar("V")
+_Key = tuple[Path, int, int]
 
 
 class PageViews:
@@ -40,7 +43,8 @@ class PageViews:
         self._parts = parts
         settings = parts.settings
         self._parser = Parser(Limits(min(MAX_SECONDS, settings.parse_seconds), settings.parse_memory_mib))
-        self._kept = _Kept(MAX_KEPT_BYTES)
+        self._kept = _Kept[bytes](MAX_KEPT_BYTES)
+        self._refused = _Kept[str](MAX_KEPT_REFUSALS)
         self.threads = Threads("pages", 1)
 
     def picture(self, tenant_id: str, document_id: str, number: int, width: int) -> bytes:
@@ -48,15 +52,9 @@ class PageViews:
         path, name = document_file(tenant_id, document_id, self._parts.database, self._parts.files)
         key = (path, number, width)
         kept = self._kept.get(key)
-        if isinstance(kept, Rejected):
-            raise type(kept)(str(kept))
         if kept is None:
-            try:
-                with self._opened(tenant_id, path) as body:
-                    kept = _png(self._parser.draw(name, body, Drawing(number, width)))
-            except Rejected as refusal:
-                self._kept.keep(key, refusal, _REFUSAL_BYTES)  # a page that takes all the time it may does so once
-                raise
+            with self._opened(tenant_id, key) as body:
+                kept = _png(self._parser.draw(name, body, Drawing(number, width)))
             self._kept.keep(key, kept, len(kept))
         return kept
 
@@ -77,43 +75,52 @@ class PageViews:
 
     def _located(self, tenant_id: str, document_id: str, asked: Locating) -> Located:
         path, name = document_file(tenant_id, document_id, self._parts.database, self._parts.files)
-        with self._opened(tenant_id, path) as body:
+        with self._opened(tenant_id, (path, asked.first, 0)) as body:
             return self._parser.locate(name, body, asked)
 
     @contextmanager
-    def _opened(self, tenant_id: str, path: Path) -> Iterator[BinaryIO]:
-        with self._parts.files.open(tenant_id, path.name) as body:
+    def _opened(self, tenant_id: str, key: _Key) -> Iterator[BinaryIO]:
+        """The file, for work that is known by `key`: what was refused lately is refused again without the work."""
+        if (reason := self._refused.get(key)) is not None:
+            raise Rejected(reason)
+        with self._parts.files.open(tenant_id, key[0].name) as body:
             if b"%PDF-" not in os.pread(body.fileno(), _HEAD_BYTES, 0):
                 raise Rejected("only pages of PDF files can be shown as they look: see the document's chunks")
             try:
                 yield body
+            except Rejected as refusal:
+                self._refused.keep(key, str(refusal), 1)
+                raise Rejected(str(refusal)) from refusal  # none of them concerns what the caller sent
             except ParserStopped as stopped:
                 raise Unavailable(str(stopped)) from stopped
 
 
-class _Kept:
-    """Pictures and refusals that were used last, of at most `max_bytes` together. Safe to share between threads."""
+class _Kept(Generic[V]):
+    """The values that were used last, of at most `size` together, each for KEPT_S. Safe to share between threads."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._lock = threading.Lock()
-        self._bytes = 0
-        self._values: OrderedDict[PictureKey, tuple[bytes | Rejected, int]] = OrderedDict()
+        self._total = 0
+        self._values: OrderedDict[_Key, tuple[V, int, float]] = OrderedDict()
 
-    def get(self, key: PictureKey) -> bytes | Rejected | None:
+    def get(self, key: _Key) -> V | None:
         with self._lock:
-            if key not in self._values:
+            value, _, until = self._values.get(key, (None, 0, 0.0))
+            if value is None or time.monotonic() > until:
                 return None
             self._values.move_to_end(key)
-            return self._values[key][0]
+            return value
 
-    def keep(self, key: PictureKey, value: bytes | Rejected, num_bytes: int) -> None:
+    def keep(self, key: _Key, value: V, size: int) -> None:
         with self._lock:
-            self._bytes += num_bytes - self._values.pop(key, (b"", 0))[1]
-            self._values[key] = value, num_bytes
-            while self._bytes > self._max_bytes:
-                _, (_, freed) = self._values.popitem(last=False)
-                self._bytes -= freed
+            if key in self._values:
+                self._total -= self._values.pop(key)[1]
+            self._values[key] = value, size, time.monotonic() + KEPT_S
+            self._total += size
+            while self._total > self._size:
+                _, (_, freed, _) = self._values.popitem(last=False)
+                self._total -= freed
 
 
 def _png(picture: Picture) -> bytes:

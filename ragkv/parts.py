@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ragkv.answer.search import Searcher
     from ragkv.answer_cache.cache import AnswerCache
     from ragkv.answer_cache.caching import CachingAnswerer
+    from ragkv.answer_cache.recent import RecentAnswers
     from ragkv.answer_cache.ring import AnswerRing
     from ragkv.engine.protocol import Engine
     from ragkv.kv.key import KeyMaker
@@ -434,7 +435,13 @@ class Parts:
         journal = Journal(self.database, self.kv_use, public_name(self.settings))
         answering = (self.settings, self.searcher, self.prompts, self.engine, self.planner)
         answerer = Answerer(*answering, self.keys_of, journal.record, self.promoter)
-        return CachingAnswerer(answerer, self.answer_cache)
+        return CachingAnswerer(answerer, self.answer_cache, self.recent_answers)
+
+    @cached_property
+    def recent_answers(self) -> "RecentAnswers":
+        from ragkv.answer_cache.recent import RecentAnswers
+
+        return RecentAnswers(self.redis)
 
     @cached_property
     def eviction_policy(self) -> EvictionPolicy:

@@ -12,8 +12,7 @@ from api.openai.errors import ErrorBody
 from api.openai.errors import facts_of as facts_of_error
 from api.openai.sources import AnswerFacts, FileCitation, citations_of, facts_of
 from api.openai.streaming import Messages, Sources
-from ragkv.answer.question import Answer, Usage
-from ragkv.ids import new_id
+from ragkv.answer.question import Answer, Question, Usage
 
 FinishReason = Literal["stop", "length"]
 LAST = ServerSentEventMessage(data="[DONE]", sep="\n")
@@ -112,8 +111,8 @@ class Heading:
     collection_id: str
 
     @classmethod
-    def now(cls, model: str, collection_id: str) -> "Heading":
-        return cls(f"chatcmpl-{new_id()}", int(time.time()), model, collection_id)
+    def now(cls, model: str, question: Question) -> "Heading":
+        return cls(f"chatcmpl-{question.id}", int(time.time()), model, question.collection_id)
 
 
 def completion_of(heading: Heading, answer: Answer, sources: Sources) -> ChatCompletion:

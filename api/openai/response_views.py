@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from api.openai.fields import TextFormat
 from api.openai.sources import AnswerFacts, attributes_of, citations_of, facts_of
-from ragkv.answer.question import Answer, Usage
+from ragkv.answer.question import Answer, Question, Usage
 from ragkv.catalog.attachments import Entry
 from ragkv.ids import new_id
 
@@ -153,9 +153,9 @@ class ResponseDraft:
     message_id: str
 
     @classmethod
-    def now(cls, question: str, collection_id: str, *, with_results: bool, **fields: Any) -> "ResponseDraft":
-        initial = ResponseObject(id=f"resp_{new_id()}", created_at=int(time.time()), status="in_progress", **fields)
-        return cls(initial, question, collection_id, with_results, f"fs_{new_id()}", f"msg_{new_id()}")
+    def now(cls, question: Question, *, with_results: bool, **fields: Any) -> "ResponseDraft":
+        initial = ResponseObject(id=f"resp_{question.id}", created_at=int(time.time()), status="in_progress", **fields)
+        return cls(initial, question.text, question.collection_id, with_results, f"fs_{new_id()}", f"msg_{new_id()}")
 
 
 def response_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry]) -> ResponseObject:

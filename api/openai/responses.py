@@ -173,8 +173,7 @@ async def create(
     question = await asyncio.to_thread(_question_of, caller, data, parts)
     events = parts.answerer.stream(question)
     draft = ResponseDraft.now(
-        question.text,
-        question.collection_id,
+        question,
         with_results=bool(data.include),
         model=data.model,
         instructions=data.instructions,

@@ -30,6 +30,7 @@ class FileCitation(msgspec.Struct, frozen=True, kw_only=True):
 class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Details of an answer that are not part of OpenAI's API: passages, timings and token counts by origin."""
 
+    answer_id: str
     vector_store_id: str
     passages: list[PassageView]
     timings: Timings
@@ -66,6 +67,7 @@ def citations_of(answer: Answer, sources: dict[str, Entry]) -> list[FileCitation
 def facts_of(answer: Answer, collection_id: str) -> AnswerFacts:
     view = AnswerView.of(answer)
     return AnswerFacts(
+        answer_id=answer.id,
         vector_store_id=collection_id,
         passages=view.passages,
         timings=view.timings,

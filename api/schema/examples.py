@@ -124,7 +124,9 @@ VERIFIED = Verified(checked=212, total=212, bytes=148_373_504)
 PASSAGE = PassageView(
     CHUNK_ID, DOCUMENT_ID, "Ada Lovelace", TEXT, None, 0, len(TEXT), 1.93, 1, PassageKV("host", 28, 4)
 )
+ANSWER_ID = "0d9f3b6a5e8c4217a94c1be07f62d835"
 DONE = AnswerView(
+    id=ANSWER_ID,
     answer="Ada Lovelace.",
     finish_reason="stop",
     citations=(Citation(0, 13, CHUNK_ID, DOCUMENT_ID, "Ada Lovelace", None, 0, len(TEXT), TEXT),),

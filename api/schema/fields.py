@@ -276,6 +276,7 @@ FIELDS: dict[str, dict[str, str]] = {
     },
     "TurnBody": {"role": "Author of the message.", "content": "Text of the message."},
     "AnswerView": {
+        "id": "Id of the answer, for feedback.",
         "answer": "Text of the answer.",
         "finish_reason": "`stop`: the answer is complete. `length`: it reached the maximum number of tokens.",
         "citations": "Citations in the order of the answer.",

@@ -55,6 +55,7 @@ NUM_BYTES = DOCUMENT.bytes
 ENTRY = Entry(FILE_ID, msgspec.structs.replace(DOCUMENT, metadata=ATTRIBUTES), MOMENT)
 SOURCES = {DOCUMENT_ID: ENTRY}
 ANSWERED = Answer(
+    id=DONE.id,
     text=DONE.answer,
     finish_reason=DONE.finish_reason,
     citations=DONE.citations,

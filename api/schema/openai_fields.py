@@ -101,6 +101,7 @@ OPENAI_FIELDS: dict[str, dict[str, str]] = {
     },
     "PromptDetails": {"cached_tokens": "Tokens found in the engine's cache or stitched from stored KV."},
     "AnswerFacts": {
+        "answer_id": "Id of the answer, for feedback: also the last part of the id of the completion or response.",
         "vector_store_id": "Id of the vector store that was searched.",
         "passages": "Passages of the prompt.",
         "timings": "Durations of the answer.",

@@ -111,6 +111,7 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True):
 class AnswerView(msgspec.Struct, frozen=True):
     """An answer with its citations, passages, timings and token counts."""
 
+    id: str
     answer: str
     finish_reason: str
     citations: tuple[Citation, ...]
@@ -125,6 +126,7 @@ class AnswerView(msgspec.Struct, frozen=True):
         kv = answer.kv or [None] * len(answer.passages)
         passages = [PassageView.of(*pair) for pair in zip(answer.passages, kv, strict=True)]
         return cls(
+            answer.id,
             answer.text,
             answer.finish_reason,
             answer.citations,

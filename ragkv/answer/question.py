@@ -1,9 +1,10 @@
 """A question and the events of its answer: values that every part of the service shares."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ragkv.chunk import Passage
+from ragkv.ids import new_id
 from ragkv.policies import PolicyName
 from ragkv.settings import Mode
 
@@ -27,6 +28,7 @@ class Question:
     `history`: the conversation so far, oldest turn first. `document_ids`: passages come from these documents alone.
     `instructions`: what the answer is to observe; it stands with the question, and nothing is searched for it.
     `answer_cache`: whether an earlier answer may serve, and this one later, where the collection keeps answers.
+    `id`: of its record and of its answer.
     """
 
     tenant_id: str
@@ -43,6 +45,7 @@ class Question:
     document_ids: frozenset[str] | None = None
     instructions: str = ""
     answer_cache: bool = True
+    id: str = field(default_factory=new_id, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +133,9 @@ class Delta:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The whole answer, last event of every stream. `kv` says of each passage where its KV came from, `prompt_spans`
-    of each token of the prompt; both are empty for an answer that was kept from an earlier question."""
+    of each token of the prompt; both are empty for an answer that was kept from an earlier question. `id`: the question's."""
 
+    id: str
     text: str
     finish_reason: str
     citations: tuple[Citation, ...]

@@ -111,6 +111,7 @@ class Answerer:
             assert first and last and last.finish_reason, "an engine's answer ends with a reason"
             report = last.report or Report()
             answer = Answer(
+                id=question.id,
                 text=text.strip(),
                 finish_reason=last.finish_reason,
                 citations=await self._threads.run(cite, text.strip(), question.text, prepared.passages),

@@ -32,7 +32,7 @@ CANDIDATES = 8
 """Kept questions, the nearest first, whose words are compared with the question's."""
 WHOLE = frozenset({"stop", "length"})
 """How an answer ends that is worth keeping."""
-_NOT_ASKED_FOR = frozenset({"tenant_id", "collection_id", "text", "history", "answer_cache"})
+_NOT_ASKED_FOR = frozenset({"tenant_id", "collection_id", "text", "history", "answer_cache", "id"})
 _NOTHING_RAN = Usage(prompt=0, cached=0, stitched=0, recomputed=0, computed=0, completion=0, failed_chunks=0)
 
 
@@ -83,10 +83,11 @@ class KeptAnswer:
     similarity: float
     passages: tuple[Passage, ...]
 
-    def as_answer(self, took_ms: float) -> Answer:
+    def as_answer(self, answer_id: str, took_ms: float) -> Answer:
         """As the last event of a stream. No token ran through the model."""
         age_s = max(time.time() - self.body.at, 0.0)
         return Answer(
+            id=answer_id,
             text=self.body.answer,
             finish_reason=self.body.finish_reason,
             citations=self.body.citations,

@@ -7,17 +7,19 @@ from contextlib import aclosing
 from ragkv.answer.question import Answer, Delta, Question
 from ragkv.answer.service import Answerer
 from ragkv.answer_cache.cache import AnswerCache
+from ragkv.answer_cache.recent import RecentAnswers
 from ragkv.threads import Threads
 
 THREADS = 2
 
 
 class CachingAnswerer:
-    """An `Answerer` with a cache before it."""
+    """An `Answerer` with a cache before it. Every answer can be given feedback for a while, whichever it came from."""
 
-    def __init__(self, answerer: Answerer, cache: AnswerCache) -> None:
+    def __init__(self, answerer: Answerer, cache: AnswerCache, recent: RecentAnswers) -> None:
         self._answerer = answerer
         self._cache = cache
+        self._recent = recent
         self._threads = Threads("answer-cache", THREADS)
 
     async def check(self, question: Question) -> None:
@@ -30,10 +32,14 @@ class CachingAnswerer:
         look = await self._threads.run(self._cache.look, question)
         if look is not None and look.found is not None:
             yield Delta(look.found.body.answer)
-            yield look.found.as_answer((time.perf_counter() - began) * 1e3)
+            answer = look.found.as_answer(question.id, (time.perf_counter() - began) * 1e3)
+            await self._threads.run(self._recent.keep, question, answer)
+            yield answer
             return
         async with aclosing(self._answerer.stream(question)) as events:
             async for event in events:
-                if look is not None and isinstance(event, Answer):
-                    await self._threads.run(self._cache.keep, question, look, event)
+                if isinstance(event, Answer):
+                    await self._threads.run(self._recent.keep, question, event)
+                    if look is not None:
+                        await self._threads.run(self._cache.keep, question, look, event)
                 yield event

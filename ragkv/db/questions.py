@@ -11,6 +11,7 @@ def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:
     """The row of an answered question. The answer's text is not kept."""
     timings, usage = answer.timings, answer.usage
     return QuestionRow(
+        id=question.id,
         tenant_id=question.tenant_id,
         collection_id=question.collection_id,
         text=storable(question.text),

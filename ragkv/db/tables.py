@@ -323,3 +323,35 @@ class AuditRow(Base):
     within: Mapped[str | None] = mapped_column(String(200))
     client: Mapped[str] = mapped_column(String(200))
     request_id: Mapped[str | None] = mapped_column(String(100))
+class FeedbackRow(Base):
+    """Feedback on an answer, with what an evaluation needs of it. It outlives the question's record.
+
+    num_passages: of the answer's prompt; those of documents deleted since are not in `feedback_passages`.
+    """
+
+    __tablename__ = "feedback"
+    __table_args__ = (Index(None, "tenant_id", "asked_at"),)
+
+    answer_id: Mapped[str] = mapped_column(ID, primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
+    collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"), index=True)
+    question: Mapped[str] = mapped_column(Text)
+    answer: Mapped[str] = mapped_column(Text)
+    num_passages: Mapped[int]
+    rating: Mapped[str] = mapped_column(String(10))
+    correction: Mapped[str | None] = mapped_column(Text)
+    comment: Mapped[str | None] = mapped_column(Text)
+    asked_at: Mapped[datetime]
+    updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
+
+
+class FeedbackPassageRow(Base):
+    """A passage of the prompt of an answer with feedback, as it was. It goes with its document."""
+
+    __tablename__ = "feedback_passages"
+
+    answer_id: Mapped[str] = mapped_column(ForeignKey("feedback.answer_id", ondelete="CASCADE"), primary_key=True)
+    ordinal: Mapped[int] = mapped_column(primary_key=True)
+    document_id: Mapped[str] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"), index=True)
+    title: Mapped[str] = mapped_column(Text)
+    text: Mapped[str] = mapped_column(Text)

@@ -17,6 +17,7 @@ from api.admin.login import login, login_page, logout
 from api.admin.overview import overview_page
 from api.admin.plan import plan_page
 from api.admin.playground import playground_page
+from api.admin.questions import questions_page
 from api.admin.settings import settings_page
 from api.admin.webhooks import webhooks_page
 from api.admin.writer import writer_page
@@ -24,6 +25,7 @@ from api.admin.writer import writer_page
 PAGES: list[ControllerRouterHandler] = [
     overview_page,
     playground_page,
+    questions_page,
     collections_page,
     collection_page,
     document_page,

@@ -16,6 +16,7 @@ NAVIGATION = (
     ("Overview", "/admin", "pulse"),
     ("Collections", "/admin/collections", "folder"),
     ("Playground", "/admin/playground", "chat"),
+    ("Questions", "/admin/questions", "question"),
     ("KV store", "/admin/kv", "layers"),
     ("Writer", "/admin/writer", "pen"),
     ("Jobs", "/admin/jobs", "list"),

@@ -37,7 +37,7 @@ KEYS = {
 TAGS = {
     "documents": "Upload, list, update and delete documents.",
     "collections": "Group documents in collections. Paths and fields accept the id or the name of a collection.",
-    "questions": "Ask questions, or search for passages.",
+    "questions": "Ask questions, search for passages, rate answers, and read the log of questions.",
     "kv": "Inspect, pin, evict, rebuild and verify stored KV: the attention keys and values of chunks.",
     "keys": "Create, list and revoke the tenant's API keys.",
     "webhooks": "Tell other programs when a document is ready or failed.",
@@ -68,6 +68,11 @@ PARAMETERS = {
     "file_id": "File id.",
     "vector_store_id": "Vector store id or name.",
     "batch_id": "File batch id.",
+    "answer_id": "Id of the answer: of `/v1/ask`, or of a chat completion or response.",
+    "rating": "Return only questions with this rating: `up`, `down`, `any` or `none`.",
+    "since": "Return only questions asked at this time or later.",
+    "before": "Return only questions asked before this time.",
+    "text": "Return only questions that contain this text, ignoring case.",
     "purpose": "Return only files with this purpose.",
 }
 
@@ -149,6 +154,8 @@ def _response_content(content: Json, route: Route, describe: Callable[[Any], Jso
         elif kind is ServerSentEvent:
             content = {media: shown for media, shown in content.items() if media == JSON and len(route.answers) > 1}
             content |= {EVENTS: media_of(STREAMS[route.path], describe)}
+        elif kind is Stream:
+            content = {media: {"schema": {"type": "string"}} for media in content}
         elif kind is File:
             content = {BYTES: BINARY}
         elif kind is bytes:

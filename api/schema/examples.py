@@ -15,6 +15,7 @@ from api.v1.keys import NewKey
 from api.v1.kv import PinBody
 from api.v1.pages import BoxesView, BoxView, PageBoxes
 from api.v1.passages import PassageView
+from api.v1.questions import FeedbackBody
 from api.v1.search import SearchBody, SearchTimings, SearchView
 from api.v1.statistics import Statistics
 from api.v1.webhooks import NewWebhook
@@ -25,7 +26,9 @@ from ragkv.answer.question import Citation, PassageKV, PromptSpan, Timings
 from ragkv.catalog.changes import Queued
 from ragkv.catalog.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
 from ragkv.catalog.documents import DocumentView
+from ragkv.catalog.feedback import Feedback
 from ragkv.catalog.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
+from ragkv.catalog.questions import LoggedQuestion, QuestionPage
 from ragkv.catalog.watch import DocumentProgress
 from ragkv.catalog.webhooks import DeliveryPage, DeliveryView, IssuedWebhook, WebhookView
 from ragkv.catalog.writers import Writer, Writers
@@ -125,6 +128,9 @@ PASSAGE = PassageView(
     CHUNK_ID, DOCUMENT_ID, "Ada Lovelace", TEXT, None, 0, len(TEXT), 1.93, 1, PassageKV("host", 28, 4)
 )
 ANSWER_ID = "0d9f3b6a5e8c4217a94c1be07f62d835"
+FEEDBACK = Feedback(
+    rating="down", correction="Ada Lovelace, in 1843.", comment="The year was missing.", answer="Ada Lovelace.", updated_at=MOMENT
+)
 DONE = AnswerView(
     id=ANSWER_ID,
     answer="Ada Lovelace.",
@@ -242,6 +248,25 @@ EXAMPLES: dict[Any, object] = {
             TurnBody(role="user", content="Who was Charles Babbage?"),
             TurnBody(role="assistant", content="An inventor."),
         ],
+    ),
+    FeedbackBody: FeedbackBody(rating=FEEDBACK.rating, correction=FEEDBACK.correction, comment=FEEDBACK.comment),
+    Feedback: FEEDBACK,
+    QuestionPage: QuestionPage(
+        [
+            LoggedQuestion(
+                id=ANSWER_ID,
+                question=QUESTION,
+                asked_at=MOMENT,
+                collection_id=COLLECTION_ID,
+                collection="papers",
+                mode="stitched",
+                finish_reason="stop",
+                ttft_ms=96.8,
+                total_ms=188.5,
+                feedback=FEEDBACK,
+            )
+        ],
+        CURSOR,
     ),
     SearchBody: SearchBody(question=QUESTION, collection="papers", top_k=4),
     SearchView: SearchView([PASSAGE], SearchTimings(11.2)),

@@ -35,6 +35,10 @@ INGESTION = {
     "kv_evicted": "Whether some of the document's KV was evicted, or not stored: for lack of space, or by the collection's rule. "
     "It is recomputed when needed.",
 }
+FEEDBACK = {
+    "correction": "Corrected answer; null for none.",
+    "comment": "Comment on the answer; null for none.",
+}
 SEARCH = {
     "question": "The question.",
     "collection": COLLECTION,
@@ -286,6 +290,25 @@ FIELDS: dict[str, dict[str, str]] = {
         "prompt_spans": "Origin of each part of the prompt, from the first token to the last.",
         "cached_answer": "Cache entry that the answer was taken from; null if the answer was generated.",
     },
+    "FeedbackBody": {**FEEDBACK, "rating": "Rating of the answer: `up` or `down`."},
+    "Feedback": {
+        **FEEDBACK,
+        "rating": "Rating of the answer: `up` or `down`.",
+        "answer": "Text of the answer that the feedback is about.",
+        "updated_at": "Time of the last feedback.",
+    },
+    "LoggedQuestion": {
+        "id": "Id of the question and of its answer.",
+        "question": "The question.",
+        "asked_at": "Time of the question.",
+        "collection": "Name of the collection.",
+        "mode": "Mode of the prompt; null for an answer from the answer cache, or if the record of the question was removed.",
+        "finish_reason": "`stop`: the answer is complete. `length`: it reached the maximum number of tokens.",
+        "ttft_ms": "Time to the first token in milliseconds.",
+        "total_ms": "Time to the whole answer in milliseconds.",
+        "feedback": "Feedback on the answer; null without any.",
+    },
+    "QuestionPage": {"items": "Questions, newest first."},
     "Citation": {
         **CHUNK,
         "answer_start": "Offset of the first supported character in the answer.",

@@ -112,6 +112,10 @@ def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         "PATCH /v1/collections/{collection}/kv/rule": [{"json": {"when": "nth_use", "uses": 2}}],
         "POST /v1/search": [{"json": {"question": QUESTION} | more} for more in ({}, *chosen)],
         "POST /v1/ask": [{"json": {"question": QUESTION} | more} for more in ({}, *chosen)],
+        "PUT /v1/answers/{answer_id}/feedback": [{"json": {"rating": "up", "correction": "Below the third palm."}}],
+        "GET /v1/questions": [{}, {"params": {"collection": collection}}, {"params": {"rating": "any"}}],
+        "GET /v1/questions/export": [{}, {"params": {"collection": collection}}],
+        "GET /v1/questions/evaluation": [{}, {"params": {"collection": collection}}],
         "POST /v1/keys": [{"json": {"name": "x"}}],
         "POST /v1/webhooks": [
             {"json": {"url": "https://example.com/hook"} | more} for more in ({}, {"collection": collection})
@@ -150,6 +154,9 @@ def owner(client: Client, parts: Parts, ingest: IngestParts) -> Owner:
     owner.ids |= {"document_id": document_id, "key_id": issued.view.id, "collection": made["id"]}
     hook = {"url": "https://example.com/treasure", "collection": made["id"]}
     owner.ids["webhook_id"] = client.post("/v1/webhooks", json=hook, headers=owner.headers).json()["webhook"]["id"]
+    asked = client.post("/v1/ask", json={"question": QUESTION, "collection": made["id"]}, headers=owner.headers).json()
+    owner.ids["answer_id"] = asked["id"]
+    client.put(f"/v1/answers/{asked['id']}/feedback", json={"rating": "up"}, headers=owner.headers)
     owner.ids |= openai_ids(client, owner.headers, ingest)
     return owner
 

@@ -2,6 +2,7 @@
 
 import { legend, piecesOf, promptBar, promptLegend, timingBar } from "./bars.js";
 import { element } from "./element.js";
+import { feedbackPart } from "./feedback.js";
 import { duration, number, plural } from "./numbers.js";
 
 const TICK_MS = 100;
@@ -56,6 +57,7 @@ export class Answer {
     this.below.replaceChildren(...[
       keptNote(done.cached_answer),
       done.finish_reason === "length" && element("p", { class: "hint" }, "The answer was cut off at its token limit."),
+      feedbackPart(done.id),
       sourceList(sources),
       this.promptPart(done),
       this.timingPart(done.timings.ttft_ms),

@@ -1,0 +1,177 @@
+"""/v1/questions and /v1/answers: the log of questions, feedback on answers, and the evaluation set made of both."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+from litestar import Router, delete, get, put
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, JSONBody
+from litestar.response import Stream
+from msgspec import Meta
+
+from api.access.auth import administering, reading
+from api.http.errors import json_problems, problems
+from api.v1.collections import Limit
+from ragkv.access.caller import Caller
+from ragkv.catalog.feedback import Feedback, give_feedback, remove_feedback
+from ragkv.catalog.questions import QuestionPage, all_questions, evaluation_set, list_questions
+from ragkv.db.feedback import QuestionFilter, Rated, Rating
+from ragkv.db.tenants import collection_ref
+from ragkv.parts import Parts
+from ragkv.tenancy import DEFAULT_COLLECTION
+
+JSON_LINES = "application/jsonl"
+FeedbackText = Annotated[str, Meta(max_length=20_000)]
+
+
+class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Feedback on an answer. It replaces earlier feedback."""
+
+    rating: Rating
+    correction: FeedbackText | None = None
+    comment: FeedbackText | None = None
+
+
+@put(
+    "/v1/answers/{answer_id:str}/feedback",
+    guards=[reading],
+    tags=["questions"],
+    summary="Rate an answer",
+    responses=json_problems(
+        NOT_FOUND="No such answer, or it is older than a day and has no feedback yet.",
+        CONFLICT="Documents of the answer are being changed, or it is being rated by another request.",
+    ),
+    sync_to_thread=True,
+)
+def rate(
+    answer_id: FromPath[str],
+    data: JSONBody[FeedbackBody],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> Feedback:
+    """Rate an answer, with a corrected answer and a comment if there are any. Replaces earlier feedback on it.
+
+    The question, the answer and the passages of its prompt are stored with the feedback.
+    """
+    given = (data.rating, data.correction, data.comment)
+    return give_feedback(caller.tenant_id, answer_id, *given, parts.recent_answers, parts.source, parts.database)
+
+
+@delete(
+    "/v1/answers/{answer_id:str}/feedback",
+    guards=[reading],
+    tags=["questions"],
+    summary="Delete feedback",
+    responses=problems(NOT_FOUND="No feedback on such an answer."),
+    sync_to_thread=True,
+)
+def unrate(answer_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
+    """Delete the feedback on an answer, and the copies of the answer and its passages."""
+    remove_feedback(caller.tenant_id, answer_id, parts.database)
+
+
+@get(
+    "/",
+    summary="List questions",
+    responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid cursor."),
+    sync_to_thread=True,
+)
+def show(
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    collection: FromQuery[str | None] = None,
+    rating: FromQuery[Rated | None] = None,
+    since: FromQuery[datetime | None] = None,
+    before: FromQuery[datetime | None] = None,
+    text: FromQuery[str | None] = None,
+    limit: FromQuery[Limit] = 50,
+    cursor: FromQuery[str | None] = None,
+) -> QuestionPage:
+    """List the tenant's questions with the feedback on their answers, newest first.
+
+    Answers from the answer cache are listed if they have feedback.
+    """
+    wanted = question_filter(caller, collection, rating, since, before, text, parts)
+    return list_questions(wanted, limit, cursor, parts.database)
+
+
+@get(
+    "/export",
+    summary="Download the question log",
+    media_type=JSON_LINES,
+    responses=problems(NOT_FOUND="No such collection."),
+    sync_to_thread=True,
+)
+def export(
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    collection: FromQuery[str | None] = None,
+    rating: FromQuery[Rated | None] = None,
+    since: FromQuery[datetime | None] = None,
+    before: FromQuery[datetime | None] = None,
+    text: FromQuery[str | None] = None,
+) -> Stream:
+    """Download all questions that match, newest first, as JSON lines."""
+    wanted = question_filter(caller, collection, rating, since, before, text, parts)
+    return _download(all_questions(wanted, parts.database), "questions.jsonl")
+
+
+@get(
+    "/evaluation",
+    summary="Download the evaluation set of a collection",
+    media_type=JSON_LINES,
+    responses=problems(NOT_FOUND="No such collection."),
+    sync_to_thread=True,
+)
+def evaluation(
+    caller: NamedDependency[Caller], parts: NamedDependency[Parts], collection: FromQuery[str] = DEFAULT_COLLECTION
+) -> Stream:
+    """Download the rated questions of a collection as JSON lines, in the format of `ragkv eval fidelity --data`.
+
+    The answer is the correction if there is one, otherwise the answer that was rated up. Questions whose passages are
+    not all kept are omitted.
+    """
+    ref = collection_ref(caller.tenant_id, collection, parts.database)
+    return _download(evaluation_set(ref, parts.database)[0], "evaluation.jsonl")
+
+
+def question_filter(
+    caller: Caller,
+    collection: str | None,
+    rating: Rated | None,
+    since: datetime | None,
+    before: datetime | None,
+    text: str | None,
+    parts: Parts,
+) -> QuestionFilter:
+    """Times without a zone are UTC. Raises NotFound for the collection."""
+    ref = collection_ref(caller.tenant_id, collection, parts.database) if collection else None
+    return QuestionFilter(
+        tenant_id=caller.tenant_id,
+        collection_id=ref.collection_id if ref else None,
+        rating=rating,
+        since=_with_zone(since),
+        until=_with_zone(before),
+        text=text or None,
+    )
+
+
+def questions_router() -> Router:
+    return Router("/v1/questions", route_handlers=[show, export, evaluation], guards=[administering], tags=["questions"])
+
+
+def _with_zone(moment: datetime | None) -> datetime | None:
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+
+
+def _download(values: Iterable[msgspec.Struct], name: str) -> Stream:
+    return Stream(
+        _lines(values), media_type=JSON_LINES, headers={"Content-Disposition": f'attachment; filename="{name}"'}
+    )
+
+
+def _lines(values: Iterable[msgspec.Struct]) -> Iterator[bytes]:
+    for value in values:
+        yield msgspec.json.encode(value) + b"\n"

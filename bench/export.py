@@ -1,0 +1,42 @@
+"""`ragkv eval export`: a collection's rated questions as data with known answers."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from bench.measuring import check_folder
+from ragkv.catalog.questions import evaluation_set
+from ragkv.cli.opened import opened_parts
+from ragkv.db.tenants import collection_ref, find_collection_ref
+from ragkv.errors import Rejected
+from ragkv.parts import Parts
+from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
+
+
+@click.command()
+@click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant whose collection it is.")
+@click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write to this file.  [default: standard output]",
+)
+def export(tenant: str, collection: str, output: Path | None) -> None:
+    """Write the rated questions of a collection as JSON lines, for `ragkv eval fidelity --data`.
+
+    The known answer is the corrected one, or the one that was rated up. Questions that do not have all the passages of
+    their prompt any more are left out.
+    """
+    check_folder("--output", output)
+    with opened_parts(Parts.prepare_database) as parts:
+        tenant_id = find_collection_ref(parts.database, tenant).tenant_id
+        questions, left_out = evaluation_set(collection_ref(tenant_id, collection, parts.database), parts.database)
+    if not questions:
+        raise Rejected(f"{collection}: no question with a corrected answer, or one rated up, and all of its passages")
+    lines = b"".join(msgspec.json.encode(question) + b"\n" for question in questions)
+    if output is None:
+        click.echo(lines, nl=False)
+    else:
+        output.write_bytes(lines)
+    click.echo(f"{len(questions):,} questions written, {left_out:,} left out", err=True)

@@ -1,0 +1,130 @@
+"""Feedback on answers: a rating, a corrected answer, a comment."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy.exc import IntegrityError
+
+from ragkv.answer_cache.recent import KEPT_S, RecentAnswer, RecentAnswers, checksum
+from ragkv.clock import utc_now
+from ragkv.db.database import Database
+from ragkv.db.feedback import Rating, asked_at, feedback_on
+from ragkv.db.sources import DatabaseSource
+from ragkv.db.tables import CollectionRow, FeedbackPassageRow, FeedbackRow
+from ragkv.errors import Conflict, NotFound
+from ragkv.ids import is_id
+from ragkv.names import storable
+
+TOO_LATE = f"no such answer, or it is older than {KEPT_S // 3600} hours: feedback on it must begin before that"
+_ID_PREFIXES = ("chatcmpl-", "resp_")
+
+
+class Feedback(msgspec.Struct, frozen=True, kw_only=True):
+    """Feedback on an answer. The last one given counts."""
+
+    rating: Rating
+    correction: str | None
+    comment: str | None
+    answer: str
+    updated_at: datetime
+
+
+def feedback_view(row: FeedbackRow) -> Feedback:
+    return Feedback(
+        rating="up" if row.rating == "up" else "down",
+        correction=row.correction,
+        comment=row.comment,
+        answer=row.answer,
+        updated_at=row.updated_at,
+    )
+
+
+def give_feedback(
+    tenant_id: str,
+    answer_id: str,
+    rating: Rating,
+    correction: str | None,
+    comment: str | None,
+    recent: RecentAnswers,
+    source: DatabaseSource,
+    database: Database,
+) -> Feedback:
+    """Give feedback on an answer, in place of earlier feedback. Empty texts count as none.
+
+    Raises NotFound for an answer that is not the tenant's, or that is too old for its first feedback; Conflict if its
+    documents are being changed.
+    """
+    answer_id = plain_id(answer_id)
+    found = recent.find(tenant_id, answer_id) if is_id(answer_id) else None
+    passages = [] if found is None else _passages(tenant_id, answer_id, found, source)
+    given = {"rating": rating, "correction": _text(correction), "comment": _text(comment), "updated_at": utc_now()}
+    try:
+        with database.writing() as session:
+            row = session.scalar(feedback_on(tenant_id, answer_id))
+            if row is None:
+                if found is None or session.get(CollectionRow, found.collection_id) is None:
+                    raise NotFound(TOO_LATE)
+                when = session.scalar(asked_at(tenant_id, answer_id)) or utc_now()
+                row = _row(tenant_id, answer_id, found, when, given)
+                session.add(row)
+                session.flush()
+                session.add_all(passages)
+            else:
+                for name, value in given.items():
+                    setattr(row, name, value)
+            session.flush()
+    except IntegrityError:
+        raise Conflict("documents of the answer are being changed, or it is being rated elsewhere: try again") from None
+    return feedback_view(row)
+
+
+def remove_feedback(tenant_id: str, answer_id: str, database: Database) -> None:
+    """Remove feedback and all that was kept for it. Raises NotFound."""
+    with database.writing() as session:
+        row = session.scalar(feedback_on(tenant_id, plain_id(answer_id)))
+        if row is None:
+            raise NotFound("there is no feedback on such an answer")
+        session.delete(row)
+
+
+def plain_id(answer_id: str) -> str:
+    """The id of an answer that may be given as the id of OpenAI's object."""
+    for prefix in _ID_PREFIXES:
+        answer_id = answer_id.removeprefix(prefix)
+    return answer_id
+
+
+def _row(
+    tenant_id: str, answer_id: str, answer: RecentAnswer, when: datetime, given: dict[str, Any]
+) -> FeedbackRow:
+    return FeedbackRow(
+        answer_id=answer_id,
+        tenant_id=tenant_id,
+        collection_id=answer.collection_id,
+        question=storable(answer.question),
+        answer=storable(answer.answer),
+        num_passages=len(answer.chunks),
+        asked_at=when,
+        **given,
+    )
+
+
+def _passages(tenant_id: str, answer_id: str, answer: RecentAnswer, source: DatabaseSource) -> list[FeedbackPassageRow]:
+    """The passages that are still as they stood in the prompt."""
+    chunks = {chunk.id: chunk for chunk in source.chunks(tenant_id, [chunk_id for chunk_id, _ in answer.chunks])}
+    return [
+        FeedbackPassageRow(
+            answer_id=answer_id,
+            ordinal=ordinal,
+            document_id=chunks[chunk_id].document_id,
+            title=chunks[chunk_id].title,
+            text=chunks[chunk_id].text,
+        )
+        for ordinal, (chunk_id, digest) in enumerate(answer.chunks)
+        if chunk_id in chunks and checksum(chunks[chunk_id]) == digest
+    ]
+
+
+def _text(given: str | None) -> str | None:
+    return storable(given.strip()) or None if given else None

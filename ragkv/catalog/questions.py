@@ -1,0 +1,119 @@
+"""The log of questions with their feedback, and the evaluation set that rated questions are."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from ragkv.catalog.feedback import Feedback, feedback_view
+from ragkv.db.database import Database
+from ragkv.db.feedback import LOG_KEYS, QuestionFilter, known_answers, logged_questions, passages_of
+from ragkv.db.pages import rows_behind
+from ragkv.db.tables import FeedbackRow
+from ragkv.page import MAX_PAGE, Id, Moment, from_cursor
+from ragkv.tenancy import CollectionRef
+
+
+class LoggedQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A question that was asked, with the feedback on its answer. The answer's text is kept with feedback alone."""
+
+    id: str
+    question: str
+    asked_at: datetime
+    collection_id: str
+    collection: str
+    mode: str | None
+    finish_reason: str | None
+    ttft_ms: float | None
+    total_ms: float | None
+    feedback: Feedback | None
+
+
+class QuestionPage(msgspec.Struct, frozen=True):
+    """A page of questions, newest first."""
+
+    items: list[LoggedQuestion]
+    next: str | None
+
+
+class SetPassage(msgspec.Struct, frozen=True):
+    """A passage of a question of an evaluation set."""
+
+    title: str
+    text: str
+
+
+class SetQuestion(msgspec.Struct, frozen=True):
+    """A line of an evaluation set, as `ragkv eval fidelity` reads it."""
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    passages: tuple[SetPassage, ...]
+
+
+def list_questions(wanted: QuestionFilter, limit: int, cursor: str | None, database: Database) -> QuestionPage:
+    """Raises Rejected for a cursor that is not ours."""
+    after = from_cursor(cursor, tuple[Moment, Id])
+    with database.reading() as session:
+        rows = rows_behind(session, logged_questions(wanted), LOG_KEYS, limit, after, descending=True)
+        items = [_view(*row) for row in rows.items]
+    return QuestionPage(items, rows.next(lambda row: (row.asked_at, row.id)))
+
+
+def all_questions(wanted: QuestionFilter, database: Database) -> Iterator[LoggedQuestion]:
+    """Every question of the log, newest first, read a page at a time."""
+    cursor = None
+    while True:
+        page = list_questions(wanted, MAX_PAGE, cursor, database)
+        yield from page.items
+        if (cursor := page.next) is None:
+            return
+
+
+def evaluation_set(ref: CollectionRef, database: Database) -> tuple[list[SetQuestion], int]:
+    """A collection's questions with known answers, the oldest first, and the number of those left out.
+
+    An answer is known if it was corrected, or rated up. Left out are those with an empty answer, and those without
+    all the passages of their prompt: a document was deleted, or replaced before the feedback.
+    """
+    made, left_out = [], 0
+    with database.reading() as session:
+        found = session.scalars(known_answers(ref.tenant_id, ref.collection_id).order_by(*_OLDEST_FIRST)).all()
+        for row in found:
+            passages = tuple(SetPassage(title, text) for title, text in session.execute(passages_of(row.answer_id)))
+            answer = row.correction or row.answer
+            if answer and passages and len(passages) == row.num_passages:
+                made.append(SetQuestion(row.answer_id, row.question, (answer,), passages))
+            else:
+                left_out += 1
+    return made, left_out
+
+
+_OLDEST_FIRST = (FeedbackRow.asked_at, FeedbackRow.answer_id)
+
+
+def _view(
+    id: str,  # noqa: A002 - the columns of `logged_questions`
+    text: str,
+    asked_at: datetime,
+    mode: str | None,
+    finish_reason: str | None,
+    ttft_ms: float | None,
+    total_ms: float | None,
+    collection_id: str,
+    collection: str,
+    feedback: FeedbackRow | None,
+) -> LoggedQuestion:
+    return LoggedQuestion(
+        id=id,
+        question=text,
+        asked_at=asked_at,
+        collection_id=collection_id,
+        collection=collection,
+        mode=mode,
+        finish_reason=finish_reason,
+        ttft_ms=ttft_ms,
+        total_ms=total_ms,
+        feedback=None if feedback is None else feedback_view(feedback),
+    )

@@ -1,0 +1,164 @@
+"""Feedback on answers, the log of questions, and the evaluation set that becomes of both."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bench.export import export
+from bench.fidelity.data import read_questions
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.parts import Parts
+from ragkv.upkeep.pruning import prune
+from tests.over_http import Client, assert_problem, events_of, upload
+
+QUESTION = "Who wrote the first program?"
+CORRECTION = "Ada Lovelace, in 1843."
+
+
+def ask(client: Client, question: str = QUESTION) -> str:
+    return str(client.post("/v1/ask", json={"question": question}).json()["id"])
+
+
+def rate(client: Client, answer_id: str, rating: str = "up", **more: str | None):
+    return client.put(f"/v1/answers/{answer_id}/feedback", json={"rating": rating, **more})
+
+
+def log(client: Client, **params: str) -> list[dict]:
+    return client.get("/v1/questions", params=params).json()["items"]
+
+
+def evaluation(client: Client) -> list[dict]:
+    return [json.loads(line) for line in client.get("/v1/questions/evaluation").text.splitlines()]
+
+
+@pytest.mark.usefixtures("answerable")
+class TestFeedback:
+    def test_an_answer_is_rated_corrected_and_commented_on_and_the_last_word_counts(self, client: Client):
+        answer_id = ask(client)
+        rate(client, answer_id)
+        given = rate(client, answer_id, "down", correction=f" {CORRECTION} ", comment="No year.\x00")
+
+        assert given.status_code == 200
+        [shown] = log(client)
+        assert shown["id"] == answer_id
+        assert shown["feedback"] == given.json()
+        assert {"rating": "down", "correction": CORRECTION, "comment": "No year.\ufffd"}.items() <= given.json().items()
+        assert given.json()["answer"] == "Ada Lovelace wrote it."
+
+    def test_feedback_that_is_deleted_takes_its_copies_along(self, client: Client):
+        answer_id = ask(client)
+        rate(client, answer_id)
+        assert client.delete(f"/v1/answers/{answer_id}/feedback").status_code == 204
+
+        assert log(client)[0]["feedback"] is None
+        assert evaluation(client) == []
+        assert_problem(client.delete(f"/v1/answers/{answer_id}/feedback"), 404)
+
+    def test_what_is_no_answer_or_no_feedback_is_refused_with_the_reason(self, client: Client):
+        for unknown in ("0" * 32, "nothing", "%00"):
+            assert_problem(rate(client, unknown), 404, "24 hours")
+        answer_id = ask(client)
+        assert_problem(rate(client, answer_id, "sideways"), 400, "rating")
+        assert_problem(rate(client, answer_id, correction="x" * 20_001), 400, "20000")
+
+    def test_a_streamed_answer_and_those_of_the_openai_api_can_be_rated(self, client: Client):
+        streamed = client.post("/v1/ask", json={"question": QUESTION, "stream": True})
+        done = dict(events_of(streamed.text))["done"]
+        model = client.get("/v1/models").json()["data"][0]["id"]
+        body = {"model": model, "messages": [{"role": "user", "content": QUESTION}]}
+        chat = client.post("/v1/chat/completions", json=body).json()
+        response = client.post("/v1/responses", json={"model": model, "input": QUESTION}).json()
+
+        for answer_id in (done["id"], chat["id"], response["id"], chat["ragkv"]["answer_id"]):
+            assert rate(client, answer_id).status_code == 200, answer_id
+        assert [one["feedback"]["rating"] for one in log(client)] == ["up"] * 3
+
+    def test_an_answer_of_the_cache_is_rated_by_its_own_id_and_then_in_the_log(self, client: Client):
+        client.patch("/v1/collections/default", json={"answer_cache": {"enabled": True}})
+        first, second = ask(client), ask(client)
+        assert first != second
+        rate(client, second, "down")
+
+        assert {one["id"]: one["mode"] for one in log(client)} == {first: "stitched", second: None}
+
+    def test_the_log_is_filtered_paged_and_exported(self, client: Client):
+        up, down, none = (ask(client, f"{QUESTION} {word}") for word in ("ALPHA", "beta", "gamma_%"))
+        rate(client, up)
+        rate(client, down, "down")
+
+        def ids(**params: str) -> list[str]:
+            return [one["id"] for one in log(client, **params)]
+
+        assert ids() == [none, down, up]
+        assert (ids(rating="up"), ids(rating="down"), ids(rating="none")) == ([up], [down], [none])
+        assert ids(rating="any", collection="default") == [down, up]
+        assert (ids(text="alpha"), ids(text="_%"), ids(text="delta")) == ([up], [none], [])
+        moment = log(client, text="beta")[0]["asked_at"]
+        assert (ids(since=moment), ids(before=moment)) == ([none, down], [up])
+        first = client.get("/v1/questions", params={"limit": 2}).json()
+        assert ids(cursor=first["next"]) == [up]
+        lines = client.get("/v1/questions/export", params={"rating": "any"}).text.splitlines()
+        assert [json.loads(line)["id"] for line in lines] == [down, up]
+        assert_problem(client.get("/v1/questions", params={"collection": "nowhere"}), 404)
+        assert_problem(client.get("/v1/questions", params={"cursor": "x"}), 422, "cursor")
+
+
+@pytest.mark.usefixtures("answerable")
+def test_rated_questions_are_an_evaluation_set_that_fidelity_reads(client: Client, tmp_path: Path):
+    """The correction if there is one, else the answer that was rated up; one that was only rated down says nothing."""
+    corrected, good, bad = (ask(client, f"{QUESTION} {word}") for word in ("one", "two", "three"))
+    rate(client, corrected, "down", correction=CORRECTION)
+    rate(client, good)
+    rate(client, bad, "down")
+    file = tmp_path / "set.jsonl"
+    file.write_bytes(client.get("/v1/questions/evaluation").content)
+
+    questions = read_questions(file)
+    assert [(one.id, one.answers) for one in questions] == [
+        (corrected, (CORRECTION,)),
+        (good, ("Ada Lovelace wrote it.",)),
+    ]
+    assert "Charles Babbage" in questions[0].passages[0].text
+
+
+def test_deleting_a_document_takes_its_passages_out_of_feedback(client: Client, answerable: str):
+    rate(client, ask(client))
+    client.delete(f"/v1/documents/{answerable}")
+
+    assert evaluation(client) == []
+    assert len(log(client, rating="up")) == 1
+
+
+def test_a_passage_that_was_replaced_before_the_feedback_is_not_taken_for_the_one_of_the_prompt(
+    client: Client, answerable: str, ingest: IngestParts
+):
+    answer_id = ask(client)
+    client.put(f"/v1/documents/{answerable}", files={"file": ("ada.md", b"# Ada Lovelace\n\nShe liked horses.\n")})
+    ingest_document(answerable, ingest)
+    rate(client, answer_id)
+
+    assert evaluation(client) == []
+
+
+def test_feedback_outlives_the_record_of_its_question(client: Client, answerable: str, parts: Parts):
+    rated, other = ask(client), ask(client)
+    rate(client, rated)
+    with parts.database.writing() as session:
+        session.connection().exec_driver_sql("UPDATE questions SET created_at = '2020-01-01 00:00:00'")
+
+    assert prune(90, parts.database).questions == 2
+    assert [one["id"] for one in log(client)] == [rated]
+    assert len(evaluation(client)) == 1
+    assert other != rated
+
+
+def test_the_command_writes_the_same_set(client: Client, answerable: str, parts: Parts, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RAGKV_DATA_DIR", str(parts.settings.data_dir))
+    assert CliRunner().invoke(export, []).exception.args[0].startswith("default: no question")
+    rate(client, ask(client))
+    ran = CliRunner().invoke(export, ["--collection", "default"], catch_exceptions=False)
+
+    assert (ran.stdout, ran.stderr) == (client.get("/v1/questions/evaluation").text, "1 questions written, 0 left out\n")

@@ -15,6 +15,7 @@ from tests.over_http import upload, wait_until
 
 QUESTION = "Who wrote the first program?"
 SAID = "Ada Lovelace wrote the first program."
+CORRECTION = "Ada Lovelace, in 1843."
 COVERED = (
     "bar => [...bar.querySelectorAll('rect')].reduce((sum, rect) => sum + parseFloat(rect.getAttribute('width')), 0)"
 )
@@ -178,3 +179,44 @@ def test_on_a_phone_nothing_sticks_out(playground: Page, engine: EchoEngine):
 
     expect(answer(playground).locator(".answer-text")).to_contain_text("<img src=x onerror=alert(1)>")
     assert playground.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_an_answer_is_rated_and_corrected_by_keyboard_and_found_in_the_log(playground: Page, service: httpx.Client):
+    page = playground
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Bad answer").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Bad answer")).to_have_attribute("aria-pressed", "true")
+    page.get_by_label("Corrected answer").focus()
+    page.keyboard.type(CORRECTION)
+    page.keyboard.press("Tab")
+    page.keyboard.type("No year.")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").get_by_text("Feedback saved.")).to_be_visible()
+
+    page.goto("/admin/questions")
+    row = page.locator("#questions tbody tr")
+    expect(row).to_contain_text(CORRECTION)
+    page.get_by_label("Rating").select_option("up")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_role("heading", name="Nothing found")).to_be_visible()
+    page.get_by_role("link", name="Show all").click()
+    page.get_by_label("Collection").select_option(label="default")
+    page.get_by_role("button", name="Search").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Evaluation set").click()
+    assert CORRECTION in download.value.path().read_text()
+    page.get_by_role("button", name="Delete the feedback").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(row).to_contain_text("none")
+    assert service.get("/v1/questions").json()["items"][0]["feedback"] is None
+
+
+def test_a_thumb_pressed_again_takes_the_rating_back(playground: Page, service: httpx.Client):
+    playground.get_by_role("button", name="Ask").click()
+    thumb = playground.get_by_role("button", name="Good answer")
+    thumb.click()
+    expect(thumb).to_have_attribute("aria-pressed", "true")
+    thumb.click()
+    expect(thumb).to_have_attribute("aria-pressed", "false")
+    assert service.get("/v1/questions").json()["items"][0]["feedback"] is None

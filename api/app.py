@@ -40,7 +40,7 @@ from api.v1.kv import kv_router
 from api.v1.metrics import metrics_of_all
 from api.v1.pages import pages_router
 from api.v1.probes import Probes
-from api.v1.questions import questions_router, rate, unrate
+from api.v1.questions import answers_router, questions_router
 from api.v1.search import search
 from api.v1.statistics import statistics
 from api.v1.webhooks import webhooks_router
@@ -86,8 +86,7 @@ def create_app(
             pages_router(),
             search,
             ask,
-            rate,
-            unrate,
+            answers_router(),
             questions_router(),
             statistics,
             keys_router(),

@@ -18,7 +18,7 @@ from api.schema.fields import COMMON, FIELDS
 from api.schema.openai_examples import openai_example_of
 from api.schema.openai_fields import OPENAI_COMMON, OPENAI_FIELDS
 from api.schema.routes import Route, routes_of
-from api.schema.streams import STREAMS, media_of
+from api.schema.streams import LINES, STREAMS, media_of
 
 Json = dict[str, Any]
 
@@ -70,8 +70,8 @@ PARAMETERS = {
     "batch_id": "File batch id.",
     "answer_id": "Id of the answer: of `/v1/ask`, or of a chat completion or response.",
     "rating": "Return only questions with this rating: `up`, `down`, `any` or `none`.",
-    "since": "Return only questions asked at this time or later.",
-    "before": "Return only questions asked before this time.",
+    "since": "Return only questions asked at this time or later: ISO 8601, UTC unless it names a zone.",
+    "before": "Return only questions asked before this time: ISO 8601, UTC unless it names a zone.",
     "text": "Return only questions that contain this text, ignoring case.",
     "purpose": "Return only files with this purpose.",
 }
@@ -155,7 +155,7 @@ def _response_content(content: Json, route: Route, describe: Callable[[Any], Jso
             content = {media: shown for media, shown in content.items() if media == JSON and len(route.answers) > 1}
             content |= {EVENTS: media_of(STREAMS[route.path], describe)}
         elif kind is Stream:
-            content = {media: {"schema": {"type": "string"}} for media in content}
+            content = {media: {"schema": {"type": "string"}, "example": LINES[route.path]} for media in content}
         elif kind is File:
             content = {BYTES: BINARY}
         elif kind is bytes:

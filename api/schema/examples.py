@@ -28,7 +28,7 @@ from ragkv.catalog.collection import AnswerCachePatch, AnswerCacheView, Collecti
 from ragkv.catalog.documents import DocumentView
 from ragkv.catalog.feedback import Feedback
 from ragkv.catalog.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
-from ragkv.catalog.questions import LoggedQuestion, QuestionPage
+from ragkv.catalog.questions import LoggedQuestion, QuestionPage, SetPassage, SetQuestion
 from ragkv.catalog.watch import DocumentProgress
 from ragkv.catalog.webhooks import DeliveryPage, DeliveryView, IssuedWebhook, WebhookView
 from ragkv.catalog.writers import Writer, Writers
@@ -129,8 +129,25 @@ PASSAGE = PassageView(
 )
 ANSWER_ID = "0d9f3b6a5e8c4217a94c1be07f62d835"
 FEEDBACK = Feedback(
-    rating="down", correction="Ada Lovelace, in 1843.", comment="The year was missing.", answer="Ada Lovelace.", updated_at=MOMENT
+    rating="down",
+    correction="Ada Lovelace, in 1843.",
+    comment="The year was missing.",
+    answer="Ada Lovelace.",
+    updated_at=MOMENT,
 )
+LOGGED = LoggedQuestion(
+    id=ANSWER_ID,
+    question=QUESTION,
+    asked_at=MOMENT,
+    collection_id=COLLECTION_ID,
+    collection="papers",
+    mode="stitched",
+    finish_reason="stop",
+    ttft_ms=96.8,
+    total_ms=188.5,
+    feedback=FEEDBACK,
+)
+SET_QUESTION = SetQuestion(ANSWER_ID, QUESTION, ("Ada Lovelace, in 1843.",), (SetPassage("Ada Lovelace", TEXT),))
 DONE = AnswerView(
     id=ANSWER_ID,
     answer="Ada Lovelace.",
@@ -252,20 +269,7 @@ EXAMPLES: dict[Any, object] = {
     FeedbackBody: FeedbackBody(rating=FEEDBACK.rating, correction=FEEDBACK.correction, comment=FEEDBACK.comment),
     Feedback: FEEDBACK,
     QuestionPage: QuestionPage(
-        [
-            LoggedQuestion(
-                id=ANSWER_ID,
-                question=QUESTION,
-                asked_at=MOMENT,
-                collection_id=COLLECTION_ID,
-                collection="papers",
-                mode="stitched",
-                finish_reason="stop",
-                ttft_ms=96.8,
-                total_ms=188.5,
-                feedback=FEEDBACK,
-            )
-        ],
+        [LOGGED],
         CURSOR,
     ),
     SearchBody: SearchBody(question=QUESTION, collection="papers", top_k=4),

@@ -1,14 +1,15 @@
-"""Streams of server-sent events, by path: an example, and the type of each event if it has one."""
+"""Streams of server-sent events and of JSON lines, by path: an example, and the type of each event if it has one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from litestar.response import ServerSentEventMessage
 
 from api.http.errors import Problem
 from api.http.sse import event_message
-from api.schema.examples import DONE, PROGRESS, VERIFIED
+from api.schema.examples import DONE, LOGGED, PROGRESS, SET_QUESTION, VERIFIED
 from api.schema.openai_examples import chat_events, response_events
 from api.v1.ask import AnswerView
 from ragkv.answer.question import Delta
@@ -59,6 +60,12 @@ STREAMS = {
     "/v1/chat/completions": Stream({}, chat_events()),
     "/v1/responses": Stream({}, response_events()),
 }
+
+LINES = {
+    "/v1/questions/export": msgspec.json.encode(LOGGED).decode() + "\n",
+    "/v1/questions/evaluation": msgspec.json.encode(SET_QUESTION).decode() + "\n",
+}
+"""A line of each response in JSON lines, by path."""
 
 
 def media_of(stream: Stream, describe: Callable[[Any], Json]) -> Json:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 from litestar import Router, delete, get, put
-from litestar.di import NamedDependency
+from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, FromQuery, JSONBody
 from litestar.response import Stream
 from msgspec import Meta
@@ -19,6 +19,7 @@ from ragkv.catalog.feedback import Feedback, give_feedback, remove_feedback
 from ragkv.catalog.questions import QuestionPage, all_questions, evaluation_set, list_questions
 from ragkv.db.feedback import QuestionFilter, Rated, Rating
 from ragkv.db.tenants import collection_ref
+from ragkv.errors import Rejected
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
 
@@ -35,9 +36,7 @@ class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 @put(
-    "/v1/answers/{answer_id:str}/feedback",
-    guards=[reading],
-    tags=["questions"],
+    "/{answer_id:str}/feedback",
     summary="Rate an answer",
     responses=json_problems(
         NOT_FOUND="No such answer, or it is older than a day and has no feedback yet.",
@@ -60,9 +59,7 @@ def rate(
 
 
 @delete(
-    "/v1/answers/{answer_id:str}/feedback",
-    guards=[reading],
-    tags=["questions"],
+    "/{answer_id:str}/feedback",
     summary="Delete feedback",
     responses=problems(NOT_FOUND="No feedback on such an answer."),
     sync_to_thread=True,
@@ -72,20 +69,30 @@ def unrate(answer_id: FromPath[str], caller: NamedDependency[Caller], parts: Nam
     remove_feedback(caller.tenant_id, answer_id, parts.database)
 
 
-@get(
-    "/",
-    summary="List questions",
-    responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid cursor."),
-    sync_to_thread=True,
-)
-def show(
+def question_filter(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
     collection: FromQuery[str | None] = None,
     rating: FromQuery[Rated | None] = None,
-    since: FromQuery[datetime | None] = None,
-    before: FromQuery[datetime | None] = None,
+    since: FromQuery[str | None] = None,
+    before: FromQuery[str | None] = None,
     text: FromQuery[str | None] = None,
+) -> QuestionFilter:
+    """The dependency `wanted`. Raises NotFound for the collection, Rejected for a time that is none."""
+    ref = collection_ref(caller.tenant_id, collection, parts.database) if collection else None
+    times = _moment("since", since), _moment("before", before)
+    return QuestionFilter(caller.tenant_id, ref.collection_id if ref else None, rating, *times, text or None)
+
+
+@get(
+    "/",
+    summary="List questions",
+    responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid cursor or time."),
+    sync_to_thread=True,
+)
+def show(
+    wanted: NamedDependency[QuestionFilter],
+    parts: NamedDependency[Parts],
     limit: FromQuery[Limit] = 50,
     cursor: FromQuery[str | None] = None,
 ) -> QuestionPage:
@@ -93,7 +100,6 @@ def show(
 
     Answers from the answer cache are listed if they have feedback.
     """
-    wanted = question_filter(caller, collection, rating, since, before, text, parts)
     return list_questions(wanted, limit, cursor, parts.database)
 
 
@@ -101,20 +107,11 @@ def show(
     "/export",
     summary="Download the question log",
     media_type=JSON_LINES,
-    responses=problems(NOT_FOUND="No such collection."),
+    responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid time."),
     sync_to_thread=True,
 )
-def export(
-    caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
-    collection: FromQuery[str | None] = None,
-    rating: FromQuery[Rated | None] = None,
-    since: FromQuery[datetime | None] = None,
-    before: FromQuery[datetime | None] = None,
-    text: FromQuery[str | None] = None,
-) -> Stream:
+def export(wanted: NamedDependency[QuestionFilter], parts: NamedDependency[Parts]) -> Stream:
     """Download all questions that match, newest first, as JSON lines."""
-    wanted = question_filter(caller, collection, rating, since, before, text, parts)
     return _download(all_questions(wanted, parts.database), "questions.jsonl")
 
 
@@ -137,33 +134,29 @@ def evaluation(
     return _download(evaluation_set(ref, parts.database)[0], "evaluation.jsonl")
 
 
-def question_filter(
-    caller: Caller,
-    collection: str | None,
-    rating: Rated | None,
-    since: datetime | None,
-    before: datetime | None,
-    text: str | None,
-    parts: Parts,
-) -> QuestionFilter:
-    """Times without a zone are UTC. Raises NotFound for the collection."""
-    ref = collection_ref(caller.tenant_id, collection, parts.database) if collection else None
-    return QuestionFilter(
-        tenant_id=caller.tenant_id,
-        collection_id=ref.collection_id if ref else None,
-        rating=rating,
-        since=_with_zone(since),
-        until=_with_zone(before),
-        text=text or None,
-    )
+def answers_router() -> Router:
+    return Router("/v1/answers", route_handlers=[rate, unrate], guards=[reading], tags=["questions"])
 
 
 def questions_router() -> Router:
-    return Router("/v1/questions", route_handlers=[show, export, evaluation], guards=[administering], tags=["questions"])
+    return Router(
+        "/v1/questions",
+        route_handlers=[show, export, evaluation],
+        dependencies={"wanted": Provide(question_filter, sync_to_thread=True)},
+        guards=[administering],
+        tags=["questions"],
+    )
 
 
-def _with_zone(moment: datetime | None) -> datetime | None:
-    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+def _moment(name: str, text: str | None) -> datetime | None:
+    """A time in ISO 8601; in UTC if it names no zone."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise Rejected(f"{name} is not a time in ISO 8601, such as 2026-01-31 or 2026-01-31T09:30:00Z") from None
 
 
 def _download(values: Iterable[msgspec.Struct], name: str) -> Stream:

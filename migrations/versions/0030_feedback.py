@@ -29,7 +29,10 @@ def upgrade() -> None:
             ["tenant_id"], ["tenants.id"], name=op.f("fk_feedback_tenant_id_tenants"), ondelete="CASCADE"
         ),
         sa.ForeignKeyConstraint(
-            ["collection_id"], ["collections.id"], name=op.f("fk_feedback_collection_id_collections"), ondelete="CASCADE"
+            ["collection_id"],
+            ["collections.id"],
+            name=op.f("fk_feedback_collection_id_collections"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("answer_id", name=op.f("pk_feedback")),
     )
@@ -56,9 +59,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("answer_id", "ordinal", name=op.f("pk_feedback_passages")),
     )
-    op.create_index(
-        op.f("ix_feedback_passages_document_id"), "feedback_passages", ["document_id"], unique=False
-    )
+    op.create_index(op.f("ix_feedback_passages_document_id"), "feedback_passages", ["document_id"], unique=False)
 
 
 def downgrade() -> None:

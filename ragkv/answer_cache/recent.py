@@ -51,7 +51,7 @@ class RecentAnswers:
         """None for an answer that is older, or another tenant's. Raises Unavailable."""
         with reporting():
             packed = self._redis.get(_key(tenant_id, answer_id))
-        return None if packed is None else msgspec.msgpack.decode(packed, type=RecentAnswer)
+        return msgspec.msgpack.decode(packed, type=RecentAnswer) if isinstance(packed, bytes) else None
 
 
 def checksum(chunk: Chunk) -> int:

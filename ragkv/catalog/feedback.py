@@ -4,15 +4,14 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy.exc import IntegrityError
 
 from ragkv.answer_cache.recent import KEPT_S, RecentAnswer, RecentAnswers, checksum
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
-from ragkv.db.feedback import Rating, asked_at, feedback_on
+from ragkv.db.feedback import Rating, add_feedback, asked_at, feedback_on
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tables import CollectionRow, FeedbackPassageRow, FeedbackRow
-from ragkv.errors import Conflict, NotFound
+from ragkv.errors import NotFound
 from ragkv.ids import is_id
 from ragkv.names import storable
 
@@ -59,23 +58,17 @@ def give_feedback(
     found = recent.find(tenant_id, answer_id) if is_id(answer_id) else None
     passages = [] if found is None else _passages(tenant_id, answer_id, found, source)
     given = {"rating": rating, "correction": _text(correction), "comment": _text(comment), "updated_at": utc_now()}
-    try:
-        with database.writing() as session:
-            row = session.scalar(feedback_on(tenant_id, answer_id))
-            if row is None:
-                if found is None or session.get(CollectionRow, found.collection_id) is None:
-                    raise NotFound(TOO_LATE)
-                when = session.scalar(asked_at(tenant_id, answer_id)) or utc_now()
-                row = _row(tenant_id, answer_id, found, when, given)
-                session.add(row)
-                session.flush()
-                session.add_all(passages)
-            else:
-                for name, value in given.items():
-                    setattr(row, name, value)
-            session.flush()
-    except IntegrityError:
-        raise Conflict("documents of the answer are being changed, or it is being rated elsewhere: try again") from None
+    with database.writing() as session:
+        row = session.scalar(feedback_on(tenant_id, answer_id))
+        if row is None:
+            if found is None or session.get(CollectionRow, found.collection_id) is None:
+                raise NotFound(TOO_LATE)
+            when = session.scalar(asked_at(tenant_id, answer_id)) or utc_now()
+            row = _row(tenant_id, answer_id, found, when, given)
+            add_feedback(session, row, passages)
+        else:
+            for name, value in given.items():
+                setattr(row, name, value)
     return feedback_view(row)
 
 
@@ -95,9 +88,7 @@ def plain_id(answer_id: str) -> str:
     return answer_id
 
 
-def _row(
-    tenant_id: str, answer_id: str, answer: RecentAnswer, when: datetime, given: dict[str, Any]
-) -> FeedbackRow:
+def _row(tenant_id: str, answer_id: str, answer: RecentAnswer, when: datetime, given: dict[str, Any]) -> FeedbackRow:
     return FeedbackRow(
         answer_id=answer_id,
         tenant_id=tenant_id,

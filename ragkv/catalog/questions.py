@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -57,7 +58,7 @@ def list_questions(wanted: QuestionFilter, limit: int, cursor: str | None, datab
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
         rows = rows_behind(session, logged_questions(wanted), LOG_KEYS, limit, after, descending=True)
-        items = [_view(*row) for row in rows.items]
+        items = [_view(row) for row in rows.items]
     return QuestionPage(items, rows.next(lambda row: (row.asked_at, row.id)))
 
 
@@ -93,27 +94,17 @@ def evaluation_set(ref: CollectionRef, database: Database) -> tuple[list[SetQues
 _OLDEST_FIRST = (FeedbackRow.asked_at, FeedbackRow.answer_id)
 
 
-def _view(
-    id: str,  # noqa: A002 - the columns of `logged_questions`
-    text: str,
-    asked_at: datetime,
-    mode: str | None,
-    finish_reason: str | None,
-    ttft_ms: float | None,
-    total_ms: float | None,
-    collection_id: str,
-    collection: str,
-    feedback: FeedbackRow | None,
-) -> LoggedQuestion:
+def _view(row: Any) -> LoggedQuestion:
+    """Of a row of `logged_questions`."""
     return LoggedQuestion(
-        id=id,
-        question=text,
-        asked_at=asked_at,
-        collection_id=collection_id,
-        collection=collection,
-        mode=mode,
-        finish_reason=finish_reason,
-        ttft_ms=ttft_ms,
-        total_ms=total_ms,
-        feedback=None if feedback is None else feedback_view(feedback),
+        id=row.id,
+        question=row.text,
+        asked_at=row.asked_at,
+        collection_id=row.collection_id,
+        collection=row.name,
+        mode=row.mode,
+        finish_reason=row.finish_reason,
+        ttft_ms=row.ttft_ms,
+        total_ms=row.total_ms,
+        feedback=None if row.FeedbackRow is None else feedback_view(row.FeedbackRow),
     )

@@ -1,12 +1,16 @@
 """Statements about feedback on answers, and about the log of questions with it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from sqlalchemy import Select, exists, null, or_, select, union_all
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 
 from ragkv.db.tables import CollectionRow, FeedbackPassageRow, FeedbackRow, QuestionRow
+from ragkv.errors import Conflict
 from ragkv.names import storable
 
 Rating = Literal["up", "down"]
@@ -27,6 +31,17 @@ class QuestionFilter:
 
 def feedback_on(tenant_id: str, answer_id: str) -> Select[FeedbackRow]:
     return select(FeedbackRow).where(FeedbackRow.answer_id == storable(answer_id), FeedbackRow.tenant_id == tenant_id)
+
+
+def add_feedback(session: Session, feedback: FeedbackRow, passages: Sequence[FeedbackPassageRow]) -> None:
+    """Raises Conflict if there is feedback on the answer meanwhile, or a document is gone."""
+    try:
+        session.add(feedback)
+        session.flush()
+        session.add_all(passages)
+        session.flush()
+    except IntegrityError:
+        raise Conflict("documents of the answer are being changed, or it is being rated elsewhere: try again") from None
 
 
 def asked_at(tenant_id: str, question_id: str) -> Select[datetime]:

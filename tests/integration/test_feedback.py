@@ -12,7 +12,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
-from tests.over_http import Client, assert_problem, events_of, upload
+from tests.over_http import Client, assert_problem, events_of
 
 QUESTION = "Who wrote the first program?"
 CORRECTION = "Ada Lovelace, in 1843."
@@ -103,6 +103,7 @@ class TestFeedback:
         lines = client.get("/v1/questions/export", params={"rating": "any"}).text.splitlines()
         assert [json.loads(line)["id"] for line in lines] == [down, up]
         assert_problem(client.get("/v1/questions", params={"collection": "nowhere"}), 404)
+        assert_problem(client.get("/v1/questions", params={"since": "yesterday"}), 422, "ISO 8601")
         assert_problem(client.get("/v1/questions", params={"cursor": "x"}), 422, "cursor")
 
 
@@ -155,10 +156,15 @@ def test_feedback_outlives_the_record_of_its_question(client: Client, answerable
     assert other != rated
 
 
-def test_the_command_writes_the_same_set(client: Client, answerable: str, parts: Parts, monkeypatch: pytest.MonkeyPatch):
+def test_the_command_writes_the_same_set(
+    client: Client, answerable: str, parts: Parts, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("RAGKV_DATA_DIR", str(parts.settings.data_dir))
     assert CliRunner().invoke(export, []).exception.args[0].startswith("default: no question")
     rate(client, ask(client))
     ran = CliRunner().invoke(export, ["--collection", "default"], catch_exceptions=False)
 
-    assert (ran.stdout, ran.stderr) == (client.get("/v1/questions/evaluation").text, "1 questions written, 0 left out\n")
+    assert (ran.stdout, ran.stderr) == (
+        client.get("/v1/questions/evaluation").text,
+        "1 questions written, 0 left out\n",
+    )

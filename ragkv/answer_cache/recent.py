@@ -1,8 +1,10 @@
 """Answers of the last day in Redis, by their ids: what feedback is about. Their text is stored nowhere else."""
 
 import logging
+import time
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,7 +20,13 @@ log = logging.getLogger(__name__)
 
 KEPT_S = 24 * 3600
 """How long after an answer feedback on it may begin."""
+MAX_BYTES = 16 * 1024
+"""Of one answer with its question. A longer one takes no feedback."""
+MAX_OF_COLLECTION = 1000
+MAX_OF_ALL = 8000
+"""Together at most 128 MiB, far less with answers of ordinary length. The next one takes the place of the oldest."""
 _PREFIX = "ragkv:recent:"
+_ALL = f"{_PREFIX}all"
 
 
 class RecentAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -41,17 +49,46 @@ class RecentAnswers:
         """Does not raise when Redis is away: the answer is delivered, and takes no feedback."""
         chunks = tuple((passage.chunk.id, checksum(passage.chunk)) for passage in answer.passages)
         packed = msgspec.msgpack.encode(RecentAnswer(question.collection_id, question.text, answer.text, chunks))
+        if len(packed) > MAX_BYTES:
+            return
+        key, place = _key(question.tenant_id, answer.id), _place(question.tenant_id, question.collection_id)
         try:
             with reporting():
-                self._redis.set(_key(question.tenant_id, answer.id), packed, ex=KEPT_S)
+                self._put(key, packed, ((place, MAX_OF_COLLECTION), (_ALL, MAX_OF_ALL)))
         except Unavailable as error:
             log.warning("an answer takes no feedback: %s", error)
+
+    def forget(self, tenant_id: str, collection_id: str) -> None:
+        """Remove the answers of a collection. While Redis is away they stay until they expire."""
+        place = _place(tenant_id, collection_id)
+        try:
+            with reporting():
+                self._remove(self._redis.zrange(place, 0, -1), place)
+        except Unavailable as error:
+            log.warning("answers of collection %s are removed within a day: %s", collection_id, error)
 
     def find(self, tenant_id: str, answer_id: str) -> RecentAnswer | None:
         """None for an answer that is older, or another tenant's. Raises Unavailable."""
         with reporting():
             packed = self._redis.get(_key(tenant_id, answer_id))
         return msgspec.msgpack.decode(packed, type=RecentAnswer) if isinstance(packed, bytes) else None
+
+    def _put(self, key: str, packed: bytes, lists: Sequence[tuple[str, int]]) -> None:
+        """Keep an answer, listed in each list by its time, and remove what is oldest beyond a list's limit."""
+        with self._redis.pipeline() as pipe:
+            pipe.set(key, packed, ex=KEPT_S)
+            for name, most in lists:
+                pipe.zadd(name, {key: time.time()})
+                pipe.expire(name, KEPT_S)
+                pipe.zrange(name, 0, -most - 1)
+            beyond = pipe.execute()[3::3]
+        for (name, _), keys in zip(lists, beyond, strict=True):
+            self._remove(keys, name)
+
+    def _remove(self, keys: Sequence[Any], place: str) -> None:
+        if keys:
+            self._redis.delete(*keys)
+            self._redis.zrem(place, *keys)
 
 
 def checksum(chunk: Chunk) -> int:
@@ -60,3 +97,7 @@ def checksum(chunk: Chunk) -> int:
 
 def _key(tenant_id: str, answer_id: str) -> str:
     return f"{_PREFIX}{tenant_id}:{answer_id}"
+
+
+def _place(tenant_id: str, collection_id: str) -> str:
+    return f"{_PREFIX}of:{tenant_id}:{collection_id}"

@@ -150,6 +150,7 @@ def delete_document(tenant_id: str, document_id: str, parts: Parts) -> None:
     if not remove_documents(tenant_id, collection_id, [document_id], parts):
         raise NotFound("the document was deleted meanwhile")
     forget_answers(tenant_id, collection_id, parts.database, parts.answer_ring)
+    parts.recent_answers.forget(tenant_id, collection_id)
 
 
 def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:

@@ -133,6 +133,28 @@ def test_deleting_a_document_takes_its_passages_out_of_feedback(client: Client, 
     assert len(log(client, rating="up")) == 1
 
 
+def test_deleting_a_document_takes_recent_answers_of_its_collection_out_of_redis(
+    client: Client, answerable: str, parts: Parts
+):
+    answer_id = ask(client)
+    client.delete(f"/v1/documents/{answerable}")
+
+    assert_problem(rate(client, answer_id), 404, "24 hours")
+    tenant_id = parts.default_collection.tenant_id
+    assert parts.redis.keys(f"ragkv:recent:*{tenant_id}*") == []
+
+
+@pytest.mark.usefixtures("answerable")
+def test_recent_answers_take_bounded_memory(client: Client, parts: Parts, monkeypatch: pytest.MonkeyPatch):
+    """The oldest of a collection go first, and one that is too long is not kept."""
+    monkeypatch.setattr("ragkv.answer_cache.recent.MAX_OF_COLLECTION", 2)
+    answers = [ask(client) for _ in range(3)]
+
+    assert [rate(client, answer_id).status_code for answer_id in answers] == [404, 200, 200]
+    monkeypatch.setattr("ragkv.answer_cache.recent.MAX_BYTES", 10)
+    assert rate(client, ask(client)).status_code == 404
+
+
 def test_a_passage_that_was_replaced_before_the_feedback_is_not_taken_for_the_one_of_the_prompt(
     client: Client, answerable: str, ingest: IngestParts
 ):

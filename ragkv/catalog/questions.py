@@ -8,10 +8,10 @@ import msgspec
 
 from ragkv.catalog.feedback import Feedback, feedback_view
 from ragkv.db.database import Database
-from ragkv.db.feedback import LOG_KEYS, QuestionFilter, known_answers, logged_questions, passages_of
+from ragkv.db.feedback import QuestionFilter, known_answers, logged_questions, passages_of
 from ragkv.db.pages import rows_behind
 from ragkv.db.tables import FeedbackRow
-from ragkv.page import MAX_PAGE, Id, Moment, from_cursor
+from ragkv.page import MAX_PAGE, Id, Moment, Page, from_cursor
 from ragkv.tenancy import CollectionRef
 
 
@@ -57,9 +57,13 @@ def list_questions(wanted: QuestionFilter, limit: int, cursor: str | None, datab
     """Raises Rejected for a cursor that is not ours."""
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
-        rows = rows_behind(session, logged_questions(wanted), LOG_KEYS, limit, after, descending=True)
-        items = [_view(row) for row in rows.items]
-    return QuestionPage(items, rows.next(lambda row: (row.asked_at, row.id)))
+        parts = [
+            rows_behind(session, found, keys, limit, after, descending=True) for found, keys in logged_questions(wanted)
+        ]
+        rows = sorted((row for part in parts for row in part.items), key=_position, reverse=True)
+        items = [_view(row) for row in rows[:limit]]
+    more = len(rows) > limit or any(part.more for part in parts)
+    return QuestionPage(items, Page(rows[:limit], more).next(_position))
 
 
 def all_questions(wanted: QuestionFilter, database: Database) -> Iterator[LoggedQuestion]:
@@ -92,6 +96,10 @@ def evaluation_set(ref: CollectionRef, database: Database) -> tuple[list[SetQues
 
 
 _OLDEST_FIRST = (FeedbackRow.asked_at, FeedbackRow.answer_id)
+
+
+def _position(row: Any) -> tuple[datetime, str]:
+    return row.asked_at, row.id
 
 
 def _view(row: Any) -> LoggedQuestion:

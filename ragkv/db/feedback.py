@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Select, exists, null, or_, select, union_all
+from sqlalchemy import ColumnElement, Select, SQLColumnExpression, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from ragkv.db.pages import Keys
 from ragkv.db.tables import CollectionRow, FeedbackPassageRow, FeedbackRow, QuestionRow
 from ragkv.errors import Conflict
 from ragkv.names import storable
@@ -48,34 +49,31 @@ def asked_at(tenant_id: str, question_id: str) -> Select[datetime]:
     return select(QuestionRow.created_at).where(QuestionRow.id == question_id, QuestionRow.tenant_id == tenant_id)
 
 
-def logged_questions(wanted: QuestionFilter) -> Select[*tuple[Any, ...]]:
-    """(id, text, asked at, mode, finish reason, first-token ms, total ms, collection's id and name, feedback).
+def logged_questions(wanted: QuestionFilter) -> list[tuple[Select[*tuple[Any, ...]], Keys]]:
+    """Statements with the keys of their order, which find every question once, together: (id, text, asked at, mode, finish
+    reason, first-token ms, total ms, collection's id and name, feedback).
 
-    Answers of the answer cache, and questions whose record was removed, are those with feedback alone: no mode, no times.
+    Answers of the answer cache, and questions whose record was removed, have feedback alone: no mode, no times.
     """
-    found = (
-        select(
-            _LOG.c.id, _LOG.c.text, _LOG.c.asked_at, _LOG.c.mode, _LOG.c.finish_reason, _LOG.c.ttft_ms, _LOG.c.total_ms,
-            _LOG.c.collection_id, CollectionRow.name, FeedbackRow,
-        )
-        .join(CollectionRow, CollectionRow.id == _LOG.c.collection_id)
-        .outerjoin(FeedbackRow, FeedbackRow.answer_id == _LOG.c.id)
-        .where(_LOG.c.tenant_id == wanted.tenant_id)
-    )  # fmt: skip
-    if wanted.collection_id is not None:
-        found = found.where(_LOG.c.collection_id == wanted.collection_id)
+    recorded = (
+        select(QuestionRow.id, QuestionRow.text, QuestionRow.created_at.label("asked_at"), *_FACTS)
+        .join(CollectionRow, CollectionRow.id == QuestionRow.collection_id)
+        .outerjoin(FeedbackRow, FeedbackRow.answer_id == QuestionRow.id)
+        .where(*_matching(wanted, QuestionRow, QuestionRow.text, QuestionRow.created_at))
+    )
+    rated = (
+        select(FeedbackRow.answer_id.label("id"), FeedbackRow.question.label("text"), FeedbackRow.asked_at, *_FACTS)
+        .join(CollectionRow, CollectionRow.id == FeedbackRow.collection_id)
+        .outerjoin(QuestionRow, FeedbackRow.answer_id == QuestionRow.id)
+        .where(*_matching(wanted, FeedbackRow, FeedbackRow.question, FeedbackRow.asked_at))
+    )
     if wanted.rating == "none":
-        found = found.where(FeedbackRow.answer_id.is_(None))
-    elif wanted.rating is not None:
-        ratings = ("up", "down") if wanted.rating == "any" else (wanted.rating,)
-        found = found.where(FeedbackRow.rating.in_(ratings))
-    if wanted.since is not None:
-        found = found.where(_LOG.c.asked_at >= wanted.since)
-    if wanted.until is not None:
-        found = found.where(_LOG.c.asked_at < wanted.until)
-    if wanted.text is not None:
-        found = found.where(_LOG.c.text.icontains(storable(wanted.text), autoescape=True))
-    return found
+        return [(recorded.where(FeedbackRow.answer_id.is_(None)), _RECORDED)]
+    if wanted.rating == "any":
+        return [(rated, _RATED)]
+    if wanted.rating is not None:
+        return [(rated.where(FeedbackRow.rating == wanted.rating), _RATED)]
+    return [(recorded, _RECORDED), (rated.where(QuestionRow.id.is_(None)), _RATED)]
 
 
 def known_answers(tenant_id: str, collection_id: str) -> Select[FeedbackRow]:
@@ -90,14 +88,27 @@ def passages_of(answer_id: str) -> Select[str, str]:
     return kept.where(FeedbackPassageRow.answer_id == answer_id).order_by(FeedbackPassageRow.ordinal)
 
 
-_LOG = union_all(
-    select(
-        QuestionRow.tenant_id, QuestionRow.id, QuestionRow.text, QuestionRow.created_at.label("asked_at"), QuestionRow.mode,
-        QuestionRow.finish_reason, QuestionRow.ttft_ms, QuestionRow.total_ms, QuestionRow.collection_id,
-    ),
-    select(
-        FeedbackRow.tenant_id, FeedbackRow.answer_id, FeedbackRow.question, FeedbackRow.asked_at, null(), null(), null(), null(),
-        FeedbackRow.collection_id,
-    ).where(~exists().where(QuestionRow.id == FeedbackRow.answer_id)),
-).subquery("log")  # fmt: skip
-LOG_KEYS = (_LOG.c.asked_at, _LOG.c.id)
+_RECORDED: Keys = (QuestionRow.created_at.expression, QuestionRow.id.expression)
+_RATED: Keys = (FeedbackRow.asked_at.expression, FeedbackRow.answer_id.expression)
+_FACTS = (
+    QuestionRow.mode, QuestionRow.finish_reason, QuestionRow.ttft_ms, QuestionRow.total_ms,
+    CollectionRow.id.label("collection_id"), CollectionRow.name, FeedbackRow,
+)  # fmt: skip
+
+
+def _matching(
+    wanted: QuestionFilter,
+    kind: type[QuestionRow | FeedbackRow],
+    text: SQLColumnExpression[str],
+    asked: SQLColumnExpression[datetime],
+) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = [kind.tenant_id == wanted.tenant_id]
+    if wanted.collection_id is not None:
+        found.append(kind.collection_id == wanted.collection_id)
+    if wanted.since is not None:
+        found.append(asked >= wanted.since)
+    if wanted.until is not None:
+        found.append(asked < wanted.until)
+    if wanted.text is not None:
+        found.append(text.icontains(storable(wanted.text), autoescape=True))
+    return found

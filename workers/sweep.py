@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 
 from ragkv.catalog.documents import requeue_stuck
-from ragkv.catalog.forgetting import forget_stale_answers
+from ragkv.catalog.forgetting import forget_stale_answers, forget_stale_recent_answers
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 from ragkv.upkeep.cleaning import clean
@@ -71,6 +71,8 @@ class Sweeper:
     def _forget_answers(self) -> None:
         if forgotten := forget_stale_answers(self._parts.database, self._parts.answer_ring):
             log.info("removed cached answers of %d collections that changed", forgotten)
+        if stale := forget_stale_recent_answers(self._parts.recent_answers, self._parts.source):
+            log.info("removed %d recent answers about text that is gone", stale)
 
     def _collect_garbage(self) -> None:
         if (freed := collect_garbage(self._parts)) != NOTHING:

@@ -3,7 +3,7 @@
 import logging
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,6 +27,7 @@ MAX_OF_ALL = 8000
 """Together at most 128 MiB, far less with answers of ordinary length. The next one takes the place of the oldest."""
 _PREFIX = "ragkv:recent:"
 _ALL = f"{_PREFIX}all"
+_OF = f"{_PREFIX}of:"
 
 
 class RecentAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -59,19 +60,44 @@ class RecentAnswers:
             log.warning("an answer takes no feedback: %s", error)
 
     def forget(self, tenant_id: str, collection_id: str) -> None:
-        """Remove the answers of a collection. While Redis is away they stay until they expire."""
+        """Remove the answers of a collection. While Redis is away they stay for the worker's sweep."""
         place = _place(tenant_id, collection_id)
         try:
             with reporting():
                 self._remove(self._redis.zrange(place, 0, -1), place)
         except Unavailable as error:
-            log.warning("answers of collection %s are removed within a day: %s", collection_id, error)
+            log.warning("recent answers of collection %s are removed by a later sweep: %s", collection_id, error)
 
     def find(self, tenant_id: str, answer_id: str) -> RecentAnswer | None:
         """None for an answer that is older, or another tenant's. Raises Unavailable."""
         with reporting():
             packed = self._redis.get(_key(tenant_id, answer_id))
         return msgspec.msgpack.decode(packed, type=RecentAnswer) if isinstance(packed, bytes) else None
+
+    def collections(self) -> list[tuple[str, str]]:
+        """(tenant, collection) of those that have answers. Raises Unavailable."""
+        with reporting():
+            found = [str(name, "ascii") for name in self._redis.scan_iter(f"{_OF}*")]
+        return [(tenant, collection) for tenant, _, collection in (name[len(_OF) :].partition(":") for name in found)]
+
+    def keep_only(self, tenant_id: str, collection_id: str, checksums: Callable[[list[str]], Mapping[str, int]]) -> int:
+        """Remove the answers of a collection with a passage that is gone or changed; returns how many.
+
+        `checksums` gives those of the chunks that there are now. Raises Unavailable.
+        """
+        place = _place(tenant_id, collection_id)
+        with reporting():
+            keys: list[Any] = self._redis.zrange(place, 0, -1)
+            packed: list[Any] = self._redis.mget(keys) if keys else []
+        read = (
+            (key, msgspec.msgpack.decode(one, type=RecentAnswer)) for key, one in zip(keys, packed, strict=True) if one
+        )
+        answers = dict(read)
+        now = checksums(sorted({chunk_id for answer in answers.values() for chunk_id, _ in answer.chunks}))
+        stale = [key for key, one in answers.items() if any(now.get(chunk) != digest for chunk, digest in one.chunks)]
+        with reporting():
+            self._remove(stale, place)
+        return len(stale)
 
     def _put(self, key: str, packed: bytes, lists: Sequence[tuple[str, int]]) -> None:
         """Keep an answer, listed in each list by its time, and remove what is oldest beyond a list's limit."""
@@ -100,4 +126,4 @@ def _key(tenant_id: str, answer_id: str) -> str:
 
 
 def _place(tenant_id: str, collection_id: str) -> str:
-    return f"{_PREFIX}of:{tenant_id}:{collection_id}"
+    return f"{_OF}{tenant_id}:{collection_id}"

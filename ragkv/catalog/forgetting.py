@@ -2,11 +2,14 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
+from ragkv.answer_cache.recent import RecentAnswers, checksum
 from ragkv.answer_cache.ring import GONE, AnswerRing
 from ragkv.batched import batched
 from ragkv.db.collections import generations_of
 from ragkv.db.database import Database
+from ragkv.db.sources import DatabaseSource
 from ragkv.errors import Unavailable
 from ragkv.parts import Parts
 
@@ -38,6 +41,15 @@ def forget_stale_answers(database: Database, answer_ring: AnswerRing) -> int:
     generations = _generations(held, database)
     forgotten = sum(ring.forget(tenant, one, generations.get(one, GONE)) for tenant, one in held)
     return forgotten + ring.drop_unlisted()
+
+
+def forget_stale_recent_answers(recent: RecentAnswers, source: DatabaseSource) -> int:
+    """Remove recent answers about text that is gone, where a deletion could not. Returns how many. Raises Unavailable."""
+
+    def checksums(tenant_id: str, chunk_ids: list[str]) -> dict[str, int]:
+        return {chunk.id: checksum(chunk) for chunk in source.chunks(tenant_id, chunk_ids)}
+
+    return sum(recent.keep_only(tenant, one, partial(checksums, tenant)) for tenant, one in recent.collections())
 
 
 class MemoryKeeper:

@@ -155,14 +155,19 @@ def test_recent_answers_take_bounded_memory(client: Client, parts: Parts, monkey
     assert rate(client, ask(client)).status_code == 404
 
 
-def test_a_passage_that_was_replaced_before_the_feedback_is_not_taken_for_the_one_of_the_prompt(
-    client: Client, answerable: str, ingest: IngestParts
+def test_an_answer_that_was_in_the_making_while_its_document_was_replaced_is_in_no_set(
+    client: Client, answerable: str, ingest: IngestParts, parts: Parts
 ):
+    """The chunk has its old id and another text: it is not taken for the passage of the prompt."""
     answer_id = ask(client)
+    key = f"ragkv:recent:{parts.default_collection.tenant_id}:{answer_id}"
+    kept = parts.redis.get(key)
     client.put(f"/v1/documents/{answerable}", files={"file": ("ada.md", b"# Ada Lovelace\n\nShe liked horses.\n")})
+    assert_problem(rate(client, answer_id), 404, "24 hours")
     ingest_document(answerable, ingest)
-    rate(client, answer_id)
+    parts.redis.set(key, kept)
 
+    assert rate(client, answer_id).status_code == 200
     assert evaluation(client) == []
 
 

@@ -323,6 +323,8 @@ class AuditRow(Base):
     within: Mapped[str | None] = mapped_column(String(200))
     client: Mapped[str] = mapped_column(String(200))
     request_id: Mapped[str | None] = mapped_column(String(100))
+
+
 class FeedbackRow(Base):
     """Feedback on an answer, with what an evaluation needs of it. It outlives the question's record.
 

@@ -36,6 +36,7 @@ from ragkv.upkeep.warm import warm
 from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine
 from tests.integration.test_workers import LONG, kv_files
+from tests.over_http import client_of, wait_until
 
 Hosts = tuple[Parts, IngestParts, Parts]
 
@@ -165,6 +166,17 @@ def test_a_host_is_warmed_before_its_first_question(hosts: Hosts):
     assert half.is_full
     assert 0 < half.files < done.total
     assert on_disk(api) - api.settings.max_kv_bytes < done.bytes // done.total
+
+
+def test_a_host_without_a_worker_keeps_to_its_limit_from_its_start_on(hosts: Hosts):
+    worker, ingest, api = hosts
+    ready(ingest)
+    Uploader(worker).upload_due()
+    *_, _ = warm(KVOwner(api.default_collection.tenant_id), api)
+    allow(api, on_disk(api) // 2)
+    with client_of(api):
+        wait_until(lambda: on_disk(api) <= api.settings.max_kv_bytes)
+    assert on_disk(api) > 0
 
 
 def test_a_deleted_document_leaves_no_object(hosts: Hosts):

@@ -13,7 +13,7 @@ import msgspec
 from litestar import Litestar
 from litestar.response import File, ServerSentEvent, Stream
 
-from api.schema.examples import JSON_LINE, example_of
+from api.schema.examples import example_of
 from api.schema.fields import COMMON, FIELDS
 from api.schema.openai_examples import openai_example_of
 from api.schema.openai_fields import OPENAI_COMMON, OPENAI_FIELDS
@@ -160,8 +160,6 @@ def _response_content(content: Json, route: Route, describe: Callable[[Any], Jso
             content = {BYTES: BINARY}
         elif kind is bytes:
             content = dict.fromkeys(content, BINARY)
-        elif kind is Stream:
-            content = {media: {"schema": {"type": "string"}, "example": JSON_LINE} for media in content}
     return content
 
 

@@ -218,7 +218,6 @@ AUDIT_EVENT = AuditEvent(
     route="DELETE /v1/documents/{document_id}",
     request_id="4be0643f1d98573b97cdca98a65347dd",
 )
-JSON_LINE = msgspec.json.encode(AUDIT_EVENT).decode() + "\n"
 WEBHOOK = WebhookView(
     id="8d1f6a2b4c3e4f5a9b7c0d1e2f3a4b5c",
     url="https://example.com/hooks/ragkv",

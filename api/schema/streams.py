@@ -9,7 +9,7 @@ from litestar.response import ServerSentEventMessage
 
 from api.http.errors import Problem
 from api.http.sse import event_message
-from api.schema.examples import DONE, LOGGED, PROGRESS, SET_QUESTION, VERIFIED
+from api.schema.examples import AUDIT_EVENT, DONE, LOGGED, PROGRESS, SET_QUESTION, VERIFIED
 from api.schema.openai_examples import chat_events, response_events
 from api.v1.ask import AnswerView
 from ragkv.answer.question import Delta
@@ -62,6 +62,7 @@ STREAMS = {
 }
 
 LINES = {
+    "/v1/audit/export": msgspec.json.encode(AUDIT_EVENT).decode() + "\n",
     "/v1/questions/export": msgspec.json.encode(LOGGED).decode() + "\n",
     "/v1/questions/evaluation": msgspec.json.encode(SET_QUESTION).decode() + "\n",
 }

@@ -94,7 +94,7 @@ class TestRefusals:
         """Before anything is read or kept."""
         DeepseekV3Config().save_pretrained(tmp_path / "mla")
         refused = ragkv(environ | {"RAGKV_MODEL": str(tmp_path / "mla")}, "ingest", str(corpus))
-        assert_one_line(refused, "deepseek_v3", "latent attention", "another model")
+        assert_one_line(refused, "deepseek_v3", "latent attention", "docs/MODELS.md")
 
 
 class TestIngestAndAsk:
@@ -133,6 +133,7 @@ class TestIngestAndAsk:
         assert finished.returncode == 0, finished.stderr
         answer = json.loads(finished.stdout)
         keys = {
+            "id",
             "answer",
             "finish_reason",
             "citations",

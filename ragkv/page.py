@@ -5,10 +5,10 @@ A page begins at the id of an item (`PageRequest`) or at a cursor, which is opaq
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +23,7 @@ Ordinal = Annotated[int, Meta(ge=0, lt=2**31)]
 Name = Annotated[str, Meta(max_length=200)]
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,25 @@ class Page(Generic[T]):
     def next(self, position_of: Callable[[T], object]) -> str | None:
         """The cursor of the next page, made of the position of the last item; None after the last page."""
         return to_cursor(position_of(self.items[-1])) if self.more else None
+
+
+class Listed(Protocol[T_co]):
+    """A page as it is returned: `next` is the cursor of the one behind it."""
+
+    @property
+    def items(self) -> Sequence[T_co]: ...
+    @property
+    def next(self) -> str | None: ...
+
+
+def all_pages(page_at: Callable[[str | None], Listed[T]]) -> Iterator[T]:
+    """The items of a list from its first page to its last, each page read by its cursor when it is its turn."""
+    cursor: str | None = None
+    while True:
+        page = page_at(cursor)
+        yield from page.items
+        if (cursor := page.next) is None:
+            return
 
 
 def to_cursor(position: object) -> str:

@@ -9,7 +9,7 @@ from litestar.types import Message, Scope
 
 from api.access.auth import Requires
 from api.access.session import SAFE_METHODS, Connection
-from api.http.observe import made_by
+from api.http.observe import made_by, named_in
 from ragkv.access.audit import Change, record_change
 from ragkv.access.caller import Caller
 from ragkv.db.database import Database
@@ -57,8 +57,7 @@ def _change_of(scope: Scope, message: Message) -> Change | None:
     if noted is None:
         return None
     action, caller = noted
-    named = [str(value) for value in (scope.get("path_params") or {}).values()]
-    made = made_by(scope, message)
+    named, made = named_in(scope), made_by(scope, message)
     return Change(
         tenant_id=caller.tenant_id,
         key_id=caller.key_id,

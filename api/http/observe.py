@@ -114,7 +114,6 @@ class RequestRecord:
         metrics.requested(self.method, self.route, self.status, seconds)
         level = logging.DEBUG if self.is_probe else logging.INFO
         caller = self.scope.get("user")
-        named = [str(value) for value in (self.scope.get("path_params") or {}).values()]
         facts = {
             "method": self.method,
             "route": self.route,
@@ -123,7 +122,7 @@ class RequestRecord:
             "tenant_id": getattr(caller, "tenant_id", None),
             "key_id": getattr(caller, "key_id", None),
             "client": (self.scope.get("client") or ("",))[0],
-            "ids": [text for text in dict.fromkeys((*named, *self._made)) if _ID.fullmatch(text)],
+            "ids": [text for text in dict.fromkeys((*named_in(self.scope), *self._made)) if _ID.fullmatch(text)],
         }
         log.log(level, "request", extra=facts)
 
@@ -138,6 +137,11 @@ def made_by(scope: Scope, message: Message) -> list[str]:
     noted: list[str] = scope.get(MADE, [])  # type: ignore[assignment]
     named = [*noted, _location(message).rpartition("/")[2]]
     return [text for text in dict.fromkeys(named) if _ID.fullmatch(text)]
+
+
+def named_in(scope: Scope) -> list[str]:
+    """What a request's path names, in its order."""
+    return [str(value) for value in (scope.get("path_params") or {}).values()]
 
 
 def _location(message: Message) -> str:

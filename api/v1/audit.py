@@ -1,6 +1,5 @@
 """/v1/audit: the tenant's audit log, for callers with the scope admin."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from litestar import Router, get
@@ -9,15 +8,13 @@ from litestar.params import FromQuery, QueryParameter
 from litestar.response import Stream
 
 from api.access.auth import administering
-from api.http.disconnect import stepwise
+from api.http.download import JSON_LINES, json_lines
 from api.http.errors import problems
+from api.http.moment import read_moment
 from api.v1.collections import Limit
-from ragkv.access.audit import AuditFilter, AuditPage, export_audit, list_audit
+from ragkv.access.audit import AuditFilter, AuditPage, all_audit, list_audit
 from ragkv.access.caller import Caller
-from ragkv.errors import Rejected
 from ragkv.parts import Parts
-
-JSON_LINES = "application/x-ndjson"
 
 Thing = Annotated[str | None, QueryParameter(description="Return only events about this thing: its id or name.")]
 Key = Annotated[str | None, QueryParameter(description="Return only events by this API key.")]
@@ -46,7 +43,8 @@ def show(
     cursor: FromQuery[str | None] = None,
 ) -> AuditPage:
     """List who did what to which thing and when, newest first."""
-    wanted = AuditFilter(caller.tenant_id, thing, key_id, read_moment(since), read_moment(until))
+    times = read_moment("since", since), read_moment("until", until)
+    wanted = AuditFilter(caller.tenant_id, thing, key_id, *times)
     return list_audit(wanted, limit, cursor, parts.database)
 
 
@@ -56,8 +54,9 @@ def show(
     response_description="Events as JSON lines.",
     responses=problems(UNPROCESSABLE_ENTITY="Invalid time."),
     media_type=JSON_LINES,
+    sync_to_thread=True,
 )
-async def export(
+def export(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
     thing: Thing = None,
@@ -66,20 +65,9 @@ async def export(
     until: Until = None,
 ) -> Stream:
     """Download all events that match as JSON lines, newest first, an event a line."""
-    wanted = AuditFilter(caller.tenant_id, thing, key_id, read_moment(since), read_moment(until))
-    headers = {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
-    return Stream(stepwise(export_audit(wanted, parts.database)), media_type=JSON_LINES, headers=headers)
-
-
-def read_moment(text: str | None) -> datetime | None:
-    """A moment in UTC; without a zone it is taken as such. Raises Rejected."""
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise Rejected("`since` and `until` must be times like 2026-01-05T09:30:00Z") from None
+    times = read_moment("since", since), read_moment("until", until)
+    wanted = AuditFilter(caller.tenant_id, thing, key_id, *times)
+    return json_lines(all_audit(wanted, parts.database), "audit.jsonl")
 
 
 def audit_router() -> Router:

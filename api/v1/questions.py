@@ -1,7 +1,5 @@
 """/v1/questions and /v1/answers: the log of questions, feedback on answers, and the evaluation set made of both."""
 
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
@@ -12,18 +10,18 @@ from litestar.response import Stream
 from msgspec import Meta
 
 from api.access.auth import administering, reading
+from api.http.download import JSON_LINES, json_lines
 from api.http.errors import json_problems, problems
+from api.http.moment import read_moment
 from api.v1.collections import Limit
 from ragkv.access.caller import Caller
 from ragkv.catalog.feedback import Feedback, give_feedback, remove_feedback
 from ragkv.catalog.questions import QuestionPage, all_questions, evaluation_set, list_questions
 from ragkv.db.feedback import QuestionFilter, Rated, Rating
 from ragkv.db.tenants import collection_ref
-from ragkv.errors import Rejected
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
 
-JSON_LINES = "application/jsonl"
 FeedbackText = Annotated[str, Meta(max_length=20_000)]
 
 
@@ -80,7 +78,7 @@ def question_filter(
 ) -> QuestionFilter:
     """The dependency `wanted`. Raises NotFound for the collection, Rejected for a time that is none."""
     ref = collection_ref(caller.tenant_id, collection, parts.database) if collection else None
-    times = _moment("since", since), _moment("before", before)
+    times = read_moment("since", since), read_moment("before", before)
     return QuestionFilter(caller.tenant_id, ref.collection_id if ref else None, rating, *times, text or None)
 
 
@@ -112,7 +110,7 @@ def show(
 )
 def export(wanted: NamedDependency[QuestionFilter], parts: NamedDependency[Parts]) -> Stream:
     """Download all questions that match, newest first, as JSON lines."""
-    return _download(all_questions(wanted, parts.database), "questions.jsonl")
+    return json_lines(all_questions(wanted, parts.database), "questions.jsonl")
 
 
 @get(
@@ -131,7 +129,7 @@ def evaluation(
     not all kept are omitted.
     """
     ref = collection_ref(caller.tenant_id, collection, parts.database)
-    return _download(evaluation_set(ref, parts.database)[0], "evaluation.jsonl")
+    return json_lines(evaluation_set(ref, parts.database)[0], "evaluation.jsonl")
 
 
 def answers_router() -> Router:
@@ -146,25 +144,3 @@ def questions_router() -> Router:
         guards=[administering],
         tags=["questions"],
     )
-
-
-def _moment(name: str, text: str | None) -> datetime | None:
-    """A time in ISO 8601; in UTC if it names no zone."""
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise Rejected(f"{name} is not a time in ISO 8601, such as 2026-01-31 or 2026-01-31T09:30:00Z") from None
-
-
-def _download(values: Iterable[msgspec.Struct], name: str) -> Stream:
-    return Stream(
-        _lines(values), media_type=JSON_LINES, headers={"Content-Disposition": f'attachment; filename="{name}"'}
-    )
-
-
-def _lines(values: Iterable[msgspec.Struct]) -> Iterator[bytes]:
-    for value in values:
-        yield msgspec.json.encode(value) + b"\n"

@@ -1,6 +1,6 @@
 """The audit log: who did what to which thing and when. Events are added and read; nothing changes them."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from ragkv.db.database import Database
 from ragkv.db.pages import rows_behind
 from ragkv.db.tables import AuditRow
 from ragkv.names import storable
-from ragkv.page import MAX_PAGE, Id, Moment, from_cursor
+from ragkv.page import MAX_PAGE, Id, Moment, all_pages, from_cursor
 
 MAX_CHARS = 200
 """Of one name in an event."""
@@ -97,14 +97,9 @@ def list_audit(wanted: AuditFilter, limit: int, cursor: str | None, database: Da
     return AuditPage(items, events.next(lambda row: (row[0].at, row[0].id)))
 
 
-def export_audit(wanted: AuditFilter, database: Database) -> Generator[bytes, None, None]:
-    """All events as JSON lines, newest first, a page at a time."""
-    cursor: str | None = None
-    while True:
-        page = list_audit(wanted, MAX_PAGE, cursor, database)
-        yield b"".join(msgspec.json.encode(event) + b"\n" for event in page.items)
-        if (cursor := page.next) is None:
-            return
+def all_audit(wanted: AuditFilter, database: Database) -> Iterator[AuditEvent]:
+    """Every event, newest first, read a page at a time."""
+    return all_pages(lambda cursor: list_audit(wanted, MAX_PAGE, cursor, database))
 
 
 def _view(row: AuditRow, key_name: str | None) -> AuditEvent:

@@ -52,7 +52,7 @@ class Prepared:
     salt: str
     retrieve_ms: float
     plan_ms: float
-    promoted: frozenset[str] = frozenset()
+    promoted: frozenset[str]
     """Keys of KV that came from the object store for this question."""
 
 

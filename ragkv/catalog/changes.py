@@ -77,8 +77,7 @@ def replace_document(tenant_id: str, document_id: str, name: str, body: Readable
     view = document_view(tenant_id, document_id, parts.database)
     if is_new:
         discard_unnamed(tenant_id, old, parts.database, parts.files)
-        forget_answers(tenant_id, view.collection_id, parts.database, parts.answer_ring)
-        parts.recent_answers.forget(tenant_id, view.collection_id)
+        forget_answers(tenant_id, view.collection_id, parts)
         enqueue(document_id, parts.queue)
     return view
 

@@ -169,8 +169,7 @@ def delete_in_batches(tenant_id: str, collection: str, parts: Parts) -> Generato
         _refuse_default(_find(session, collection_id))
     for _, took_s in timed(lambda: _delete_some(tenant_id, collection_id, parts)):
         yield took_s
-    forget_answers(tenant_id, collection_id, parts.database, parts.answer_ring)
-    parts.recent_answers.forget(tenant_id, collection_id)
+    forget_answers(tenant_id, collection_id, parts)
     forget_in_memory(tenant_id, collection_id, parts)
 
 

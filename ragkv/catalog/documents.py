@@ -149,8 +149,7 @@ def delete_document(tenant_id: str, document_id: str, parts: Parts) -> None:
         parts.server_index.delete_document(tenant_id, document_id)
     if not remove_documents(tenant_id, collection_id, [document_id], parts):
         raise NotFound("the document was deleted meanwhile")
-    forget_answers(tenant_id, collection_id, parts.database, parts.answer_ring)
-    parts.recent_answers.forget(tenant_id, collection_id)
+    forget_answers(tenant_id, collection_id, parts)
 
 
 def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:

@@ -19,16 +19,18 @@ CollectionIds = tuple[str, str]
 """A tenant and its collection."""
 
 
-def forget_answers(tenant_id: str, collection_id: str, database: Database, answer_ring: AnswerRing) -> None:
-    """Remove the answers that were kept before the collection's last change; all of them once it is deleted.
+def forget_answers(tenant_id: str, collection_id: str, parts: Parts) -> None:
+    """Remove the answers that were kept before the collection's last change, all of them once it is deleted, and
+    recent answers.
 
     Call it after the commit. While Redis is away they stay for the worker's sweep, and none of them is given any more.
     """
-    generation = _generations([(tenant_id, collection_id)], database).get(collection_id, GONE)
+    generation = _generations([(tenant_id, collection_id)], parts.database).get(collection_id, GONE)
     try:
-        answer_ring.forget(tenant_id, collection_id, generation)
+        parts.answer_ring.forget(tenant_id, collection_id, generation)
     except Unavailable as error:
         log.warning("kept answers of collection %s are removed by a later sweep: %s", collection_id, error)
+    parts.recent_answers.forget(tenant_id, collection_id)
 
 
 def forget_stale_answers(database: Database, answer_ring: AnswerRing) -> int:

@@ -11,7 +11,7 @@ from ragkv.db.database import Database
 from ragkv.db.feedback import QuestionFilter, known_answers, logged_questions, passages_of
 from ragkv.db.pages import rows_behind
 from ragkv.db.tables import FeedbackRow
-from ragkv.page import MAX_PAGE, Id, Moment, Page, from_cursor
+from ragkv.page import MAX_PAGE, Id, Moment, Page, all_pages, from_cursor
 from ragkv.tenancy import CollectionRef
 
 
@@ -68,12 +68,7 @@ def list_questions(wanted: QuestionFilter, limit: int, cursor: str | None, datab
 
 def all_questions(wanted: QuestionFilter, database: Database) -> Iterator[LoggedQuestion]:
     """Every question of the log, newest first, read a page at a time."""
-    cursor = None
-    while True:
-        page = list_questions(wanted, MAX_PAGE, cursor, database)
-        yield from page.items
-        if (cursor := page.next) is None:
-            return
+    return all_pages(lambda cursor: list_questions(wanted, MAX_PAGE, cursor, database))
 
 
 def evaluation_set(ref: CollectionRef, database: Database) -> tuple[list[SetQuestion], int]:

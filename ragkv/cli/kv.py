@@ -11,7 +11,7 @@ from rich.table import Table
 from ragkv.catalog.documents import document_view
 from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts
-from ragkv.cli.progress import progress_bars
+from ragkv.cli.progress import shown
 from ragkv.db.tenants import collection_ref, find_collection_ref
 from ragkv.kv_rule import KVWhen
 from ragkv.parts import Parts
@@ -157,11 +157,8 @@ def warm(tenant: str, collection: str | None, document: str | None) -> None:
     It ends when the limit of KV on this disk is reached. Questions wait for nothing meanwhile.
     """
     with opened_parts(Parts.prepare_database) as parts:
-        bars = progress_bars(Console(stderr=True))
-        with bars:
-            task = bars.add_task("warming", total=None)
-            for done in warm_kv(_owner(tenant, collection, document, parts), parts):
-                bars.update(task, total=done.total, completed=done.looked_at)
+        steps = warm_kv(_owner(tenant, collection, document, parts), parts)
+        done = shown(steps, "warming", lambda step: (step.looked_at, step.total))
     click.echo(
         f"{done.files:,} of {done.total:,} files are in memory, {_size(done.bytes)}: {done.loaded:,} loaded from the object "
         f"store, {done.missing:,} missing"
@@ -175,11 +172,8 @@ def warm(tenant: str, collection: str | None, document: str | None) -> None:
 def verify(tenant: str, collection: str | None, document: str | None) -> None:
     """Read every KV file and check it. Damaged files are removed, and computed again. Exit code 1 if any was lost."""
     with opened_parts(Parts.prepare_database) as parts:
-        bars = progress_bars(Console(stderr=True))
-        with bars:
-            task = bars.add_task("verifying", total=None)
-            for found in verify_kv(_owner(tenant, collection, document, parts), parts):
-                bars.update(task, total=found.total, completed=found.checked)
+        steps = verify_kv(_owner(tenant, collection, document, parts), parts)
+        found = shown(steps, "verifying", lambda step: (step.checked, step.total))
     lost = found.damaged + found.missing
     click.echo(
         f"{found.checked:,} files, {_size(found.bytes)}: {found.damaged:,} damaged, {found.missing:,} missing, "

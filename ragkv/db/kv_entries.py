@@ -136,19 +136,18 @@ def kv_by_document(document_ids: Sequence[str]) -> Select[str, int, int, int]:
 
 
 def entries_of(owner: KVOwner) -> Select[str, int]:
-    """(key, bytes) of what an owner's chunks use."""
-    return select(KVEntryRow.key, KVEntryRow.num_bytes).where(_used_by(owner)).order_by(KVEntryRow.key)
+    """(key, bytes) of what an owner's chunks use, by key."""
+    return all_entries().where(_used_by(owner)).order_by(KVEntryRow.key)
 
 
 def recent_entries(owner: KVOwner) -> Select[str, int]:
     """(key, bytes) of what an owner's chunks use, what was used last first."""
-    found = select(KVEntryRow.key, KVEntryRow.num_bytes).where(_used_by(owner))
-    return found.order_by(KVEntryRow.last_used_at.desc(), KVEntryRow.key)
+    return entries_of(owner).order_by(None).order_by(KVEntryRow.last_used_at.desc(), KVEntryRow.key)
 
 
 def sizes_of(owner: KVOwner) -> Select[str, int, int]:
-    """(key, bytes, tokens) of what an owner's chunks use."""
-    return select(KVEntryRow.key, KVEntryRow.num_bytes, KVEntryRow.num_tokens).where(_used_by(owner))
+    """(key, bytes, tokens) of what an owner's chunks use, by key."""
+    return entries_of(owner).add_columns(KVEntryRow.num_tokens)
 
 
 def all_entries() -> Select[str, int]:

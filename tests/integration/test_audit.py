@@ -139,7 +139,7 @@ def test_pages_and_filters_and_the_export_have_the_same_events(
     second = client.get("/v1/audit", headers=headers, params={"limit": 200, "cursor": first["next"]}).json()
     exported = client.get("/v1/audit/export", headers=headers)
     lines = [json.loads(line) for line in exported.text.splitlines()]
-    assert exported.headers["content-type"].startswith("application/x-ndjson")
+    assert exported.headers["content-type"].startswith("application/jsonl")
     assert len(lines) == 450
     assert lines[:400] == first["items"] + second["items"]
     assert len(events(client, headers, thing="papers", limit=200)) == 200

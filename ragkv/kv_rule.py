@@ -1,4 +1,4 @@
-"""When KV is kept and in which format: the service's rule, and what a collection has in its place."""
+"""When KV is kept, in which format, and when it is uploaded: the service's rule, and what a collection has in its place."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,18 +15,29 @@ class KVWhen(StrEnum):
     NEVER = "never"
 
 
+class KVWrite(StrEnum):
+    """When KV on a disk is uploaded to the object store. through: at once. back: after a while, so that what is replaced or removed
+    soon never is. nth_use: once so many answers have used it of late. What the disk needs the room of is uploaded before."""
+
+    THROUGH = "through"
+    BACK = "back"
+    NTH_USE = "nth_use"
+
+
 @dataclass(frozen=True, slots=True)
 class KVRule:
-    """uses: how many answers, for `KVWhen.NTH_USE`."""
+    """uses: how many answers, for `KVWhen.NTH_USE` and `KVWrite.NTH_USE`."""
 
     format: KVFormat
     when: KVWhen
     uses: int
+    write: KVWrite
 
-    def in_place_of(self, kv_format: str | None, when: str | None, uses: int | None) -> "KVRule":
+    def in_place_of(self, kv_format: str | None, when: str | None, uses: int | None, write: str | None) -> "KVRule":
         """The rule with what a collection has of its own."""
         return KVRule(
             KVFormat(kv_format) if kv_format else self.format,
             KVWhen(when) if when else self.when,
             self.uses if uses is None else uses,
+            KVWrite(write) if write else self.write,
         )

@@ -13,7 +13,7 @@ from ragkv.choosing import MIDDLE, Choice
 from ragkv.errors import Rejected
 from ragkv.eviction import HALF_LIFE_S, eviction_policy
 from ragkv.kv_format import KVFormat
-from ragkv.kv_rule import KVRule, KVWhen
+from ragkv.kv_rule import KVRule, KVWhen, KVWrite
 from ragkv.policies import ALIASES, PolicyName
 
 LOOPBACK_NAME = "localhost"
@@ -27,7 +27,6 @@ BLOCK_SIZES = range(1, 65)
 
 Mode = Literal["stitched", "full"]
 PassageOrder = Literal["best_last", "best_first"]
-KVWrite = Literal["through", "back"]
 """When KV goes to the object store. through: as soon as it is on disk; back: later, or when the disk needs its room."""
 LogFormat = Literal["auto", "json", "console"]
 """auto: for people on a terminal, JSON anywhere else."""
@@ -66,7 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kv_remote_access_key: str | None = None
     kv_remote_secret_key: str | None = None
     kv_remote_faults: str | None = None
-    kv_write: KVWrite = "through"
+    kv_write: KVWrite = KVWrite.THROUGH
     kv_wait_ms: float = 500.0
     kv_wait_token_ms: float = 1.0
 
@@ -147,7 +146,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def kv_rule(self) -> KVRule:
         """The rule of collections that have none of their own."""
-        return KVRule(self.kv_format, self.kv_when, self.kv_uses)
+        return KVRule(self.kv_format, self.kv_when, self.kv_uses, self.kv_write)
 
     @property
     def kv_dir(self) -> Path:

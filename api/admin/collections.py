@@ -50,6 +50,7 @@ def collection_page(
         failures=failures(ref, parts.database),
         rule=rule_view(KVOwner(ref.tenant_id, ref.collection_id), parts),
         service_rule=parts.settings.kv_rule,
+        has_object_store=parts.settings.kv_remote is not None,
         formats=list(KVFormat),
         default=DEFAULT_COLLECTION,
         max_bytes=parts.settings.max_upload_bytes,

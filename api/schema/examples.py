@@ -34,7 +34,7 @@ from ragkv.catalog.webhooks import DeliveryPage, DeliveryView, IssuedWebhook, We
 from ragkv.catalog.writers import Writer, Writers
 from ragkv.kv.file import KVShape
 from ragkv.kv_format import KVFormat
-from ragkv.kv_rule import KVWhen
+from ragkv.kv_rule import KVWhen, KVWrite
 from ragkv.statistics.engine import EngineView
 from ragkv.statistics.views import (
     Bucket,
@@ -294,8 +294,10 @@ EXAMPLES: dict[Any, object] = {
     WebhookView: WEBHOOK,
     DeliveryPage: DeliveryPage([DELIVERY], CURSOR),
     PinBody: PinBody(pinned=True),
-    KVRulePatch: KVRulePatch(format="int4", when="nth_use", uses=3),
-    KVRuleView: KVRuleView(format=KVFormat.INT4, when=KVWhen.NTH_USE, uses=3, own=["format", "when", "uses"]),
+    KVRulePatch: KVRulePatch(format="int4", when="nth_use", uses=3, write="back"),
+    KVRuleView: KVRuleView(
+        format=KVFormat.INT4, when=KVWhen.NTH_USE, uses=3, write=KVWrite.BACK, own=["format", "when", "uses", "write"]
+    ),
     HeldKV: HeldKV(
         pinned=False,
         files=2,

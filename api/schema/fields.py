@@ -17,7 +17,8 @@ KV_AMOUNT = {
 KV_RULE = {
     "format": "Format of stored KV: `bf16` as the model computes it, `int8` and `int4` quantised.",
     "when": "When the KV of a chunk is computed: after the `upload` of its document, at the `nth_use`, or `never`.",
-    "uses": "Number of answers that use a chunk before its KV is computed, for `nth_use`.",
+    "uses": "Number of answers that use a chunk before its KV is computed or uploaded, for `nth_use`.",
+    "write": "When KV is uploaded to the object store: at once (`through`), after ten minutes (`back`), at the `nth_use`.",
 }
 ORIGINS = {
     "cached": "Prompt tokens found in the engine's own prefix cache.",

@@ -19,7 +19,7 @@ from ragkv.statistics.views import HitRate, TierLoads
 from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, KVOwner
 from ragkv.upkeep import admin
 from ragkv.upkeep.eviction import evict as evict_kv
-from ragkv.upkeep.rules import MAX_USES, Format, KVRulePatch, When, change_rule
+from ragkv.upkeep.rules import MAX_USES, Format, KVRulePatch, When, Write, change_rule
 from ragkv.upkeep.verify import verify as verify_kv
 from ragkv.upkeep.warm import warm as warm_kv
 
@@ -141,12 +141,17 @@ def convert(tenant: str, collection: str, kv_format: Format) -> None:
 @click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
 @click.option("--when", type=click.Choice(get_args(When)), help="When KV is computed and kept.")
 @click.option("--uses", type=click.IntRange(0, MAX_USES), help="Answers that use a chunk before, for nth_use.")
-def rule(tenant: str, collection: str, when: When | None, uses: int | None) -> None:
-    """Show a collection's rule for KV, or change it: keep KV from the upload on, from the nth use of a chunk, or never."""
+@click.option("--write", type=click.Choice(get_args(Write)), help="When KV is uploaded to the object store.")
+def rule(tenant: str, collection: str, when: When | None, uses: int | None, write: Write | None) -> None:
+    """Show a collection's rule for KV, or change it: keep KV from the upload on, from the nth use of a chunk, or never, and upload
+    it at once (through), later (back) or from the nth use on."""
     with opened_parts(Parts.prepare) as parts:
-        now = change_rule(_owner(tenant, collection, None, parts), KVRulePatch(when=when, uses=uses), parts)
-    often = f" ({now.uses})" if now.when is KVWhen.NTH_USE else ""
-    click.echo(f"{collection}: KV is kept in {now.format}, computed: {now.when}{often}")
+        patch = KVRulePatch(when=when, uses=uses, write=write)
+        now = change_rule(_owner(tenant, collection, None, parts), patch, parts)
+        has_store = parts.settings.kv_remote is not None
+    often = f" ({now.uses})" if KVWhen.NTH_USE in (now.when, now.write if has_store else None) else ""
+    uploaded = f", uploaded: {now.write}" if has_store else ""
+    click.echo(f"{collection}: KV is kept in {now.format}, computed: {now.when}{uploaded}{often}")
 
 
 @kv.command()

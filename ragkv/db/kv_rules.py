@@ -1,23 +1,30 @@
 """Statements about rules for KV: which chunks' KV is to be kept, and how often chunks without KV were used."""
 
+import math
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Select, Update, and_, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, Update, and_, case, exists, func, or_, select, true, update
 
 from ragkv.db.documents import FRESH
 from ragkv.db.kv_entries import warmer
 from ragkv.db.lists import one_of
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
-from ragkv.kv_rule import KVRule, KVWhen
+from ragkv.kv_rule import KVRule, KVWhen, KVWrite
 from ragkv.status import Status
+
+BACK_AFTER = timedelta(minutes=10)
+"""With `KVWrite.BACK`: what is replaced or removed sooner is never uploaded."""
+_BEFORE_USES = 0.5
+"""Of an entry's count, which begins at one and fades: so much is left of that when it is looked at, a while after the last use."""
 
 _HAS_KV = exists().where(KVEntryRow.key == ChunkRow.kv_key)
 
 
-def rule_of(document_id: str) -> Select[str | None, str | None, int | None]:
-    """What the document's collection has of its own: (format, when, uses)."""
-    own = select(CollectionRow.kv_format, CollectionRow.kv_when, CollectionRow.kv_uses)
+def rule_of(document_id: str) -> Select[str | None, str | None, int | None, str | None]:
+    """What the document's collection has of its own: (format, when, uses, write)."""
+    rule = (CollectionRow.kv_format, CollectionRow.kv_when, CollectionRow.kv_uses, CollectionRow.kv_write)
+    own = select(*rule)
     return own.join(DocumentRow, DocumentRow.collection_id == CollectionRow.id).where(DocumentRow.id == document_id)
 
 
@@ -52,6 +59,27 @@ def documents_with_hot_chunks(default: KVRule) -> Select[str, str]:
         .join(CollectionRow, CollectionRow.id == DocumentRow.collection_id)
         .where(*hot, when == KVWhen.NTH_USE, DocumentRow.kv_evicted, DocumentRow.status == Status.SEARCHABLE)
         .distinct()
+    )
+
+
+def is_to_upload(default: KVRule, moment: datetime, half_life_s: float) -> ColumnElement[bool]:
+    """Whether the rule of a collection that uses an entry has it uploaded by now."""
+    uses = func.coalesce(CollectionRow.kv_uses, default.uses)
+    now = moment.timestamp()
+    often = now + half_life_s / math.log(2) * func.ln(uses + _BEFORE_USES)
+    is_due = case(
+        {
+            KVWrite.BACK: KVEntryRow.created_at < moment - BACK_AFTER,
+            KVWrite.NTH_USE: KVEntryRow.warm_until >= often,
+        },
+        value=func.coalesce(CollectionRow.kv_write, default.write),
+        else_=true(),
+    )
+    return (
+        exists()
+        .where(ChunkRow.kv_key == KVEntryRow.key)
+        .where(ChunkRow.document_id == DocumentRow.id, DocumentRow.collection_id == CollectionRow.id)
+        .where(is_due)
     )
 
 

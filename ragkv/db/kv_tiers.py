@@ -1,7 +1,6 @@
 """Statements about the tiers of KV: on a disk alone, or in the object store too."""
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from sqlalchemy import Select, Update, select, update
 
@@ -21,11 +20,9 @@ def all_remote() -> Select[str]:
     return select(KVEntryRow.key).where(KVEntryRow.tier == REMOTE)
 
 
-def on_disk_alone(after: str, before: datetime | None, limit: int) -> Select[str, str, int]:
-    """(key, tenant, bytes) of KV that was not uploaded, made before a moment if one is given: a page of it by key."""
-    waiting = [KVEntryRow.tier == DISK, KVEntryRow.key > after]
-    if before is not None:
-        waiting.append(KVEntryRow.created_at < before)
+def on_disk_alone(after: str, limit: int) -> Select[str, str, int]:
+    """(key, tenant, bytes) of KV that was not uploaded: a page of it by key."""
+    waiting = (KVEntryRow.tier == DISK, KVEntryRow.key > after)
     found = select(KVEntryRow.key, KVEntryRow.tenant_id, KVEntryRow.num_bytes).where(*waiting)
     return found.order_by(KVEntryRow.key).limit(limit)
 

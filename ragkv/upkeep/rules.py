@@ -1,7 +1,7 @@
 """Rules for KV: shown and changed for a collection, and carried out for the documents that are there already."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,7 +14,7 @@ from ragkv.db.kv_rules import documents_with_hot_chunks
 from ragkv.db.tables import CollectionRow, JobRow
 from ragkv.errors import NotFound, Unavailable
 from ragkv.kv_format import KVFormat
-from ragkv.kv_rule import KVWhen
+from ragkv.kv_rule import KVWhen, KVWrite
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import rebuild_evicted
@@ -26,7 +26,8 @@ MAX_USES = 1000
 DEFAULT = "default"
 Format = Literal["default", "bf16", "int8", "int4"]
 When = Literal["default", "upload", "nth_use", "never"]
-Field = Literal["format", "when", "uses"]
+Write = Literal["default", "through", "back", "nth_use"]
+Field = Literal["format", "when", "uses", "write"]
 
 
 class KVRulePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +36,7 @@ class KVRulePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     format: Format | None = None
     when: When | None = None
     uses: Annotated[int, Meta(ge=0, le=MAX_USES)] | None = None
+    write: Write | None = None
 
 
 class KVRuleView(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,7 @@ class KVRuleView(msgspec.Struct, frozen=True, kw_only=True):
     format: KVFormat
     when: KVWhen
     uses: int
+    write: KVWrite
     own: list[Field]
 
 
@@ -64,6 +67,8 @@ def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
             row.kv_when = None if patch.when == DEFAULT else patch.when
         if patch.uses is not None:
             row.kv_uses = patch.uses or None
+        if patch.write is not None:
+            row.kv_write = None if patch.write == DEFAULT else patch.write
         after = _view(row, parts)
         session.flush()
         if after.format is not before.format:
@@ -95,6 +100,12 @@ def _row(session: "Session", owner: KVOwner) -> CollectionRow:
 
 
 def _view(row: CollectionRow, parts: Parts) -> KVRuleView:
-    rule = parts.settings.kv_rule.in_place_of(row.kv_format, row.kv_when, row.kv_uses)
-    has: dict[Field, object] = {"format": row.kv_format, "when": row.kv_when, "uses": row.kv_uses}
-    return KVRuleView(format=rule.format, when=rule.when, uses=rule.uses, own=[name for name in has if has[name]])
+    has: dict[Field, Any] = {
+        "format": row.kv_format,
+        "when": row.kv_when,
+        "uses": row.kv_uses,
+        "write": row.kv_write,
+    }
+    rule = parts.settings.kv_rule.in_place_of(*has.values())
+    own = [name for name in has if has[name]]
+    return KVRuleView(format=rule.format, when=rule.when, uses=rule.uses, write=rule.write, own=own)

@@ -5,12 +5,12 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ragkv.batched import BATCH
 from ragkv.clock import utc_now
 from ragkv.db.kv_entries import keys_with_entries
+from ragkv.db.kv_rules import is_to_upload
 from ragkv.db.kv_tiers import REMOTE, moved, on_disk_alone
 from ragkv.errors import OutOfSpace, Unavailable
 from ragkv.parts import Parts
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ragkv.kv.remote import Remote
 
 AT_ONCE = 8
-BACK_AFTER = timedelta(minutes=10)
-"""With `RAGKV_KV_WRITE=back`: documents that are replaced or removed sooner are never uploaded."""
 SPEAK_EVERY_S = 60.0
 
 Outcome = Literal["copied", "gone", "failed"]
@@ -45,20 +43,21 @@ class Uploader:
         self._spoken = 0.0
 
     def upload_due(self) -> Uploaded:
-        """Upload what is due by the write policy. Raises Unavailable when the database is away."""
-        is_late = self._parts.settings.kv_write == "back"
-        return self.upload(utc_now() - BACK_AFTER if is_late else None)
+        """Upload what is due by the collections' rules. Raises Unavailable when the database is away."""
+        return self.upload(due_alone=True)
 
-    def upload(self, before: datetime | None = None) -> Uploaded:
-        """Upload all KV that lies on this disk alone, and was made before a moment if one is given.
+    def upload(self, *, due_alone: bool = False) -> Uploaded:
+        """Upload the KV that lies on this disk alone, all of it or what is due by the collections' rules.
 
         It ends at a failure, and the next call goes on from there. Raises Unavailable when the database is away.
         """
         files = num_bytes = failed = 0
-        remote, after = self._parts.kv_remote, ""
+        remote, after, settings = self._parts.kv_remote, "", self._parts.settings
+        due = is_to_upload(settings.kv_rule, utc_now(), settings.eviction_half_life_s)
         while remote is not None and not failed:
             with self._parts.database.reading() as session:
-                page = session.execute(on_disk_alone(after, before, BATCH)).all()
+                waiting = on_disk_alone(after, BATCH)
+                page = session.execute(waiting.where(due) if due_alone else waiting).all()
             if not page:
                 break
             after = page[-1][0]

@@ -5,10 +5,11 @@ import io
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from bench.remote import RemoteBench, RemoteRow
 from bench.serving.engine import contexts_of
@@ -16,10 +17,13 @@ from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.answer.question import Answer, Question
 from ragkv.answer.recompute import Recompute
+from ragkv.catalog.collection import make_collection
 from ragkv.catalog.documents import delete_document, document_view, store_document
+from ragkv.clock import utc_now
+from ragkv.db.kv_rules import BACK_AFTER
 from ragkv.db.kv_tiers import DISK, REMOTE
-from ragkv.db.tables import KVEntryRow
-from ragkv.db.tenants import ensure_collection
+from ragkv.db.tables import ChunkRow, KVEntryRow
+from ragkv.db.tenants import collection_ref, ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import OutOfSpace
 from ragkv.kv.remote import ObjectStore, Place
@@ -30,11 +34,13 @@ from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import overview
 from ragkv.upkeep.check import WHILE_STOPPED
 from ragkv.upkeep.fsck import examine, repair
-from ragkv.upkeep.upload import Uploader
+from ragkv.upkeep.rules import KVRulePatch, change_rule
+from ragkv.upkeep.upload import Uploader, has_room_on_disk
 from ragkv.upkeep.verify import verify
 from ragkv.upkeep.warm import warm
 from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine
+from tests.integration.test_kv_rules import use
 from tests.integration.test_workers import LONG, kv_files
 from tests.over_http import client_of, wait_until
 
@@ -306,3 +312,50 @@ def test_questions_at_once_about_kv_in_the_object_store_load_it_once(hosts: Host
     assert (disk.late, remote.late, remote.failed, remote.same) == (0, 0, 0, 2)
     assert remote.loads == disk.loads + 2 + sum(len(context.passages) for context in contexts)
     assert (at_once.questions, at_once.loads) == (32, chunks + 1)
+
+
+class TestWriteRules:
+    """When KV is uploaded is the collection's to say."""
+
+    @pytest.fixture
+    def uploader(self, hosts: Hosts) -> Uploader:
+        ready(hosts[1])
+        return Uploader(hosts[0])
+
+    def rule(self, hosts: Hosts, **patch: Any) -> None:
+        ref = hosts[0].default_collection
+        change_rule(KVOwner(ref.tenant_id, ref.collection_id), KVRulePatch(**patch), hosts[0])
+
+    def test_what_is_young_is_uploaded_later(self, hosts: Hosts, uploader: Uploader):
+        self.rule(hosts, write="back")
+        assert uploader.upload_due().files == 0
+        with hosts[0].database.writing() as session:
+            session.execute(update(KVEntryRow).values(created_at=utc_now() - BACK_AFTER))
+        assert uploader.upload_due().files == len(objects(hosts[0])) == len(kv_files(hosts[0]))
+
+    def test_what_answers_have_used_is_uploaded_and_nothing_else(self, hosts: Hosts, uploader: Uploader):
+        self.rule(hosts, write="nth_use", uses=2)
+        with hosts[0].database.reading() as session:
+            hot, lukewarm = session.scalars(select(ChunkRow).order_by(ChunkRow.ordinal).limit(2)).all()
+        for chunk_ids in ([hot.id, lukewarm.id], [hot.id]):
+            assert uploader.upload_due().files == 0
+            use(hosts[0], *chunk_ids)
+        assert uploader.upload_due().files == 1
+        assert objects(hosts[0]) == {hot.kv_key}
+
+    def test_whatever_the_rule_it_goes_there_before_the_disk_needs_its_room(self, hosts: Hosts, uploader: Uploader):
+        self.rule(hosts, write="nth_use")
+        allow(hosts[0], on_disk(hosts[0]))
+        assert has_room_on_disk(on_disk(hosts[0]) // 2, hosts[0])
+        assert len(objects(hosts[0])) > len(kv_files(hosts[0]))
+
+    def test_kv_of_two_collections_follows_the_one_that_wants_it_there_first(self, hosts: Hosts, uploader: Uploader):
+        self.rule(hosts, write="nth_use")
+        worker, ingest, _ = hosts
+        tenant_id = worker.default_collection.tenant_id
+        papers = make_collection(tenant_id, "papers", worker.database).id
+        ref = collection_ref(tenant_id, papers, worker.database)
+        document_id = store_document(ref, "engines.md", io.BytesIO(LONG), worker).document_id
+        assert uploader.upload_due().files == 0
+        ingest_document(document_id, ingest)
+        assert uploader.upload_due().files == len(kv_files(worker))

@@ -173,13 +173,17 @@ class TestNthUse:
 
 class TestOverHTTP:
     def test_it_is_shown_and_changed(self, client: Client):
-        assert client.get(RULE).json() == {"format": "bf16", "when": "upload", "uses": 2, "own": []}
-        changed = client.patch(RULE, json={"format": "int4", "when": "nth_use", "uses": 5}).json()
-        assert changed == {"format": "int4", "when": "nth_use", "uses": 5, "own": ["format", "when", "uses"]}
-        assert client.patch(RULE, json={"when": "default", "uses": 0}).json()["own"] == ["format"]
-        assert client.get(RULE).json() == {"format": "int4", "when": "upload", "uses": 2, "own": ["format"]}
+        assert client.get(RULE).json() == {"format": "bf16", "when": "upload", "uses": 2, "write": "through", "own": []}
+        changed = client.patch(RULE, json={"format": "int4", "when": "nth_use", "uses": 5, "write": "back"}).json()
+        own = ["format", "when", "uses", "write"]
+        assert changed == {"format": "int4", "when": "nth_use", "uses": 5, "write": "back", "own": own}
+        assert client.patch(RULE, json={"when": "default", "uses": 0, "write": "default"}).json()["own"] == ["format"]
+        shown = {"format": "int4", "when": "upload", "uses": 2, "write": "through", "own": ["format"]}
+        assert client.get(RULE).json() == shown
 
-    @pytest.mark.parametrize("body", [{"format": "int3"}, {"when": "soon"}, {"uses": -1}, {"uses": 1001}, {"kind": 1}])
+    @pytest.mark.parametrize(
+        "body", [{"format": "int3"}, {"when": "soon"}, {"uses": -1}, {"uses": 1001}, {"write": "never"}, {"kind": 1}]
+    )
     def test_what_is_no_rule_is_refused(self, client: Client, body: dict[str, object]):
         assert_problem(client.patch(RULE, json=body), 400)
         assert client.get(RULE).json()["own"] == []

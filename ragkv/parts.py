@@ -415,8 +415,10 @@ class Parts:
         from ragkv.engine.local import LocalEngine
         from ragkv.engine.supervisor import Pace, SupervisedEngine
         from ragkv.engine.versions import check_version
+        from ragkv.kv.shard import Shard
 
         check_version()
+        Shard(self.layout, size=self.settings.tensor_parallel_size)  # raises Unsupported
         make = partial(LocalEngine, self.settings, self.model_folder, self.layout)
         return SupervisedEngine(make, Pace(silence=self.settings.engine_silence_s))
 

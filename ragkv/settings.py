@@ -53,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_batched_tokens: int = 8192
     kv_cache_gib: float = 2.0
     enforce_eager: bool = True
+    tensor_parallel_size: int = 1
 
     database_url: str | None = None
     redis_url: str | None = None
@@ -251,7 +252,7 @@ def _check_ranges(settings: Settings) -> None:
     positive = (
         "max_model_len", "max_batched_tokens", "kv_cache_gib", "max_upload_bytes", "chunk_tokens", "prefill_batch_tokens", "top_k",
         "hops", "max_answer_tokens", "max_answer_bytes", "max_tenant_answer_bytes", "parse_seconds", "parse_memory_mib",
-        "engine_silence_s", "kv_uses", "eviction_half_life_s",
+        "engine_silence_s", "tensor_parallel_size", "kv_uses", "eviction_half_life_s",
     )  # fmt: skip
     for name in positive:
         if getattr(settings, name) <= 0:

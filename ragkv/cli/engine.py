@@ -4,7 +4,7 @@ import os
 
 import click
 
-from ragkv.engine.launch import serve_command, server_variables
+from ragkv.engine.launch import serve_command, server_variables, thread_variables
 from ragkv.errors import Rejected
 from ragkv.parts import Parts
 from ragkv.settings import Settings, is_loopback
@@ -28,5 +28,5 @@ def engine(host: str, port: int) -> None:
     parts = Parts(settings)
     parts.settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     command = serve_command(parts.settings, parts.model_folder, parts.layout, host, port)
-    environ = os.environ | server_variables(settings)
+    environ = thread_variables(settings) | os.environ | server_variables(settings)
     os.execvpe(command[0], command, environ)  # noqa: S606 - a fixed program; this process becomes the server

@@ -16,7 +16,7 @@ from ragkv.stitch.rank import chunk_shares
 
 
 class QueryCapture(ABC):
-    """Un-rotated queries of one span, seen over the batches that hold parts of it."""
+    """Un-rotated queries of one span, seen over the batches that hold parts of it. layout: of this rank's heads."""
 
     def __init__(self, model: ModelInternals, layout: Layout, span: Span) -> None:
         self._model = model
@@ -48,7 +48,7 @@ class QueryCapture(ABC):
 
     @abstractmethod
     def report(self, report: WireReport) -> None:
-        """Put what was seen into the report."""
+        """Put what all ranks saw into the report."""
 
 
 class MeanQueries(QueryCapture):
@@ -66,7 +66,7 @@ class MeanQueries(QueryCapture):
         self._sum[layer - self._layers.start] += queries.sum(0).cpu()
 
     def report(self, report: WireReport) -> None:
-        pack_queries(report, self._sum / max(self._count, 1))
+        pack_queries(report, self._model.ranks.concatenated(self._sum, 1) / max(self._count, 1))
 
 
 class Shares(QueryCapture):
@@ -81,15 +81,16 @@ class Shares(QueryCapture):
         prefix: StoredKV | None,
         chunks: Sequence[StoredKV | None],
     ) -> None:
-        """heads: (layer, query head) pairs. Those that the model lacks count for nothing, like chunks without KV."""
+        """heads: (layer, query head) pairs, of all ranks. Those that the model lacks count for nothing, like chunks without KV."""
         super().__init__(model, layout, span)
+        own = range(model.ranks.rank * layout.q_heads, (model.ranks.rank + 1) * layout.q_heads)
         self._prefix = prefix
         self._chunks = chunks
         self._there = [chunk for chunk in chunks if chunk is not None]
         self._heads: dict[int, list[int]] = defaultdict(list)
         for layer, head in heads:
-            if head < layout.q_heads:
-                self._heads[layer].append(head)
+            if head in own:
+                self._heads[layer].append(own.index(head))
         self._sum = torch.zeros(len(self._there), device=model.device)
 
     def _wants(self, layer: int) -> bool:
@@ -104,5 +105,5 @@ class Shares(QueryCapture):
 
     def report(self, report: WireReport) -> None:
         if self._prefix is not None:
-            found = iter((self._sum / max(self._count, 1)).tolist())
+            found = iter((self._model.ranks.sum(self._sum) / max(self._count, 1)).tolist())
             report.shares = [None if chunk is None else next(found) for chunk in self._chunks]

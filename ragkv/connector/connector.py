@@ -27,6 +27,7 @@ from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_ask
 from ragkv.errors import Rejected
 from ragkv.kv.host import HostTier
 from ragkv.kv.layout import Layout, layout_of
+from ragkv.kv.shard import Shard
 from ragkv.kv.store import KVStore
 from ragkv.orphan import end_with_parent
 from ragkv.span import merge, total_tokens
@@ -48,14 +49,14 @@ _KEPT_REPORTS = 1024  # reports of streamed requests, kept until they are asked 
 
 class StitchConnector(KVConnectorBase_V1):
     """Stitches chunk KV into vLLM. `kv_connector_extra_config` holds `kv_dir`, the folder of KV files, and `host_kv_bytes`, the size
-    of the host tier."""
+    of the host tiers of all ranks together."""
 
     def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
         end_with_parent()
         given = vllm_config.kv_transfer_config.kv_connector_extra_config
-        store, pinned = KVStore(Path(given["kv_dir"])), torch.cuda.is_available()
-        self._store = HostTier(store, given["host_kv_bytes"], pinned=pinned)
+        self._store = KVStore(Path(given["kv_dir"]))
+        self._host_bytes: int = given["host_kv_bytes"]
         self._layout = _layout(vllm_config)
         self._max_work: int = vllm_config.scheduler_config.max_num_batched_tokens
         self._planned: dict[str, Planned] = {}
@@ -156,7 +157,12 @@ class StitchConnector(KVConnectorBase_V1):
 
     def attach(self, runner: Any) -> None:
         """Take the model runner. Called by StitchWorker once its model is loaded and its cache allocated."""
-        self._under_way = UnderWay(Stitcher(ModelInternals(runner), self._store, self._layout))
+        model = ModelInternals(runner)
+        shard = Shard(self._layout, model.ranks.rank, model.ranks.size)
+        host = HostTier(
+            self._store, self._host_bytes // shard.size, heads=shard.kv_heads, pinned=torch.cuda.is_available()
+        )
+        self._under_way = UnderWay(Stitcher(model, host, shard))
 
     def start_load_kv(self, forward_context: "ForwardContext", **kwargs: Any) -> None:
         """vLLM: the step runs, or has been launched. Stitches go on, as far as it has room for them."""

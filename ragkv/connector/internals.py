@@ -9,18 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from vllm.config import VllmConfig
+from vllm.config import ParallelConfig, VllmConfig
+from vllm.distributed import get_tp_group
 from vllm.forward_context import set_forward_context
 from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbeddingBase
 from vllm.v1.attention.backend import AttentionMetadataBuilder, CommonAttentionMetadata
 
+from ragkv.connector.ranks import Ranks
 from ragkv.errors import Unsupported
 from ragkv.kv.rope import are_angles_of
 from ragkv.span import Span
 
 
-class StopForward(Exception):
-    """Raised by an attention hook to end the forward: it has seen enough."""
+class _StopForward(Exception):
+    """Ends a forward at a layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,14 @@ class InPlaceBatch:
 
 
 class ModelInternals:
-    """The loaded model of one vLLM worker: its attention layers, its rotary embedding, its paged cache."""
+    """The loaded model of one vLLM worker: its attention layers, its rotary embedding, its paged cache. Of several ranks each has its
+    part of every layer, and `forward` runs on all of them at once."""
 
     def __init__(self, runner: Any) -> None:
         self._config: VllmConfig = runner.vllm_config
         _refuse_unsupported(self._config)
+        group = get_tp_group()
+        self.ranks = Ranks(group.rank_in_group, group.world_size)
         self._model: torch.nn.Module = runner.model
         self.device: torch.device = runner.device
         groups = [group for of_cache in runner.attn_groups for group in of_cache]
@@ -158,40 +163,63 @@ class ModelInternals:
         )
 
     @contextmanager
-    def attention_hook(self, on_layer: Any) -> Iterator[None]:
-        """Call `on_layer(layer, query, key, value)` with what enters each attention layer, rotated, while the block runs.
+    def attention_hook(self, on_layer: Any, stop_at: int | None = None) -> Iterator[None]:
+        """Call `on_layer(layer, query, key, value)` with what enters each attention layer, rotated, while the block runs one forward.
 
-        `on_layer` may raise StopForward: the block ends there. query: [tokens, q_heads * head_dim], key and value: [tokens,
-        kv_heads * head_dim], in the model's dtype.
+        query: [tokens, q_heads * head_dim], key and value: [tokens, kv_heads * head_dim], in the model's dtype, of this rank's heads.
+        stop_at: the layer at which the block ends, once it was seen. What `on_layer` raises is raised when the forward has ended:
+        other ranks are in it.
         """
+        failed: list[Exception] = []
+
+        def see(index: int, inputs: tuple[Any, ...]) -> None:
+            try:
+                if not failed:
+                    on_layer(index, *inputs[:3])
+            except Exception as error:
+                failed.append(error)
+            if index == stop_at:
+                raise _StopForward
+
         handles = [
-            layer.register_forward_pre_hook(lambda _, inputs, index=index: on_layer(index, *inputs[:3]))
+            layer.register_forward_pre_hook(lambda _, inputs, index=index: see(index, inputs))
             for index, layer in enumerate(self.layers)
         ]
         try:
             yield
-        except StopForward:
+        except _StopForward:
             pass
         finally:
             for handle in handles:
                 handle.remove()
+        with self.ranks.together():
+            if failed:
+                raise failed[0]
 
 
 def _refuse_unsupported(config: VllmConfig) -> None:
     """Raises Unsupported for ways of running a model that would put KV in wrong places or let workers disagree."""
-    parallel = config.parallel_config
-    for name in (
-        "tensor_parallel_size",
-        "pipeline_parallel_size",
-        "decode_context_parallel_size",
-        "data_parallel_size",
-    ):
-        if getattr(parallel, name, 1) > 1:
-            raise Unsupported(f"stitching runs on one device for now: {name} must be 1; run one engine a GPU")
+    _refuse_parallel(config.parallel_config)
     if config.speculative_config is not None:
         raise Unsupported(
             "stitching does not work with speculative decoding yet: its draft layers have KV of their own"
         )
+
+
+def _refuse_parallel(parallel: ParallelConfig) -> None:
+    """Raises Unsupported for other ways of using several devices than tensor parallelism."""
+    whole = "each rank would hold the KV of some of a prompt's tokens alone, and a chunk's KV is placed as a whole"
+    reasons = {
+        "pipeline_parallel_size": "each rank would hold some of the layers alone, and recompute in place runs through all of them",
+        "prefill_context_parallel_size": whole,
+        "decode_context_parallel_size": whole,
+        "data_parallel_size": "each engine stitches for itself: run several (docs/SCALING.md)",
+    }
+    for name, reason in reasons.items():
+        if getattr(parallel, name, 1) > 1:
+            raise Unsupported(
+                f"{name} must be 1: {reason}. For a model that one GPU does not hold set RAGKV_TENSOR_PARALLEL_SIZE"
+            )
 
 
 def _own_builder(

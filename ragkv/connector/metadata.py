@@ -47,8 +47,9 @@ class StitchRequest:
 
 @dataclass(frozen=True, slots=True)
 class KVSlice:
-    """The part of one chunk's KV that goes to [span): rows [offset, offset + span) of the file."""
+    """The part of one chunk's KV that goes to [span): rows [offset, offset + span) of the file of `key`."""
 
+    key: str
     span: Span
     offset: int
     kv: StoredKV
@@ -65,11 +66,13 @@ class StitchMetadata(KVConnectorMetadata):
 
 @dataclass
 class StitchReports(KVConnectorWorkerMetadata):
-    """Reports of the worker on what it finished in one step, by request id. failed: those that vLLM has to compute itself."""
+    """Reports of the worker on what it finished in one step, by request id. failed: those that vLLM has to compute itself.
+
+    All ranks finish the same requests in the same step; the first one's reports stand for all."""
 
     by_request: dict[str, WireReport] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
         assert isinstance(other, StitchReports)
-        return StitchReports(self.by_request | other.by_request, self.failed | other.failed)
+        return StitchReports(other.by_request | self.by_request, self.failed | other.failed)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ragkv.connector.internals import ModelInternals, StopForward
+from ragkv.connector.internals import ModelInternals
 from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.kv.layout import Layout
 from ragkv.policies import POLICIES
@@ -34,7 +34,7 @@ _CONTEXT_LAYER = 1  # the first layer whose keys depend on the context
 @dataclass(frozen=True, slots=True)
 class Stitched:
     """The slices of a request that were written, ascending, and their rotated keys in the layers that its policy looks at:
-    [tokens of all slices, kv_heads, head_dim] each."""
+    [tokens of all slices, kv_heads, head_dim] each, of this rank's heads."""
 
     slices: Sequence[KVSlice]
     keys: Mapping[int, torch.Tensor]
@@ -46,7 +46,7 @@ class Stitched:
 
 Scores = Callable[[ModelInternals, Layout, StitchRequest, Stitched, torch.Tensor], torch.Tensor]
 """(model, layout, request, stitched, block ids [blocks] int64) -> a score for each token that may be selected (`_candidates`),
-in order, [tokens] float32."""
+in order, [tokens] float32: over the heads of all ranks, and the same on each."""
 
 
 def layers_looked_at(layout: Layout, stitch: StitchRequest) -> Sequence[int]:
@@ -64,7 +64,8 @@ def select_in_engine(
 ) -> tuple[Span, ...]:
     """The blocks with the highest scores, up to the plan's ratio of the chunks' tokens in this request.
 
-    Everything the plan places must be in the cache: stitched, or recomputed. block_ids: [blocks] int64, the request's.
+    Everything the plan places must be in the cache: stitched, or recomputed. layout: of this rank's heads; block_ids: [blocks]
+    int64, the request's.
     """
     selection = stitch.plan.selection
     assert selection is not None, "the plan asks for no selection in the engine"
@@ -80,12 +81,12 @@ def select_in_engine(
 def key_deviation(
     model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
 ) -> torch.Tensor:
-    """Squared distance of each token's fresh key from its stitched one, over all heads. [tokens] float32."""
+    """Squared distance of each token's fresh key from its stitched one, over all heads of a rank. [tokens] float32."""
     fresh, kept = _fresh_keys(model, stitch, block_ids), stitched.keys[_CONTEXT_LAYER]
     spans = [one.span for one in _candidates(stitch, stitched)]
     now = torch.cat([fresh[span.start - stitch.start : span.end - stitch.start] for span in spans])
     was = kept[-total_tokens(spans) :]
-    return (now.view(was.shape).float() - was.float()).square().sum((1, 2))
+    return model.ranks.mean((now.view(was.shape).float() - was.float()).square().sum((1, 2)))
 
 
 def question_attention(
@@ -107,7 +108,7 @@ def question_attention(
         scores.add_(weights[-len(scores) :])
 
     _run_question(model, stitch, block_ids, layers_looked_at(layout, stitch), on_layer)
-    return scores
+    return model.ranks.mean(scores)
 
 
 def question_norms(
@@ -118,17 +119,19 @@ def question_norms(
 
     Zeros as above. What was in vLLM's own cache before, and chunks whose KV is missing, are not in the softmax.
     """
-    scores = torch.zeros(total_tokens(one.span for one in _candidates(stitch, stitched)), device=model.device)
+    num_candidates = total_tokens(one.span for one in _candidates(stitch, stitched))
+    means: list[torch.Tensor] = []
     end = stitched.num_tokens
 
     def on_layer(layer: int, query: torch.Tensor, key: torch.Tensor) -> None:
         own = key.view(-1, layout.kv_heads, layout.head_dim)
         keys = torch.cat([stitched.keys[layer], own])
         weights = causal_attention_weights(query.view(-1, layout.q_heads, layout.head_dim), keys)
-        scores.add_(weights.norm(dim=0)[end - len(scores) : end])
+        means.append(weights[:, end - num_candidates : end])
 
     _run_question(model, stitch, block_ids, layers_looked_at(layout, stitch), on_layer)
-    return scores
+    norms = (model.ranks.mean(of_layer).norm(dim=0) for of_layer in means)
+    return sum(norms, start=torch.zeros(num_candidates, device=model.device))
 
 
 def infoflow_layers(num_layers: int) -> range:
@@ -171,12 +174,10 @@ def _run_question(
     def hook(layer: int, query: torch.Tensor, key: torch.Tensor, _value: torch.Tensor) -> None:
         if layer in layers:
             on_layer(layer, query, key)
-        if layer >= layers[-1]:
-            raise StopForward
 
     ids = torch.tensor(stitch.token_ids, device=model.device)
     batch = model.batch([question], block_ids)
-    with model.attention_hook(hook):
+    with model.attention_hook(hook, stop_at=layers[-1]):
         model.forward(ids[batch.positions], batch, block_ids)
 
 
@@ -191,10 +192,9 @@ def _fresh_keys(model: ModelInternals, stitch: StitchRequest, block_ids: torch.T
     def on_layer(layer: int, _query: torch.Tensor, key: torch.Tensor, _value: torch.Tensor) -> None:
         if layer == _CONTEXT_LAYER:
             keys.append(key.clone())
-            raise StopForward
 
     for start in range(stitch.start, stitch.end, model.max_tokens):
         batch = model.batch([Span(start, min(start + model.max_tokens, stitch.end))], block_ids)
-        with model.attention_hook(on_layer):
+        with model.attention_hook(on_layer, stop_at=_CONTEXT_LAYER):
             model.forward(ids[batch.positions], batch, block_ids)
     return torch.cat(keys)

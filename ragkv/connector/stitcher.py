@@ -4,6 +4,7 @@ import math
 import time
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
@@ -14,8 +15,9 @@ from ragkv.connector.internals import ModelInternals
 from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.connector.select import Stitched, layers_looked_at, select_in_engine
 from ragkv.engine.wire import WireReport
+from ragkv.errors import Unsupported
 from ragkv.kv.host import HostTier
-from ragkv.kv.layout import Layout
+from ragkv.kv.shard import Shard
 from ragkv.span import Span, merge, total_tokens
 
 MAX_LAYERS_AT_ONCE = 10
@@ -41,13 +43,21 @@ class Room:
 
 
 class Stitcher:
-    """Writes chunks' KV into vLLM's paged cache, rotated to their positions, and recomputes spans in place."""
+    """Writes chunks' KV into vLLM's paged cache, rotated to their positions, and recomputes spans in place: each rank its heads.
 
-    def __init__(self, model: ModelInternals, store: HostTier, layout: Layout) -> None:
+    Ranks carry out the same requests in the same steps. Only `fetch` is each one's own affair.
+    """
+
+    def __init__(self, model: ModelInternals, store: HostTier, shard: Shard) -> None:
+        """store: gives the shard's heads."""
         self._model = model
         self._store = store
-        self._layout = layout
-        assert len(model.layers) == layout.layers, "the engine runs another model than the one whose KV is kept"
+        self._whole = shard.whole
+        self._layout = shard.layout
+        self.ranks = model.ranks
+        assert len(model.layers) == self._whole.layers, "the engine runs another model than the one whose KV is kept"
+        if any(layer.num_kv_heads != self._layout.kv_heads for layer in model.layers):
+            raise Unsupported("vLLM shares this model's KV heads out in another way: set RAGKV_TENSOR_PARALLEL_SIZE=1")
 
     @property
     def block_size(self) -> int:
@@ -70,14 +80,20 @@ class Stitcher:
         fetched.seconds = time.perf_counter() - began
         return fetched
 
-    def carry_out(self, stitch: StitchRequest, fetched: Fetched, room: Room) -> Generator[None, None, WireReport]:
-        """Fill the region of the request. A file that was missing or corrupt becomes a recompute of its span.
+    def carry_out(
+        self, stitch: StitchRequest, reading: Future[Fetched], room: Room
+    ) -> Generator[None, None, WireReport]:
+        """Fill the region of the request, whose files every rank has read. A file that was missing or corrupt becomes a recompute of
+        its span.
 
         Yields when the step's room is used up, and goes on when there is room again. Runs in inference mode.
         """
+        with self.ranks.together():
+            fetched = reading.result()
+        self._agree_on(fetched)
         report = WireReport(fills=1, kv_load_ms=fetched.seconds * 1e3)
         block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
-        with self._timed(report, "kv_load_ms"):
+        with self._timed(report, "kv_load_ms"), self.ranks.together():
             stitched = self._write(fetched.slices, layers_looked_at(self._layout, stitch), block_ids)
         spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
         if stitch.plan.selection is not None:
@@ -109,14 +125,24 @@ class Stitcher:
         yield from self._recompute(stitch, [stitch.region], block_ids, report, room)
         return report
 
+    def _agree_on(self, fetched: Fetched) -> None:
+        """Give up the chunks that another rank could not read: what is lost to one is lost to all."""
+        read = {one.span: one for one in fetched.slices}
+        wanted = sorted([*read, *fetched.lost], key=lambda span: span.start)
+        on_all = dict(zip(wanted, self.ranks.all_of([span in read for span in wanted]), strict=True))
+        given_up = [one for span, one in read.items() if not on_all[span]]
+        fetched.slices = [one for one in fetched.slices if on_all[one.span]]
+        fetched.lost += [one.span for one in given_up]
+        fetched.failed_keys += [one.key for one in given_up]
+
     def _fetch_chunk(self, key: str, placed: Span, span: Span, fetched: Fetched) -> None:
         in_memory = self._store.in_memory(key)  # before it is read
-        kv = self._store.get(key, self._layout)
+        kv = self._store.get(key, self._whole)
         if kv is None or kv.num_tokens != placed.num_tokens:
             fetched.lost.append(span)
             fetched.failed_keys.append(key)
             return
-        fetched.slices.append(KVSlice(span, span.start - placed.start, kv))
+        fetched.slices.append(KVSlice(key, span, span.start - placed.start, kv))
         if in_memory:
             fetched.host_keys.append(key)
 
@@ -186,9 +212,10 @@ class Stitcher:
             return None
         if stitch.rank is None:
             return MeanQueries(self._model, self._layout, stitch.capture)
-        prefix, *chunks = (
-            self._store.get(key, self._layout) for key in (stitch.plan.placed[0].key or "", *stitch.rank.keys)
-        )
+        with self.ranks.together():
+            read = [self._store.get(key, self._whole) for key in (stitch.plan.placed[0].key or "", *stitch.rank.keys)]
+        on_all = self.ranks.all_of([kv is not None for kv in read])
+        prefix, *chunks = (kv if there else None for kv, there in zip(read, on_all, strict=True))
         return Shares(self._model, self._layout, stitch.capture, stitch.rank.heads, prefix, chunks)
 
 

@@ -36,7 +36,10 @@ class _Job:
 
 class UnderWay:
     """The stitches of one worker that were begun and are not done, oldest first. Only their files are read elsewhere than in the
-    worker's own thread, so what is dropped between two steps writes nothing any more."""
+    worker's own thread, so what is dropped between two steps writes nothing any more.
+
+    All ranks have the same ones, and in each step go on with the same one.
+    """
 
     def __init__(self, stitcher: Stitcher) -> None:
         self._stitcher = stitcher
@@ -58,14 +61,20 @@ class UnderWay:
 
     @torch.inference_mode()
     def advance(self, tokens: int, *, is_idle: bool) -> Done | None:
-        """Go on with the oldest request whose KV was read, within so many tokens of the model's work. Returned if it is done.
+        """Go on with the oldest request whose KV was read by every rank, within so many tokens of the model's work. Returned if it is
+        done.
 
         One request a step: its answer begins before others are stitched, and running answers wait for one only. is_idle: the step
         serves nothing else, and may wait a little.
         """
+        with self._stitcher.ranks.never_alone():
+            return self._advance(tokens, is_idle=is_idle)
+
+    def _advance(self, tokens: int, *, is_idle: bool) -> Done | None:
         if is_idle and self._jobs:
             wait([job.fetched for job in self._jobs.values()], PATIENCE_S, FIRST_COMPLETED)
-        job = next((job for job in self._jobs.values() if job.fetched.done()), None)
+        read = self._stitcher.ranks.all_of([job.fetched.done() for job in self._jobs.values()])
+        job = next((job for job, is_read in zip(self._jobs.values(), read, strict=True) if is_read), None)
         if job is None:
             return None
         self._room.tokens = tokens
@@ -78,15 +87,20 @@ class UnderWay:
         return None
 
     def _work(self, stitch: StitchRequest, fetched: Future[Fetched]) -> Generator[None, None, Done]:
-        """Carry out one request. Whatever fails stays with it: this runs in steps that serve others too."""
+        """Carry out one request. Whatever fails stays with it: this runs in steps that serve others too. But for what one of
+        several ranks fails at alone."""
         name = stitch.request_id
         try:
-            return Done(name, (yield from self._stitcher.carry_out(stitch, fetched.result(), self._room)))
-        except Exception:
+            return Done(name, (yield from self._stitcher.carry_out(stitch, fetched, self._room)))
+        except Exception as error:
+            if not self._stitcher.ranks.is_shared(error):
+                raise
             log.exception("request %s: stitching failed; its context is recomputed in full", name)
         try:
             return Done(name, (yield from self._stitcher.recompute_whole(stitch, self._room)))
-        except Exception:
+        except Exception as error:
+            if not self._stitcher.ranks.is_shared(error):
+                raise
             log.exception("request %s: recomputing in place failed too; vLLM computes it", name)
         report = WireReport(fills=1, failed_keys=stitch.keys, recomputed_spans=[])
         return Done(name, report, frozenset(stitch.blocks(self._stitcher.block_size)))

@@ -10,6 +10,7 @@ import torch
 
 from ragkv.engine.versions import check_version
 from ragkv.kv.layout import Layout
+from ragkv.kv.shard import Shard
 from ragkv.settings import Settings
 
 WORKER = "ragkv.connector.worker.StitchWorker"
@@ -40,19 +41,21 @@ def transfer_config(settings: Settings) -> dict[str, Any]:
 
 
 def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[str, Any]:
-    """Arguments of vLLM's EngineArgs, without the transfer config."""
+    """Arguments of vLLM's EngineArgs, without the transfer config. Raises Unsupported for heads that cannot be shared out."""
+    ranks = Shard(layout, size=settings.tensor_parallel_size).size
     return {
         "model": str(folder),
         "dtype": str(layout.dtype).removeprefix("torch."),
         "max_model_len": settings.max_model_len,
         "max_num_batched_tokens": settings.max_batched_tokens,
-        "kv_cache_memory_bytes": int(settings.kv_cache_gib * 2**30),
+        "tensor_parallel_size": ranks,
+        "kv_cache_memory_bytes": int(settings.kv_cache_gib * 2**30) // ranks,
         "gpu_memory_utilization": FREE_AT_START,
         "enable_prefix_caching": True,
         "enforce_eager": settings.enforce_eager,
         "use_tqdm_on_load": False,
         "worker_cls": WORKER,
-        **({"distributed_executor_backend": IN_THE_CORE} if _has_few_cores() else {}),
+        **({"distributed_executor_backend": IN_THE_CORE} if ranks == 1 and _has_few_cores() else {}),
     }
 
 
@@ -60,6 +63,17 @@ def _has_few_cores() -> bool:
     """Whether the worker runs in the core's process. By itself vLLM starts another process for it on a CPU, which imports all
     of vLLM once more, so as to bind its threads to the cores of one NUMA node: here there is nothing to bind."""
     return not torch.accelerator.is_available() and len(os.sched_getaffinity(0)) <= FEW_CORES
+
+
+def thread_variables(settings: Settings) -> dict[str, str]:
+    """Environment for ranks on a CPU: an equal part of the cores for each. By itself vLLM gives each a NUMA node of its own, or does
+    not start."""
+    ranks = settings.tensor_parallel_size
+    if ranks == 1 or not _has_few_cores():
+        return {}
+    cores = sorted(os.sched_getaffinity(0))
+    parts = [cores[rank::ranks] or [cores[rank % len(cores)]] for rank in range(ranks)]
+    return {"VLLM_CPU_OMP_THREADS_BIND": "|".join(",".join(map(str, part)) for part in parts)}
 
 
 def server_variables(settings: Settings) -> dict[str, str]:

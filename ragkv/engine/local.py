@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragkv.engine.family import Family
-from ragkv.engine.launch import engine_arguments, transfer_config
+from ragkv.engine.launch import engine_arguments, thread_variables, transfer_config
 from ragkv.engine.protocol import WHOLE_VOCABULARY, EngineLost, Generate, Output
 from ragkv.engine.wire import plan_to_wire, report_of
 from ragkv.errors import Unavailable
@@ -66,6 +66,8 @@ class LocalEngine:
     def _load(self) -> None:
         # As on a CPU: a fork of the service would have its sockets, and locks that its other threads held.
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+        for name, value in thread_variables(self._settings).items():
+            os.environ.setdefault(name, value)
         # vLLM takes seconds to import and configures logging of its own: only the process that runs it pays.
         from vllm.config import KVTransferConfig  # noqa: PLC0415 - see above
         from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: PLC0415 - see above

@@ -5,7 +5,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,10 @@ class ChunkKV:
         """[tokens, kv_heads, head_dim] in the layout's dtype."""
         return self.keys[layer]
 
+    def of_heads(self, heads: slice) -> "ChunkKV":
+        """The keys and values of some KV heads, not copied. The Q-Cache stays whole."""
+        return replace(self, keys=self.keys[:, :, heads], values=self.values[:, :, heads])
+
 
 @dataclass(frozen=True, slots=True)
 class PackedKV:
@@ -85,6 +89,10 @@ class PackedKV:
         out = torch.empty(1, self.num_tokens, *edges.shape[2:], dtype=edges.dtype)
         self.keys.unpack_into(out, slice(layer, layer + 1), 0)
         return out[0]
+
+    def of_heads(self, heads: slice) -> "PackedKV":
+        """Like ChunkKV.of_heads."""
+        return replace(self, keys=self.keys.of_heads(heads), values=self.values.of_heads(heads))
 
 
 StoredKV = ChunkKV | PackedKV

@@ -18,6 +18,8 @@ from ragkv.kv.store import KVStore
 REMEMBERED = 10_000
 """Keys of which is known that they were used once."""
 
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+
 KV = TypeVar("KV", bound=StoredKV | Packed)
 
 _Identity = tuple[int, int, int]
@@ -35,10 +37,12 @@ class HostTier:
     """A KV store read through a bounded memory. A copy serves as long as its file is there and unchanged, so whoever deletes or
     replaces a file need not know of it. Copies are made in a thread of their own: no question waits for one."""
 
-    def __init__(self, store: KVStore, capacity: int, *, pinned: bool = False) -> None:
-        """capacity: bytes, 0 for no copies. pinned: in memory that a GPU reads by itself."""
+    def __init__(self, store: KVStore, capacity: int, *, heads: slice | None = None, pinned: bool = False) -> None:
+        """capacity: bytes, 0 for no copies. heads: the KV heads that are read, if not all. pinned: in memory that a GPU reads by
+        itself."""
         self._store = store
         self._capacity = capacity
+        self._heads = heads
         self._pinned = pinned
         self._lock = threading.Lock()
         self._copies = OrderedDict[str, _Copy]()
@@ -52,11 +56,13 @@ class HostTier:
         return self._bytes
 
     def get(self, key: str, layout: Layout) -> StoredKV | None:
-        """Like `KVStore.get`."""
+        """Like `KVStore.get`, with the tier's heads alone. layout: the files', with all heads."""
         if (kv := self._copy_of(key)) is not None:
             return kv
         file = self._identity(key)
         kv = self._store.get(key, layout)
+        if kv is not None and self._heads is not None:
+            kv = kv.of_heads(self._heads)
         if kv is not None and file is not None and self._is_used_again(key):
             self._copier.submit(self._keep, key, kv, file)
         return kv
@@ -102,7 +108,7 @@ class HostTier:
         return False
 
     def _keep(self, key: str, kv: StoredKV, file: _Identity) -> None:
-        num_bytes = file[-1]
+        num_bytes = _bytes_of(kv)
         if num_bytes > self._capacity:
             return
         with self._lock:
@@ -124,7 +130,7 @@ class HostTier:
         copy = torch.empty_like(part, pin_memory=self._pinned)
         # NumPy's copy has one thread. With torch's own this thread would get a pool of them, and with more threads than cores OpenMP
         # lets those of the model sleep between any two of their loops: measured, its forwards took twice as long from then on.
-        np.copyto(_bytes_of(copy), _bytes_of(part))
+        np.copyto(_bits_of(copy), _bits_of(part))
         return copy
 
     def _drop(self, key: str) -> None:
@@ -133,5 +139,11 @@ class HostTier:
             self._bytes -= copy.num_bytes
 
 
-def _bytes_of(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.reshape(-1).view(torch.uint8).numpy()
+def _bytes_of(kv: StoredKV | Packed) -> int:
+    parts = [getattr(kv, part.name) for part in fields(kv)]
+    return sum(_bytes_of(part) if isinstance(part, Packed) else part.nbytes for part in parts if part is not None)
+
+
+def _bits_of(tensor: torch.Tensor) -> np.ndarray:
+    """In a type that NumPy has, with the tensor's own strides."""
+    return tensor.view(_INTEGERS[tensor.itemsize]).numpy()

@@ -34,6 +34,11 @@ class Packed:
     def num_tokens(self) -> int:
         return self.codes.shape[1]
 
+    def of_heads(self, heads: slice) -> "Packed":
+        """Those of some KV heads, not copied."""
+        low = None if self.low is None else self.low[:, :, heads]
+        return Packed(self.codes[:, :, heads], self.step[:, :, heads], self.edges[:, :, heads], low)
+
     def unpack_into(self, out: torch.Tensor, layers: slice, start: int) -> None:
         """Write the values of some layers' tokens from `start` on into `out`, [layers, tokens, kv_heads, head_dim]."""
         end = start + out.shape[1]

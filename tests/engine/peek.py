@@ -1,12 +1,15 @@
 """A worker extension that shows the engine's own KV. Loaded by the engine's process, for tests alone."""
 
 import dataclasses
+import resource
+import time
 
 import torch
 from vllm.distributed.kv_transfer import get_kv_transfer_group
 
 from ragkv.connector.metadata import StitchRequest
 from ragkv.connector.select import layers_looked_at, select_in_engine
+from ragkv.connector.under_way import READERS
 from ragkv.engine.wire import planned_of
 from ragkv.span import Span
 
@@ -45,8 +48,10 @@ class Peek:
             spans = select_in_engine(stitcher._model, stitcher._layout, stitch, stitched, table)
         return [(span.start, span.end) for span in spans]
 
-    def fail_recomputes(self, times: int) -> None:
-        """The next so many recomputes raise, when their request has written what it stitches."""
+    def fail_recomputes(self, times: int, rank: int | None = None) -> None:
+        """The next so many recomputes raise, when their request has written what it stitches. rank: on that one alone."""
+        if rank not in {None, self.rank}:
+            return
         stitcher = get_kv_transfer_group()._under_way._stitcher
 
         def fail(*args: object) -> None:
@@ -57,3 +62,16 @@ class Peek:
             raise RuntimeError("a test told it to")
 
         stitcher._recompute = fail
+
+    def limit_files(self, rank: int, limit: int) -> int:
+        """One rank may have so many files open from now on. Returns the limit of before."""
+        before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if rank == self.rank:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+        return before
+
+    def delay_reads(self, rank: int, seconds: float) -> None:
+        """One rank begins to read KV files so much later."""
+        if rank == self.rank:
+            for _ in range(READERS):
+                get_kv_transfer_group()._under_way._readers.submit(time.sleep, seconds)

@@ -1,0 +1,46 @@
+"""The part of a model's KV that one rank of a tensor-parallel engine holds: some heads of every layer, as vLLM deals them out."""
+
+from dataclasses import dataclass, replace
+
+from ragkv.errors import Unsupported
+from ragkv.kv.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The heads of rank `rank` of `size`. Raises Unsupported for heads that vLLM does not share out among so many.
+
+    With more ranks than KV heads, neighbouring ranks hold the same one, each with query heads of its own.
+    """
+
+    whole: Layout
+    rank: int = 0
+    size: int = 1
+
+    def __post_init__(self) -> None:
+        kv_heads = self.whole.kv_heads
+        if self.whole.q_heads % self.size or (kv_heads % self.size and self.size % kv_heads):
+            raise Unsupported(
+                f"{self.whole.q_heads} query heads and {kv_heads} KV heads cannot be shared out among {self.size} ranks: "
+                "set RAGKV_TENSOR_PARALLEL_SIZE to a number that divides both, or one that divides the query heads and is a "
+                "multiple of the KV heads"
+            )
+
+    @property
+    def kv_heads(self) -> slice:
+        """Its KV heads, among the model's."""
+        own = max(1, self.whole.kv_heads // self.size)
+        first = self.rank * self.whole.kv_heads // self.size
+        return slice(first, first + own)
+
+    @property
+    def q_heads(self) -> range:
+        """Its query heads, among the model's."""
+        own = self.whole.q_heads // self.size
+        return range(self.rank * own, (self.rank + 1) * own)
+
+    @property
+    def layout(self) -> Layout:
+        """The shape of its part of a token's KV."""
+        heads = self.kv_heads
+        return replace(self.whole, q_heads=len(self.q_heads), kv_heads=heads.stop - heads.start)

@@ -1,0 +1,153 @@
+"""Two ranks on the CPU, each with its own heads: together they answer as one does, and neither waits for the other in vain."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from transformers import LlamaConfig
+
+from ragkv.answer.question_vectors import behind_prefix
+from ragkv.chunk import Chunk
+from ragkv.engine.local import LocalEngine
+from ragkv.engine.protocol import EngineLost, Ranking
+from ragkv.errors import Unsupported
+from ragkv.settings import Settings
+from ragkv.stitch.plan import EngineSelection, StitchPlan, plan_stitch
+from tests.engine.conftest import started
+from tests.engine.test_oracle import prompts_of
+from tests.engine.tiny import TINY, save_tiny
+from tests.engine.world import Answered, World, kl, request, whole_context
+
+FOUR_KV_HEADS = TINY | {"num_attention_heads": 8, "num_key_value_heads": 4}
+HEADS = ((0, 0), (1, 3), (2, 4), (3, 7))
+"""Of both ranks: each has four query heads."""
+
+
+@pytest.fixture(scope="module")
+def two(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    home = tmp_path_factory.mktemp("ranks")
+    settings = Settings(
+        data_dir=home / "data", model=str(save_tiny(LlamaConfig(**FOUR_KV_HEADS), language_model, home / "model")),
+        dtype="float32", chunk_tokens=96, max_model_len=2048, max_batched_tokens=512, kv_cache_gib=0.03, tensor_parallel_size=2,
+    )  # fmt: skip
+    world = started(settings, 24, worker_extension_cls="tests.engine.peek.Peek")
+    yield world
+    world.stop()
+
+
+@pytest.fixture
+def one(two: World) -> Iterator[World]:
+    """The same model and KV on one rank."""
+    settings = msgspec.structs.replace(two.model.settings, tensor_parallel_size=1)
+    engine = LocalEngine(settings, Path(settings.model), two.model.layout, {"max_logprobs": -1})
+    world = World(two.model, engine).start()
+    yield world
+    world.stop()
+
+
+@pytest.fixture
+def chunks(two: World) -> list[Chunk]:
+    return [two.model.chunks[index] for index in (9, 2, 14, 5)]
+
+
+def on_ranks(world: World, method: str, *args: object) -> list[object]:
+    return world.loop.run(world.engine._llm.collective_rpc(method, args=args))
+
+
+def selecting(plan: StitchPlan, policy: str, ratio: float) -> StitchPlan:
+    return plan_stitch(plan.placed, frozenset(), (), EngineSelection(policy, ratio, 4))
+
+
+def seen_of_the_question(world: World, chunks: list[Chunk], heads: tuple[tuple[int, int], ...] | None) -> Answered:
+    prompts, keys = world.model.prompts, world.model.keys
+    asked = "Who directed the film, and where were they born?"
+    ranking = Ranking(tuple(keys.chunk(chunk.token_ids) for chunk in chunks), heads) if heads else None
+    question_ids, text = prompts.question_ids(asked), prompts.text_in(asked)
+    return world.loop.run(world.answer(behind_prefix(prompts.prefix_ids, question_ids, text, keys, ranking)))
+
+
+def test_recomputing_everything_is_full_prefill(two: World):
+    """The oracle, with its own bound."""
+    divergences = []
+    for prompt, plan, _ in prompts_of(two):
+        full = two.ask(prompt, logprobs=-1, max_tokens=4)
+        recomputed = two.ask(prompt, plan, logprobs=-1, max_tokens=4)
+        assert recomputed.report.recomputed == whole_context(prompt).num_tokens
+        assert recomputed.token_ids == full.token_ids
+        divergences.append(kl(full.logprobs[0], recomputed.logprobs[0]))
+    print(f"\ntwo ranks: KL max {max(divergences):.2e}")
+    assert max(divergences) <= 0.005
+
+
+def test_two_ranks_answer_as_one_does(two: World, one: World, chunks: list[Chunk]):
+    """In full, stitched at every ratio, with every policy that looks at heads: the same tokens are recomputed. In float32."""
+    prompt, plan = two.model.prompt(chunks), two.model.plan(chunks)
+    plans = [None, plan, two.model.plan(chunks, [whole_context(prompt)])]
+    plans += [selecting(plan, policy, 0.1) for policy in ("question", "deviation", "infoflow")]
+    for each in plans:
+        alone, together = (world.ask(prompt, each, logprobs=-1, max_tokens=8) for world in (one, two))
+        assert kl(alone.logprobs[0], together.logprobs[0]) <= 1e-4
+        assert together.token_ids == alone.token_ids
+        assert together.report.recomputed_spans == alone.report.recomputed_spans
+        assert together.report.stitched == alone.report.stitched
+    alone, together = (seen_of_the_question(world, chunks, None).report.queries for world in (one, two))
+    torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-4)
+    alone, together = (torch.tensor(seen_of_the_question(world, chunks, HEADS).report.shares) for world in (one, two))
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
+
+
+def test_requests_at_once_answer_as_they_do_alone(two: World):
+    """Steps in which several stitch, are preempted, and answer."""
+    sets = [two.model.chunks[start : start + 4] for start in range(0, 20, 4)]
+    plans = [selecting(two.model.plan(some), "question", 0.3) for some in sets]
+    alone = [two.ask(two.model.prompt(some), plan, max_tokens=16) for some, plan in zip(sets, plans, strict=True)]
+    together = two.ask_all(
+        [request(two.model.prompt(some), plan, max_tokens=16) for some, plan in zip(sets, plans, strict=True)]
+    )
+    assert [each.token_ids for each in together] == [each.token_ids for each in alone]
+
+
+def test_what_one_rank_cannot_read_is_recomputed_by_both(two: World, chunks: list[Chunk]):
+    """The second has no file descriptor left."""
+    prompt, plan = two.model.prompt(chunks), two.model.plan(chunks)
+    for placed in plan.placed:
+        two.model.store.path(placed.key).touch()  # copies in memory are of another file now
+    full = two.ask(prompt, max_tokens=8)
+    before = on_ranks(two, "limit_files", 1, 0)[1]
+    answered = two.ask(prompt, plan, max_tokens=8)
+    on_ranks(two, "limit_files", 1, before)
+    assert answered.token_ids == full.token_ids
+    assert (answered.report.stitched, answered.report.recomputed) == (0, plan.end)
+    assert set(answered.report.failed_keys) == {placed.key for placed in plan.placed}
+    assert two.ask(prompt, plan).report.stitched == plan.end, "the next one is stitched"
+
+
+def test_a_rank_that_reads_later_is_waited_for_and_others_are_served_meanwhile(two: World, chunks: list[Chunk]):
+    prompt, plan = two.model.prompt(chunks), two.model.plan(chunks)
+    expected = two.ask(prompt, plan, max_tokens=8)
+    on_ranks(two, "delay_reads", 1, 2.0)
+    asked = [request(prompt, plan, max_tokens=8), request(prompt, max_tokens=8)]
+    stitched, full = two.ask_all(asked)
+    assert stitched.token_ids == expected.token_ids
+    assert stitched.report.stitched == plan.end
+    assert full.token_ids == two.ask(prompt, max_tokens=8).token_ids
+
+
+def test_heads_that_vllm_cannot_share_out_are_refused_before_it_starts(two: World):
+    settings = msgspec.structs.replace(two.model.settings, tensor_parallel_size=3)
+    engine = LocalEngine(settings, Path(settings.model), two.model.layout)
+    with pytest.raises(Unsupported, match="8 query heads and 4 KV heads cannot be shared out among 3 ranks"):
+        two.loop.run(engine.start())
+
+
+def test_a_rank_that_fails_alone_ends_the_engine_at_once(two: World, chunks: list[Chunk]):
+    """The other one would wait in the model's next all-reduce. Last, as there is no engine after it."""
+    prompt = two.model.prompt(chunks)
+    on_ranks(two, "fail_recomputes", 1, 1)
+    began = time.monotonic()
+    with pytest.raises(EngineLost):
+        two.ask(prompt, two.model.plan(chunks, [whole_context(prompt)]))
+    assert time.monotonic() - began < 60

@@ -199,14 +199,14 @@ class ModelInternals:
 
 def _refuse_unsupported(config: VllmConfig) -> None:
     """Raises Unsupported for ways of running a model that would put KV in wrong places or let workers disagree."""
-    _refuse_parallel(config.parallel_config)
+    refuse_parallel(config.parallel_config)
     if config.speculative_config is not None:
         raise Unsupported(
             "stitching does not work with speculative decoding yet: its draft layers have KV of their own"
         )
 
 
-def _refuse_parallel(parallel: ParallelConfig) -> None:
+def refuse_parallel(parallel: ParallelConfig) -> None:
     """Raises Unsupported for other ways of using several devices than tensor parallelism."""
     whole = "each rank would hold the KV of some of a prompt's tokens alone, and a chunk's KV is placed as a whole"
     reasons = {

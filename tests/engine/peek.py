@@ -1,6 +1,7 @@
 """A worker extension that shows the engine's own KV. Loaded by the engine's process, for tests alone."""
 
 import dataclasses
+import os
 import resource
 import time
 
@@ -63,12 +64,16 @@ class Peek:
 
         stitcher._recompute = fail
 
-    def limit_files(self, rank: int, limit: int) -> int:
-        """One rank may have so many files open from now on. Returns the limit of before."""
-        before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if rank == self.rank:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
-        return before
+    def open_files(self, rank: int, *, may: bool) -> None:
+        """Whether one rank may open files. Those that it has open stay so."""
+        if rank != self.rank:
+            return
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        free = os.open(os.devnull, os.O_RDONLY)
+        os.close(free)
+        if not may:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, most))
 
     def delay_reads(self, rank: int, seconds: float) -> None:
         """One rank begins to read KV files so much later."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from transformers import LlamaConfig
 
 from ragkv.answer.question_vectors import behind_prefix
 from ragkv.chunk import Chunk
+from ragkv.connector.internals import refuse_parallel
 from ragkv.engine.local import LocalEngine
 from ragkv.engine.protocol import EngineLost, Ranking
 from ragkv.errors import Unsupported
@@ -53,8 +55,8 @@ def chunks(two: World) -> list[Chunk]:
     return [two.model.chunks[index] for index in (9, 2, 14, 5)]
 
 
-def on_ranks(world: World, method: str, *args: object) -> list[object]:
-    return world.loop.run(world.engine._llm.collective_rpc(method, args=args))
+def on_ranks(world: World, method: str, *args: object, **options: object) -> None:
+    world.loop.run(world.engine._llm.collective_rpc(method, args=args, kwargs=options))
 
 
 def selecting(plan: StitchPlan, policy: str, ratio: float) -> StitchPlan:
@@ -116,9 +118,9 @@ def test_what_one_rank_cannot_read_is_recomputed_by_both(two: World, chunks: lis
     for placed in plan.placed:
         two.model.store.path(placed.key).touch()  # copies in memory are of another file now
     full = two.ask(prompt, max_tokens=8)
-    before = on_ranks(two, "limit_files", 1, 0)[1]
+    on_ranks(two, "open_files", 1, may=False)
     answered = two.ask(prompt, plan, max_tokens=8)
-    on_ranks(two, "limit_files", 1, before)
+    on_ranks(two, "open_files", 1, may=True)
     assert answered.token_ids == full.token_ids
     assert (answered.report.stitched, answered.report.recomputed) == (0, plan.end)
     assert set(answered.report.failed_keys) == {placed.key for placed in plan.placed}
@@ -134,6 +136,20 @@ def test_a_rank_that_reads_later_is_waited_for_and_others_are_served_meanwhile(t
     assert stitched.token_ids == expected.token_ids
     assert stitched.report.stitched == plan.end
     assert full.token_ids == two.ask(prompt, max_tokens=8).token_ids
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("pipeline_parallel_size", "some of the layers"),
+        ("prefill_context_parallel_size", "placed as a whole"),
+        ("decode_context_parallel_size", "placed as a whole"),
+        ("data_parallel_size", "run several"),
+    ],
+)
+def test_other_ways_to_use_several_devices_are_refused_with_the_reason(name: str, reason: str):
+    with pytest.raises(Unsupported, match=f"{name} must be 1: .*{reason}"):
+        refuse_parallel(SimpleNamespace(**{name: 2}))
 
 
 def test_heads_that_vllm_cannot_share_out_are_refused_before_it_starts(two: World):

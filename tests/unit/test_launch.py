@@ -1,0 +1,47 @@
+"""Arguments that vLLM is started with, for one rank and for several."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from ragkv.engine.launch import engine_arguments, serve_command, thread_variables
+from ragkv.errors import Unsupported
+from ragkv.kv.layout import Layout
+from ragkv.settings import Settings
+
+LAYOUT = Layout(layers=2, q_heads=8, kv_heads=4, head_dim=8, dtype=torch.float32)
+FOLDER = Path("model")
+
+
+def test_ranks_share_the_cache_and_run_in_processes_of_their_own():
+    alone, together = (
+        engine_arguments(Settings(tensor_parallel_size=ranks, kv_cache_gib=3), FOLDER, LAYOUT) for ranks in (1, 2)
+    )
+    assert (alone["tensor_parallel_size"], together["tensor_parallel_size"]) == (1, 2)
+    assert together["kv_cache_memory_bytes"] * 2 == alone["kv_cache_memory_bytes"] == 3 * 2**30
+    assert "distributed_executor_backend" not in together
+
+
+def test_the_server_is_told_too():
+    command = serve_command(Settings(tensor_parallel_size=2), FOLDER, LAYOUT, "127.0.0.1", 8001)
+    assert command[command.index("--tensor-parallel-size") + 1] == "2"
+
+
+def test_more_ranks_than_heads_can_be_shared_among_are_refused():
+    with pytest.raises(Unsupported, match="3 ranks"):
+        engine_arguments(Settings(tensor_parallel_size=3), FOLDER, LAYOUT)
+
+
+@pytest.mark.parametrize(
+    ("cores", "ranks", "bound"),
+    [({0, 1}, 1, None), ({0, 1}, 2, "0|1"), ({4, 5, 6}, 2, "4,6|5"), ({7}, 2, "7|7"), (set(range(8)), 2, None)],
+)
+def test_on_a_small_cpu_each_rank_has_its_part_of_the_cores(
+    cores: set[int], ranks: int, bound: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    """On a larger one vLLM binds them by NUMA node itself."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores)
+    expected = {} if bound is None else {"VLLM_CPU_OMP_THREADS_BIND": bound}
+    assert thread_variables(Settings(tensor_parallel_size=ranks)) == expected

@@ -21,6 +21,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 
 from ragkv.connector.internals import ModelInternals
 from ragkv.connector.metadata import StitchMetadata, StitchReports, StitchRequest
+from ragkv.connector.ranks import Ranks
 from ragkv.connector.stitcher import Stitcher
 from ragkv.connector.under_way import Done, UnderWay
 from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for
@@ -65,6 +66,7 @@ class StitchConnector(KVConnectorBase_V1):
         self._kept: OrderedDict[str, WireReport] = OrderedDict()
         self._filling: dict[int, str] = {}
         self._given_up: set[str] = set()
+        self._ranks = Ranks()
         self._under_way: UnderWay | None = None
         self._done: dict[str, Done] = {}
 
@@ -162,17 +164,18 @@ class StitchConnector(KVConnectorBase_V1):
         host = HostTier(
             self._store, self._host_bytes // shard.size, heads=shard.kv_heads, pinned=torch.cuda.is_available()
         )
-        self._under_way = UnderWay(Stitcher(model, host, shard))
+        self._ranks, self._under_way = model.ranks, UnderWay(Stitcher(model, host, shard))
 
     def start_load_kv(self, forward_context: "ForwardContext", **kwargs: Any) -> None:
         """vLLM: the step runs, or has been launched. Stitches go on, as far as it has room for them."""
         meta = self._get_connector_metadata()
         assert isinstance(meta, StitchMetadata)
         assert self._under_way is not None, "the worker was not attached: start vLLM with StitchWorker"
-        for stitch in meta.requests:
-            self._under_way.begin(stitch)
-        if done := self._under_way.advance(meta.room, is_idle=meta.is_idle):
-            self._done[done.request_id] = done
+        with self._ranks.never_alone():
+            for stitch in meta.requests:
+                self._under_way.begin(stitch)
+            if done := self._under_way.advance(meta.room, is_idle=meta.is_idle):
+                self._done[done.request_id] = done
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
         """vLLM: which requests' KV was sent, and which was received? Those that are done, and those that were ended meanwhile and

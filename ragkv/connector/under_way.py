@@ -67,10 +67,6 @@ class UnderWay:
         One request a step: its answer begins before others are stitched, and running answers wait for one only. is_idle: the step
         serves nothing else, and may wait a little.
         """
-        with self._stitcher.ranks.never_alone():
-            return self._advance(tokens, is_idle=is_idle)
-
-    def _advance(self, tokens: int, *, is_idle: bool) -> Done | None:
         if is_idle and self._jobs:
             wait([job.fetched for job in self._jobs.values()], PATIENCE_S, FIRST_COMPLETED)
         read = self._stitcher.ranks.all_of([job.fetched.done() for job in self._jobs.values()])

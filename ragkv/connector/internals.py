@@ -200,11 +200,9 @@ class ModelInternals:
 def _refuse_unsupported(config: VllmConfig) -> None:
     """Raises Unsupported for ways of running a model that would put KV in wrong places or let workers disagree."""
     refuse_parallel(config.parallel_config)
-    speculative = config.speculative_config
-    if speculative is not None and speculative.method != "ngram":
+    if config.speculative_config is not None:
         raise Unsupported(
-            f"stitching does not work with speculative decoding by {speculative.method}, whose draft layers have KV of their own: "
-            "only n-grams of the prompt itself may be guessed (ngram)"
+            "stitching does not work with speculative decoding yet: its draft layers have KV of their own"
         )
 
 

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
+from ingest.progress import READING_PAGES
 from ragkv.catalog.documents import document_view, refresh_outdated, store_document
 from ragkv.errors import RagKVError, Rejected
 from ragkv.parts import Parts
@@ -123,7 +124,12 @@ class _Bars:
         self._bars.console.print(line, markup=False)
 
     def progress(self, stage: str, done: int, total: int) -> None:
-        self._bars.update(self._stage, description=f"{stage} (tokens)", completed=done, total=total or None)
+        self._bars.update(
+            self._stage,
+            description=f"{stage} ({'pages' if stage == READING_PAGES else 'tokens'})",
+            completed=done,
+            total=total or None,
+        )
 
 
 class _Lines:

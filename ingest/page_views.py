@@ -1,4 +1,4 @@
-"""Pages of PDF documents as they look, with boxes over words: made in the sandbox, pictures kept within a bound."""
+"""Pages of PDF documents and images as they look, with boxes over words: made in the sandbox, pictures kept within a bound."""
 
 import os
 import threading
@@ -10,10 +10,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Generic, TypeVar
 
+from msgspec import DecodeError
 from PIL import Image
 
-from ingest.parse.pdf_page import MAX_PAGES_AT_ONCE, BoxedPage, Drawing, Located, Locating, Picture, Quote
-from ingest.sandbox.messages import Limits
+from ingest.parse.quotes import MAX_PAGES_AT_ONCE, BoxedPage, Drawing, Located, Locating, Picture, Quote
+from ingest.parse.scan import ScannedPage
+from ingest.parse.sniff import image_format
+from ingest.sandbox.messages import Limits, decode_scans, encode
 from ingest.sandbox.parser import Parser
 from ingest.sandbox.verdict import ParserStopped
 from ragkv.catalog.cited import cited_text
@@ -26,6 +29,7 @@ MAX_SECONDS = 20
 MAX_KEPT_BYTES = 64 << 20
 MAX_KEPT_REFUSALS = 10_000
 KEPT_S = 600.0
+NO_SCANS = encode(())
 _HEAD_BYTES = 1024
 
 V = TypeVar("V")
@@ -76,7 +80,15 @@ class PageViews:
     def _located(self, tenant_id: str, document_id: str, asked: Locating) -> Located:
         path, name = document_file(tenant_id, document_id, self._parts.database, self._parts.files)
         with self._opened(tenant_id, (path, asked.first, 0)) as body:
-            return self._parser.locate(name, body, asked)
+            return self._parser.locate(name, body, asked, self._scans(tenant_id, path.name, asked))
+
+    def _scans(self, tenant_id: str, sha256: str, asked: Locating) -> tuple[ScannedPage, ...]:
+        """The pages asked for that were read by OCR, as they were kept; none if that cannot be read any more."""
+        try:
+            scans = decode_scans(self._parts.files.beside(tenant_id, sha256) or NO_SCANS)
+        except DecodeError:
+            return ()
+        return tuple(scan for scan in scans if asked.first <= scan.number < asked.first + MAX_PAGES_AT_ONCE)
 
     @contextmanager
     def _opened(self, tenant_id: str, key: _Key) -> Iterator[BinaryIO]:
@@ -84,8 +96,11 @@ class PageViews:
         if (reason := self._refused.get(key)) is not None:
             raise Rejected(reason)
         with self._parts.files.open(tenant_id, key[0].name) as body:
-            if b"%PDF-" not in os.pread(body.fileno(), _HEAD_BYTES, 0):
-                raise Rejected("only pages of PDF files can be shown as they look: see the document's chunks")
+            head = os.pread(body.fileno(), _HEAD_BYTES, 0)
+            if b"%PDF-" not in head and image_format(head) is None:
+                raise Rejected(
+                    "only pages of PDF files and images can be shown as they look: see the document's chunks"
+                )
             try:
                 yield body
             except Rejected as refusal:

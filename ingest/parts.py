@@ -4,17 +4,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 
 from transformers.utils import logging
 
 from ingest.prefill import Prefiller
-from ingest.sandbox.messages import Limits
+from ingest.sandbox.messages import Limits, OCRLimits
 from ingest.sandbox.parser import Parser
 from ragkv.db.ingestion import Lease
 from ragkv.observe import traces
 from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.writer import note_written
+
+NO_OCR = "install ragkv[ocr] on the server to read it by OCR, or recognise its text first and upload that"
+OCR_OFF = "OCR is switched off (RAGKV_OCR): recognise its text first and upload that"
+
+
+def ocr_limits(settings: Settings) -> OCRLimits | str:
+    """Limits on documents that are read by OCR, or what to do where there is none."""
+    if not settings.ocr:
+        return OCR_OFF
+    if find_spec("rapidocr") is None or find_spec("onnxruntime") is None:
+        return NO_OCR
+    return OCRLimits(settings.ocr_pages, settings.ocr_seconds)
 
 
 @dataclass
@@ -39,7 +53,7 @@ class IngestParts:
     @cached_property
     def parser(self) -> Parser:
         settings = self.parts.settings
-        return Parser(Limits(settings.parse_seconds, settings.parse_memory_mib))
+        return Parser(Limits(settings.parse_seconds, settings.parse_memory_mib), ocr_limits(settings))
 
     def load_models(self) -> None:
         """Load the models that most documents need."""

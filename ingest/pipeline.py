@@ -15,7 +15,8 @@ from ingest.heartbeat import renewing
 from ingest.keep_kv import keep_kv
 from ingest.parse import Parsed
 from ingest.parts import IngestParts
-from ingest.progress import Interrupted, Reporter, StageProgress, ignore
+from ingest.progress import READING_PAGES, Interrupted, Reporter, StageProgress, StageReport, ignore
+from ingest.sandbox.messages import encode
 from ingest.split import split
 from ingest.turn import Turn, TurnOver, none_waiting
 from ragkv.chunk import Chunk
@@ -160,10 +161,8 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     """Store and index the chunks. Returns the KV keys that only the document's previous chunks used."""
     parts = ingest.parts
     lease.enter(Status.PARSING)
-    report = reporter.stage("parse")
-    report(0, 0)
     with ingest.stage("parse"):
-        parsed = _parse(document, ingest, lambda: report(0, 0))
+        parsed = _parse(document, ingest, reporter)
         chunks = split(document.id, parsed, parts.tokenizer, parts.settings.chunk_tokens)
     lease.enter(Status.INDEXING, title=parsed.title, media_type=parsed.media_type)
     with ingest.stage("embed"):
@@ -182,16 +181,33 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     return superseded
 
 
-def _parse(document: DocumentRow, ingest: IngestParts, watch: Callable[[], None]) -> Parsed:
-    """Parse the file. Raises Rejected for a document that cannot be read, OSError for a disk that fails."""
-    with ingest.parts.files.open(document.tenant_id, document.sha256) as body:
+def _parse(document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> Parsed:
+    """Parse the file, and keep the lines that were read by OCR beside it. Raises Rejected for a document that cannot be
+    read, OSError for a disk that fails."""
+    files = ingest.parts.files
+    parsing = reporter.stage("parse")
+    parsing(0, 0)
+    reading: StageReport | None = None
+
+    def watch(done: int, total: int) -> None:
+        nonlocal reading
+        if not total:
+            parsing(0, 0)
+            return
+        reading = reading or reporter.stage(READING_PAGES)
+        reading(done, total)
+
+    with files.open(document.tenant_id, document.sha256) as body:
         try:
-            return ingest.parser.parse(document.name, body, watch)
+            parsed = ingest.parser.parse(document.name, body, watch)
         except Rejected:
             body.seek(0)
             while body.read(READ_BYTES):
-                watch()
+                parsing(0, 0)
             raise
+    if parsed.scans:
+        files.keep_beside(document.tenant_id, document.sha256, encode(parsed.scans))
+    return parsed
 
 
 def _index(lease: Lease, document: DocumentRow, chunks: list[Chunk], vectors: list[Vectors], parts: Parts) -> None:

@@ -6,9 +6,14 @@ from collections.abc import Callable
 from ragkv.db.ingestion import Lease
 
 StageProgress = Callable[[str, int, int], None]
-"""Told (stage, done, total), in tokens. May raise Interrupted."""
+"""Told (stage, done, total), in the stage's unit. May raise Interrupted."""
+
+StageReport = Callable[[int, int], None]
+"""Told (done, total)."""
 
 WRITE_EVERY_S = 1.0
+READING_PAGES = "ocr"
+"""The stage whose progress is counted in pages; that of the others is in tokens."""
 
 
 class Interrupted(Exception):
@@ -27,7 +32,7 @@ class Reporter:
         self._watcher = watcher
         self._written = 0.0
 
-    def stage(self, name: str) -> Callable[[int, int], None]:
+    def stage(self, name: str) -> StageReport:
         """Reports of one stage. Its first is always written."""
         self._written = 0.0
 

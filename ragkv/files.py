@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 GONE = "the uploaded file is no longer there: upload it again"
 _BLOCK = 1 << 20
 _UPLOAD = "upload-"
+_BESIDE = ".made"
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -110,17 +111,38 @@ class FileStore:
             received.path.rename(path)
             sync(path.parent)
 
+    def keep_beside(self, tenant_id: str, sha256: str, content: bytes) -> None:
+        """Keep what was made of a file beside it, in place of what was made before. Raises Unavailable like `receive`."""
+        path = self._beside(tenant_id, sha256)
+        with writable():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor, name = tempfile.mkstemp(prefix=_UPLOAD, dir=self.folder)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            Path(name).rename(path)
+
+    def beside(self, tenant_id: str, sha256: str) -> bytes | None:
+        """What was made of a file; None if nothing was."""
+        try:
+            return self._beside(tenant_id, sha256).read_bytes()
+        except FileNotFoundError:
+            return None
+
     def stored(self, before: datetime) -> Iterator[StoredFile]:
-        """The files that were written before the moment."""
-        paths = (path for path in self.folder.glob("*/??/*") if _HASH.fullmatch(path.name))
-        return (StoredFile(path.parts[-3], path.name) for path in paths if written_before(path, before))
+        """The files that were written before the moment, and those that something was made of and left."""
+        paths = [path for path in self.folder.glob("*/??/*") if _HASH.fullmatch(path.stem)]
+        return iter({StoredFile(path.parts[-3], path.stem): None for path in paths if written_before(path, before)})
 
     def unfinished(self, before: datetime) -> Iterator[Path]:
         """Uploads that nothing was written to since the moment: a process that was killed left them."""
         return (path for path in self.folder.glob(f"{_UPLOAD}*") if written_before(path, before))
 
     def delete(self, tenant_id: str, sha256: str) -> None:
+        self._beside(tenant_id, sha256).unlink(missing_ok=True)
         self.path(tenant_id, sha256).unlink(missing_ok=True)
+
+    def _beside(self, tenant_id: str, sha256: str) -> Path:
+        return self.path(tenant_id, sha256).with_suffix(_BESIDE)
 
 
 def _copy(body: Readable, file: BinaryIO, path: Path, max_bytes: int) -> Received:

@@ -19,7 +19,7 @@ from ragkv.parts import Parts
 CHUNKS_A_PAGE = 20
 
 
-PDF = "application/pdf"
+PDF, IMAGES = "application/pdf", "image/"
 
 
 @get("/documents/{document_id:str}")
@@ -33,15 +33,14 @@ async def document_page(
     number: Annotated[int | None, QueryParameter(name="page", ge=1)] = None,
 ) -> Response[str]:
     """Render a document. `at`=START-END marks these characters of the text and starts the page at their chunk; a PDF
-    then shows its page with them, or page `number`."""
+    or an image then shows its page with them, or page `number`."""
     place = Place.of(at)
     facts = await asyncio.to_thread(_facts, request.user.tenant_id, document_id, place, cursor, parts)
     seen = None
-    if facts["document"].media_type == PDF and (place or number):
+    has_pages = facts["document"].media_type.startswith((PDF, IMAGES))
+    if has_pages and (place or number):
         seen = await sheet(page_views, request.user.tenant_id, document_id, number, place)
-    return page(
-        request, "document.html", sheet=seen, place=place, has_pages=facts["document"].media_type == PDF, **facts
-    )
+    return page(request, "document.html", sheet=seen, place=place, has_pages=has_pages, **facts)
 
 
 def _facts(tenant_id: str, document_id: str, place: Place | None, cursor: str | None, parts: Parts) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""The page of a PDF document as it looks, with the place that a citation points to."""
+"""The page of a PDF document or image as it looks, with the place that a citation points to."""
 
 from dataclasses import dataclass
 
 from api.admin.source import Place
 from api.v1.pages import problem_of
 from ingest.page_views import PageViews
-from ingest.parse.pdf_page import BoxedPage
+from ingest.parse.quotes import BoxedPage
 from ragkv.errors import RagKVError
 
 

@@ -29,9 +29,9 @@ ORIGINS = {
 PERCENTILES = {"p50_ms": "Median in milliseconds.", "p95_ms": "95th percentile in milliseconds."}
 INGESTION = {
     "status": "Status of the document.",
-    "stage": "Current stage of ingestion: `parse`, `embed` or `prefill`; empty while none is running.",
-    "done": "Tokens that the current stage has processed.",
-    "total": "Tokens that the current stage processes in all.",
+    "stage": "Current stage of ingestion: `parse`, `ocr`, `embed` or `prefill`; empty while none is running.",
+    "done": "Tokens that the current stage has processed; pages in the stage `ocr`.",
+    "total": "Tokens that the current stage processes in all; pages in the stage `ocr`.",
     "error": "Reason of the failure; null unless `status` is `failed`.",
     "kv_evicted": "Whether some of the document's KV was evicted, or not stored: for lack of space, or by the collection's rule. "
     "It is recomputed when needed.",

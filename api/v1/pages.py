@@ -1,4 +1,4 @@
-"""Pages of PDF documents: their pictures, and boxes over cited words."""
+"""Pages of PDF documents and images: their pictures, and boxes over cited words."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from litestar.params import FromPath, QueryParameter
 from api.access.auth import reading
 from api.http.errors import problems
 from ingest.page_views import PageViews
-from ingest.parse.pdf_page import Located
+from ingest.parse.quotes import Located
 from ragkv.access.caller import Caller
 
 PIXELS = 1200
@@ -20,14 +20,14 @@ _HEADERS = {
     "Cache-Control": "private, max-age=60",
 }
 _NOT_FOUND = "No such document or page, or its file is missing."
-_NOT_SHOWN = "The file is no PDF, or it is damaged, encrypted or too large to be drawn."
+_NOT_SHOWN = "The file is neither a PDF nor an image, or it is damaged, encrypted or too large to be drawn."
 
 Width = Annotated[int, QueryParameter(ge=50, le=2400, description="Maximum width of the picture in pixels.")]
 Offset = Annotated[int, QueryParameter(ge=0, le=1_000_000_000, description="Character of the document's text.")]
 
 
 class BoxView(msgspec.Struct, frozen=True):
-    """A rectangle on a page, in points from the upper left corner."""
+    """A rectangle on a page, in points from the upper left corner; a point of an image is a pixel."""
 
     x: float
     y: float
@@ -92,7 +92,7 @@ async def picture(
     page_views: NamedDependency[PageViews],
     width: Width = PIXELS,
 ) -> Response[bytes]:
-    """Get a page of a PDF document as it looks. Pages are counted from 1."""
+    """Get a page of a PDF document or image as it looks. Pages are counted from 1; the frames of a TIFF are its pages."""
     png = await page_views.threads.run(page_views.picture, caller.tenant_id, document_id, number, width)
     return Response(png, media_type="image/png", headers=_HEADERS)
 
@@ -110,9 +110,11 @@ async def boxes(
     caller: NamedDependency[Caller],
     page_views: NamedDependency[PageViews],
 ) -> BoxesView:
-    """Get boxes over characters `start` to `end` of a PDF document's text, by page. Citations carry these offsets.
+    """Get boxes over characters `start` to `end` of the text of a PDF document or image, by page. Citations carry
+    these offsets.
 
-    Words that are not found on the pages exactly as they were read have no boxes: see `problem`.
+    Words that are not found on the pages exactly as they were read have no boxes: see `problem`. On pages that were
+    read by OCR all letters of a line count as equally wide, so that boxes begin and end near the words.
     """
     located = await page_views.threads.run(page_views.boxes, caller.tenant_id, document_id, start, end)
     return BoxesView.of(document_id, located)

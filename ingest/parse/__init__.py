@@ -1,6 +1,7 @@
 """Parse a file into text with pages and sections. No content is executed, no reference fetched."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import PurePosixPath
 
 from ingest.parse.clean import scrub
@@ -8,6 +9,7 @@ from ingest.parse.delimited import read_delimited
 from ingest.parse.docx import read_docx
 from ingest.parse.epub import read_epub
 from ingest.parse.html import read_html
+from ingest.parse.image import read_image
 from ingest.parse.json import read_json
 from ingest.parse.mail import ReadAttachment, read_eml
 from ingest.parse.markdown import read_markdown
@@ -19,6 +21,7 @@ from ingest.parse.parsed import MAX_SECTIONS, MAX_TEXT_CHARS, Page, Parsed, Sect
 from ingest.parse.pdf import read_pdf
 from ingest.parse.plain import read_plain
 from ingest.parse.rtf import read_rtf
+from ingest.parse.scan import OCR, WITHOUT_OCR
 from ingest.parse.slides import read_slides
 from ingest.parse.sniff import Format, sniff
 from ingest.parse.workbook import read_workbook
@@ -31,7 +34,6 @@ _READERS: dict[Format, Callable[[bytes, str], Parsed]] = {
     Format.TEXT: read_plain,
     Format.MARKDOWN: read_markdown,
     Format.HTML: read_html,
-    Format.PDF: read_pdf,
     Format.DOCX: read_docx,
     Format.CSV: read_delimited,
     Format.XLSX: read_workbook,
@@ -47,31 +49,40 @@ _READERS: dict[Format, Callable[[bytes, str], Parsed]] = {
     Format.RST: read_rst,
     Format.ORG: read_org,
 }
+_OCR_READERS: dict[Format, Callable[[bytes, str, OCR], Parsed]] = {
+    Format.PDF: read_pdf,
+    Format.PNG: read_image,
+    Format.JPEG: read_image,
+    Format.TIFF: read_image,
+    Format.WEBP: read_image,
+    Format.BMP: read_image,
+    Format.GIF: read_image,
+}
 _MAIL_READERS: dict[Format, Callable[[bytes, str, ReadAttachment], Parsed]] = {
     Format.EML: read_eml,
     Format.MSG: read_msg,
 }
 
 
-def parse(name: str, body: bytes) -> Parsed:
+def parse(name: str, body: bytes, ocr: OCR = WITHOUT_OCR) -> Parsed:
     """The text of a file, whatever supported format its bytes are in. `name` is only a hint and a fallback title.
 
-    Raises Rejected (Unsupported, TooLarge) for what cannot be read, naming the file and saying what to do.
+    Raises Rejected (Unsupported, TooLarge) for what cannot be read, naming the file and saying what to do, and WantsOCR.
     """
     try:
-        return _read(name, body)
+        return _read(name, body, ocr)
     except Rejected as refusal:
         raise type(refusal)(f"{one_line(name)}: {refusal}") from refusal.__cause__
 
 
-def _read(name: str, body: bytes) -> Parsed:
+def _read(name: str, body: bytes, ocr: OCR) -> Parsed:
     if not body.strip():
         raise Rejected("the file is empty")
     format_ = sniff(name, body)
     if reader := _MAIL_READERS.get(format_):
-        parsed = reader(body, _fallback_title(name), _read_attachment)
+        parsed = reader(body, _fallback_title(name), partial(_read_attachment, ocr=ocr))
     else:
-        parsed = _READERS[format_](body, _fallback_title(name))
+        parsed = _read_document(format_, name, body, ocr)
     if not any(map(str.isalnum, parsed.text)):
         raise Rejected("it contains no text")
     if len(parsed.text) > MAX_TEXT_CHARS:
@@ -87,9 +98,16 @@ def _fallback_title(name: str) -> str:
     return one_line(scrub(stem).replace("_", " ")) or "Untitled"
 
 
-def _read_attachment(name: str, body: bytes) -> Parsed:
+def _read_document(format_: Format, name: str, body: bytes, ocr: OCR) -> Parsed:
+    """A file that is no mail."""
+    if reader := _OCR_READERS.get(format_):
+        return reader(body, _fallback_title(name), ocr)
+    return _READERS[format_](body, _fallback_title(name))
+
+
+def _read_attachment(name: str, body: bytes, ocr: OCR) -> Parsed:
     """Mails in mails are left out: each could hold more of them."""
-    reader = _READERS.get(sniff(name, body))
-    if reader is None:
+    format_ = sniff(name, body)
+    if format_ in _MAIL_READERS:
         raise Unsupported("it is a mail: save it and upload it by itself")
-    return reader(body, _fallback_title(name))
+    return _read_document(format_, name, body, ocr)

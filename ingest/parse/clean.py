@@ -19,6 +19,8 @@ _NEWLINE = re.compile("\r\n?|[\x0b\x0c\u2028\u2029]")
 # C1 codes are never meant as controls: they are Windows-1252 quotes and dashes under a wrong label (as in HTML5).
 _C1 = re.compile("[\x80-\x9f]")
 _SPACE = re.compile("[\u00a0\u2007\u202f]")
+PRESENTATION_FORMS = re.compile("[\ufb00-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc]+")
+"""Ligatures and shaped Arabic, which stand for ordinary letters."""
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 

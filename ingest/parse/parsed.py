@@ -6,6 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ingest.parse.scan import ScannedPage
+
 MAX_TEXT_CHARS = 64 * 1024 * 1024
 MAX_TITLE_CHARS = 300
 MAX_PAGES = 20_000
@@ -36,7 +38,8 @@ class Parsed:
     """A document as text. Offsets of `pages` and `sections` are characters of `text`, both in ascending order.
 
     `text` is NFC, has line feeds for line ends and holds no control, invisible or unassigned characters. `pages` is
-    empty where the format has none, `sections` where there are no headings.
+    empty where the format has none, `sections` where there are no headings. `scans`: those of the pages that were read by
+    OCR, in ascending order.
     """
 
     title: str
@@ -44,6 +47,7 @@ class Parsed:
     pages: Annotated[tuple[Page, ...], Meta(max_length=MAX_PAGES)]
     media_type: str
     sections: Annotated[tuple[Section, ...], Meta(max_length=MAX_SECTIONS)] = ()
+    scans: Annotated[tuple[ScannedPage, ...], Meta(max_length=MAX_PAGES)] = ()
 
 
 def one_line(text: str) -> str:

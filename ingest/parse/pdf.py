@@ -1,5 +1,6 @@
-"""Parser for PDF: the text layer, page by page. Scanned pages have none; there is no OCR."""
+"""Parser for PDF: the text layer, page by page. Pages without one, as scans are, are read by OCR."""
 
+import math
 import re
 import threading
 import unicodedata
@@ -9,33 +10,36 @@ from contextlib import closing, contextmanager
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
 
-from ingest.parse.clean import scrub, tidy
+from ingest.parse.clean import PRESENTATION_FORMS, scrub, tidy
 from ingest.parse.outline import Bookmark, sections_of_outline
 from ingest.parse.parsed import MAX_PAGES, Page, Parsed, one_line
+from ingest.parse.quotes import MAX_SCALE, check_size
+from ingest.parse.scan import OCR, READ_PIXELS, ScannedPage
 from ingest.parse.sniff import Format
-from ragkv.errors import Rejected, TooLarge
+from ragkv.errors import Rejected, TooLarge, Unsupported
 
 _MAX_BOOKMARKS = 5_000
 _END_MARK_WITHIN = 4096
 PDFIUM = threading.Lock()  # the library keeps global state: one thread at a time
 LINE_END_HYPHEN = re.compile("[\ufffe\x02]\\s*(.?)")
-PRESENTATION_FORMS = re.compile("[\ufb00-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc]+")
 _TOOL_PREFIX = re.compile(r"^(Microsoft (Word|PowerPoint|Excel) - |untitled\b|Document\d*$)", re.IGNORECASE)
-_NO_TEXT = (
-    "it has no text layer: if it is a scan, recognise its text first (for example with ocrmypdf), else export it again"
-)
+_NO_TEXT = "it has no text layer, and OCR found no text on its pages: if there is some to see, export it again"
 _PAGE_GAP = "\n\n"
 
 
-def read_pdf(body: bytes, fallback_title: str) -> Parsed:
+def read_pdf(body: bytes, fallback_title: str, ocr: OCR) -> Parsed:
     """The text layer, pages apart by a blank line, values of filled forms included; bookmarks become sections.
 
-    Raises Rejected for files that are encrypted, damaged, cut short or scanned, each with what to do about it.
+    Pages that show something but have no text are read by OCR; where there is none they are empty, unless all are such.
+    Raises Rejected for files that are encrypted, damaged or cut short, each with what to do about it.
     """
     if b"%%EOF" not in body[-_END_MARK_WITHIN:]:
         raise Rejected("it ends before its end mark, so it was cut short: download or export it again")
     with PDFIUM, opened(body) as document:
-        page_texts = list(_page_texts(document))
+        page_texts, pictures = _page_texts(document)
+        if pictures and ocr.refusal and not any(page_texts):
+            raise Unsupported(f"it has no text layer: {ocr.refusal}")
+        scans = [] if ocr.refusal else _read_pictures(document, pictures, page_texts, ocr)
         title = one_line(scrub(document.get_metadata_dict().get("Title", "")))
         bookmarks = list(_bookmarks(document))
     text, pages = _join(page_texts)
@@ -44,7 +48,7 @@ def read_pdf(body: bytes, fallback_title: str) -> Parsed:
     sections = sections_of_outline(text, pages, bookmarks)
     if _TOOL_PREFIX.match(title):  # a program put its own name there
         title = ""
-    return Parsed(title or fallback_title, text, pages, Format.PDF.value, sections)
+    return Parsed(title or fallback_title, text, pages, Format.PDF.value, sections, tuple(scans))
 
 
 def opened(body: bytes) -> pdfium.PdfDocument:
@@ -66,10 +70,37 @@ def _damaged() -> Rejected:
     return Rejected("the PDF is damaged and cannot be read: download or export it again")
 
 
-def _page_texts(document: pdfium.PdfDocument) -> Iterator[str]:
+def _page_texts(document: pdfium.PdfDocument) -> tuple[list[str], list[int]]:
+    """The text of each page, and the indices of those that show something but have no words."""
+    texts: list[str] = []
+    pictures: list[int] = []
     for index in range(len(document)):
         with page_at(document, index) as page:
-            yield _page_text(page)
+            texts.append(_page_text(page))
+            if not any(map(str.isalnum, texts[index])) and pdfium_raw.FPDFPage_CountObjects(page):
+                pictures.append(index)
+    return texts, pictures
+
+
+def _read_pictures(
+    document: pdfium.PdfDocument, indices: list[int], page_texts: list[str], ocr: OCR
+) -> list[ScannedPage]:
+    """Read pages by OCR; their text takes its place among the others."""
+    if not indices:
+        return []
+    recognise = ocr.begin(len(indices))
+    scans = []
+    for index in indices:
+        with page_at(document, index) as page:
+            width, height = page.get_size()
+            check_size(width, height)
+            scale = min(math.sqrt(READ_PIXELS / (width * height)), MAX_SCALE)
+            with closing(page.render(scale=scale)) as bitmap:
+                picture = bitmap.to_pil().convert("RGB")
+        found = recognise(picture)
+        page_texts[index] = tidy(scrub(found.text)) or page_texts[index]
+        scans.append(ScannedPage.of(index + 1, found, width, height, picture.width / width))
+    return scans
 
 
 @contextmanager

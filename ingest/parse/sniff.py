@@ -1,6 +1,7 @@
 """Detect a file's format: from its bytes, and from its name where the bytes do not tell."""
 
 import io
+import re
 import zipfile
 from enum import Enum
 from pathlib import PurePosixPath
@@ -32,9 +33,15 @@ class Format(Enum):
     XML = "application/xml"
     RST = "text/x-rst"
     ORG = "text/org"
+    PNG = "image/png"
+    JPEG = "image/jpeg"
+    TIFF = "image/tiff"
+    WEBP = "image/webp"
+    BMP = "image/bmp"
+    GIF = "image/gif"
 
 
-SUPPORTED = "upload text, HTML, PDF, an Office or OpenDocument file, EPUB or CSV"
+SUPPORTED = "upload text, HTML, PDF, an Office or OpenDocument file, EPUB, CSV or an image"
 _BY_SUFFIX = {
     ".md": Format.MARKDOWN,
     ".markdown": Format.MARKDOWN,
@@ -62,13 +69,15 @@ _BY_SUFFIX = {
 }
 _NEVER_TEXT = (".pdf", ".docx", ".xlsx", ".xlsm", ".pptx", ".odt", ".ods", ".odp", ".epub", ".rtf", ".msg")
 _ARCHIVE = "an archive: unpack it and upload the files in it"
-_IMAGE = "an image: recognise its text first (OCR) and upload that"
+_IMAGES = (
+    (re.compile(rb"\x89PNG"), Format.PNG),
+    (re.compile(rb"\xff\xd8\xff"), Format.JPEG),
+    (re.compile(rb"GIF8"), Format.GIF),
+    (re.compile(rb"II[*+]\0|MM\0[*+]"), Format.TIFF),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), Format.WEBP),
+    (re.compile(rb"BM.{4}\0{4}.{4}[\x0c\x28\x34\x38\x40\x6c\x7c]\0{3}", re.DOTALL), Format.BMP),
+)
 _SIGNATURES = (
-    (b"\x89PNG", _IMAGE),
-    (b"\xff\xd8\xff", _IMAGE),
-    (b"GIF8", _IMAGE),
-    (b"II*\0", _IMAGE),
-    (b"MM\0*", _IMAGE),
     (b"\x1f\x8b", _ARCHIVE),
     (b"7z\xbc\xaf\x27\x1c", _ARCHIVE),
     (b"Rar!\x1a\x07", _ARCHIVE),
@@ -107,10 +116,17 @@ def sniff(name: str, body: bytes) -> Format:
         raise Unsupported("it is an old Office file: save it as DOCX or PDF")
     if body.startswith(b"{\\rtf"):
         return Format.RTF
+    if image := image_format(body):
+        return image
     for signature, meaning in _SIGNATURES:
         if body.startswith(signature):
             raise Unsupported(f"it is {meaning}" if ":" in meaning else f"it is {meaning}: {SUPPORTED}")
     return _format_of_text(suffix, body)
+
+
+def image_format(body: bytes) -> Format | None:
+    """The format of an image; None for other files."""
+    return next((format_ for signature, format_ in _IMAGES if signature.match(body)), None)
 
 
 def _format_of_zip(body: bytes) -> Format:

@@ -1,36 +1,52 @@
 """Messages between the worker, the fork server and its children. A child's answer is validated as hostile input."""
 
+import struct
+
 import msgspec
 
 from ingest.parse import Parsed
-from ingest.parse.pdf_page import Drawing, Located, Locating, Picture
+from ingest.parse.quotes import Drawing, Located, Locating, Picture
+from ingest.parse.scan import WITHOUT_OCR, ScannedPage
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Limits on parsing one document. `seconds` count both as CPU time and by the clock."""
+    """Limits on parsing one document. `seconds` count both as CPU time and by the clock; `page_seconds` by the clock, for each
+    page that is read by OCR."""
 
     seconds: int
     memory_mib: int
+    page_seconds: float | None = None
+
+
+class OCRLimits(msgspec.Struct, frozen=True):
+    """Limits on one document that is read by OCR: pages, and seconds like those of `Limits`."""
+
+    pages: int
+    seconds: int
 
 
 class Parsing(msgspec.Struct, frozen=True, tag="parse"):
-    """The whole document is to be parsed."""
+    """The whole document is to be parsed, at most `max_scans` pages of it by OCR. `no_ocr`: the reason why none can be."""
+
+    max_scans: int = 0
+    no_ocr: str = WITHOUT_OCR.refusal
 
 
 class DrawPage(msgspec.Struct, frozen=True, tag="draw"):
-    """A page of a PDF is to be drawn."""
+    """A page is to be drawn."""
 
     asked: Drawing
 
 
 class LocateQuotes(msgspec.Struct, frozen=True, tag="locate"):
-    """Words are to be found on pages of a PDF."""
+    """Words are to be found on pages. The shared memory has the lines of those that were read by OCR."""
 
     asked: Locating
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Work on one document; the descriptors of its body and of the answer come with it."""
+    """Work on one document. Three descriptors come with it: its body, the answer, and memory that both sides share, to which
+    parsing writes its progress."""
 
     name: str
     limits: Limits
@@ -63,6 +79,10 @@ class Found(msgspec.Struct, frozen=True, tag="found"):
     located: Located
 
 
+class NeedsOCR(msgspec.Struct, frozen=True, tag="ocr"):
+    """Pages are to be read by OCR, which the fork server has not loaded."""
+
+
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
     """A refusal: the class of the error and its message."""
 
@@ -81,9 +101,12 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     place: str
 
 
-Reply = Read | Drawn | Found | Refused | OutOfMemory | Failed
+Reply = Read | NeedsOCR | Drawn | Found | Refused | OutOfMemory | Failed
 
 encode = msgspec.msgpack.encode
+decode_scans = msgspec.msgpack.Decoder(tuple[ScannedPage, ...]).decode
+PROGRESS = struct.Struct("=II")
+"""Pages that are read, and of how many."""
 
 
 def decode_answer(message: bytes) -> Reply | None:

@@ -15,9 +15,20 @@ from typing import BinaryIO
 
 import msgspec
 
-from ingest.parse.parsed import Parsed, one_line
-from ingest.parse.pdf_page import Drawing, Located, Locating, Picture
-from ingest.sandbox.messages import DrawPage, Ended, Limits, LocateQuotes, Request, encode
+from ingest.parse.parsed import MAX_PAGES, Parsed, one_line
+from ingest.parse.quotes import Drawing, Located, Locating, Picture
+from ingest.parse.scan import WITHOUT_OCR, ScannedPage
+from ingest.sandbox.messages import (
+    PROGRESS,
+    DrawPage,
+    Ended,
+    Limits,
+    LocateQuotes,
+    OCRLimits,
+    Parsing,
+    Request,
+    encode,
+)
 from ingest.sandbox.verdict import (
     MAX_ANSWER_BYTES,
     Answered,
@@ -25,62 +36,95 @@ from ingest.sandbox.verdict import (
     verdict,
     verdict_on_boxes,
     verdict_on_picture,
+    wants_ocr,
 )
 
+Watch = Callable[[int, int], None]
+
 _START_SECONDS = 60
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",  # a child can start no thread
+    "OPENBLAS_NUM_THREADS": "1",
+    "ORT_DISABLE_TELEMETRY": "1",  # on by default: ONNX Runtime would send events to its makers
+}
 _TICK_MS = 200
 _BLOCK = 1 << 20
+
+
+def ignore(done: int, total: int) -> None:
+    """Watcher that ignores every report."""
 
 
 class Parser:
     """Parses documents one at a time, each in a confined child of a fork server that is started when first needed.
 
-    The server ends with this process. Close the parser to end it earlier; the next document starts another.
+    A document with pages to be read by OCR is parsed by the child of a second server, which has the models loaded. The
+    servers end with this process. Close the parser to end them earlier; the next document starts others.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, ocr: OCRLimits | str = WITHOUT_OCR.refusal) -> None:
+        """`ocr`: limits on documents that are read by OCR, or what to do where there is none."""
         self._limits = limits
+        self._ocr_limits = Limits(limits.seconds, limits.memory_mib)
+        self._parsing = Parsing(no_ocr=ocr) if isinstance(ocr, str) else Parsing(ocr.pages, "")
+        if isinstance(ocr, OCRLimits):
+            self._ocr_limits = Limits(ocr.seconds, limits.memory_mib, page_seconds=limits.seconds)
         self._lock = threading.Lock()
-        self._server: _Server | None = None
+        self._servers: dict[bool, _Server] = {}
 
-    def parse(self, name: str, body: BinaryIO, watch: Callable[[], None] = lambda: None) -> Parsed:
-        """The text of a document. `watch` is called a few times a second; what it raises ends the child at once.
+    def parse(self, name: str, body: BinaryIO, watch: Watch = ignore) -> Parsed:
+        """The text of a document. `watch` is called a few times a second with the pages that were read by OCR, and of how
+        many; what it raises ends the child at once.
 
         Raises Rejected, naming the file, for one that cannot be read, exceeds a limit or crashes the parsers, and
         ParserStopped when the child was killed by neither.
         """
-        return verdict(one_line(name), self._limits, self._answered(Request(name, self._limits), body, watch))
+        answered = self._answered(Request(name, self._limits, self._parsing), body, watch)
+        if wants_ocr(answered):
+            body.seek(0)
+            answered = self._answered(Request(name, self._ocr_limits, self._parsing), body, watch, with_ocr=True)
+            return verdict(one_line(name), self._ocr_limits, answered)
+        return verdict(one_line(name), self._limits, answered)
 
     def draw(self, name: str, body: BinaryIO, asked: Drawing) -> Picture:
-        """The picture of a page of a PDF. Raises as `parse` does, and NotFound for a page that there is not."""
+        """The picture of a page. Raises as `parse` does, and NotFound for a page that there is not."""
         request = Request(name, self._limits, DrawPage(asked))
         return verdict_on_picture(one_line(name), self._limits, self._answered(request, body))
 
-    def locate(self, name: str, body: BinaryIO, asked: Locating) -> Located:
-        """The boxes of words on pages of a PDF. Raises as `draw` does."""
+    def locate(self, name: str, body: BinaryIO, asked: Locating, scans: tuple[ScannedPage, ...] = ()) -> Located:
+        """The boxes of words on pages, of which `scans` were read by OCR. Raises as `draw` does."""
         request = Request(name, self._limits, LocateQuotes(asked))
-        return verdict_on_boxes(one_line(name), self._limits, self._answered(request, body), asked)
+        answered = self._answered(request, body, shared=encode(scans))
+        return verdict_on_boxes(one_line(name), self._limits, answered, asked)
 
     def close(self) -> None:
         with self._lock:
             self._stop()
 
-    def _answered(self, request: Request, body: BinaryIO, watch: Callable[[], None] = lambda: None) -> Answered:
-        with self._lock:
+    def _answered(
+        self,
+        request: Request,
+        body: BinaryIO,
+        watch: Watch = ignore,
+        shared: bytes = bytes(PROGRESS.size),
+        with_ocr: bool = False,
+    ) -> Answered:
+        with self._lock, _shared_memory(shared) as memory:
             try:
-                if self._server is None:
-                    self._server = _Server.start()
-                with self._server.begin(request, body) as answer:
-                    received, in_time = _receive(answer, time.monotonic() + self._limits.seconds, watch)
-                return Answered(received, in_time, self._server.end())
+                if with_ocr not in self._servers:
+                    self._servers[with_ocr] = _Server.start(with_ocr)
+                server = self._servers[with_ocr]
+                with server.begin(request, body, memory) as answer:
+                    received, in_time, slow_page = _receive(answer, memory, request.limits, watch)
+                return Answered(received, in_time, server.end(), slow_page)
             except BaseException:
                 self._stop()
                 raise
 
     def _stop(self) -> None:
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
+        while self._servers:
+            _, server = self._servers.popitem()
+            server.stop()
 
 
 @contextmanager
@@ -101,13 +145,13 @@ class _Server:
 
     @classmethod
     @_talking()
-    def start(cls) -> "_Server":
+    def start(cls, with_ocr: bool) -> "_Server":
         """Returns when the parsers are loaded. It gets none of this process's variables, which hold passwords."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "ingest.sandbox.server"],
-                stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={}, cwd="/",
+            process = subprocess.Popen(  # noqa: S603  nothing of it comes from outside
+                [sys.executable, "-I", "-m", "ingest.sandbox.server", *(["ocr"] if with_ocr else [])],
+                stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT, cwd="/",
                 start_new_session=True,
             )  # fmt: skip
         ours.settimeout(_START_SECONDS)
@@ -118,11 +162,11 @@ class _Server:
         return server
 
     @_talking()
-    def begin(self, request: Request, body: BinaryIO) -> BinaryIO:
-        """Have a child parse the body. Returns where its answer comes out."""
+    def begin(self, request: Request, body: BinaryIO, memory: int) -> BinaryIO:
+        """Have a child work on the body. Returns where its answer comes out."""
         reading, writing = os.pipe()
         try:
-            socket.send_fds(self.control, [encode(request)], [body.fileno(), writing])
+            socket.send_fds(self.control, [encode(request)], [body.fileno(), writing, memory])
         finally:
             os.close(writing)
         return os.fdopen(reading, "rb", buffering=0)
@@ -142,19 +186,45 @@ class _Server:
             self.process.wait()
 
 
-def _receive(answer: BinaryIO, deadline: float, watch: Callable[[], None]) -> tuple[bytes, bool]:
-    """Everything the child writes until it ends, and whether it ended before the deadline. Excess output is cut off."""
+@contextmanager
+def _shared_memory(content: bytes) -> Iterator[int]:
+    """A descriptor of memory that a child gets, too: read here with `pread`, as the child may change its size."""
+    memory = os.memfd_create("document")
+    try:
+        os.write(memory, content)
+        yield memory
+    finally:
+        os.close(memory)
+
+
+def _receive(answer: BinaryIO, memory: int, limits: Limits, watch: Watch) -> tuple[bytes, bool, bool]:
+    """Everything the child writes until it ends, whether it ended before its deadline, and whether it read one page for too
+    long. Excess output is cut off."""
     poll = select.poll()
     poll.register(answer, select.POLLIN)
     received = bytearray()
+    began = page_began = time.monotonic()
+    before = (0, 0)
     while len(received) <= MAX_ANSWER_BYTES:
-        watch()
-        left_ms = (deadline - time.monotonic()) * 1000
-        if left_ms <= 0:
-            return bytes(received), False
+        done, total = progress = _progress(memory)
+        watch(done, total)
+        now = time.monotonic()
+        if progress != before:
+            before, page_began = progress, now
+        left_ms = (began + limits.seconds - now) * 1000
+        slow_page = bool(total and limits.page_seconds and now - page_began > limits.page_seconds)
+        if left_ms <= 0 or slow_page:
+            return bytes(received), False, slow_page
         if poll.poll(min(left_ms, _TICK_MS)):
             block = answer.read(_BLOCK)
             if not block:
                 break
             received += block
-    return bytes(received), True
+    return bytes(received), True, False
+
+
+def _progress(memory: int) -> tuple[int, int]:
+    """Pages that the child says it has read, and of how many; zeros for what cannot be."""
+    written = os.pread(memory, PROGRESS.size, 0)
+    done, total = PROGRESS.unpack(written) if len(written) == PROGRESS.size else (0, 0)
+    return (done, total) if done <= total <= MAX_PAGES else (0, 0)

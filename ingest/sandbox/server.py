@@ -1,12 +1,13 @@
 """Fork server: a process with the parsers loaded, which forks a confined child for each document.
 
-It never looks at a document itself. `python -I -m ingest.sandbox.server`, with a socket to the worker as standard
-input; when the worker is gone, so are this process and its child.
+It never looks at a document itself. `python -I -m ingest.sandbox.server [ocr]`, with a socket to the worker as standard
+input; when the worker is gone, so are this process and its child. With `ocr` it has the models of OCR loaded too.
 """
 
 import encodings
 import gc
 import importlib
+import mmap
 import os
 import pkgutil
 import signal
@@ -18,30 +19,36 @@ from contextlib import suppress
 import msgspec
 
 from ingest.parse import parse
-from ingest.parse.pdf_page import draw, locate
+from ingest.parse.page_view import draw, locate
+from ingest.parse.scan import OCR, Recognise, WantsOCR
 from ingest.sandbox.confine import confine, die_with_parent
 from ingest.sandbox.messages import (
+    PROGRESS,
     Drawn,
     DrawPage,
     Ended,
     Failed,
     Found,
     LocateQuotes,
+    NeedsOCR,
     OutOfMemory,
+    Parsing,
     Read,
     Refused,
     Reply,
     Request,
+    decode_scans,
     encode,
 )
 from ragkv.errors import NotFound, Rejected
 
 READY = b"."
+OCR_LOADED = "ocr"
 MAX_REQUEST_BYTES = 1 << 17
 _NOT_ON_LINUX = ("mbcs", "oem")
 
 
-def main() -> None:
+def main(*wanted: str) -> None:
     """Serve the worker until it closes its end. Signals meant for the worker's process group do not stop it."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
@@ -50,23 +57,23 @@ def main() -> None:
     for module in pkgutil.iter_modules(encodings.__path__):
         if module.name not in _NOT_ON_LINUX:
             importlib.import_module(f"encodings.{module.name}")
+    recognise = importlib.import_module("ingest.ocr.rapid").Recogniser() if OCR_LOADED in wanted else None
     gc.freeze()
     with socket.socket(fileno=0) as control, suppress(ConnectionError):
         control.send(READY)
         while True:
-            message, descriptors, *_ = socket.recv_fds(control, MAX_REQUEST_BYTES, 2)
+            message, descriptors, *_ = socket.recv_fds(control, MAX_REQUEST_BYTES, 3)
             if not message:
                 return
-            _serve(msgspec.msgpack.decode(message, type=Request), descriptors, control)
+            _serve(msgspec.msgpack.decode(message, type=Request), recognise, descriptors, control)
 
 
-def _serve(request: Request, descriptors: list[int], control: socket.socket) -> None:
+def _serve(request: Request, recognise: Recognise | None, descriptors: list[int], control: socket.socket) -> None:
     """Run one child until the worker sends a byte or closes its end, then kill it and report."""
-    body, answer = descriptors
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        _run_child(request, body, answer, parent)
+        _run_child(request, recognise, descriptors, parent)
     for descriptor in descriptors:
         os.close(descriptor)
     control.recv(1)
@@ -75,16 +82,18 @@ def _serve(request: Request, descriptors: list[int], control: socket.socket) -> 
     control.send(encode(Ended(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss >> 10)))
 
 
-def _run_child(request: Request, body: int, answer: int, parent: int) -> None:
+def _run_child(request: Request, recognise: Recognise | None, descriptors: list[int], parent: int) -> None:
     """Work, answer, end: this process never returns to the server's loop."""
     try:
+        body, answer, memory = descriptors
+        shared = mmap.mmap(memory, 0)
         os.dup2(body, 0)
         os.dup2(answer, 1)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         sys.meta_path.clear()  # no file can be opened from here on: a module (an encoding) that is not loaded is unknown
         confine(request.limits)
         die_with_parent(parent)
-        rest = memoryview(_answer(request))
+        rest = memoryview(_answer(request, recognise, shared))
         while rest:
             rest = rest[os.write(1, rest) :]
         os._exit(0)
@@ -92,10 +101,12 @@ def _run_child(request: Request, body: int, answer: int, parent: int) -> None:
         os._exit(1)
 
 
-def _answer(request: Request) -> bytes:
+def _answer(request: Request, recognise: Recognise | None, shared: mmap.mmap) -> bytes:
     try:
         with open(0, "rb", closefd=False) as file:
-            return encode(_done(request, file.read()))
+            return encode(_done(request, file.read(), recognise, shared))
+    except WantsOCR:
+        return encode(NeedsOCR())
     except (Rejected, NotFound) as refusal:
         return encode(Refused(type(refusal).__name__, str(refusal)))
     except MemoryError:
@@ -105,14 +116,16 @@ def _answer(request: Request) -> bytes:
         return encode(Failed(type(error).__name__, f"{frame.f_globals.get('__name__')}:{line}"))
 
 
-def _done(request: Request, body: bytes) -> Reply:
+def _done(request: Request, body: bytes, recognise: Recognise | None, shared: mmap.mmap) -> Reply:
     match request.work:
         case DrawPage(asked):
             return Drawn(draw(body, asked))
         case LocateQuotes(asked):
-            return Found(locate(body, asked))
-    return Read(parse(request.name, body))
+            return Found(locate(body, asked, decode_scans(shared)))
+        case Parsing(max_scans, no_ocr):
+            ocr = OCR(no_ocr, max_scans, recognise, lambda done, total: PROGRESS.pack_into(shared, 0, done, total))
+            return Read(parse(request.name, body, ocr))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -1,11 +1,13 @@
 """Validate what comes out of the sandbox, whose code may have been taken over by the file."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 from ingest.parse import Parsed
 from ingest.parse.clean import is_scrubbed
 from ingest.parse.parsed import MAX_PAGES, MAX_TEXT_CHARS, one_line
-from ingest.parse.pdf_page import MAX_PIXELS, MAX_POINTS, BoxedPage, Located, Locating, Picture
+from ingest.parse.quotes import MAX_PIXELS, MAX_POINTS, BoxedPage, Located, Locating, Picture
+from ingest.parse.scan import Box, ScannedPage
 from ingest.parse.sniff import Format
 
 _MAX_LEVEL = 100
@@ -25,6 +27,7 @@ def is_valid(parsed: Parsed) -> bool:
         and _ascend_to(
             len(parsed.text), [bound for section in parsed.sections for bound in (section.start, section.body)]
         )
+        and _are_scans(parsed.scans, len(parsed.pages))
     )
 
 
@@ -46,14 +49,28 @@ def are_valid_boxes(located: Located, asked: Locating) -> bool:
     )
 
 
-def _holds_its_boxes(page: BoxedPage) -> bool:
-    """A number that is none compares as False."""
+def _are_scans(scans: tuple[ScannedPage, ...], num_pages: int) -> bool:
+    """Whether they are pages of the document, and their lines lie on them."""
+    numbers = [scan.number for scan in scans]
     return (
-        0 < page.width <= MAX_POINTS
-        and 0 < page.height <= MAX_POINTS
+        all(one < following for one, following in pairwise([0, *numbers, num_pages + 1]))
+        and all(_holds(scan.width, scan.height, (line.box for line in scan.lines)) for scan in scans)
+        and all(line.text and is_scrubbed(line.text) for scan in scans for line in scan.lines)
+    )
+
+
+def _holds_its_boxes(page: BoxedPage) -> bool:
+    return _holds(page.width, page.height, page.boxes)
+
+
+def _holds(width: float, height: float, boxes: Iterable[Box]) -> bool:
+    """Whether the boxes lie on a page of that size. A number that is none compares as False."""
+    return (
+        0 < width <= MAX_POINTS
+        and 0 < height <= MAX_POINTS
         and all(
-            0 <= box.x <= box.x + box.width <= page.width + 1 and 0 <= box.y <= box.y + box.height <= page.height + 1
-            for box in page.boxes
+            0 <= box.x <= box.x + box.width <= width + 1 and 0 <= box.y <= box.y + box.height <= height + 1
+            for box in boxes
         )
     )
 

@@ -6,13 +6,14 @@ import signal
 from dataclasses import dataclass
 
 from ingest.parse import Parsed
-from ingest.parse.pdf_page import Located, Locating, Picture
+from ingest.parse.quotes import Located, Locating, Picture
 from ingest.sandbox.messages import (
     Drawn,
     Ended,
     Failed,
     Found,
     Limits,
+    NeedsOCR,
     OutOfMemory,
     Read,
     Refused,
@@ -37,11 +38,17 @@ class ParserStopped(RagKVError):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A child's output, whether it ended before its deadline, and how."""
+    """A child's output, whether it ended before its deadline, and how. `slow_page`: it was reading one page for too long."""
 
     message: bytes
     in_time: bool
     ended: Ended
+    slow_page: bool = False
+
+
+def wants_ocr(answered: Answered) -> bool:
+    """Whether the document is to be read where OCR is loaded."""
+    return answered.in_time and isinstance(decode_answer(answered.message), NeedsOCR)
 
 
 def verdict(name: str, limits: Limits, answered: Answered) -> Parsed:
@@ -90,6 +97,8 @@ def _failure(name: str, limits: Limits, answered: Answered) -> RagKVError:
     """The error to raise where there is no valid answer."""
     ended = answered.ended
     died_of = os.WTERMSIG(ended.status) if os.WIFSIGNALED(ended.status) else None
+    if answered.slow_page:
+        return TooLarge(f"{name}: a page of it takes more than {limits.page_seconds} s to read: {_OTHERWISE}")
     if not answered.in_time or died_of == signal.SIGXCPU or ended.cpu_seconds >= limits.seconds:
         return TooLarge(f"{name}: it takes more than {limits.seconds} s to read: {_OTHERWISE}")
     if len(answered.message) > MAX_ANSWER_BYTES:

@@ -107,7 +107,7 @@ class Lease:
         self._hold_on()
 
     def report(self, stage: str, done: int, total: int) -> None:
-        """Show progress, in tokens."""
+        """Show progress, in the stage's unit."""
         self._hold_on(stage=stage, progress_done=done, progress_total=total)
 
     def enter(self, status: Status, **changes: Any) -> None:

@@ -92,7 +92,7 @@ class DocumentRow(Base):
     """An uploaded file, by content hash. A worker may write to it only while it holds the lease.
 
     labels: its metadata, an object of the owner's. num_bytes: of content.
-    progress_done, progress_total: tokens of the present `stage`.
+    progress_done, progress_total: tokens of the present `stage`, or pages.
     attempts, outages: tries, and failures in a row that were not its own fault; after one, none before `retry_at`.
     version: counts how often its chunks were written; an index that mirrors the database compares it.
     changed_in: the collection's generation that began with that.

@@ -60,6 +60,8 @@ def restore(folder: Path, parts: Parts, *, replace: bool = False) -> Restored:
         for file in listed_files(folder):  # copies, not links: the backup stays as it is; equal names mean equal bytes
             with source.path(*file).open("rb") as body, parts.files.receive(body, sys.maxsize) as received:
                 parts.files.keep(file.tenant_id, received)
+            if (made := source.beside(*file)) is not None:
+                parts.files.keep_beside(*file, made)
         _exchange(tables, dumps, replace, parts.database)
     return Restored(manifest.rows_in("documents"), manifest.num_files, len(manifest.lost_files), renew_points(parts))
 

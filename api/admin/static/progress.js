@@ -24,7 +24,7 @@ export function isFinished(progress) {
 /** "prefill: 1,200 of 3,400 tokens" */
 export function inWords({ stage, done, total, status }) {
   if (!stage || !total) return status;
-  return `${stage}: ${done.toLocaleString("en")} of ${total.toLocaleString("en")} tokens`;
+  return `${stage}: ${done.toLocaleString("en")} of ${total.toLocaleString("en")} ${stage === "ocr" ? "pages" : "tokens"}`;
 }
 
 /** Update the badge and the bar of an element that the server rendered. */

@@ -1,0 +1,187 @@
+"""OCR by RapidOCR, with the models of PP-OCR that its package brings: the only door to it. Nothing is downloaded.
+
+Everything runs in the calling thread: the process that reads documents may start no other.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from statistics import fmean
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from rapidocr import RapidOCR
+from rapidocr.ch_ppocr_det import TextDetOutput
+from rapidocr.utils.output import RapidOCROutput
+
+from ingest.ocr.reading_order import Placed, blocks
+from ingest.parse.clean import scrub, tidy
+from ingest.parse.scan import MAX_LINE_CHARS, READ_PIXELS, Box, Line, Recognised
+
+MIN_SCORE = 0.65
+_MODELS = {
+    "Det.model_path": "PP-OCRv6_det_small.onnx",
+    "Cls.model_path": "ch_ppocr_mobile_v2.0_cls_mobile.onnx",
+    "Rec.model_path": "PP-OCRv6_rec_small.onnx",
+}
+_SETTINGS = {
+    "Global.log_level": "critical",
+    "Global.max_side_len": 100_000,  # pictures are scaled here
+    "Det.limit_type": "max",
+    "Det.limit_side_len": 100_000,
+    "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+    "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+}
+_FIND_PIXELS = 1_300_000
+_MAX_ENLARGED = 2.0
+_TALL = 1.5  # RapidOCR turns boxes that are this many times as tall as wide
+_SURE = 0.9
+_MANY = 0.3
+
+_Pixels = NDArray[np.uint8]
+_Corners = NDArray[np.float32]
+"""Corners of boxes, [boxes, 4, 2]: upper left, upper right, lower right, lower left."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What a box says, how sure that is, and by how many quarters it is turned clockwise."""
+
+    text: str
+    score: float
+    quarters: int
+
+
+class Recogniser:
+    """Reads pictures in any of the four rotations. The models are loaded when it is made."""
+
+    def __init__(self) -> None:
+        models = files("rapidocr") / "models"
+        self._engine = RapidOCR(params=_SETTINGS | {name: str(models / model) for name, model in _MODELS.items()})
+        cv2.setNumThreads(1)
+        for quarters in range(2):  # loads what is otherwise loaded with the first words, when no file can be opened
+            words = cv2.putText(np.full((128, 512, 3), 255, np.uint8), "WORDS", (64, 80), 0, 2, (0, 0, 0), 4)
+            self(Image.fromarray(np.rot90(words, quarters)))
+
+    def __call__(self, picture: Image.Image) -> Recognised:
+        """The text, with lines in pixels of the picture."""
+        width, height = picture.size
+        scale = min(math.sqrt(READ_PIXELS / (width * height)), _MAX_ENLARGED)
+        pixels = _resized(np.asarray(picture.convert("RGB"))[:, :, ::-1], scale)
+        found = self._boxes(pixels)
+        if not len(found):
+            return Recognised("", ())
+        shown = found * (width / pixels.shape[1], height / pixels.shape[0])
+        quarters = int(_runs_down(found))
+        if quarters:
+            pixels, found = np.ascontiguousarray(np.rot90(pixels)), _turned(found, pixels.shape[1])
+        words, upside_down = self._words(pixels, found, quarters)
+        return _composed(words, shown, -found[:, [2, 3, 0, 1]] if upside_down else found)
+
+    def _boxes(self, pixels: _Pixels) -> _Corners:
+        """Boxes around lines of text, found in a smaller picture."""
+        height, width = pixels.shape[:2]
+        small = _resized(pixels, min(1.0, math.sqrt(_FIND_PIXELS / (width * height))))
+        found = self._engine(small, use_det=True, use_cls=False, use_rec=False)
+        assert isinstance(found, TextDetOutput | RapidOCROutput)
+        if found.boxes is None:
+            return np.zeros((0, 4, 2), np.float32)
+        return np.asarray(found.boxes * (width / small.shape[1], height / small.shape[0]), np.float32)
+
+    def _words(self, pixels: _Pixels, corners: _Corners, quarters: int) -> tuple[list[_Words], bool]:
+        """What each box says, and whether the picture stands on its head.
+
+        Its lines have one direction: if many seem to stand on their heads, all are read both ways, and the surer
+        reading is taken. Boxes that run down in it have their own.
+        """
+        crops = self._engine.crop_text_regions(pixels, corners)
+        classified = self._engine.cls_and_rotate(crops)[1].cls_res or []
+        flipped = np.array([label == "180" and score > _SURE for label, score in classified])
+        tall = _tall(corners)
+        best = self._read(crops, tall & flipped)
+        upside_down = False
+        if flipped[~tall].sum() > _MANY * (~tall).sum():
+            other = self._read(crops, ~tall | flipped)
+            upside_down = fmean(score for _, score in other) > fmean(score for _, score in best)
+            best = other if upside_down else best
+        turns = np.where(tall, 1 + 2 * flipped, 2 * upside_down)
+        words = [
+            _Words(tidy(scrub(text))[:MAX_LINE_CHARS], score, (quarters + int(turn)) % 4)
+            for (text, score), turn in zip(best, turns, strict=True)
+        ]
+        return words, upside_down
+
+    def _read(self, crops: Sequence[_Pixels], flipped: NDArray[np.bool_]) -> list[tuple[str, float]]:
+        """Text and score of each crop, turned by a half where it is flipped."""
+        found = self._engine.recognize_txt(
+            [np.rot90(crop, 2) if flip else crop for crop, flip in zip(crops, flipped, strict=True)]
+        )
+        return list(zip(found.txts or (), found.scores, strict=True))
+
+
+def _resized(pixels: _Pixels, scale: float) -> _Pixels:
+    height, width = (max(round(side * scale), 1) for side in pixels.shape[:2])
+    method = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+    return np.asarray(cv2.resize(np.ascontiguousarray(pixels), (width, height), interpolation=method), np.uint8)
+
+
+def _tall(corners: _Corners) -> NDArray[np.bool_]:
+    across = np.linalg.norm(corners[:, 0] - corners[:, 1], axis=1)
+    down = np.linalg.norm(corners[:, 0] - corners[:, 3], axis=1)
+    return np.asarray(down >= _TALL * across)
+
+
+def _runs_down(corners: _Corners) -> bool:
+    """Whether most of the text, by its length, runs from above or below."""
+    lengths = np.ptp(corners, axis=1).max(axis=1)
+    return float(lengths[_tall(corners)].sum()) * 2 > float(lengths.sum())
+
+
+def _turned(corners: _Corners, width: int) -> _Corners:
+    """The boxes of a picture of that width when it is turned anticlockwise by a quarter."""
+    turned = np.stack([corners[..., 1], width - corners[..., 0]], axis=-1)
+    return np.ascontiguousarray(np.roll(turned, -1, axis=1), np.float32)
+
+
+def _composed(words: Sequence[_Words], shown: _Corners, upright: _Corners) -> Recognised:
+    """The lines where the picture shows them, in the order in which they stand on the upright page."""
+    level = _levelled(upright)
+    placed = [
+        Placed(n, *map(float, (*level[n].min(axis=0), *level[n].max(axis=0))))
+        for n, one in enumerate(words)
+        if one.score >= MIN_SCORE and any(map(str.isalnum, one.text))
+    ]
+    text, lines = "", list[Line]()
+    for block in blocks(placed):
+        text += "\n\n" if text else ""
+        for number, row in enumerate(block):
+            said = [words[one.index].text for one in row]
+            if number and _goes_on(text, said[0]):
+                text = text[:-1]
+                lines[-1] = replace(lines[-1], text=lines[-1].text[:-1])
+            elif number:
+                text += "\n"
+            text += " ".join(said)
+            lines += (Line(words[one.index].text, _around(shown[one.index]), words[one.index].quarters) for one in row)
+    return Recognised(text, tuple(lines))
+
+
+def _goes_on(text: str, following: str) -> bool:
+    """Whether a word was cut by a hyphen at the line's end: a capital or a digit after it shows that it is part of it."""
+    return text.endswith("-") and text[-2:-1].isalpha() and following[:1].islower()
+
+
+def _levelled(corners: _Corners) -> _Corners:
+    """Boxes of a page that was scanned at an angle, as if it lay straight."""
+    edges = (corners[:, 1] - corners[:, 0])[~_tall(corners)]
+    slope = float(np.median(edges[:, 1] / np.maximum(edges[:, 0], 1))) if len(edges) else 0.0
+    x, y = corners[..., 0], corners[..., 1]
+    return np.stack([x + slope * y, y - slope * x], axis=-1)
+
+
+def _around(corners: _Corners) -> Box:
+    (left, top), (right, bottom) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
+    return Box(left, top, right - left, bottom - top)

@@ -1,0 +1,158 @@
+"""Parser for images: their text is recognised, and each frame of a TIFF is a page. The first frame of others is read."""
+
+import struct
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from io import BytesIO
+
+from PIL import (
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageOps,
+    JpegImagePlugin,
+    MpoImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+
+from ingest.parse.composer import Composer
+from ingest.parse.parsed import MAX_PAGES, Parsed
+from ingest.parse.quotes import (
+    MAX_PAGES_AT_ONCE,
+    MAX_POINTS,
+    Drawing,
+    Located,
+    Locating,
+    Picture,
+    ScanLetters,
+    check_page,
+    drawing_scale,
+    find_quotes,
+)
+from ingest.parse.scan import OCR, ScannedPage
+from ingest.parse.sniff import Format
+from ragkv.errors import Rejected, TooLarge, Unsupported
+
+# Imported here, as nothing can be when a document is read.
+_PLUGINS = (
+    BmpImagePlugin, GifImagePlugin, JpegImagePlugin, MpoImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin,
+)  # fmt: skip
+_FORMATS = {
+    "BMP": Format.BMP,
+    "GIF": Format.GIF,
+    "JPEG": Format.JPEG,
+    "MPO": Format.JPEG,  # a camera's JPEG with a second picture behind it
+    "PNG": Format.PNG,
+    "TIFF": Format.TIFF,
+    "WEBP": Format.WEBP,
+}
+_OPENED = [name for name in _FORMATS if name != "MPO"]  # opened as JPEG
+_DAMAGE = (OSError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, struct.error)
+_DAMAGED = "it is an image that is damaged or cut short: save or download it again"
+_SIXTEEN_BITS = 256
+
+
+def read_image(body: bytes, fallback_title: str, ocr: OCR) -> Parsed:
+    """The recognised text. Raises Rejected for images that are damaged or too large, and where there is no OCR."""
+    with _opened(body) as image:
+        total = _num_pages(image)
+        if ocr.refusal:
+            raise Unsupported(f"it is an image: {ocr.refusal}")
+        recognise = ocr.begin(total)
+        composer, scans = Composer(), []
+        for number in range(1, total + 1):
+            picture = _page(image, number)
+            found = recognise(picture)
+            composer.page()
+            composer.block(found.text)
+            pixels_a_point = _pixels_a_point(picture)
+            width, height = (side / pixels_a_point for side in picture.size)
+            scans.append(ScannedPage.of(number, found, width, height, pixels_a_point))
+        parsed = composer.parsed(fallback_title, _FORMATS[str(image.format)])
+    return replace(parsed, scans=tuple(scans))
+
+
+def draw_image(body: bytes, asked: Drawing) -> Picture:
+    """The picture of a page. Raises NotFound for a page that there is not, and Rejected."""
+    with _opened(body) as image:
+        check_page(asked.number, _num_pages(image))
+        picture = _page(image, asked.number)
+        scale = min(1.0, drawing_scale(asked, *picture.size))
+        if scale < 1:
+            picture = picture.resize([max(round(side * scale), 1) for side in picture.size], Image.Resampling.BOX)
+        return Picture(*picture.size, picture.tobytes())
+
+
+def locate_in_image(body: bytes, asked: Locating, scans: tuple[ScannedPage, ...]) -> Located:
+    """The boxes of quotes on pages, whose lines `scans` has. Raises NotFound if there is no first page, and Rejected."""
+    by_number = {page.number: page for page in scans}
+    with _opened(body) as image:
+        num_pages = _num_pages(image)
+        check_page(asked.first, num_pages)
+        last = min(asked.last, num_pages, asked.first + MAX_PAGES_AT_ONCE - 1)
+        pages = [
+            ScanLetters(by_number.get(number) or _unread(number, _page(image, number)))
+            for number in range(asked.first, last + 1)
+        ]
+    return find_quotes(pages, num_pages, asked.quotes)
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """Raise Rejected for what the decoders say of an image."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            yield
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError):
+        raise _too_large() from None
+    except _DAMAGE:
+        raise Rejected(_DAMAGED) from None
+
+
+def _opened(body: bytes) -> Image.Image:
+    """The image, of which nothing but its head is decoded."""
+    with _decoding():
+        return Image.open(BytesIO(body), formats=_OPENED)
+
+
+@_decoding()
+def _num_pages(image: Image.Image) -> int:
+    num_pages = int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
+    if num_pages > MAX_PAGES:
+        raise TooLarge(f"it has {num_pages:,} pages, the limit is {MAX_PAGES:,}: split it")
+    return num_pages
+
+
+@_decoding()
+def _page(image: Image.Image, number: int) -> Image.Image:
+    """A page as it is shown: upright, on white, in red, green and blue."""
+    if number > 1:
+        image.seek(number - 1)
+    if image.width * image.height > (Image.MAX_IMAGE_PIXELS or 0):
+        raise _too_large()
+    shown = ImageOps.exif_transpose(image)
+    if shown.mode.startswith("I"):  # 16 bits a pixel
+        shown = shown.convert("I").point(lambda value: value * (1 / _SIXTEEN_BITS)).convert("L")
+    if shown.has_transparency_data:
+        shown = shown.convert("RGBA")
+        shown = Image.alpha_composite(Image.new("RGBA", shown.size, "white"), shown)
+    return shown.convert("RGB")
+
+
+def _unread(number: int, picture: Image.Image) -> ScannedPage:
+    pixels_a_point = _pixels_a_point(picture)
+    return ScannedPage(number, picture.width / pixels_a_point, picture.height / pixels_a_point, ())
+
+
+def _pixels_a_point(picture: Image.Image) -> float:
+    """1, unless the picture is longer than pages may be."""
+    return max(1.0, max(picture.size) / MAX_POINTS)
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(f"it has more than {Image.MAX_IMAGE_PIXELS:,} pixels: make it smaller, or cut it into pages")

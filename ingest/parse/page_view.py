@@ -1,0 +1,20 @@
+"""Pages of a document as they look, whatever format that has pages to look at."""
+
+from ingest.parse.image import draw_image, locate_in_image
+from ingest.parse.pdf_page import draw_pdf, locate_in_pdf
+from ingest.parse.quotes import Drawing, Located, Locating, Picture
+from ingest.parse.scan import ScannedPage
+from ingest.parse.sniff import image_format
+
+
+def draw(body: bytes, asked: Drawing) -> Picture:
+    """The picture of a page, of at most MAX_PIXELS. Raises NotFound for a page that there is not, and Rejected."""
+    return draw_image(body, asked) if image_format(body) else draw_pdf(body, asked)
+
+
+def locate(body: bytes, asked: Locating, scans: tuple[ScannedPage, ...]) -> Located:
+    """The boxes of quotes on pages; `scans` has the lines of those that were read by OCR.
+
+    Raises NotFound if there is no first page, and Rejected for a file that cannot be read.
+    """
+    return locate_in_image(body, asked, scans) if image_format(body) else locate_in_pdf(body, asked, scans)

@@ -1,0 +1,200 @@
+"""Pages as they look, and quotes found on them: what is asked for and what is answered, whatever the format.
+
+The text of a document is cleaned when it is read, so its offsets are not those of its pages. Words are found again by their
+letters: the pages' characters and the text's are folded in the same way, without spaces, and compared.
+"""
+
+import math
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Protocol
+
+from msgspec import Meta
+
+from ingest.parse.clean import PRESENTATION_FORMS, scrub
+from ingest.parse.scan import Box, ScannedPage
+from ragkv.errors import NotFound, Rejected
+from ragkv.normal_form import normalised
+
+MAX_PIXELS = 6_000_000
+MAX_SCALE = 10.0
+MAX_POINTS = 20_000.0
+MAX_BOXES = 20_000
+MAX_PAGES_AT_ONCE = 20
+_GAP = 1.5  # heights of a line between two words of it
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A request for the picture of page `number`, counted from 1, at most `width` pixels wide."""
+
+    number: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Text that was read from a document; characters [start, end) of it are to be found on its pages."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Locating:
+    """A request for boxes on the pages from `first` to `last`. `quotes` are in the order of the text."""
+
+    first: int
+    last: int
+    quotes: tuple[Quote, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Rows of red, green and blue bytes, from the top."""
+
+    width: int
+    height: int
+    pixels: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BoxedPage:
+    """A page of this size, in points, as it is shown; `boxes` are those of a line's words each."""
+
+    number: int
+    width: float
+    height: float
+    boxes: Annotated[tuple[Box, ...], Meta(max_length=MAX_BOXES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """The pages asked for, of `num_pages` in all. `complete`: every quote was found, word for word."""
+
+    num_pages: int
+    pages: Annotated[tuple[BoxedPage, ...], Meta(max_length=MAX_PAGES_AT_ONCE)]
+    complete: bool
+
+
+class Letters(Protocol):
+    """The letters of a page of that size, folded."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def width(self) -> float: ...
+    @property
+    def height(self) -> float: ...
+    @property
+    def text(self) -> str: ...
+
+    def box(self, place: int) -> Box:
+        """Where the page shows a letter: an empty box if that is outside of it."""
+        ...
+
+
+class ScanLetters:
+    """The letters of a scanned page."""
+
+    def __init__(self, page: ScannedPage) -> None:
+        self.number, self.width, self.height = page.number, page.width, page.height
+        letters = [
+            (letter, line, at)
+            for line in page.lines
+            for at, character in enumerate(line.text)
+            for letter in folded(character)
+        ]
+        self.text = "".join(letter for letter, _, _ in letters)
+        self._places = [(line, at) for _, line, at in letters]
+
+    def box(self, place: int) -> Box:
+        line, at = self._places[place]
+        return line.part(at, at + 1)
+
+
+def find_quotes(pages: Sequence[Letters], num_pages: int, quotes: tuple[Quote, ...]) -> Located:
+    """The boxes of quotes on pages that follow each other. Of what is not found word for word there are none."""
+    found, complete = _places("".join(page.text for page in pages), quotes)
+    boxed, start = [], 0
+    for page in pages:
+        on_page = (place - start for place in found if start <= place < start + len(page.text))
+        lines = tuple(_lines([page.box(place) for place in on_page]))
+        boxed.append(BoxedPage(page.number, page.width, page.height, lines))
+        start += len(page.text)
+    return Located(num_pages, tuple(boxed), complete)
+
+
+def check_page(number: int, num_pages: int) -> None:
+    """Raises NotFound for a page that there is not."""
+    if not 1 <= number <= num_pages:
+        raise NotFound(f"there is no page {number}: the document has {num_pages}")
+
+
+def check_size(width: float, height: float) -> None:
+    """Raises Rejected for a page that is too small or too large."""
+    if not (1 <= width <= MAX_POINTS and 1 <= height <= MAX_POINTS):
+        raise Rejected("the page is too small or too large to be shown")
+
+
+def drawing_scale(asked: Drawing, width: float, height: float) -> float:
+    """Pixels a point of the picture of a page of that size."""
+    return min(asked.width / width, math.sqrt(MAX_PIXELS / (width * height)) * 0.99, MAX_SCALE)
+
+
+@lru_cache(4096)
+def folded(character: str) -> str:
+    """A character without what cleaning changes: composed or not, shaped or not; nothing for spaces."""
+    plain = PRESENTATION_FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), character)
+    return "".join(normalised("NFD", scrub(plain)).split())
+
+
+def _places(letters: str, quotes: tuple[Quote, ...]) -> tuple[list[int], bool]:
+    """The places among the pages' letters of what is quoted, and whether all was found."""
+    places: list[int] = []
+    complete, behind = True, 0
+    for quote in quotes:
+        before, words, after = (
+            "".join(map(folded, part))
+            for part in (quote.text[: quote.start], quote.text[quote.start : quote.end], quote.text[quote.end :])
+        )
+        at = letters.find(before + words + after, behind)
+        if at < 0:
+            complete = complete and not words
+            continue
+        behind = at + len(before) + len(words) + len(after)
+        places += range(at + len(before), at + len(before) + len(words))
+    return places, complete
+
+
+def _lines(boxes: list[Box]) -> Iterator[Box]:
+    """Boxes of letters joined to those of lines, columns apart."""
+    line: Box | None = None
+    for box in (box for box in boxes if box.width and box.height):
+        if line is not None and _is_on(line, box):
+            line = _union(line, box)
+            continue
+        if line is not None:
+            yield line
+        line = box
+    if line is not None:
+        yield line
+
+
+def _is_on(line: Box, box: Box) -> bool:
+    """Whether a letter continues a line, which may run downwards if it is as narrow as the letter."""
+    across = min(line.x + line.width, box.x + box.width) - max(line.x, box.x)  # shared if positive, else apart
+    down = min(line.y + line.height, box.y + box.height) - max(line.y, box.y)
+    if down >= min(line.height, box.height) / 2:
+        return -across <= _GAP * max(line.height, box.height)
+    is_narrow = max(line.width, box.width) <= _GAP * min(line.width, box.width)
+    return is_narrow and across >= box.width / 2 and -down <= _GAP * box.width
+
+
+def _union(one: Box, other: Box) -> Box:
+    x, y = min(one.x, other.x), min(one.y, other.y)
+    right, bottom = max(one.x + one.width, other.x + other.width), max(one.y + one.height, other.y + other.height)
+    return Box(x, y, right - x, bottom - y)

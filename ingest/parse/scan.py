@@ -1,0 +1,126 @@
+"""Scanned pages as parsers see them: where their text comes from, and where each line stands."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from ragkv.errors import TooLarge, Unsupported
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+READ_PIXELS = 2_800_000  # A4 at 170 dots an inch: small print is 20 pixels high
+MAX_LINES = 5_000
+MAX_LINE_CHARS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle on a page, in points from its upper left corner."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text in a box. It runs to the right, or is turned clockwise by a number of `quarters`."""
+
+    text: Annotated[str, Meta(max_length=MAX_LINE_CHARS)]
+    box: Box
+    quarters: Annotated[int, Meta(ge=0, le=3)] = 0
+
+    def part(self, start: int, end: int) -> Box:
+        """The box of characters [start, end), all of them taken to be equally wide."""
+        box = self.box
+        first, last = start / len(self.text), end / len(self.text)
+        if self.quarters in {2, 3}:  # read from the right or from below
+            first, last = 1 - last, 1 - first
+        if self.quarters in {0, 2}:
+            return Box(box.x + first * box.width, box.y, (last - first) * box.width, box.height)
+        return Box(box.x, box.y + first * box.height, box.width, (last - first) * box.height)
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """The text of a picture, and its lines in the order of the text. A point is a pixel of the picture."""
+
+    text: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedPage:
+    """A page whose text was recognised. Its size and the boxes of its lines are in points, as it is shown."""
+
+    number: int
+    width: float
+    height: float
+    lines: Annotated[tuple[Line, ...], Meta(max_length=MAX_LINES)]
+
+    @classmethod
+    def of(cls, number: int, found: Recognised, width: float, height: float, pixels_a_point: float) -> "ScannedPage":
+        """A page of that size in points, whose picture was read."""
+        lines = (
+            Line(line.text, _scaled(line.box, 1 / pixels_a_point, width, height), line.quarters)
+            for line in found.lines[:MAX_LINES]
+        )
+        return cls(number, width, height, tuple(lines))
+
+
+def _scaled(box: Box, by: float, width: float, height: float) -> Box:
+    """A box in other units, no larger than the page."""
+    left, top = min(max(box.x * by, 0.0), width), min(max(box.y * by, 0.0), height)
+    right, bottom = min((box.x + box.width) * by, width), min((box.y + box.height) * by, height)
+    return Box(left, top, max(right - left, 0.0), max(bottom - top, 0.0))
+
+
+Recognise = Callable[["Image"], Recognised]
+"""Reads a picture."""
+
+
+class WantsOCR(Exception):
+    """Pages are to be read by OCR, which this process has not loaded."""
+
+
+@dataclass(frozen=True)
+class OCR:
+    """The means to read pages that have no text: at most `max_pages` of a document.
+
+    `refusal` is what to do where there are none; empty if there are. `recognise` is None in a process that has not loaded
+    the models. `report` is told how many pages are read, of how many.
+    """
+
+    refusal: str = ""
+    max_pages: int = 0
+    recognise: Recognise | None = None
+    report: Callable[[int, int], None] = lambda done, total: None
+
+    def begin(self, total: int) -> Recognise:
+        """What reads that many pages, one after the other. Raises Unsupported, TooLarge for too many, and WantsOCR."""
+        if self.refusal:
+            raise Unsupported(self.refusal)
+        if total > self.max_pages:
+            raise TooLarge(
+                f"it has {total:,} pages without text, and OCR reads at most {self.max_pages:,} of a document: "
+                "split it, or raise RAGKV_OCR_PAGES"
+            )
+        if (recognise := self.recognise) is None:
+            raise WantsOCR
+        done = count(1)
+
+        def read(picture: "Image") -> Recognised:
+            found = recognise(picture)
+            self.report(next(done), total)
+            return found
+
+        self.report(0, total)
+        return read
+
+
+WITHOUT_OCR = OCR("recognise its text first (for example with ocrmypdf) and upload that")

@@ -1,4 +1,4 @@
-"""Pages of PDF documents over HTTP: pictures, and boxes that lie on the cited words."""
+"""Pages of PDF documents and images over HTTP: pictures, and boxes that lie on the cited words."""
 
 import time
 import unicodedata
@@ -23,6 +23,7 @@ from ragkv.settings import Settings
 from tests.hostile_files import FONTS, page, stream
 from tests.made_files import pdf
 from tests.over_http import Client, assert_problem, upload
+from tests.scans import DRAGON, GEESE, encoded, picture, scanned_pdf
 
 SAMPLE = (Path(__file__).parents[2] / "docs" / "sample" / "documents" / "aviation-and-space.pdf").read_bytes()
 ROTATED = b"/Rotate 90 /CropBox [40 100 400 800] "
@@ -130,6 +131,56 @@ def test_a_turned_and_cut_page_has_boxes_where_it_shows_the_words(client: Client
     assert words(text_under(body, [shown])) == "Words"
 
 
+def ink_under(client: Client, page: dict[str, Any]) -> list[bool]:
+    """For each box of a page, whether there is ink in it, and white to the left and right of the line's other words."""
+    png = client.get(f"{page['picture']}?width={round(page['width'])}").content
+    shown = Image.open(BytesIO(png)).convert("L")
+    return [
+        shown.crop((box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"])).getextrema()[0] < 128
+        for box in page["boxes"]
+    ]
+
+
+def test_boxes_of_scans_lie_on_the_cited_words_beside_pages_with_text(client: Client, ingest: IngestParts):
+    """One citation begins on a page with a text layer and ends on a scan that lies on its side."""
+    first = "The first page has a text layer."
+    document_id = added(client, ingest, scanned_pdf([first, picture(DRAGON, degrees=90), picture(GEESE)]))
+    text = "\n\n".join([first, "\n".join(DRAGON), "\n".join(GEESE)])
+    start, end = text.index("a text layer"), text.index("sleeps")
+    found = boxes(client, document_id, start, end)
+
+    assert found["problem"] is None and found["num_pages"] == 3
+    assert [page["page"] for page in found["pages"]] == [1, 2]
+    scan = found["pages"][1]
+    (box,) = scan["boxes"]
+    assert (scan["width"], scan["height"]) == (100, 240)
+    assert box["width"] < 20 and 40 < box["height"] < 90, "two words of a line that runs down"
+    assert ink_under(client, scan) == [True]
+    assert [c["page"] for c in chunks(client, document_id)] == [1]
+
+
+def test_an_image_shows_its_page_with_the_cited_words(client: Client, ingest: IngestParts):
+    frames = encoded(picture(DRAGON), "TIFF", save_all=True, append_images=[picture(GEESE)])
+    document_id = added(client, ingest, frames, "scan.tiff")
+    text = "\n".join(DRAGON) + "\n\n" + "\n".join(GEESE)
+    (page,) = boxes(client, document_id, text.index("autumn"), text.index(" back"))["pages"]
+
+    assert (page["page"], page["width"], page["height"]) == (2, 480, 200)
+    assert len(page["boxes"]) == 2 and all(ink_under(client, page))
+    assert page["boxes"][0]["x"] > 200 and page["boxes"][1]["x"] < 100
+    assert_problem(client.get(f"/v1/documents/{document_id}/pages/3"), 404, "there is no page 3")
+
+
+def test_what_was_made_of_a_scan_goes_with_its_file(client: Client, ingest: IngestParts, parts: Parts):
+    document_id = added(client, ingest, encoded(picture(DRAGON)), "scan.png")
+    assert [path.suffix for path in parts.files.folder.glob("*/??/*.made")] == [".made"]
+    next(parts.files.folder.glob("*/??/*.made")).write_bytes(b"damaged")
+    assert "not all of the words were found" in boxes(client, document_id, 0, 10)["problem"]
+
+    client.delete(f"/v1/documents/{document_id}")
+    assert not list(parts.files.folder.glob("*/??/*"))
+
+
 def test_a_page_is_drawn_as_wide_as_asked_for(client: Client, ingest: IngestParts):
     document_id = added(client, ingest, pdf([["words"], ["more words"]]))
     for width in (300, 1000, 300):
@@ -160,7 +211,7 @@ def test_what_is_not_there_is_not_found(client: Client, ingest: IngestParts, par
             "password",
         ),
         ("a.pdf", page(stream(b"q Q"), FONTS).replace(b"595 842", b"99999 99999"), "too small or too large"),
-        ("a.md", b"# Words\n\nNo page.", "only pages of PDF"),
+        ("a.md", b"# Words\n\nNo page.", "only pages of PDF files and images"),
     ],
     ids=["damaged", "encrypted", "huge", "no PDF"],
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ingest.parse import parse
+from ingest.parts import ocr_limits
 from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
 from ragkv.errors import RagKVError, Rejected
@@ -97,7 +98,7 @@ def _median(seconds: list[float]) -> float:
 
 def main(wanted: str) -> None:
     settings = Settings()
-    parser = Parser(Limits(settings.parse_seconds, settings.parse_memory_mib))
+    parser = Parser(Limits(settings.parse_seconds, settings.parse_memory_mib), ocr_limits(settings))
     _read(parser, "first.txt", b"words")
     if wanted in ("corpus", "reported"):
         hostile(corpus() if wanted == "corpus" else reported(), parser)

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from ingest.parse.parsed import Parsed
-from ingest.parts import OCR_OFF
+from ingest.parts import NO_OCR, OCR_OFF
 from ingest.sandbox.messages import Limits, OCRLimits
 from ingest.sandbox.parser import ENVIRONMENT, Parser
 from ragkv.errors import Rejected, TooLarge, Unsupported
@@ -146,12 +146,13 @@ def test_what_cannot_be_read_says_why_and_costs_itself_alone(
     assert read(parser, b"words").text == "words"
 
 
-def test_without_ocr_a_scan_says_what_to_do_and_other_pages_are_read():
-    parser = Parser(Limits(60, 2048), OCR_OFF)
+@pytest.mark.parametrize(("advice", "named"), [(OCR_OFF, "RAGKV_OCR"), (NO_OCR, "ragkv.ocr.")])
+def test_without_ocr_a_scan_says_what_to_do_and_other_pages_are_read(advice: str, named: str):
+    parser = Parser(Limits(60, 2048), advice)
     mixed = scanned_pdf(["The first page has a text layer.", picture(DRAGON)])
     try:
         for body in (encoded(picture(DRAGON)), scanned_pdf([picture(DRAGON)])):
-            with pytest.raises(Unsupported, match="RAGKV_OCR"):
+            with pytest.raises(Unsupported, match=named):
                 read(parser, body)
         assert read(parser, mixed).text == "The first page has a text layer."
     finally:

@@ -7,6 +7,7 @@ import pytest
 
 from ingest.parse import parse
 from ragkv.errors import Rejected, Unsupported
+from tests.scans import encoded, picture
 
 
 def archive(**parts: bytes) -> bytes:
@@ -71,7 +72,7 @@ def test_an_encrypted_office_file_asks_for_its_password_to_be_removed() -> None:
 
 def test_a_refusal_names_the_file_and_keeps_its_kind() -> None:
     with pytest.raises(Unsupported, match=r"^holiday photo\.png: it is an image"):
-        parse("holiday photo.png", b"\x89PNG\r\n\x1a\n")
+        parse("holiday photo.png", encoded(picture(["words"])))
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ from ingest.sandbox.verdict import (
 Watch = Callable[[int, int], None]
 
 _START_SECONDS = 60
-ENVIRONMENT = {
+OCR_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # a child can start no thread
     "OPENBLAS_NUM_THREADS": "1",
     "ORT_DISABLE_TELEMETRY": "1",  # on by default: ONNX Runtime would send events to its makers
@@ -151,7 +151,7 @@ class _Server:
         with theirs:
             process = subprocess.Popen(  # noqa: S603  nothing of it comes from outside
                 [sys.executable, "-I", "-m", "ingest.sandbox.server", *(["ocr"] if with_ocr else [])],
-                stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT, cwd="/",
+                stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=OCR_ENVIRONMENT if with_ocr else {}, cwd="/",
                 start_new_session=True,
             )  # fmt: skip
         ours.settimeout(_START_SECONDS)

@@ -97,4 +97,4 @@ def test_a_parser_that_is_killed_three_times_fails_the_document(parts: Parts, in
 
 
 def _children(parser: Parser) -> list[psutil.Process]:
-    return psutil.Process(parser._server.process.pid).children() if parser._server else []
+    return [child for server in parser._servers.values() for child in psutil.Process(server.process.pid).children()]

@@ -12,7 +12,7 @@ from PIL import Image
 from ingest.parse.parsed import Parsed
 from ingest.parts import NO_OCR, OCR_OFF
 from ingest.sandbox.messages import Limits, OCRLimits
-from ingest.sandbox.parser import ENVIRONMENT, Parser
+from ingest.sandbox.parser import OCR_ENVIRONMENT, Parser
 from ragkv.errors import Rejected, TooLarge, Unsupported
 from tests.made_files import pdf
 from tests.scans import DRAGON, GEESE, encoded, picture, scanned_pdf
@@ -130,7 +130,7 @@ def test_a_photograph_that_a_camera_took_sideways_is_shown_upright(parser: Parse
         (encoded(picture(DRAGON), "JPEG")[:2_000], Rejected, "damaged or cut short"),
         (b"GIF89a is no text", Rejected, "damaged or cut short"),
         (encoded(picture([])), Rejected, "contains no text"),
-        (scanned_pdf([picture([])]), Rejected, "OCR found no text"),
+        (scanned_pdf([picture([])]), Rejected, "no text on its pages"),
         (scanned_pdf([picture(DRAGON)] * (MAX_PAGES + 1)), TooLarge, "4 pages without text, and OCR reads at most 3"),
         (encoded(picture(DRAGON)), TooLarge, "a page of it takes more than 0.01 s"),
     ],
@@ -181,6 +181,6 @@ opened = [os.readlink(f"/proc/self/fd/{number}") for number in range(3, 20) if o
 print(len(os.listdir("/proc/self/task")), [path for path in opened if path.startswith("/") and path != "/dev/null"])
 """
     command = [sys.executable, "-I", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=OCR_ENVIRONMENT)
 
     assert done.stdout.split() == ["1", "[]"]

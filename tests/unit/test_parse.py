@@ -44,8 +44,8 @@ def test_a_file_without_words_is_rejected(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("name", "body", "says"),
     [
-        ("a.png", b"\x89PNG\r\n\x1a\n\0\0", "recognise its text first"),
-        ("a.txt", b"\xff\xd8\xff\xe0\0\x10JFIF", "recognise its text first"),
+        ("a.png", encoded(picture(["words"])), "recognise its text first"),
+        ("a.txt", encoded(picture(["words"]), "JPEG"), "recognise its text first"),
         ("a.gz", b"\x1f\x8b\x08\0", "unpack it"),
         ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "save it as DOCX or PDF"),
         ("a.exe", b"MZ" + bytes(range(256)) * 8, "binary file"),

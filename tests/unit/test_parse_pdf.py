@@ -5,8 +5,9 @@ import threading
 import pytest
 
 from ingest.parse import Parsed, parse
-from ragkv.errors import Rejected
+from ragkv.errors import Rejected, Unsupported
 from tests.made_files import pdf
+from tests.scans import picture, scanned_pdf
 
 
 def page_texts(parsed: Parsed) -> list[str]:
@@ -35,7 +36,12 @@ def test_the_title_comes_from_the_properties_unless_a_program_wrote_it() -> None
 
 
 def test_a_page_without_a_text_layer_is_called_a_scan() -> None:
-    with pytest.raises(Rejected, match=r"scan, recognise its text first"):
+    with pytest.raises(Unsupported, match="it has no text layer: recognise its text first"):
+        parse("a.pdf", scanned_pdf([picture(["words"])]))
+
+
+def test_blank_pages_have_no_text() -> None:
+    with pytest.raises(Rejected, match="no text on its pages"):
         parse("a.pdf", pdf([[], []]))
 
 

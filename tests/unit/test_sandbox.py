@@ -14,6 +14,7 @@ import pytest
 
 from ingest.parse import Page, Parsed, Section, parse
 from ingest.parse.parsed import MAX_SECTIONS
+from ingest.parse.scan import Box, Line, ScannedPage
 from ingest.sandbox.messages import Ended, Limits, Read, encode
 from ingest.sandbox.parser import Parser
 from ingest.sandbox.validate import is_valid
@@ -32,7 +33,7 @@ def parser() -> Iterator[Parser]:
     parser.close()
 
 
-def read(parser: Parser, name: str, body: bytes, watch=lambda: None) -> Parsed:
+def read(parser: Parser, name: str, body: bytes, watch=lambda done, total: None) -> Parsed:
     with tempfile.TemporaryFile() as file:
         file.write(body)
         file.seek(0)
@@ -42,7 +43,7 @@ def read(parser: Parser, name: str, body: bytes, watch=lambda: None) -> Parsed:
 def limited(parser: Parser, seconds: int, memory_mib: int) -> Parser:
     """A parser with other limits over the same server."""
     other = Parser(Limits(seconds, memory_mib))
-    other._server = parser._server
+    other._servers = parser._servers
     return other
 
 
@@ -78,7 +79,7 @@ def test_a_document_that_takes_too_much_memory_is_refused_and_the_next_one_read(
 def test_what_the_watcher_raises_ends_the_child_at_once():
     parser, seen = Parser(LIMITS), []
 
-    def stop() -> None:
+    def stop(done: int, total: int) -> None:
         seen.extend(_children_of(parser))
         if seen:
             raise InterruptedError("stop")
@@ -94,7 +95,7 @@ def test_what_the_watcher_raises_ends_the_child_at_once():
 def test_a_parser_killed_from_outside_may_be_tried_again(who: str):
     parser = Parser(LIMITS)
 
-    def kill() -> None:
+    def kill(done: int, total: int) -> None:
         if children := _children_of(parser):
             (children[0] if who == "child" else children[0].parent()).kill()
 
@@ -110,7 +111,7 @@ def test_server_and_child_die_with_the_worker(tmp_path: Path):
     source = (
         "import os, sys, signal, psutil\n"
         "from ingest.sandbox.parser import Parser\nfrom ingest.sandbox.messages import Limits\n"
-        "def kill():\n"
+        "def kill(done, total):\n"
         "    found = psutil.Process().children(recursive=True)\n"
         "    if len(found) == 2:\n"
         "        print(*(one.pid for one in found), flush=True)\n"
@@ -167,9 +168,8 @@ def test_the_fork_server_loads_the_parsers_alone():
 
 def test_the_service_s_environment_stays_outside(parser: Parser):
     read(parser, "a.txt", b"words")
-    assert parser._server is not None
 
-    assert Path(f"/proc/{parser._server.process.pid}/environ").read_bytes() == b""
+    assert Path(f"/proc/{parser._servers[False].process.pid}/environ").read_bytes() == b""
 
 
 class TestAnAnswerIsNotTrusted:
@@ -186,6 +186,11 @@ class TestAnAnswerIsNotTrusted:
             {"pages": (Page(1, 0, 8),)},
             {"pages": (Page(1, 3, 0),)},
             {"pages": (Page(2, 0, 3),)},
+            {"scans": (ScannedPage(3, 10, 10, ()),)},
+            {"scans": (ScannedPage(2, 10, 10, ()), ScannedPage(1, 10, 10, ()))},
+            {"scans": (ScannedPage(1, float("inf"), 10, ()),)},
+            {"scans": (ScannedPage(1, 10, 10, (Line("one", Box(5, 5, 90, 1)),)),)},
+            {"scans": (ScannedPage(1, 10, 10, (Line("", Box(5, 5, 1, 1)),)),)},
             {"sections": (Section(-1, 3, "one", 1),)},
             {"sections": (Section(0, 3, "one", 1), Section(2, 4, "two", 1))},
             {"sections": (Section(0, 3, "", 1),)},
@@ -230,7 +235,7 @@ def _judged(message: bytes, status: int = 0, peak_mib: int = 0) -> Parsed:
 
 
 def _children_of(parser: Parser) -> list[psutil.Process]:
-    return psutil.Process(parser._server.process.pid).children() if parser._server else []
+    return [child for server in parser._servers.values() for child in psutil.Process(server.process.pid).children()]
 
 
 def _ignore_xfsz() -> None:

@@ -1,4 +1,4 @@
-"""A citation of a PDF in the browser: its page with the cited words lit, on a desk, in the dark and on a phone."""
+"""A citation of a PDF or a scan in the browser: its page with the cited words lit, on a desk, in the dark and on a phone."""
 
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from tests.browser.test_pages import CONTRAST, DESK, PHONE
 from tests.browser.visit import Visit
 from tests.made_files import pdf
 from tests.over_http import upload
+from tests.scans import DRAGON, GEESE, encoded, picture
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents" / "aviation-and-space.pdf"
 WINDOWS = {"desk": DESK, "dark": DESK | {"color_scheme": "dark"}, "phone": PHONE}
@@ -77,6 +78,23 @@ def test_pages_are_turned_by_keyboard_and_the_mark_is_kept(page: Page, service: 
     page.get_by_role("link", name="Clear the mark").click()
     page.get_by_role("link", name="Pages").click()
     expect(page.locator("#sheet-title")).to_have_text("Page 1 of 3")
+
+
+def test_a_citation_of_an_image_opens_it_with_the_words_lit(
+    page: Page, service: httpx.Client, ingest: IngestParts, request: pytest.FixtureRequest
+):
+    frames = encoded(picture(DRAGON), "TIFF", save_all=True, append_images=[picture(GEESE)])
+    document_id = upload(service, frames, "letter.tiff").json()["id"]
+    ingest_document(document_id, ingest)
+    text = "\n".join(DRAGON) + "\n\n" + "\n".join(GEESE)
+    start, end = text.index("south"), text.index(" in spring")
+    page.goto(f"/admin/documents/{document_id}?at={start}-{end}")
+    page.wait_for_load_state("networkidle")
+
+    expect(page.locator("#sheet-title")).to_have_text("Page 2 of 2")
+    expect(page.locator(LIT)).to_have_count(2)
+    if folder := request.config.getoption("--screenshots"):
+        page.screenshot(path=Path(folder) / "page-image.png")
 
 
 def test_a_page_that_cannot_be_shown_says_why(page: Page, service: httpx.Client, ingest: IngestParts):

@@ -17,6 +17,7 @@ from api.access.concurrency import STATE, ConcurrencyLimits
 from api.access.tarpit import Tarpit
 from api.admin.headers import guard_pages
 from api.admin.router import admin_router
+from api.evaluating import evaluating
 from api.forgetting import forgetting_deleted
 from api.http.bodies import CheckedRequest
 from api.http.body_timeout import GRACE_S, BodyTimeout
@@ -33,6 +34,7 @@ from api.v1.ask import BODY_BYTES, ask
 from api.v1.audit import audit_router
 from api.v1.collections import collections_router
 from api.v1.documents import documents_router
+from api.v1.evaluations import evaluations_router
 from api.v1.events import ProgressStreams, collection_events, document_events
 from api.v1.health import healthz, readyz
 from api.v1.keys import keys_router
@@ -88,6 +90,7 @@ def create_app(
             ask,
             answers_router(),
             questions_router(),
+            evaluations_router(),
             statistics,
             keys_router(),
             webhooks_router(),
@@ -111,7 +114,7 @@ def create_app(
         },
         exception_handlers=in_openai_form(HANDLERS),
         before_send=[guard_pages, name_all_methods, Auditing(parts.database).record],
-        lifespan=[_running_engine(parts, when_built), forgetting_deleted(parts), mcp.running],
+        lifespan=[_running_engine(parts, when_built), forgetting_deleted(parts), evaluating(parts), mcp.running],
         on_shutdown=[page_views.close],
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ragkv.answer.promote import Promoter
     from ragkv.answer.prompt import PromptBuilder
     from ragkv.answer.search import Searcher
+    from ragkv.answer.service import Answerer
     from ragkv.answer_cache.cache import AnswerCache
     from ragkv.answer_cache.caching import CachingAnswerer
     from ragkv.answer_cache.recent import RecentAnswers
@@ -429,15 +430,19 @@ class Parts:
         return Planner(self.kv_store, self.choice)
 
     @cached_property
-    def answerer(self) -> "CachingAnswerer":
+    def uncached_answerer(self) -> "Answerer":
         from ragkv.answer.service import Answerer
-        from ragkv.answer_cache.caching import CachingAnswerer
         from ragkv.journal import Journal
 
         journal = Journal(self.database, self.kv_use, public_name(self.settings))
         answering = (self.settings, self.searcher, self.prompts, self.engine, self.planner)
-        answerer = Answerer(*answering, self.keys_of, journal.record, self.promoter)
-        return CachingAnswerer(answerer, self.answer_cache, self.recent_answers)
+        return Answerer(*answering, self.keys_of, journal.record, self.promoter)
+
+    @cached_property
+    def answerer(self) -> "CachingAnswerer":
+        from ragkv.answer_cache.caching import CachingAnswerer
+
+        return CachingAnswerer(self.uncached_answerer, self.answer_cache, self.recent_answers)
 
     @cached_property
     def recent_answers(self) -> "RecentAnswers":

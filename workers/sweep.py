@@ -89,8 +89,8 @@ class Sweeper:
         settings = self._parts.settings
         if pruned := prune(settings.question_retention_days, self._parts.database, settings.audit_retention_days):
             log.info(
-                "removed records: %d questions, %d jobs, %d API keys, %d deliveries of webhooks, %d audit events",
-                pruned.questions, pruned.jobs, pruned.keys, pruned.deliveries, pruned.audit_events,
+                "removed records: %d questions, %d jobs, %d API keys, %d deliveries of webhooks, %d audit events, texts of %d evaluated questions",
+                pruned.questions, pruned.jobs, pruned.keys, pruned.deliveries, pruned.audit_events, pruned.evaluation_texts,
             )  # fmt: skip
 
 

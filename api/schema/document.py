@@ -37,7 +37,7 @@ KEYS = {
 TAGS = {
     "documents": "Upload, list, update and delete documents.",
     "collections": "Group documents in collections. Paths and fields accept the id or the name of a collection.",
-    "questions": "Ask questions, search for passages, rate answers, and read the log of questions.",
+    "questions": "Ask questions, search for passages, rate answers, read the log of questions, and evaluate the service on them.",
     "kv": "Inspect, pin, evict, rebuild and verify stored KV: the attention keys and values of chunks.",
     "keys": "Create, list and revoke the tenant's API keys.",
     "webhooks": "Tell other programs when a document is ready or failed.",
@@ -68,6 +68,7 @@ PARAMETERS = {
     "file_id": "File id.",
     "vector_store_id": "Vector store id or name.",
     "batch_id": "File batch id.",
+    "run_id": "Id of the evaluation.",
     "answer_id": "Id of the answer: of `/v1/ask`, or of a chat completion or response.",
     "rating": "Return only questions with this rating: `up`, `down`, `any` or `none`.",
     "since": "Return only questions asked at this time or later: ISO 8601, UTC unless it names a zone.",

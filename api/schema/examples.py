@@ -10,6 +10,7 @@ from api.http.errors import Problem
 from api.v1.ask import AnswerView, AskBody, CachedTokens, TurnBody, UsageView
 from api.v1.collections import CollectionBody, CollectionPatch
 from api.v1.documents import Amendment, Replacement, Upload, Uploaded, Uploads
+from api.v1.evaluations import NewEvaluation
 from api.v1.health import Health, Readiness
 from api.v1.keys import NewKey
 from api.v1.kv import PinBody
@@ -32,6 +33,19 @@ from ragkv.catalog.questions import LoggedQuestion, QuestionPage, SetPassage, Se
 from ragkv.catalog.watch import DocumentProgress
 from ragkv.catalog.webhooks import DeliveryPage, DeliveryView, IssuedWebhook, WebhookView
 from ragkv.catalog.writers import Writer, Writers
+from ragkv.evaluation.outcome import (
+    ComparedAnswers,
+    EvaluationReport,
+    EvaluationRun,
+    EvaluationRunPage,
+    FidelityFigures,
+    FidelityOutcome,
+    GivenPassage,
+    GivenQuestion,
+    Interval,
+    MeasuredQuestion,
+    RunSettings,
+)
 from ragkv.kv.file import KVShape
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVWhen, KVWrite
@@ -148,6 +162,81 @@ LOGGED = LoggedQuestion(
     feedback=FEEDBACK,
 )
 SET_QUESTION = SetQuestion(ANSWER_ID, QUESTION, ("Ada Lovelace, in 1843.",), (SetPassage("Ada Lovelace", TEXT),))
+EVALUATION = EvaluationRun(
+    id="5f0e1d2c3b4a59687766554433221100",
+    kind="fidelity",
+    source="rated",
+    collection_id=COLLECTION_ID,
+    collection="papers",
+    state="done",
+    total=48,
+    done=48,
+    settings=RunSettings(
+        version="0.1.0",
+        model="Qwen/Qwen3-8B",
+        model_fingerprint="9a1c0f6e2d7b4c53",
+        writer="",
+        kv_format="bf16",
+        policy="question",
+        recompute_ratio=0.1,
+        recompute_max_tokens=320,
+        block_size=4,
+        top_k=16,
+        hops=2,
+        reranker=None,
+        passage_order="best_last",
+        index="0d4f5b6a7c8e9f10",
+    ),
+    fidelity=FidelityFigures(
+        questions=47,
+        skipped=1,
+        with_answer=47,
+        gain_kept=0.97,
+        gain_kept_interval=Interval(0.94, 0.99),
+        kl=0.041,
+        kl_interval=Interval(0.022, 0.066),
+        kl_high=2.1277,
+        agree=89.3617,
+        f1=71.4,
+        f1_full=72.2,
+        ttft_ms=96.8,
+        ttft_full_ms=611.3,
+        speedup=6.2,
+        recomputed=0.1,
+        passages_without_kv=0.0,
+    ),
+    retrieval=None,
+    error=None,
+    created_at=MOMENT,
+    ended_at=MOMENT,
+)
+MEASURED = MeasuredQuestion(
+    ordinal=0,
+    question_id=ANSWER_ID,
+    question=QUESTION,
+    known_answer="Ada Lovelace, in 1843.",
+    answers=ComparedAnswers("Ada Lovelace.", "Ada Lovelace, in 1843."),
+    fidelity=FidelityOutcome(
+        kl=0.31,
+        nll=0.62,
+        nll_full=0.48,
+        nll_without=3.1,
+        agree=False,
+        f1=0.6667,
+        f1_full=1.0,
+        ttft_ms=96.8,
+        ttft_full_ms=611.3,
+        recomputed_tokens=205,
+        context_tokens=2048,
+        passages=8,
+        passages_without_kv=0,
+    ),
+    retrieval=None,
+    error=None,
+)
+GIVEN = GivenQuestion(
+    question=QUESTION, answers=("Ada Lovelace",), passages=(GivenPassage(TEXT, "Ada Lovelace"),), gold=()
+)
 DONE = AnswerView(
     id=ANSWER_ID,
     answer="Ada Lovelace.",
@@ -271,6 +360,11 @@ EXAMPLES: dict[Any, object] = {
         [LOGGED],
         CURSOR,
     ),
+    NewEvaluation: NewEvaluation(collection="papers", kind="fidelity", source="rated", limit=100),
+    GivenQuestion: GIVEN,
+    EvaluationRun: EVALUATION,
+    EvaluationRunPage: EvaluationRunPage([EVALUATION], None),
+    EvaluationReport: EvaluationReport(EVALUATION, [MEASURED]),
     SearchBody: SearchBody(question=QUESTION, collection="papers", top_k=4),
     SearchView: SearchView([PASSAGE], SearchTimings(11.2)),
     CollectionBody: CollectionBody(name="papers"),

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit, Prepared
 from bench.fidelity.methods import Method, context_of
-from bench.fidelity.metrics import best_f1, exact_match, mean_kl, mean_nll, normalised
 from ragkv.batched import batched
 from ragkv.engine.protocol import WHOLE_VOCABULARY, Engine, Generate, Report
 from ragkv.errors import Unavailable
+from ragkv.evaluation.metrics import best_f1, exact_match, mean_kl, mean_nll, normalised
 
 BLOCK_TOKENS = 32
 """vLLM's blocks while measuring. A prompt's last, partial block is not cached. With small blocks the question nearly

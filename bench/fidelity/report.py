@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.fidelity.methods import NONE, RANDOM, Method
-from bench.fidelity.metrics import FAILURE_KL, Floats, gain_kept, geometric_ratio, interval, resamples
 from bench.fidelity.records import Record
+from ragkv.evaluation.metrics import FAILURE_KL, Floats, gain_kept, geometric_ratio, interval, resamples
 
 _DIGITS = 4
 Interval = tuple[float, float]

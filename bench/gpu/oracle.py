@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from bench.fidelity.metrics import mean_kl
 from bench.gpu.corpus import Corpus
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import WHOLE_VOCABULARY, Engine, Generate
 from ragkv.errors import Rejected
+from ragkv.evaluation.metrics import mean_kl
 from ragkv.stitch.plan import StitchPlan
 
 BOUND = 0.02

@@ -4,8 +4,8 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,8 +79,15 @@ class Answerer:
         self._keys_of = keys_of
         self._journal = journal
         self._promoter = promoter
+        self._answering = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._threads = Threads("answer", THREADS)
         self._question_vectors = QuestionVectors(engine, prompts, self._threads)
+
+    async def until_idle(self) -> None:
+        """Return once no question is being answered."""
+        await self._idle.wait()
 
     async def stream(self, question: Question) -> AsyncGenerator[Delta | Answer, None]:
         """Text as it comes, then one Answer. Closing the iterator early stops the generation.
@@ -88,7 +95,7 @@ class Answerer:
         Raises NotFound for a collection with nothing to search, TooLarge for a question beyond the model's window,
         Unavailable when the engine or the index is away.
         """
-        with observed(question) as answered:
+        with observed(question) as answered, self._counted():
             began = time.perf_counter()
             prepared = await self.prepare(question)
             request = Generate(
@@ -126,6 +133,17 @@ class Answerer:
             await self._keep_record(question, answer)
             answered(answer)
             yield answer
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self._answering += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._answering -= 1
+            if not self._answering:
+                self._idle.set()
 
     async def _keep_record(self, question: Question, answer: Answer) -> None:
         """Record the answer. It is delivered whether or not it can be recorded."""

@@ -14,6 +14,7 @@ from ragkv.catalog.removal import remove_documents
 from ragkv.db.batches import timed
 from ragkv.db.collections import BY_NAME, collection_facts, collection_named, document_ids_in, sizes_in
 from ragkv.db.database import Database, advisory_lock
+from ragkv.db.evaluations import forget_runs_about
 from ragkv.db.pages import rows_behind
 from ragkv.db.retention import forget_questions_about
 from ragkv.db.tables import CollectionRow
@@ -34,6 +35,7 @@ BATCH_DOCUMENTS = 200
 BATCH_CHUNKS = 500
 """The most that one transaction removes: on SQLite no other writes meanwhile. A larger document goes as a whole."""
 BATCH_QUESTIONS = 500
+BATCH_EVALUATIONS = 4
 
 Cosine = Annotated[float, Meta(ge=0.5, le=1)]
 Seconds = Annotated[int, Meta(ge=1, le=30 * 24 * 3600)]
@@ -174,7 +176,7 @@ def delete_in_batches(tenant_id: str, collection: str, parts: Parts) -> Generato
 
 
 def _delete_some(tenant_id: str, collection_id: str, parts: Parts) -> int:
-    """Remove a batch of documents, or else of questions, or else the collection itself. 0 once it is gone."""
+    """Remove a batch of documents, or else of questions, or of evaluations, or else the collection itself. 0 once it is gone."""
     if batch := _next_batch(collection_id, parts.database):
         if parts.server_index is not None:
             parts.server_index.delete_from_collection(tenant_id, collection_id, batch)
@@ -184,6 +186,10 @@ def _delete_some(tenant_id: str, collection_id: str, parts: Parts) -> int:
         questions = session.connection().execute(forget_questions_about(collection_id, BATCH_QUESTIONS)).rowcount
     if questions:
         return questions
+    with parts.database.writing() as session:
+        runs = session.connection().execute(forget_runs_about(collection_id, BATCH_EVALUATIONS)).rowcount
+    if runs:
+        return runs
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))  # uploads hold it: documents may have come meanwhile
         if session.scalars(document_ids_in(collection_id).limit(1)).one_or_none() is not None:

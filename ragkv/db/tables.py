@@ -358,3 +358,47 @@ class FeedbackPassageRow(Base):
     document_id: Mapped[str] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"), index=True)
     title: Mapped[str] = mapped_column(Text)
     text: Mapped[str] = mapped_column(Text)
+
+
+class EvaluationRow(Base):
+    """A run of an evaluation over questions of a collection. While it is open, its `holder` measures the next question until
+    `leased_until`; `attempts` count how often that was begun. `stepped_at`: when a question of it was last begun.
+
+    `settings`: those it runs with, once it has begun; `figures`: once it has ended.
+    """
+
+    __tablename__ = "evaluations"
+    __table_args__ = (Index(None, "tenant_id", "created_at"),)
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
+    collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"), index=True)
+    kind: Mapped[str] = mapped_column(String(20))
+    source: Mapped[str] = mapped_column(String(20))
+    state: Mapped[str] = mapped_column(String(20), index=True)
+    total: Mapped[int]
+    done: Mapped[int] = mapped_column(default=0)
+    attempts: Mapped[int] = mapped_column(default=0)
+    holder: Mapped[str | None] = mapped_column(ID)
+    leased_until: Mapped[datetime | None]
+    stepped_at: Mapped[datetime] = mapped_column(default=utc_now)
+    settings: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    figures: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    error: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    ended_at: Mapped[datetime | None]
+
+
+class EvaluationQuestionRow(Base):
+    """A question of a run and its outcome: figures, without any text. `question_id`: of the log, which holds the text; None
+    for one that was `given` with the run. `answers`: the texts to compare, forgotten with the question."""
+
+    __tablename__ = "evaluation_questions"
+
+    evaluation_id: Mapped[str] = mapped_column(ForeignKey("evaluations.id", ondelete="CASCADE"), primary_key=True)
+    ordinal: Mapped[int] = mapped_column(primary_key=True)
+    question_id: Mapped[str | None] = mapped_column(ID)
+    given: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    outcome: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    answers: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    error: Mapped[str | None] = mapped_column(Text)

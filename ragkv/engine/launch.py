@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ragkv.engine.protocol import MAX_LOGPROBS
 from ragkv.engine.versions import check_version
 from ragkv.kv.layout import Layout
 from ragkv.kv.shard import Shard
@@ -53,6 +54,7 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         "gpu_memory_utilization": FREE_AT_START,
         "enable_prefix_caching": True,
         "enforce_eager": settings.enforce_eager,
+        "max_logprobs": MAX_LOGPROBS,
         "use_tqdm_on_load": False,
         "worker_cls": WORKER,
         **({"distributed_executor_backend": IN_THE_CORE} if ranks == 1 and _has_few_cores() else {}),

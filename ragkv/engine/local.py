@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragkv.engine.family import Family
 from ragkv.engine.launch import engine_arguments, thread_variables, transfer_config
-from ragkv.engine.protocol import WHOLE_VOCABULARY, EngineLost, Generate, Output
+from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output
 from ragkv.engine.wire import plan_to_wire, report_of
 from ragkv.errors import Unavailable
 from ragkv.kv.layout import Layout
@@ -185,14 +185,16 @@ def _sampling(request: Generate) -> "SamplingParams":
     from vllm.sampling_params import RequestOutputKind  # noqa: PLC0415 - see _load
 
     params = plan_to_wire(request)
+    many = request.logprobs in (MAX_LOGPROBS, WHOLE_VOCABULARY)
     return SamplingParams(
         max_tokens=request.max_tokens,
         temperature=request.temperature,
         seed=request.seed,
         stop=list(request.stop),
         logprobs=request.logprobs,
-        flat_logprobs=request.logprobs == WHOLE_VOCABULARY,
-        detokenize=request.logprobs != WHOLE_VOCABULARY,
+        flat_logprobs=many,
+        detokenize=not many,
+        allowed_token_ids=list(request.allowed_token_ids) or None,
         ignore_eos=request.ignore_eos,
         output_kind=RequestOutputKind.DELTA,
         extra_args={"kv_transfer_params": params} if params else None,

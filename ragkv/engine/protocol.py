@@ -11,6 +11,8 @@ from ragkv.span import Span
 from ragkv.stitch.plan import StitchPlan
 
 WHOLE_VOCABULARY = -1
+MAX_LOGPROBS = 1000
+"""The most `logprobs` that every engine of the service allows: all but a thousandth of what a model deems likely."""
 
 
 class EngineLost(Unavailable):
@@ -37,8 +39,9 @@ class Generate:
     service and never taken from a client. Without a `plan` the prompt is computed in full. With `capture`, the queries
     of those positions come back in the report (un-rotated mean per layer and head), or with `rank` their attention to
     each of its chunks. `logprobs`: how many of the
-    likeliest tokens come back with each step; WHOLE_VOCABULARY for all of them, without text and where the engine
-    allows it. Requests of one `session` share much KV: of several engines one should serve them.
+    likeliest tokens come back with each step, beside the one that was taken; without text for MAX_LOGPROBS of them, and for
+    WHOLE_VOCABULARY, where the engine allows it. `allowed_token_ids`: the tokens to choose from, all if empty; log probabilities
+    are those before this choice. Requests of one `session` share much KV: of several engines one should serve them.
     """
 
     token_ids: tuple[int, ...]
@@ -49,6 +52,7 @@ class Generate:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
+    allowed_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     capture: Span | None = None
     rank: Ranking | None = None

@@ -146,6 +146,8 @@ def _body(request: Generate, tag: str) -> dict[str, Any]:
     }
     if request.logprobs is not None:
         body |= {"logprobs": request.logprobs, "return_tokens_as_token_ids": True}
+    if request.allowed_token_ids:
+        body["allowed_token_ids"] = list(request.allowed_token_ids)
     return body
 
 

@@ -1,5 +1,5 @@
 """Removal of old records: questions, jobs that ended, deliveries of webhooks that ended, API keys that ended,
-audit events."""
+audit events; and of texts in evaluations, whose figures stay."""
 
 import logging
 from collections.abc import Callable
@@ -13,11 +13,12 @@ from ragkv.db.audit import forget_audit
 from ragkv.db.batches import in_batches
 from ragkv.db.clock import now_of
 from ragkv.db.database import Database
+from ragkv.db.evaluations import forget_answers_compared, forget_given
 from ragkv.db.retention import forget_jobs, forget_keys, forget_questions, keys_ended_before
 from ragkv.db.webhooks import forget_deliveries
 
 if TYPE_CHECKING:
-    from sqlalchemy import Delete
+    from sqlalchemy import Delete, Update
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class Pruned(msgspec.Struct, frozen=True):
     keys: int
     deliveries: int = 0
     audit_events: int = 0
+    evaluation_texts: int = 0
 
     def __bool__(self) -> bool:
         return any(msgspec.structs.astuple(self))
@@ -55,10 +57,12 @@ def prune(question_retention_days: int, database: Database, audit_retention_days
         in_batches(lambda: _prune_keys(now - KEYS_KEPT, database)),
         _delete(lambda: forget_deliveries(now - DELIVERIES_KEPT, BATCH), database),
         _delete(lambda: forget_audit(audited_before, BATCH), database) if audit_retention_days else 0,
+        _delete(lambda: forget_answers_compared(BATCH), database)
+        + (_delete(lambda: forget_given(asked_before, BATCH), database) if question_retention_days else 0),
     )
 
 
-def _delete(statement: "Callable[[], Delete]", database: Database) -> int:
+def _delete(statement: "Callable[[], Delete | Update]", database: Database) -> int:
     def batch() -> int:
         with database.writing() as session:
             return session.connection().execute(statement()).rowcount

@@ -116,6 +116,11 @@ def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         "GET /v1/questions": [{}, {"params": {"collection": collection}}, {"params": {"rating": "any"}}],
         "GET /v1/questions/export": [{}, {"params": {"collection": collection}}],
         "GET /v1/questions/evaluation": [{}, {"params": {"collection": collection}}],
+        "GET /v1/evaluations": [{}, {"params": {"collection": collection}}],
+        "POST /v1/evaluations": [
+            {"json": {"source": "logged"}},
+            {"json": {"collection": collection, "source": "given", "questions": [{"question": QUESTION}]}},
+        ],
         "POST /v1/keys": [{"json": {"name": "x"}}],
         "POST /v1/webhooks": [
             {"json": {"url": "https://example.com/hook"} | more} for more in ({}, {"collection": collection})
@@ -157,6 +162,8 @@ def owner(client: Client, parts: Parts, ingest: IngestParts) -> Owner:
     asked = client.post("/v1/ask", json={"question": QUESTION, "collection": made["id"]}, headers=owner.headers).json()
     owner.ids["answer_id"] = asked["id"]
     client.put(f"/v1/answers/{asked['id']}/feedback", json={"rating": "up"}, headers=owner.headers)
+    run = {"collection": made["id"]}
+    owner.ids["run_id"] = client.post("/v1/evaluations", json=run, headers=owner.headers).json()["id"]
     owner.ids |= openai_ids(client, owner.headers, ingest)
     return owner
 

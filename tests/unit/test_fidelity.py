@@ -18,7 +18,16 @@ from bench.fidelity.data import padded, read_questions
 from bench.fidelity.kit import Variant, shortened
 from bench.fidelity.measure import MethodOutcome
 from bench.fidelity.methods import FULL_RETRIEVAL_ORDER, NAMES, POLICIES_MEASURED, WRITER, methods_of
-from bench.fidelity.metrics import (
+from bench.fidelity.records import MEASURED, Record, Records, digest_of
+from bench.fidelity.report import FidelityReport, Table
+from bench.fidelity.sparse import better_part
+from bench.fidelity.table import table_of
+from ingest.compress.compression import Compression, CompressionMethod
+from ragkv.answer.service import in_prompt_order
+from ragkv.chunk import Chunk, Passage
+from ragkv.cli import main
+from ragkv.errors import Rejected
+from ragkv.evaluation.metrics import (
     best_f1,
     exact_match,
     gain_kept,
@@ -29,15 +38,6 @@ from bench.fidelity.metrics import (
     normalised,
     resamples,
 )
-from bench.fidelity.records import MEASURED, Record, Records, digest_of
-from bench.fidelity.report import FidelityReport, Table
-from bench.fidelity.sparse import better_part
-from bench.fidelity.table import table_of
-from ingest.compress.compression import Compression, CompressionMethod
-from ragkv.answer.service import in_prompt_order
-from ragkv.chunk import Chunk, Passage
-from ragkv.cli import main
-from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker
 from ragkv.policies import POLICIES
 from ragkv.settings import Settings

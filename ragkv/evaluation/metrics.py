@@ -3,7 +3,7 @@
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ FAILURE_KL = 0.5
 """Nats a token: an answer further from full prefill's is a failure of its own, not a little noise."""
 KL_FLOOR = 1e-4
 _LOW, _HIGH = 2.5, 97.5
+_LEAST_LEFT = 1e-6  # of a probability in float32
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -55,6 +56,18 @@ def mean_kl(reference: Floats, other: Floats) -> float:
     with np.errstate(invalid="ignore"):  # zero probability contributes nothing, but 0 * -inf is NaN
         terms = np.where(p > 0, p * (log_p - log_q), 0.0)
     return float(terms.sum(-1).mean())
+
+
+def likeliest_kl(reference: Mapping[int, float], other: Mapping[int, float]) -> float:
+    """KL(reference || other) in nats over the tokens that both name, all others taken as one. Both: log probabilities of the
+    likeliest tokens. Never above the KL over the whole vocabulary, and near it where little is left to the others."""
+    shared = reference.keys() & other.keys()
+    log_p = np.array([reference[token] for token in shared], np.float64)
+    log_q = np.array([other[token] for token in shared], np.float64)
+    p, q = np.exp(log_p), np.exp(log_q)
+    left_p, left_q = max(1 - p.sum(), 0.0), max(1 - q.sum(), _LEAST_LEFT)
+    named = np.where(p > 0, p * (log_p - log_q), 0.0).sum()
+    return max(float(named + (left_p * np.log(left_p / left_q) if left_p > _LEAST_LEFT else 0.0)), 0.0)
 
 
 def gain_kept(without: Floats, method: Floats, full: Floats) -> Floats:

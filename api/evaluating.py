@@ -1,0 +1,48 @@
+"""Evaluations, carried out by the process that has the engine while the service runs."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from litestar import Litestar
+
+from ragkv.errors import RagKVError
+from ragkv.evaluation.runner import Runner
+from ragkv.parts import Parts
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 2.0
+"""Between two looks for a run, and after one whose question could not be measured for now."""
+
+
+def evaluating(parts: Parts, idle_s: float = IDLE_S) -> Callable[[Litestar], Any]:
+    """A lifespan that carries out runs of evaluations."""
+
+    @asynccontextmanager
+    async def running(app: Litestar) -> AsyncIterator[None]:
+        task = asyncio.create_task(_keep_evaluating(Runner(parts), idle_s))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    return running
+
+
+async def _keep_evaluating(runner: Runner, idle_s: float) -> None:
+    while True:
+        try:
+            measured = await runner.step()
+        except RagKVError as error:
+            log.warning("a question of an evaluation is measured later: %s", error)
+            measured = False
+        except Exception:
+            log.exception("a question of an evaluation is measured later")
+            measured = False
+        if not measured:
+            await asyncio.sleep(idle_s)

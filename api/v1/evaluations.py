@@ -1,0 +1,129 @@
+"""/v1/evaluations: runs that hold the service against full prefill, or its search against known answers."""
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Request, Router, delete, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, JSONBody
+from msgspec import Meta
+
+from api.access.auth import administering
+from api.http.errors import json_problems, problems
+from api.http.moment import read_moment
+from api.http.observe import note_made
+from api.v1.collections import Limit
+from ragkv.access.caller import Caller
+from ragkv.evaluation.outcome import EvaluationReport, EvaluationRun, EvaluationRunPage, GivenQuestion, Kind, Source
+from ragkv.evaluation.runs import (
+    MAX_QUESTIONS,
+    Wanted,
+    cancel_run,
+    delete_run,
+    list_runs,
+    report_of_run,
+    start_run,
+)
+from ragkv.parts import Parts
+from ragkv.tenancy import DEFAULT_COLLECTION
+
+GIVEN_BYTES = 8 * 1024 * 1024
+
+
+class NewEvaluation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new run of an evaluation."""
+
+    collection: str = DEFAULT_COLLECTION
+    kind: Kind = "fidelity"
+    source: Source = "rated"
+    limit: Annotated[int, Meta(ge=1, le=MAX_QUESTIONS)] = 100
+    since: str | None = None
+    before: str | None = None
+    questions: Annotated[tuple[GivenQuestion, ...], Meta(max_length=MAX_QUESTIONS)] = ()
+
+
+@post(
+    "/",
+    status_code=HTTPStatus.ACCEPTED,
+    summary="Create an evaluation",
+    request_max_body_size=GIVEN_BYTES,
+    responses=json_problems(
+        NOT_FOUND="No such collection.",
+        CONFLICT="The tenant has as many open evaluations as it may.",
+        UNPROCESSABLE_ENTITY="No question to measure, or an invalid time.",
+    ),
+    sync_to_thread=True,
+)
+def start(
+    data: JSONBody[NewEvaluation],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> EvaluationRun:
+    """Queue an evaluation on questions of a collection, with the settings in use. Other questions come before its own.
+
+    `fidelity` compares stitched answers with full prefill of the same prompts; `retrieval` searches for the passages that
+    support known answers.
+    """
+    times = read_moment("since", data.since), read_moment("before", data.before)
+    wanted = Wanted(data.kind, data.source, data.limit, *times, given=data.questions[: data.limit])
+    run = start_run(caller.tenant_id, data.collection, wanted, parts.database)
+    note_made(request, run.id)
+    return run
+
+
+@get(
+    "/",
+    summary="List evaluations",
+    responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid cursor."),
+    sync_to_thread=True,
+)
+def show(
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    collection: FromQuery[str | None] = None,
+    limit: FromQuery[Limit] = 50,
+    cursor: FromQuery[str | None] = None,
+) -> EvaluationRunPage:
+    """List the tenant's evaluations, newest first, with their settings and figures."""
+    return list_runs(caller.tenant_id, collection, limit, cursor, parts.database)
+
+
+@get(
+    "/{run_id:str}",
+    summary="Get an evaluation",
+    responses=problems(NOT_FOUND="No such evaluation."),
+    sync_to_thread=True,
+)
+def get_one(run_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> EvaluationReport:
+    """Get an evaluation with its questions, the worst first. Texts of questions that are kept no longer are null."""
+    return report_of_run(caller.tenant_id, run_id, parts.database)
+
+
+@post(
+    "/{run_id:str}/cancel",
+    status_code=HTTPStatus.OK,
+    summary="Cancel an evaluation",
+    responses=problems(NOT_FOUND="No such evaluation."),
+    sync_to_thread=True,
+)
+def cancel(run_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> EvaluationRun:
+    """Cancel an evaluation, with the figures of what it has measured. One that has ended is unchanged."""
+    return cancel_run(caller.tenant_id, run_id, parts.database)
+
+
+@delete(
+    "/{run_id:str}",
+    summary="Delete an evaluation",
+    responses=problems(NOT_FOUND="No such evaluation."),
+    sync_to_thread=True,
+)
+def remove(run_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
+    """Delete an evaluation with its figures. One that has not ended is cancelled."""
+    delete_run(caller.tenant_id, run_id, parts.database)
+
+
+def evaluations_router() -> Router:
+    handlers = [start, show, get_one, cancel, remove]
+    return Router("/v1/evaluations", route_handlers=handlers, guards=[administering], tags=["questions"])

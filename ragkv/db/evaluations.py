@@ -1,0 +1,114 @@
+"""Statements about evaluations: runs, their questions, and the hold on a run while one question of it is measured."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Delete, Select, Update, delete, exists, func, null, or_, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from ragkv.db.pages import Keys
+from ragkv.db.tables import CollectionRow, EvaluationQuestionRow, EvaluationRow, FeedbackRow, QuestionRow
+from ragkv.names import storable
+
+QUEUED, RUNNING, DONE, CANCELLED, FAILED = "queued", "running", "done", "cancelled", "failed"
+OPEN = (QUEUED, RUNNING)
+RUN_KEYS: Keys = (EvaluationRow.created_at.expression, EvaluationRow.id.expression)
+
+
+def runs_of(tenant_id: str, collection_id: str | None = None) -> Select[EvaluationRow, str]:
+    """(run, its collection's name) of a tenant, or of one of its collections."""
+    found = select(EvaluationRow, CollectionRow.name).join(
+        CollectionRow, CollectionRow.id == EvaluationRow.collection_id
+    )
+    found = found.where(EvaluationRow.tenant_id == tenant_id)
+    return found if collection_id is None else found.where(EvaluationRow.collection_id == collection_id)
+
+
+def run_by_id(tenant_id: str, run_id: str) -> Select[EvaluationRow, str]:
+    return runs_of(tenant_id).where(EvaluationRow.id == storable(run_id))
+
+
+def num_open(tenant_id: str) -> Select[int]:
+    """The number of a tenant's runs that have not ended."""
+    return select(func.count()).where(EvaluationRow.tenant_id == tenant_id, EvaluationRow.state.in_(OPEN))
+
+
+def any_open() -> Select[str]:
+    """The id of a run of any tenant that has not ended."""
+    return select(EvaluationRow.id).where(EvaluationRow.state.in_(OPEN)).limit(1)
+
+
+def next_run(now: datetime) -> Select[EvaluationRow]:
+    """The open run that no process holds and whose last question is longest ago: runs take turns. It is locked."""
+    free = or_(EvaluationRow.leased_until.is_(None), EvaluationRow.leased_until < now)
+    waiting = select(EvaluationRow).where(EvaluationRow.state.in_(OPEN), free)
+    ordered = waiting.order_by(EvaluationRow.stepped_at, EvaluationRow.id).limit(1)
+    return ordered.with_for_update(skip_locked=True)
+
+
+def change_held(run_id: str, holder: str, **changes: Any) -> Update:
+    """Change a run that is held. Changes no row if it is held no more, was cancelled or deleted."""
+    held = (EvaluationRow.holder == holder, EvaluationRow.state.in_(OPEN))
+    return update(EvaluationRow).where(EvaluationRow.id == run_id, *held).values(**changes)
+
+
+def next_question(run_id: str) -> Select[EvaluationQuestionRow]:
+    """The first question of a run without an outcome."""
+    left = (EvaluationQuestionRow.outcome.is_(None), EvaluationQuestionRow.error.is_(None))
+    found = select(EvaluationQuestionRow).where(EvaluationQuestionRow.evaluation_id == run_id, *left)
+    return found.order_by(EvaluationQuestionRow.ordinal).limit(1)
+
+
+def questions_of(run_id: str) -> Select[EvaluationQuestionRow, FeedbackRow | None, str | None]:
+    """(question of a run, its feedback, its text in the log), in order; None for what is gone."""
+    return (
+        select(EvaluationQuestionRow, FeedbackRow, QuestionRow.text)
+        .outerjoin(FeedbackRow, FeedbackRow.answer_id == EvaluationQuestionRow.question_id)
+        .outerjoin(QuestionRow, QuestionRow.id == EvaluationQuestionRow.question_id)
+        .where(EvaluationQuestionRow.evaluation_id == run_id)
+        .order_by(EvaluationQuestionRow.ordinal)
+    )
+
+
+def question_of(run_id: str, ordinal: int) -> Select[EvaluationQuestionRow, FeedbackRow | None, str | None]:
+    """As `questions_of`, one of them."""
+    return questions_of(run_id).where(EvaluationQuestionRow.ordinal == ordinal)
+
+
+def outcomes_of(run_id: str) -> Select[dict[str, Any]]:
+    """The outcomes of a run so far, in the order of its questions."""
+    measured = (EvaluationQuestionRow.evaluation_id == run_id, EvaluationQuestionRow.outcome.is_not(None))
+    return select(EvaluationQuestionRow.outcome).where(*measured).order_by(EvaluationQuestionRow.ordinal)
+
+
+def record_outcome(session: Session, run_id: str, ordinal: int, **values: Any) -> None:
+    one = (EvaluationQuestionRow.evaluation_id == run_id, EvaluationQuestionRow.ordinal == ordinal)
+    session.execute(update(EvaluationQuestionRow).where(*one).values(**values))
+
+
+def forget_runs_about(collection_id: str, limit: int) -> Delete:
+    some = select(EvaluationRow.id).where(EvaluationRow.collection_id == collection_id).limit(limit)
+    return delete(EvaluationRow).where(EvaluationRow.id.in_(some))
+
+
+def forget_answers_compared(limit: int) -> Update:
+    """Answers of runs to questions of which neither the record nor feedback is kept any more."""
+    mine = EvaluationQuestionRow.question_id
+    gone = (~exists().where(QuestionRow.id == mine), ~exists().where(FeedbackRow.answer_id == mine))
+    some = _keys().where(mine.is_not(None), EvaluationQuestionRow.answers.is_not(None), *gone).limit(limit)
+    return update(EvaluationQuestionRow).where(_is_one_of(some)).values(answers=null())
+
+
+def forget_given(before: datetime, limit: int) -> Update:
+    """Questions that were given with runs that ended before the moment, and the answers to them."""
+    old = select(EvaluationRow.id).where(EvaluationRow.state.not_in(OPEN), EvaluationRow.created_at < before)
+    some = _keys().where(EvaluationQuestionRow.given.is_not(None), EvaluationQuestionRow.evaluation_id.in_(old))
+    return update(EvaluationQuestionRow).where(_is_one_of(some.limit(limit))).values(given=null(), answers=null())
+
+
+def _keys() -> Select[str, int]:
+    return select(EvaluationQuestionRow.evaluation_id, EvaluationQuestionRow.ordinal)
+
+
+def _is_one_of(keys: Select[str, int]) -> Any:
+    return tuple_(EvaluationQuestionRow.evaluation_id, EvaluationQuestionRow.ordinal).in_(keys)

@@ -1,0 +1,82 @@
+"""Figures of a run: the outcomes of its questions summed up."""
+
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+
+from ragkv.evaluation.metrics import FAILURE_KL, Floats, gain_kept, interval, resamples
+from ragkv.evaluation.outcome import FidelityFigures, FidelityOutcome, Interval, RetrievalFigures, RetrievalOutcome
+
+_DIGITS = 4
+_SEED = 0
+
+
+def fidelity_figures(outcomes: Sequence[FidelityOutcome], skipped: int) -> FidelityFigures | None:
+    """None without any outcome."""
+    if not outcomes:
+        return None
+    draws = resamples(len(outcomes), _SEED)
+    kl = np.array([one.kl for one in outcomes])
+    nlls = [np.array([getattr(one, name) for one in outcomes]) for name in ("nll_without", "nll", "nll_full")]
+    kept = float(gain_kept(*(nll.mean() for nll in nlls)))
+    known = [one for one in outcomes if one.f1 is not None]
+    return FidelityFigures(
+        questions=len(outcomes),
+        skipped=skipped,
+        with_answer=len(known),
+        gain_kept=None if np.isnan(kept) else _rounded(kept),
+        gain_kept_interval=_interval(gain_kept(*(nll[draws].mean(1) for nll in nlls))),
+        kl=_rounded(kl.mean()),
+        kl_interval=_interval(kl[draws].mean(1)),
+        kl_high=_percent([one.kl > FAILURE_KL for one in outcomes]),
+        agree=_percent([one.agree for one in outcomes]),
+        f1=_percent([one.f1 or 0.0 for one in known]) if known else None,
+        f1_full=_percent([one.f1_full or 0.0 for one in known]) if known else None,
+        ttft_ms=_rounded(statistics.median(one.ttft_ms for one in outcomes)),
+        ttft_full_ms=_rounded(statistics.median(one.ttft_full_ms for one in outcomes)),
+        speedup=_rounded(statistics.median(one.ttft_full_ms / max(one.ttft_ms, 1e-3) for one in outcomes)),
+        recomputed=_share(outcomes, "recomputed_tokens", "context_tokens"),
+        passages_without_kv=100 * _share(outcomes, "passages_without_kv", "passages"),
+    )
+
+
+def retrieval_figures(outcomes: Sequence[RetrievalOutcome], skipped: int) -> RetrievalFigures | None:
+    """None without any outcome."""
+    if not outcomes:
+        return None
+    ranks = [one.ranks for one in outcomes]
+    at_5 = 100 * np.array([_recall(of_one, 5) for of_one in ranks])
+    return RetrievalFigures(
+        questions=len(outcomes),
+        skipped=skipped,
+        recall_at_2=_percent([_recall(of_one, 2) for of_one in ranks]),
+        recall_at_5=_rounded(at_5.mean()),
+        recall_at_10=_percent([_recall(of_one, 10) for of_one in ranks]),
+        recall_at_5_interval=_interval(at_5[resamples(len(outcomes), _SEED)].mean(1)),
+        all_at_5=_percent([_recall(of_one, 5) == 1 for of_one in ranks]),
+        mrr=_percent([max((1 / rank for rank in of_one if rank), default=0.0) for of_one in ranks]),
+        search_ms=_rounded(statistics.median(one.search_ms for one in outcomes)),
+    )
+
+
+def _recall(ranks: Sequence[int | None], k: int) -> float:
+    """The share of the gold passages, one at least, that are among the first k found."""
+    return statistics.fmean(rank is not None and rank <= k for rank in ranks)
+
+
+def _share(outcomes: Sequence[FidelityOutcome], part: str, whole: str) -> float:
+    return _rounded(sum(getattr(one, part) for one in outcomes) / max(1, sum(getattr(one, whole) for one in outcomes)))
+
+
+def _percent(values: Sequence[float]) -> float:
+    return _rounded(100 * statistics.fmean(values))
+
+
+def _rounded(value: float | Floats) -> float:
+    return round(float(value), _DIGITS)
+
+
+def _interval(drawn: Floats) -> Interval | None:
+    around = interval(drawn)
+    return None if around is None else Interval(*map(_rounded, around))

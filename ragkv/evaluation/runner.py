@@ -1,0 +1,231 @@
+"""Carries out runs of evaluations, beside the questions of users: one question of one run at a time.
+
+    queued --first question begun--> running --last one recorded--> done
+                 any open run --cancelled--> cancelled, --settings changed since it began--> failed
+
+A process holds a run for one question alone: then the run whose turn it is comes next, whoever measures it. What a process that
+died held is free once its hold ends, and the question is measured again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from ragkv import __version__
+from ragkv.answer.question import Question
+from ragkv.answer.recompute import recompute_of
+from ragkv.db.clock import now_of
+from ragkv.db.evaluations import (
+    DONE,
+    FAILED,
+    OPEN,
+    RUNNING,
+    any_open,
+    change_held,
+    next_question,
+    next_run,
+    record_outcome,
+)
+from ragkv.db.tables import EvaluationRow
+from ragkv.errors import RagKVError, Rejected, Unavailable
+from ragkv.evaluation.fidelity import FidelityMeter
+from ragkv.evaluation.known import Known, known_of
+from ragkv.evaluation.outcome import ComparedAnswers, FidelityOutcome, RetrievalOutcome, RunSettings
+from ragkv.evaluation.retrieval import measure_retrieval
+from ragkv.evaluation.runs import end_run
+from ragkv.ids import new_id
+from ragkv.models import public_name
+from ragkv.parts import Parts
+from ragkv.threads import Threads
+
+HOLD = timedelta(seconds=30)
+RENEW_S = 5.0
+MAX_ATTEMPTS = 3
+"""A question that ends the process each time is skipped, not begun for ever."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """One question of a run that this process holds. `known`: None if the question is kept no longer."""
+
+    run_id: str
+    ordinal: int
+    kind: str
+    question: Question
+    known: Known | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What is recorded of one question: an outcome, or why there is none."""
+
+    outcome: FidelityOutcome | RetrievalOutcome | None = None
+    answers: ComparedAnswers | None = None
+    error: str | None = None
+
+    def values(self) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.to_builtins(
+            {"outcome": self.outcome, "answers": self.answers, "error": self.error}
+        )
+        return found
+
+
+class Runner:
+    """One per process that has the engine."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._holder = new_id()
+        self._threads = Threads("evaluation", 1)
+
+    async def step(self) -> bool:
+        """Measure the next question of the run whose turn it is. False if there is none, or the engine is away.
+
+        Raises Unavailable when something that it needs is away: the question is measured later.
+        """
+        if not await self._parts.engine.ready():
+            return False
+        held = await self._threads.run(self._take)
+        if held is None:
+            return False
+        measuring = asyncio.create_task(self._measured(held))
+        keeping = asyncio.create_task(self._keep(held, measuring.cancel))
+        try:
+            await asyncio.wait((measuring,))
+            if not measuring.cancelled():
+                await self._threads.run(self._record, held, measuring.result())
+        except BaseException:
+            measuring.cancel()
+            await self._threads.run(self._release, held)
+            raise
+        finally:
+            keeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.gather(keeping, measuring, return_exceptions=True)
+        return True
+
+    def _take(self) -> _Held | None:
+        """Hold the next question of the next run."""
+        database = self._parts.database
+        with database.reading() as session:
+            if session.scalars(any_open()).first() is None:
+                return None
+        present = self._settings
+        with database.writing() as session:
+            now = now_of(session)
+            row = session.scalars(next_run(now)).first()
+            if row is None:
+                return None
+            left = session.scalars(next_question(row.id)).first()
+            if row.settings not in (None, present):
+                end_run(row, FAILED, session, "the settings changed before it ended: start another")
+                return None
+            if left is None:
+                end_run(row, DONE, session)
+                return None
+            if row.attempts >= MAX_ATTEMPTS:
+                skipped = _Measured(error=f"the service ended {MAX_ATTEMPTS} times while it was measured")
+                _note(row, left.ordinal, skipped, session)
+                return None
+            row.state, row.settings, row.holder, row.attempts = RUNNING, present, self._holder, row.attempts + 1
+            row.stepped_at, row.leased_until = now, now + HOLD
+            known = known_of(row.id, left.ordinal, session)
+            question = Question(row.tenant_id, row.collection_id, "" if known is None else known.text)
+            return _Held(row.id, left.ordinal, row.kind, question, known)
+
+    async def _keep(self, held: _Held, lost: Callable[[], object]) -> None:
+        """Renew the hold. Calls `lost` once the run was cancelled or deleted."""
+        while True:
+            await asyncio.sleep(RENEW_S)
+            with suppress(Unavailable):
+                if not await self._threads.run(self._renew, held):
+                    lost()
+
+    def _renew(self, held: _Held) -> bool:
+        with self._parts.database.writing() as session:
+            until = now_of(session) + HOLD
+            renewed = change_held(held.run_id, self._holder, leased_until=until)
+            return bool(session.connection().execute(renewed).rowcount)
+
+    def _release(self, held: _Held) -> None:
+        """Give a run back whose question was not measured, for no fault of its own."""
+        with self._parts.database.writing() as session:
+            free = {"holder": None, "leased_until": None, "attempts": EvaluationRow.attempts - 1}
+            session.execute(change_held(held.run_id, self._holder, **free))
+
+    def _record(self, held: _Held, measured: _Measured) -> None:
+        """Nothing if the run was cancelled or deleted meanwhile, or another process holds it."""
+        with self._parts.database.writing() as session:
+            row = session.get(EvaluationRow, held.run_id, with_for_update=True)
+            if row is not None and row.holder == self._holder and row.state in OPEN:
+                _note(row, held.ordinal, measured, session)
+
+    async def _measured(self, held: _Held) -> _Measured:
+        """Raises Unavailable alone."""
+        if held.known is None:
+            return _Measured(error="the question is kept no longer")
+        try:
+            if held.kind == "fidelity":
+                return _Measured(*await self._meter.measure(held.question, held.known.answers))
+            return _Measured(await self._retrieval(held.question, held.known))
+        except Unavailable:
+            raise
+        except RagKVError as error:
+            return _Measured(error=str(error))
+        except Exception:
+            log.exception("a question of the evaluation %s was not measured", held.run_id)
+            return _Measured(error="an error of the service: see its log")
+
+    async def _retrieval(self, question: Question, known: Known) -> RetrievalOutcome:
+        await self._parts.uncached_answerer.until_idle()
+        to_find = await self._threads.run(known.to_find)
+        if not to_find:
+            raise Rejected("no passage is known to support an answer")
+        hops = self._parts.settings.hops
+        return await measure_retrieval(question, to_find, self._parts.searcher, hops)
+
+    @cached_property
+    def _meter(self) -> FidelityMeter:
+        parts = self._parts
+        return FidelityMeter(parts.uncached_answerer, parts.engine, parts.prompts, parts.settings.max_answer_tokens)
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        """The settings that answers depend on, as JSON."""
+        parts, settings = self._parts, self._parts.settings
+        recompute = recompute_of(Question("", "", ""), settings)
+        present = RunSettings(
+            version=__version__,
+            model=public_name(settings),
+            model_fingerprint=parts.model_fingerprint,
+            writer=parts.writer_fingerprint,
+            kv_format=settings.kv_format,
+            policy=recompute.policy,
+            recompute_ratio=recompute.ratio,
+            recompute_max_tokens=settings.recompute_max_tokens,
+            block_size=recompute.block_size,
+            top_k=settings.top_k,
+            hops=settings.hops,
+            reranker=settings.reranker,
+            passage_order=settings.passage_order,
+            index=parts.index_fingerprint,
+        )
+        builtins: dict[str, Any] = msgspec.to_builtins(present)
+        return builtins
+
+
+def _note(row: EvaluationRow, ordinal: int, measured: _Measured, session: Any) -> None:
+    """Record one question, and end the run with its last one."""
+    record_outcome(session, row.id, ordinal, **measured.values())
+    row.done, row.attempts, row.holder, row.leased_until = row.done + 1, 0, None, None
+    if row.done >= row.total:
+        end_run(row, DONE, session)

@@ -1,0 +1,263 @@
+"""Runs of evaluations as their owners see them: started, listed, shown, cancelled, deleted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ragkv.clock import utc_now
+from ragkv.db.database import Database, advisory_lock
+from ragkv.db.evaluations import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    OPEN,
+    QUEUED,
+    RUN_KEYS,
+    num_open,
+    outcomes_of,
+    questions_of,
+    run_by_id,
+    runs_of,
+)
+from ragkv.db.feedback import QuestionFilter, known_answers, logged_questions
+from ragkv.db.pages import rows_behind
+from ragkv.db.tables import EvaluationQuestionRow, EvaluationRow, FeedbackRow
+from ragkv.db.tenants import collection_ref
+from ragkv.errors import Conflict, NotFound, Rejected
+from ragkv.evaluation.figures import fidelity_figures, retrieval_figures
+from ragkv.evaluation.known import known_answer, text_of
+from ragkv.evaluation.outcome import (
+    ComparedAnswers,
+    EvaluationReport,
+    EvaluationRun,
+    EvaluationRunPage,
+    FidelityFigures,
+    FidelityOutcome,
+    GivenQuestion,
+    Kind,
+    MeasuredQuestion,
+    RetrievalFigures,
+    RetrievalOutcome,
+    RunSettings,
+    Source,
+)
+from ragkv.ids import new_id
+from ragkv.page import Id, Moment, from_cursor
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+MAX_QUESTIONS = 500
+"""Of a run."""
+MAX_OPEN = 4
+"""Runs of a tenant that have not ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a run is to measure: `kind`, over the newest `limit` questions of a `source`, asked in [since, before); or over
+    those that are `given`."""
+
+    kind: Kind
+    source: Source
+    limit: int = MAX_QUESTIONS
+    since: datetime | None = None
+    before: datetime | None = None
+    given: Sequence[GivenQuestion] = ()
+
+
+def start_run(tenant_id: str, collection: str, wanted: Wanted, database: Database) -> EvaluationRun:
+    """A new run, queued. Raises NotFound for the collection, Rejected if there is no question to measure, Conflict if the
+    tenant has too many open runs."""
+    ref = collection_ref(tenant_id, collection, database)
+    run_id = new_id()
+    with database.writing() as session:
+        advisory_lock(session, f"evaluations {tenant_id}")
+        if (session.scalar(num_open(tenant_id)) or 0) >= MAX_OPEN:
+            raise Conflict(f"{MAX_OPEN} evaluations have not ended: wait for them, or cancel one")
+        questions = _questions(run_id, tenant_id, ref.collection_id, wanted, session)
+        if not questions:
+            raise Rejected(_NOTHING[wanted.source])
+        session.add(
+            EvaluationRow(
+                id=run_id,
+                tenant_id=tenant_id,
+                collection_id=ref.collection_id,
+                kind=wanted.kind,
+                source=wanted.source,
+                state=QUEUED,
+                total=len(questions),
+            )
+        )
+        session.flush()
+        session.add_all(questions)
+    return find_run(tenant_id, run_id, database)
+
+
+def list_runs(
+    tenant_id: str, collection: str | None, limit: int, cursor: str | None, database: Database
+) -> EvaluationRunPage:
+    """Newest first. Raises NotFound for the collection, Rejected for a cursor that is not ours."""
+    collection_id = None if collection is None else collection_ref(tenant_id, collection, database).collection_id
+    after = from_cursor(cursor, tuple[Moment, Id])
+    with database.reading() as session:
+        runs = rows_behind(session, runs_of(tenant_id, collection_id), RUN_KEYS, limit, after, descending=True)
+        items = [_view(row, name) for row, name in runs.items]
+    return EvaluationRunPage(items, runs.next(lambda row: (row[0].created_at, row[0].id)))
+
+
+def find_run(tenant_id: str, run_id: str, database: Database) -> EvaluationRun:
+    """Raises NotFound."""
+    with database.reading() as session:
+        return _view(*_find(session, tenant_id, run_id))
+
+
+def report_of_run(tenant_id: str, run_id: str, database: Database) -> EvaluationReport:
+    """A run with its questions, the worst first. Raises NotFound."""
+    with database.reading() as session:
+        run = _view(*_find(session, tenant_id, run_id))
+        questions = [_measured(run.kind, *row) for row in session.execute(questions_of(run_id))]
+    return EvaluationReport(run, sorted(questions, key=_badness, reverse=True))
+
+
+def cancel_run(tenant_id: str, run_id: str, database: Database) -> EvaluationRun:
+    """End a run, with the figures of what it has measured; one that has ended stays as it is. Raises NotFound."""
+    with database.writing() as session:
+        row, _ = _find(session, tenant_id, run_id)
+        session.refresh(row, with_for_update=True)
+        if row.state in OPEN:
+            end_run(row, CANCELLED, session)
+    return find_run(tenant_id, run_id, database)
+
+
+def delete_run(tenant_id: str, run_id: str, database: Database) -> None:
+    """Remove a run with its figures, also one that has not ended. Raises NotFound."""
+    with database.writing() as session:
+        row, _ = _find(session, tenant_id, run_id)
+        session.delete(row)
+
+
+def end_run(row: EvaluationRow, state: str, session: "Session", error: str | None = None) -> None:
+    """End a run with the figures of what was measured."""
+    assert state in (DONE, CANCELLED, FAILED), "a state that a run ends in"
+    outcomes = [outcome for outcome in session.scalars(outcomes_of(row.id)) if outcome is not None]
+    skipped = row.done - len(outcomes)
+    figures: FidelityFigures | RetrievalFigures | None
+    if row.kind == "fidelity":
+        figures = fidelity_figures([msgspec.convert(one, FidelityOutcome) for one in outcomes], skipped)
+    else:
+        figures = retrieval_figures([msgspec.convert(one, RetrievalOutcome) for one in outcomes], skipped)
+    row.figures = None if figures is None else msgspec.to_builtins(figures)
+    row.state, row.error, row.ended_at, row.holder, row.leased_until = state, error, utc_now(), None, None
+
+
+_NOTHING: dict[Source, str] = {
+    "rated": "no question of the collection has a corrected answer, or one that was rated up, in this period: rate some first",
+    "logged": "no question to the collection is logged in this period",
+    "given": "give the questions in `questions`",
+}
+
+
+def _questions(
+    run_id: str, tenant_id: str, collection_id: str, wanted: Wanted, session: "Session"
+) -> list[EvaluationQuestionRow]:
+    if wanted.source == "given":
+        given = [_kept(one, wanted.kind) for one in wanted.given]
+        return [
+            EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, given=one) for number, one in enumerate(given)
+        ]
+    find = _rated if wanted.source == "rated" else _logged
+    ids = find(tenant_id, collection_id, wanted, session)
+    return [
+        EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, question_id=one) for number, one in enumerate(ids)
+    ]
+
+
+def _kept(given: GivenQuestion, kind: Kind) -> dict[str, Any]:
+    """Of a question that came with a run what its kind needs."""
+    kept = given if kind == "retrieval" else msgspec.structs.replace(given, passages=(), gold=())
+    builtins: dict[str, Any] = msgspec.to_builtins(kept)
+    return builtins
+
+
+def _rated(tenant_id: str, collection_id: str, wanted: Wanted, session: "Session") -> list[str]:
+    """Ids of questions with known answers, the newest of the period."""
+    found = known_answers(tenant_id, collection_id)
+    if wanted.since is not None:
+        found = found.where(FeedbackRow.asked_at >= wanted.since)
+    if wanted.before is not None:
+        found = found.where(FeedbackRow.asked_at < wanted.before)
+    newest = found.order_by(FeedbackRow.asked_at.desc(), FeedbackRow.answer_id).limit(wanted.limit)
+    return [row.answer_id for row in session.scalars(newest)]
+
+
+def _logged(tenant_id: str, collection_id: str, wanted: Wanted, session: "Session") -> list[str]:
+    """Ids of all questions of the period, the newest; of those with the same text one, if possible one that was rated."""
+    wish = QuestionFilter(tenant_id, collection_id, since=wanted.since, until=wanted.before)
+    rows: list[Any] = []
+    for found, keys in logged_questions(wish):
+        rows += session.execute(found.order_by(*(key.desc() for key in keys)).limit(wanted.limit)).all()
+    rows.sort(key=lambda row: (row.FeedbackRow is not None, row.asked_at), reverse=True)
+    by_text: dict[str, Any] = {}
+    for row in rows:
+        by_text.setdefault(row.text, row)
+    newest = sorted(by_text.values(), key=lambda row: row.asked_at, reverse=True)
+    return [row.id for row in newest[: wanted.limit]]
+
+
+def _find(session: "Session", tenant_id: str, run_id: str) -> tuple[EvaluationRow, str]:
+    found = session.execute(run_by_id(tenant_id, run_id)).one_or_none()
+    if found is None:
+        raise NotFound(f"there is no evaluation {run_id[:80]!r}")
+    row, name = found
+    return row, name
+
+
+def _view(row: EvaluationRow, collection: str) -> EvaluationRun:
+    of_fidelity = row.figures is not None and row.kind == "fidelity"
+    of_retrieval = row.figures is not None and row.kind == "retrieval"
+    return EvaluationRun(
+        id=row.id,
+        kind=row.kind,  # type: ignore[arg-type]
+        source=row.source,  # type: ignore[arg-type]
+        collection_id=row.collection_id,
+        collection=collection,
+        state=row.state,  # type: ignore[arg-type]
+        total=row.total,
+        done=row.done,
+        settings=None if row.settings is None else msgspec.convert(row.settings, RunSettings),
+        fidelity=msgspec.convert(row.figures, FidelityFigures) if of_fidelity else None,
+        retrieval=msgspec.convert(row.figures, RetrievalFigures) if of_retrieval else None,
+        error=row.error,
+        created_at=row.created_at,
+        ended_at=row.ended_at,
+    )
+
+
+def _measured(
+    kind: Kind, row: EvaluationQuestionRow, feedback: FeedbackRow | None, logged: str | None
+) -> MeasuredQuestion:
+    text = text_of(row, feedback, logged)
+    answers = row.answers if text is not None else None
+    return MeasuredQuestion(
+        ordinal=row.ordinal,
+        question_id=row.question_id,
+        question=text,
+        known_answer=None if text is None else known_answer(row, feedback),
+        answers=None if answers is None else msgspec.convert(answers, ComparedAnswers),
+        fidelity=msgspec.convert(row.outcome, FidelityOutcome) if row.outcome and kind == "fidelity" else None,
+        retrieval=msgspec.convert(row.outcome, RetrievalOutcome) if row.outcome and kind == "retrieval" else None,
+        error=row.error,
+    )
+
+
+def _badness(one: MeasuredQuestion) -> tuple[float, float]:
+    """Higher is worse; questions that were skipped or not reached come last."""
+    if one.fidelity is not None:
+        return 1.0, one.fidelity.kl
+    if one.retrieval is not None:
+        return 1.0, sum(float(rank or 100) for rank in one.retrieval.ranks) / len(one.retrieval.ranks)
+    return 0.0, float(one.error is not None)

@@ -14,6 +14,8 @@ from ragkv.statistics.views import Bucket, Summary, Window
 TOP, BOTTOM = 10.0, 200.0
 """The plot lies between these, with zero at the bottom."""
 MAX_STEPS = 4
+MAX_LABELS = 8
+"""Of a history, at the moments of some of its measurements."""
 NICE = (1, 2, 2.5, 5, 10)
 EDGE = 3.0
 """Percent of the width at either end where no label fits."""
@@ -127,6 +129,44 @@ def origin_chart(found: Summary) -> Chart:
         across=_across(found),
         up=scale.places(number),
         bars=tuple(_bars(found.series, scale)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A moment of a history: a value of each kind, None where there is none, and the cells of its column."""
+
+    moment: datetime
+    values: tuple[float | None, ...]
+    cells: tuple[str, ...]
+
+
+def history_chart(
+    history: Sequence[Measurement],
+    kinds: Sequence[str],
+    heads: tuple[str, ...],
+    called: Callable[[float], str],
+    highest: float = 0.0,
+) -> Chart:
+    """A line a kind over measurements in order of time, at equal distances whatever time lay between. The scale reaches up to
+    `highest` at least; values below 0 are drawn there."""
+    values = [value for one in history for value in one.values if value is not None]
+    scale = Scale(max([highest, *values]))
+    step = 100 / max(len(history), 1)
+    lines = []
+    for which, kind in enumerate(kinds):
+        placed = ((index, one.values[which]) for index, one in enumerate(history))
+        dots = tuple(
+            Dot((index + 0.5) * step, scale.y(max(value, 0.0))) for index, value in placed if value is not None
+        )
+        lines.append(Line(kind, dots))
+    labelled = range(0, len(history), math.ceil(len(history) / MAX_LABELS) or 1)
+    return Chart(
+        heads=heads,
+        columns=tuple(Column(i * step, step, one.moment, one.cells, is_empty=False) for i, one in enumerate(history)),
+        across=tuple(Place((index + 0.5) * step, "", history[index].moment) for index in labelled),
+        up=scale.places(called),
+        lines=tuple(line for line in lines if line.dots),
     )
 
 

@@ -10,6 +10,7 @@ from api.admin.audit import audit_page
 from api.admin.collections import collection_page, collections_page
 from api.admin.documents import document_page
 from api.admin.errors import PAGE_HANDLERS
+from api.admin.evaluations import evaluation_page, evaluations_page
 from api.admin.jobs import jobs_page
 from api.admin.keys import keys_page
 from api.admin.kv import kv_page
@@ -26,6 +27,8 @@ PAGES: list[ControllerRouterHandler] = [
     overview_page,
     playground_page,
     questions_page,
+    evaluations_page,
+    evaluation_page,
     collections_page,
     collection_page,
     document_page,

@@ -17,6 +17,7 @@ NAVIGATION = (
     ("Collections", "/admin/collections", "folder"),
     ("Playground", "/admin/playground", "chat"),
     ("Questions", "/admin/questions", "question"),
+    ("Evaluations", "/admin/evaluations", "scales"),
     ("KV store", "/admin/kv", "layers"),
     ("Writer", "/admin/writer", "pen"),
     ("Jobs", "/admin/jobs", "list"),

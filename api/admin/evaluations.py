@@ -1,0 +1,108 @@
+"""The pages of evaluations: runs with their figures over time, and one run question by question."""
+
+from collections.abc import Sequence
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery
+
+from api.admin.charts import Chart, Measurement, history_chart
+from api.admin.format import duration
+from api.admin.questions import PERIODS
+from api.admin.shell import AdminRequest, page
+from ragkv.catalog.collection import list_collections
+from ragkv.clock import utc_now
+from ragkv.evaluation.outcome import EvaluationRun
+from ragkv.evaluation.runs import MAX_QUESTIONS, list_runs, report_of_run
+from ragkv.page import MAX_PAGE
+from ragkv.parts import Parts
+
+RUNS_A_PAGE = 25
+DRAWN = 50
+"""Runs of a chart, the newest."""
+QUESTIONS_SHOWN = 100
+
+
+@get("/evaluations", sync_to_thread=True)
+def evaluations_page(
+    request: AdminRequest,
+    parts: NamedDependency[Parts],
+    collection: FromQuery[str] = "",
+    cursor: FromQuery[str | None] = None,
+) -> Response[str]:
+    """Render the runs of one collection, or of all: the newest figures, how they changed, and a list."""
+    tenant_id = request.user.tenant_id
+    collections = list_collections(tenant_id, MAX_PAGE, None, parts.database).items
+    chosen = next((one for one in collections if collection in (one.id, one.name)), None)
+    name = chosen.id if chosen else None
+    latest = list_runs(tenant_id, name, MAX_PAGE, None, parts.database).items
+    now = utc_now()
+    return page(
+        request,
+        "evaluations.html",
+        runs=list_runs(tenant_id, name, RUNS_A_PAGE, cursor, parts.database),
+        collections=collections,
+        chosen=chosen,
+        fidelity=next((one for one in latest if one.fidelity), None),
+        retrieval=next((one for one in latest if one.retrieval), None),
+        fidelity_chart=fidelity_chart(latest),
+        retrieval_chart=retrieval_chart(latest),
+        periods={period: (now - length).isoformat(timespec="seconds") for period, length in PERIODS.items()},
+        max_questions=MAX_QUESTIONS,
+        cursor=cursor,
+        is_open=any(one.is_open for one in latest),
+    )
+
+
+@get("/evaluations/{run_id:str}", sync_to_thread=True)
+def evaluation_page(request: AdminRequest, run_id: FromPath[str], parts: NamedDependency[Parts]) -> Response[str]:
+    """Render one run with its worst questions."""
+    report = report_of_run(request.user.tenant_id, run_id, parts.database)
+    return page(
+        request,
+        "evaluation.html",
+        run=report.run,
+        questions=report.questions[:QUESTIONS_SHOWN],
+        hidden=max(0, len(report.questions) - QUESTIONS_SHOWN),
+    )
+
+
+def fidelity_chart(newest_first: Sequence[EvaluationRun]) -> Chart | None:
+    """The share of full prefill's gain that was kept, run by run; None for fewer than two."""
+    history = [
+        Measurement(
+            run.ended_at or run.created_at,
+            (1.0, found.gain_kept),
+            (
+                str(found.questions),
+                "–" if found.gain_kept is None else f"{found.gain_kept:.2f}",
+                f"{found.kl:.3f}",
+                duration(found.ttft_ms),
+                duration(found.ttft_full_ms),
+            ),
+        )
+        for run in reversed(newest_first[:DRAWN])
+        if (found := run.fidelity) is not None
+    ]
+    heads = ("Questions", "Gain kept", "KL", "First token, stitched", "First token, full")
+    return (
+        history_chart(history, ("in-full", "stitched"), heads, lambda value: f"{value:g}", 1.0) if history[1:] else None
+    )
+
+
+def retrieval_chart(newest_first: Sequence[EvaluationRun]) -> Chart | None:
+    """Recall among the first 5 passages, run by run; None for fewer than two."""
+    history = [
+        Measurement(
+            run.ended_at or run.created_at,
+            (found.recall_at_5,),
+            (
+                str(found.questions),
+                *(f"{value:.0f}%" for value in (found.recall_at_2, found.recall_at_5, found.recall_at_10, found.mrr)),
+            ),
+        )
+        for run in reversed(newest_first[:DRAWN])
+        if (found := run.retrieval) is not None
+    ]
+    heads = ("Questions", "Recall at 2", "at 5", "at 10", "MRR")
+    return history_chart(history, ("stitched",), heads, lambda value: f"{value:g}%", 100.0) if history[1:] else None

@@ -1,0 +1,50 @@
+// The form that starts an evaluation: its fields as JSON, and the lines of a chosen file as its questions.
+
+import { send } from "./api.js";
+import { valuesOf } from "./actions.js";
+
+const form = document.getElementById("start");
+const file = document.getElementById("set-file");
+const complaint = form.querySelector(".error");
+
+form.addEventListener("change", showFile);
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const button = form.querySelector('[type="submit"]');
+  button.disabled = true;
+  complaint.hidden = true;
+  try {
+    const wanted = valuesOf(form);
+    if (wanted.source === "given") {
+      wanted.questions = await questionsIn(file.files[0]);
+      delete wanted.since;
+    }
+    const run = await send("POST", "/v1/evaluations", wanted);
+    location.assign(`/admin/evaluations/${run.id}`);
+  } catch (error) {
+    complaint.textContent = error.message;
+    complaint.hidden = false;
+    button.disabled = false;
+  }
+});
+
+function showFile() {
+  const given = form.elements.source.value === "given";
+  document.getElementById("set-field").hidden = !given;
+  document.getElementById("since-field").hidden = given;
+  file.required = given;
+}
+
+/** The values of a file of JSON lines. Throws an error that names the line that is none. */
+async function questionsIn(chosen) {
+  const lines = (await chosen.text()).split("\n").map((line, index) => [line.trim(), index + 1]);
+  return lines.filter(([line]) => line).map(([line, number]) => {
+    try {
+      return JSON.parse(line);
+    } catch {
+      throw new Error(`${chosen.name}, line ${number}: not JSON`);
+    }
+  });
+}
+
+showFile();

@@ -14,7 +14,7 @@ from ragkv.parts import Parts
 
 log = logging.getLogger(__name__)
 
-IDLE_S = 2.0
+IDLE_S = 1.0
 """Between two looks for a run, and after one whose question could not be measured for now."""
 
 
@@ -35,14 +35,14 @@ def evaluating(parts: Parts, idle_s: float = IDLE_S) -> Callable[[Litestar], Any
 
 
 async def _keep_evaluating(runner: Runner, idle_s: float) -> None:
+    measured = False
     while True:
+        if not measured:
+            await asyncio.sleep(idle_s)
+        measured = False
         try:
             measured = await runner.step()
         except RagKVError as error:
             log.warning("a question of an evaluation is measured later: %s", error)
-            measured = False
         except Exception:
             log.exception("a question of an evaluation is measured later")
-            measured = False
-        if not measured:
-            await asyncio.sleep(idle_s)

@@ -1,6 +1,7 @@
 """An engine without a model: it gives the prompt's own tokens back. For tests of everything around the engine."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator
 
 import torch
@@ -67,7 +68,11 @@ class EchoEngine:
 
     def _piece(self, request: Generate, text: str, index: int, report: Report | None) -> Output:
         reason = "length" if request.max_tokens < len(self.words) else "stop"
-        return Output(text, (request.token_ids[index],), finish_reason=reason if report else None, report=report)
+        token, steps = (request.allowed_token_ids or (request.token_ids[index],))[0], ()
+        if request.logprobs is not None:
+            share = 0.5 if request.plan else 0.6
+            steps = ({token: math.log(share), token + 1: math.log(1 - share)},)
+        return Output(text, (token,), steps, finish_reason=reason if report else None, report=report)
 
     def _report(self, request: Generate) -> Report:
         queries = torch.ones(QUERIES) if request.capture else None

@@ -92,7 +92,7 @@ class Runner:
 
         Raises Unavailable when something that it needs is away: the question is measured later.
         """
-        if not await self._parts.engine.ready():
+        if not await self._threads.run(self._has_work) or not await self._parts.engine.ready():
             return False
         held = await self._threads.run(self._take)
         if held is None:
@@ -113,14 +113,14 @@ class Runner:
                 await asyncio.gather(keeping, measuring, return_exceptions=True)
         return True
 
+    def _has_work(self) -> bool:
+        with self._parts.database.reading() as session:
+            return session.scalars(any_open()).first() is not None
+
     def _take(self) -> _Held | None:
-        """Hold the next question of the next run."""
-        database = self._parts.database
-        with database.reading() as session:
-            if session.scalars(any_open()).first() is None:
-                return None
+        """Hold the next question of the next run. None if none waits, or the one whose turn it was has ended."""
         present = self._settings
-        with database.writing() as session:
+        with self._parts.database.writing() as session:
             now = now_of(session)
             row = session.scalars(next_run(now)).first()
             if row is None:

@@ -1,0 +1,187 @@
+"""`ragkv eval run` and `ragkv eval runs`: evaluations of a running service, on its own questions, over HTTP."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import click
+import httpx
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from bench.jsonl import read_lines
+from bench.measuring import check_folder, write_report
+from ragkv.cli.progress import shown
+from ragkv.errors import Rejected, Unavailable
+from ragkv.evaluation.outcome import EvaluationReport, EvaluationRun, EvaluationRunPage, GivenQuestion, Kind
+from ragkv.tenancy import DEFAULT_COLLECTION
+
+PATH = "/v1/evaluations"
+LOOK_S = 1.0
+TIMEOUT_S = 60.0
+_CAPTION = (
+    "gain: share of full prefill's gain over no passages that stitching keeps. KL: to full prefill, nats a token. F1: percent, stitched "
+    "and in full. x: times sooner to the first token. R@5: percent of needed passages among the first 5."
+)
+
+T = TypeVar("T")
+
+
+def of_service(command: Any) -> Any:
+    """The options that name a service and a key for it."""
+    key = click.option("--key", envvar="RAGKV_API_KEY", help="An API key with the scope admin.  [env: RAGKV_API_KEY]")
+    url = click.option("--url", default="http://127.0.0.1:8000", show_default=True, help="URL of the service.")
+    return url(key(command))
+
+
+@click.command("run")
+@of_service
+@click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
+@click.option("--kind", type=click.Choice(get_args(Kind)), default="fidelity", show_default=True)
+@click.option("--logged", is_flag=True, help="Ask all logged questions, not only those that were rated.")
+@click.option(
+    "--data", "data_file", type=click.Path(path_type=Path), help="Ask these: JSON lines of question, answers."
+)
+@click.option("--since", help="Only questions asked at this time or later, ISO 8601.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Ask the newest of them.")
+@click.option(
+    "--fail-under",
+    type=float,
+    help="Exit with code 1 if less is kept of full prefill's gain; for retrieval, if recall at 5 is less. Between 0 and 1.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the run with its questions as JSON.",
+)
+def run_evaluation(
+    url: str, key: str | None, data_file: Path | None, fail_under: float | None, json_file: Path | None, **given: Any
+) -> None:
+    """Evaluate a running service on questions of its own, and wait for the figures.
+
+    The service measures beside the questions of its users, which come first. Interrupted, the run goes on without
+    this command; `ragkv eval runs` lists it.
+    """
+    check_folder("--json", json_file)
+    if data_file is not None and given["logged"]:
+        raise Rejected("--data or --logged, not both")
+    with client_of(url, key) as client:
+        run = ended(client, started(client, data_file, **given))
+        report = read(client.get(f"{PATH}/{run.id}"), EvaluationReport)
+    Console().print(table_of([report.run]))
+    if json_file is not None:
+        write_report(report, json_file)
+    if (reason := _failure(report.run, fail_under)) is not None:
+        raise Rejected(reason)
+
+
+@click.command("runs")
+@of_service
+@click.option("--collection", help="Id or name of the collection.  [default: all]")
+@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True)
+def list_evaluations(url: str, key: str | None, collection: str | None, limit: int) -> None:
+    """List the evaluations of a running service, newest first."""
+    params: dict[str, Any] = {"limit": limit} | ({"collection": collection} if collection else {})
+    with client_of(url, key) as client:
+        page = read(client.get(PATH, params=params), EvaluationRunPage)
+    Console().print(table_of(page.items))
+
+
+@contextmanager
+def client_of(url: str, key: str | None) -> Iterator[httpx.Client]:
+    """A client of a service. Requests raise Unavailable without one, and Rejected with what it says against them."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    hooks = {"response": [_refused]}
+    try:
+        with httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, event_hooks=hooks) as client:
+            yield client
+    except httpx.HTTPError as error:
+        raise Unavailable(f"no service answers at {url}: {error}") from error
+
+
+def started(
+    client: httpx.Client, data_file: Path | None, *, logged: bool, limit: int, since: str | None, **given: Any
+) -> EvaluationRun:
+    body: dict[str, Any] = given | {"limit": limit, "since": since, "source": "logged" if logged else "rated"}
+    if data_file is not None:
+        questions = [question for _, question in read_lines(data_file, GivenQuestion)][:limit]
+        body |= {"source": "given", "questions": msgspec.to_builtins(questions)}
+    return read(client.post(PATH, json=body), EvaluationRun)
+
+
+def ended(client: httpx.Client, run: EvaluationRun) -> EvaluationRun:
+    """The run once it has ended, with a bar meanwhile."""
+
+    def looks() -> Iterator[EvaluationRun]:
+        now = run
+        yield now
+        while now.is_open:
+            time.sleep(LOOK_S)
+            now = read(client.get(f"{PATH}/{run.id}"), EvaluationReport).run
+            yield now
+
+    return shown(looks(), "measuring", lambda now: (now.done, now.total))
+
+
+def read(response: httpx.Response, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(response.content, type=kind)
+    except msgspec.DecodeError as error:
+        raise Rejected(f"{response.url}: is it a service of this version? {error}") from None
+
+
+def table_of(runs: list[EvaluationRun]) -> Table:
+    """A line a run; it fits 80 columns."""
+    table = Table(caption=_CAPTION, box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in ("kind", "started, UTC", "collection", "state"):
+        table.add_column(column, no_wrap=True)
+    for column in ("n", "gain", "KL", "F1, full", "x", "R@5"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for run in runs:
+        found, searched = run.fidelity, run.retrieval
+        table.add_row(
+            run.kind,
+            run.created_at.strftime("%m-%d %H:%M"),
+            run.collection,
+            run.state,
+            f"{run.done}/{run.total}",
+            f"{found.gain_kept:.2f}" if found and found.gain_kept is not None else "-",
+            f"{found.kl:.3f}" if found else "-",
+            f"{found.f1:.0f}, {found.f1_full:.0f}" if found and found.f1 is not None else "-",
+            f"{found.speedup:.1f}" if found else "-",
+            f"{searched.recall_at_5:.0f}" if searched else "-",
+        )
+    return table
+
+
+def _failure(run: EvaluationRun, least: float | None) -> str | None:
+    """The reason why the gate is closed, if it is. What was not measured to its end opens none."""
+    if run.state != "done":
+        return f"the evaluation was not finished: {run.error or run.state}"
+    if least is None:
+        return None
+    figure, name = run.fidelity.gain_kept if run.fidelity else None, "gain kept"
+    if run.retrieval is not None:
+        figure, name = run.retrieval.recall_at_5 / 100, "recall at 5"
+    if figure is None:
+        return f"--fail-under {least:g}: no question could be measured, or there is nothing to keep"
+    return f"{name} {figure:.3f} is under {least:g}" if figure < least else None
+
+
+def _refused(response: httpx.Response) -> None:
+    """Raises Rejected with what the service says."""
+    if response.is_success:
+        return
+    response.read()
+    try:
+        said = msgspec.json.decode(response.content).get("detail")
+    except (msgspec.DecodeError, AttributeError):
+        said = None
+    if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+        raise Unavailable(said or "the service is away")
+    raise Rejected(f"the service refused ({response.status_code}): {said or response.url}")

@@ -50,7 +50,7 @@ def evaluations_page(
         periods={period: (now - length).isoformat(timespec="seconds") for period, length in PERIODS.items()},
         max_questions=MAX_QUESTIONS,
         cursor=cursor,
-        is_open=any(one.is_open for one in latest),
+        polled=any(one.is_open for one in latest),
     )
 
 

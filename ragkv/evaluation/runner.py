@@ -109,8 +109,7 @@ class Runner:
             raise
         finally:
             keeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.gather(keeping, measuring, return_exceptions=True)
+            await asyncio.gather(keeping, measuring, return_exceptions=True)
         return True
 
     def _has_work(self) -> bool:

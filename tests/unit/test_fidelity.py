@@ -33,6 +33,7 @@ from ragkv.evaluation.metrics import (
     gain_kept,
     geometric_ratio,
     interval,
+    likeliest_kl,
     mean_kl,
     mean_nll,
     normalised,
@@ -458,3 +459,22 @@ def test_the_best_passage_stands_where_the_settings_say():
 
     assert in_prompt_order(ranked, "best_last") == ranked[::-1]
     assert in_prompt_order(ranked, "best_first") == ranked
+
+
+def test_the_kl_of_the_likeliest_tokens_is_below_that_of_all_and_near_it():
+    drawn = np.random.default_rng(0)
+    logits = drawn.normal(scale=3, size=(1, 5000))
+    reference, other = log_softmax(logits), log_softmax(logits + drawn.normal(scale=0.5, size=(1, 5000)))
+
+    def likeliest(row: np.ndarray, count: int) -> dict[int, float]:
+        return {int(token): float(row[0, token]) for token in np.argsort(row[0])[-count:]}
+
+    exact = mean_kl(reference, other)
+    all_of_them = likeliest_kl(likeliest(reference, 5000), likeliest(other, 5000))
+    some = likeliest_kl(likeliest(reference, 1000), likeliest(other, 1000))
+    assert all_of_them == pytest.approx(exact, rel=1e-3)
+    assert 0.9 * exact < some < exact
+
+
+def log_softmax(rows: np.ndarray) -> np.ndarray:
+    return rows - np.log(np.exp(rows).sum(-1, keepdims=True))

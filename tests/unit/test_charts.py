@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from api.admin.charts import BOTTOM, TOP, Scale, first_token_chart, origin_chart
+from api.admin.charts import BOTTOM, TOP, Measurement, Scale, first_token_chart, history_chart, origin_chart
 from api.admin.format import duration, number, percent
 from ragkv.statistics.views import Bucket, FirstToken, Jobs, Questions, Summary, TokenCounts
 
@@ -79,3 +79,27 @@ def test_labels_stand_at_round_moments_away_from_the_edges():
 def test_numbers_as_people_read_them():
     assert [duration(ms) for ms in (8.24, 182.4, 1210, 14_000)] == ["8.2 ms", "182 ms", "1.21 s", "14.0 s"]
     assert [percent(share) for share in (0, 0.032, 0.09999, 0.84, 1)] == ["0%", "3.2%", "10%", "84%", "100%"]
+
+
+def test_a_history_has_equal_steps_and_leaves_out_what_has_no_value():
+    moments = [NOON, NOON + timedelta(minutes=1), NOON + timedelta(days=9), NOON + timedelta(days=10)]
+    history = [
+        Measurement(moment, (1.0, value), (f"{value}",))
+        for moment, value in zip(moments, (0.9, None, -0.2, 0.95), strict=True)
+    ]
+
+    chart = history_chart(history, ("in-full", "stitched"), ("Kept",), lambda value: f"{value:g}", 1.0)
+
+    full, stitched = chart.lines
+    assert [dot.x for dot in full.dots] == [12.5, 37.5, 62.5, 87.5]
+    assert [dot.x for dot in stitched.dots] == [12.5, 62.5, 87.5]
+    assert {dot.y for dot in full.dots} == {TOP}
+    assert stitched.dots[1].y == BOTTOM
+    assert [place.moment for place in chart.across] == moments
+    assert [place.label for place in chart.up] == ["0.25", "0.5", "0.75", "1"]
+
+
+def test_a_long_history_is_labelled_now_and_then():
+    history = [Measurement(NOON + timedelta(days=day), (1.0,), ("1",)) for day in range(50)]
+
+    assert len(history_chart(history, ("stitched",), ("Kept",), str).across) <= 8

@@ -162,7 +162,7 @@ LOGGED = LoggedQuestion(
     feedback=FEEDBACK,
 )
 SET_QUESTION = SetQuestion(ANSWER_ID, QUESTION, ("Ada Lovelace, in 1843.",), (SetPassage("Ada Lovelace", TEXT),))
-EVALUATION = EvaluationRun(
+EVALUATION_RUN = EvaluationRun(
     id="5f0e1d2c3b4a59687766554433221100",
     kind="fidelity",
     source="rated",
@@ -362,9 +362,9 @@ EXAMPLES: dict[Any, object] = {
     ),
     NewEvaluation: NewEvaluation(collection="papers", kind="fidelity", source="rated", limit=100),
     GivenQuestion: GIVEN,
-    EvaluationRun: EVALUATION,
-    EvaluationRunPage: EvaluationRunPage([EVALUATION], None),
-    EvaluationReport: EvaluationReport(EVALUATION, [MEASURED]),
+    EvaluationRun: EVALUATION_RUN,
+    EvaluationRunPage: EvaluationRunPage([EVALUATION_RUN], None),
+    EvaluationReport: EvaluationReport(EVALUATION_RUN, [MEASURED]),
     SearchBody: SearchBody(question=QUESTION, collection="papers", top_k=4),
     SearchView: SearchView([PASSAGE], SearchTimings(11.2)),
     CollectionBody: CollectionBody(name="papers"),

@@ -25,7 +25,7 @@ from ragkv.span import merge, total_tokens
 from ragkv.stitch.plan import StitchPlan
 
 KNOWN_TOKENS = 64
-"""Tokens of a known answer, from its start, whose probabilities are compared."""
+"""Tokens of a known answer, from its start, whose probabilities are compared; no more than an answer may have."""
 AT_ONCE = 4
 """Of these prompts, which find all but their last tokens in the cache."""
 
@@ -61,7 +61,8 @@ class FidelityMeter:
         prepared = await self._answerer.prepare(question)
         full = await self._answer(prepared.prompt, None)
         stitched = await self._answer(prepared.prompt, prepared.plan)
-        ids = (await asyncio.to_thread(self._prompts.answer_ids, known[0] if known else full.text))[:KNOWN_TOKENS]
+        answer_ids = await asyncio.to_thread(self._prompts.answer_ids, known[0] if known else full.text)
+        ids = answer_ids[: min(KNOWN_TOKENS, self._answer_tokens)]
         if not ids:
             raise Rejected("full prefill answers nothing, and no answer is known: there is nothing to compare")
         bare = await asyncio.to_thread(self._prompts.build, (), question.text, self._answer_tokens)

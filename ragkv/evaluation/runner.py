@@ -34,6 +34,7 @@ from ragkv.db.evaluations import (
     record_outcome,
 )
 from ragkv.db.tables import EvaluationRow
+from ragkv.engine.protocol import EngineLost
 from ragkv.errors import RagKVError, Rejected, Unavailable
 from ragkv.evaluation.fidelity import FidelityMeter
 from ragkv.evaluation.known import Known, known_of
@@ -48,7 +49,7 @@ from ragkv.threads import Threads
 HOLD = timedelta(seconds=30)
 RENEW_S = 5.0
 MAX_ATTEMPTS = 3
-"""A question that ends the process each time is skipped, not begun for ever."""
+"""A question that ends the process or its engine each time is skipped, not begun for ever."""
 
 log = logging.getLogger(__name__)
 
@@ -103,9 +104,10 @@ class Runner:
             await asyncio.wait((measuring,))
             if not measuring.cancelled():
                 await self._threads.run(self._record, held, measuring.result())
-        except BaseException:
+        except BaseException as error:
             measuring.cancel()
-            await self._threads.run(self._release, held)
+            engine_ended = isinstance(error, EngineLost) and error.taken
+            await self._threads.run(self._release, held, attempted=engine_ended)
             raise
         finally:
             keeping.cancel()
@@ -132,7 +134,7 @@ class Runner:
                 end_run(row, DONE, session)
                 return None
             if row.attempts >= MAX_ATTEMPTS:
-                skipped = _Measured(error=f"the service ended {MAX_ATTEMPTS} times while it was measured")
+                skipped = _Measured(error=f"service or engine ended {MAX_ATTEMPTS} times while it was measured")
                 _note(row, left.ordinal, skipped, session)
                 return None
             row.state, row.settings, row.holder, row.attempts = RUNNING, present, self._holder, row.attempts + 1
@@ -155,11 +157,12 @@ class Runner:
             renewed = change_held(held.run_id, self._holder, leased_until=until)
             return bool(session.connection().execute(renewed).rowcount)
 
-    def _release(self, held: _Held) -> None:
-        """Give a run back whose question was not measured, for no fault of its own."""
+    def _release(self, held: _Held, *, attempted: bool) -> None:
+        """Give a run back whose question was not measured. attempted: it may be the question that ended the engine."""
         with self._parts.database.writing() as session:
-            free = {"holder": None, "leased_until": None, "attempts": EvaluationRow.attempts - 1}
-            session.execute(change_held(held.run_id, self._holder, **free))
+            free = {"holder": None, "leased_until": None}
+            again = free if attempted else free | {"attempts": EvaluationRow.attempts - 1}
+            session.execute(change_held(held.run_id, self._holder, **again))
 
     def _record(self, held: _Held, measured: _Measured) -> None:
         """Nothing if the run was cancelled or deleted meanwhile, or another process holds it."""

@@ -190,7 +190,7 @@ class TestHolds:
         assert held is not None
         assert held.ordinal == 1
         errors = [one.error for one in report_of_run(tenant_id, run_id, parts.database).questions]
-        assert any(error and "the service ended" in error for error in errors)
+        assert any(error and "engine ended 3 times" in error for error in errors)
 
     def test_a_run_does_not_go_on_under_other_settings(self, parts_on_either: Parts, run_id: str):
         parts, tenant_id = parts_on_either, parts_on_either.default_collection.tenant_id

@@ -217,7 +217,8 @@ class Parts:
         if settings.kv_remote is None:
             return None
         from ragkv.kv.faults import Faults, FaultyRemote
-        from ragkv.kv.remote import ObjectStore, Place
+        from ragkv.kv.remote import ObjectStore
+        from ragkv.object_store import Place
 
         place = Place(
             settings.kv_remote, settings.kv_remote_endpoint, settings.kv_remote_region, settings.kv_remote_access_key,

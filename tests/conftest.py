@@ -21,8 +21,8 @@ from ingest.parts import IngestParts
 from ragkv.db.database import open_engine
 from ragkv.db.migrate import migrate
 from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.kv.remote import Place
 from ragkv.models import model_folder
+from ragkv.object_store import Place
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.echo_engine import EchoEngine

@@ -1,4 +1,4 @@
-"""The object store behind the folder of KV files, if one is configured (`RAGKV_KV_REMOTE`): the only door to obstore.
+"""The object store behind the folder of KV files, if one is configured (`RAGKV_KV_REMOTE`).
 
 An object is a KV file, byte for byte, named like it: `<key[:2]>/<key>.safetensors` under the URL's prefix. A marker at
 the prefix's root says whose KV lies there; a bucket without it, or with another's, is not used.
@@ -9,26 +9,20 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import LocalStore, MemoryStore, from_url
 
 from ragkv.batched import batched
 from ragkv.errors import Corrupt, NotFound, Rejected, Unavailable
+from ragkv.object_store import Place, first_line, opened
 
 MARKER = "ragkv-kv.json"
 FORMAT = 1
-CONNECT = timedelta(seconds=3)
-TIMEOUT = timedelta(seconds=60)
-"""For the whole of one object."""
-RETRIES = 2
 PIECE_BYTES = 8 * 2**20
 WHOLE_BYTES = 64 * 2**20
 """Larger files are uploaded in parts of this size."""
@@ -64,17 +58,6 @@ class Remote(Protocol):
 
     def objects(self) -> Iterator[StoredObject]:
         """All KV files there are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the objects lie. Credentials that are None come from the provider's usual variables."""
-
-    url: str
-    endpoint: str | None = None
-    region: str | None = None
-    access_key: str | None = None
-    secret_key: str | None = None
 
 
 class _Marker(msgspec.Struct, frozen=True):
@@ -194,7 +177,7 @@ class ObjectStore:
         except (BaseError, ValueError, OSError) as error:
             with self._lock:
                 self._failures += 1
-                self._trouble = f"object store: {_first_line(error)}"
+                self._trouble = f"object store: {first_line(error)}"
                 if self._failures >= FAILURES:
                     self._paused_until = time.monotonic() + PAUSE_S
             raise Unavailable(self._trouble) from None
@@ -209,38 +192,14 @@ class ObjectStore:
 
 
 def _opened(place: Place) -> Any:
-    scheme = urlsplit(place.url).scheme
-    given: dict[str, Any] = {
-        "endpoint": place.endpoint,
-        "region": place.region,
-        "access_key_id": place.access_key,
-        "secret_access_key": place.secret_key,
-    }
     try:
-        if scheme == "file":
-            return LocalStore.from_url(place.url, mkdir=True)
-        if scheme == "memory":
-            return MemoryStore()
-        options: dict[str, Any] = {
-            "config": {name: value for name, value in given.items() if value is not None},
-            "client_options": {
-                "allow_http": (place.endpoint or "").startswith("http://"),
-                "connect_timeout": CONNECT,
-                "timeout": TIMEOUT,
-            },
-            "retry_config": {"max_retries": RETRIES, "retry_timeout": TIMEOUT},
-        }
-        return from_url(place.url, **options)
-    except (BaseError, ValueError, OSError) as error:
-        raise Rejected(f"RAGKV_KV_REMOTE: {_first_line(error)}") from None
+        return opened(place)
+    except Rejected as refusal:
+        raise Rejected(f"RAGKV_KV_REMOTE: {refusal}") from None
 
 
 def _name(key: str) -> str:
     return f"{key[:2]}/{key}.safetensors"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:300]
 
 
 def _delete_one(store: Any, name: str) -> None:

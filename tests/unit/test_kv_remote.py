@@ -9,8 +9,9 @@ import pytest
 from ragkv.errors import Corrupt, NotFound, Rejected, Unavailable
 from ragkv.kv.faults import Faults, FaultyRemote
 from ragkv.kv.file import write_kv
-from ragkv.kv.remote import FAILURES, MARKER, ObjectStore, Place
+from ragkv.kv.remote import FAILURES, MARKER, ObjectStore
 from ragkv.kv.store import KVStore
+from ragkv.object_store import Place
 from tests.unit.test_kv_file import KEY, LAYOUT, some_kv
 
 OTHER_KEY = "cd" * 32

@@ -13,8 +13,9 @@ from ragkv.chunk import Chunk
 from ragkv.errors import NotFound, OutOfSpace, Unavailable
 from ragkv.kv.faults import Faults, FaultyRemote
 from ragkv.kv.key import KeyMaker
-from ragkv.kv.remote import ObjectStore, Place
+from ragkv.kv.remote import ObjectStore
 from ragkv.kv.store import KVStore
+from ragkv.object_store import Place
 from ragkv.observe import metrics
 from tests.unit.test_kv_file import some_kv
 

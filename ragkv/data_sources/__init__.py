@@ -1,0 +1,1 @@
+"""Folders and object stores that collections are kept in step with."""

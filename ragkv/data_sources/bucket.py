@@ -1,0 +1,95 @@
+"""The files of a prefix of an object store: S3 and what speaks its protocol, Google Cloud Storage, Azure Blob Storage."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import obstore
+from obstore.exceptions import BaseError
+
+from ragkv.data_sources.files import MAX_KEY_BYTES, ListedFile, is_hidden
+from ragkv.errors import NotFound, Unavailable
+from ragkv.files import Readable
+from ragkv.object_store import Place, first_line, opened
+
+PIECE_BYTES = 2**20
+LISTED_AT_ONCE = 1000
+
+
+class BucketFiles:
+    """Objects below a URL. Their ETags tell when they change."""
+
+    def __init__(self, place: Place) -> None:
+        """Raises Rejected for a URL that names no object store."""
+        self._store = opened(place)
+        self.gap: str | None = None
+
+    def listed(self) -> Iterator[ListedFile]:
+        self.gap = None
+        with _asking():
+            listed = iter(obstore.list(self._store, chunk_size=LISTED_AT_ONCE))
+        while some := _next(listed):
+            for each in some:
+                key = each["path"]
+                if len(key.encode()) > MAX_KEY_BYTES:
+                    self.gap = f"{key[:80]}...: its name is longer than {MAX_KEY_BYTES:,} bytes"
+                elif not any(map(is_hidden, key.split("/"))):
+                    yield ListedFile(key, _version(each), each["size"])
+
+    @contextmanager
+    def open(self, key: str) -> Iterator[Readable]:
+        with _asking():
+            try:
+                found = obstore.get(self._store, key)
+            except FileNotFoundError:
+                raise NotFound("the file is gone") from None
+            pieces = iter(found.stream(PIECE_BYTES))
+        yield _Object(pieces, found.meta["size"])
+
+    def exists(self, key: str) -> bool:
+        with _asking():
+            try:
+                obstore.head(self._store, key)
+            except FileNotFoundError:
+                return False
+        return True
+
+
+class _Object:
+    """The bytes of an object as they come."""
+
+    def __init__(self, pieces: Iterator[Any], size: int) -> None:
+        self._pieces = pieces
+        self._missing = size
+        self._rest = b""
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes, none at the end. Raises Unavailable if fewer came than the object has."""
+        if not self._rest:
+            self._rest = bytes(_next(self._pieces) or b"")
+            self._missing -= len(self._rest)
+            if not self._rest and self._missing:
+                raise Unavailable(f"object store: the connection ended {self._missing:,} bytes too early")
+        some, self._rest = self._rest[:size], self._rest[size:]
+        return some
+
+
+def _version(each: Any) -> str:
+    name = each["e_tag"] or each["last_modified"].isoformat()
+    return f"{each['size']} {name}"[:200]
+
+
+def _next(pieces: Iterator[Any]) -> Any:
+    with _asking():
+        return next(pieces, None)
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    """Errors of the store as Unavailable."""
+    try:
+        yield
+    except NotFound:
+        raise
+    except (BaseError, ValueError, OSError) as error:
+        raise Unavailable(f"object store: {first_line(error)}") from None

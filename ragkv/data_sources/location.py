@@ -1,0 +1,104 @@
+"""Locations of data sources, and which of them the operator allows: no tenant reads the server's other files through them."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from ragkv.errors import Forbidden, Rejected
+
+FOLDER = "file"
+STORES = ("s3", "gs", "az")
+MAX_CHARS = 1000
+MAX_DEPTH = 64
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,254}")
+_LIKE = "the location of a data source must be like /srv/documents or s3://bucket/prefix"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A folder of this machine, or a prefix of an object store. `names`: the folders on the way, from the root."""
+
+    scheme: str
+    bucket: str
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        path = "/".join(self.names)
+        return f"/{path}" if self.scheme == FOLDER else f"{self.scheme}://{self.bucket}/{path}".rstrip("/")
+
+    def contains(self, other: "Location") -> bool:
+        """Whether the other is this location or lies below it."""
+        same_store = (self.scheme, self.bucket) == (other.scheme, other.bucket)
+        return same_store and other.names[: len(self.names)] == self.names
+
+    def of_file(self, key: str) -> str:
+        """The place of one of its files, as people read it."""
+        return f"{str(self).rstrip('/')}/{key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What the operator allows: everything below `root`, to one tenant by its name or to all (None)."""
+
+    tenant: str | None
+    root: Location
+
+
+def location_of(text: str) -> Location:
+    """Read a path, or a URL of one of `STORES` or with the scheme file.
+
+    Raises Rejected for anything else, for credentials, and for names such as `..` that lead elsewhere.
+    """
+    if len(text) > MAX_CHARS or not text.isprintable():
+        raise Rejected(f"{_LIKE}, of at most {MAX_CHARS:,} printable characters")
+    if text.startswith("/"):
+        return Location(FOLDER, "", _names(text))
+    try:
+        url = urlsplit(text)
+        port = url.port
+    except ValueError:
+        raise Rejected(_LIKE) from None
+    if url.username is not None or url.password is not None:
+        raise Rejected("the location of a data source has no credentials in it: those of the service's settings are used")
+    if port is not None or url.query or url.fragment or (not url.netloc and url.scheme != FOLDER):
+        raise Rejected(_LIKE)
+    if url.scheme == FOLDER and not url.netloc:
+        return Location(FOLDER, "", _names(unquote(url.path)))
+    if url.scheme not in STORES or not _BUCKET.fullmatch(url.netloc):
+        raise Rejected(f"{_LIKE} (or gs://, az://)")
+    return Location(url.scheme, url.netloc, _names(url.path))
+
+
+def allowed_locations(setting: str) -> list[Allowed]:
+    """Read RAGKV_DATA_SOURCES_ALLOWED: locations between commas, those of one tenant as NAME=LOCATION. Raises Rejected."""
+    entries = filter(None, (entry.strip() for entry in setting.split(",")))
+    return [_allowed(entry) for entry in entries]
+
+
+def root_of(location: Location, tenant: str, allowed: Sequence[Allowed]) -> Location:
+    """The allowed location that this one lies in. Raises Forbidden if the operator allows none to the tenant."""
+    mine = (one.root for one in allowed if one.tenant in (None, tenant))
+    root = next((root for root in mine if root.contains(location)), None)
+    if root is None:
+        raise Forbidden(
+            f"{location} is not among the locations that the service may read for this tenant: "
+            "ask its operator to name it in RAGKV_DATA_SOURCES_ALLOWED"
+        )
+    return root
+
+
+def _allowed(entry: str) -> Allowed:
+    tenant, equals, location = entry.partition("=")
+    if not equals or "/" in tenant:
+        return Allowed(None, location_of(entry))
+    return Allowed(tenant.strip(), location_of(location.strip()))
+
+
+def _names(path: str) -> tuple[str, ...]:
+    names = tuple(name for name in path.split("/") if name)
+    if any(name in (".", "..") for name in names):
+        raise Rejected("the location of a data source must not have . or .. in it")
+    if len(names) > MAX_DEPTH:
+        raise Rejected(f"the location of a data source must not be more than {MAX_DEPTH} folders deep")
+    return names

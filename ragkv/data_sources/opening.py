@@ -1,0 +1,36 @@
+"""The files of a location, opened with what the settings say."""
+
+from pathlib import Path
+
+from ragkv.data_sources.bucket import BucketFiles
+from ragkv.data_sources.files import SourceFiles
+from ragkv.data_sources.folder import FolderFiles
+from ragkv.data_sources.location import FOLDER, Location, allowed_locations, root_of
+from ragkv.errors import Forbidden
+from ragkv.object_store import Place
+from ragkv.settings import Settings
+
+
+def files_of(location: Location, tenant: str, settings: Settings) -> SourceFiles:
+    """Nothing is read yet. `tenant`: its name. Raises Forbidden for a location that the settings do not allow to the tenant."""
+    root = root_of(location, tenant, allowed_locations(settings.data_sources_allowed))
+    if location.scheme == FOLDER:
+        _refuse_own(location, settings.data_dir)
+        return FolderFiles(Path(str(root)), location.names[len(root.names) :])
+    if location.scheme != "s3":
+        return BucketFiles(Place(str(location)))
+    return BucketFiles(
+        Place(
+            str(location),
+            settings.data_sources_endpoint,
+            settings.data_sources_region,
+            settings.data_sources_access_key,
+            settings.data_sources_secret_key,
+        )
+    )
+
+
+def _refuse_own(location: Location, data_dir: Path) -> None:
+    folder, own = Path(str(location)).resolve(), data_dir.resolve()
+    if folder.is_relative_to(own) or own.is_relative_to(folder):
+        raise Forbidden(f"{location} overlaps the service's own data folder: connect another folder")

@@ -1,0 +1,60 @@
+"""Object stores by URL, opened with credentials from the settings: for KV files, and for the files of data sources."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore, MemoryStore, from_url
+
+from ragkv.errors import Rejected
+
+CONNECT = timedelta(seconds=3)
+TIMEOUT = timedelta(seconds=60)
+"""For the whole of one object."""
+RETRIES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the objects lie. Credentials that are None come from the provider's usual variables."""
+
+    url: str
+    endpoint: str | None = None
+    region: str | None = None
+    access_key: str | None = None
+    secret_key: str | None = None
+
+
+def opened(place: Place) -> Any:
+    """The store at the URL's prefix. Raises Rejected for a URL that names none. Nothing is sent yet."""
+    scheme = urlsplit(place.url).scheme
+    given: dict[str, Any] = {
+        "endpoint": place.endpoint,
+        "region": place.region,
+        "access_key_id": place.access_key,
+        "secret_access_key": place.secret_key,
+    }
+    try:
+        if scheme == "file":
+            return LocalStore.from_url(place.url, mkdir=True)
+        if scheme == "memory":
+            return MemoryStore()
+        options: dict[str, Any] = {
+            "config": {name: value for name, value in given.items() if value is not None},
+            "client_options": {
+                "allow_http": (place.endpoint or "").startswith("http://"),
+                "connect_timeout": CONNECT,
+                "timeout": TIMEOUT,
+            },
+            "retry_config": {"max_retries": RETRIES, "retry_timeout": TIMEOUT},
+        }
+        return from_url(place.url, **options)
+    except (BaseError, ValueError, OSError) as error:
+        raise Rejected(first_line(error)) from None
+
+
+def first_line(error: Exception) -> str:
+    """The reason in an error of a store. What follows are details of the request."""
+    return str(error).partition("\n")[0][:300]

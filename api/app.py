@@ -33,6 +33,7 @@ from api.schema.site import openapi_config
 from api.v1.ask import BODY_BYTES, ask
 from api.v1.audit import audit_router
 from api.v1.collections import collections_router
+from api.v1.data_sources import data_sources_router
 from api.v1.documents import documents_router
 from api.v1.evaluations import evaluations_router
 from api.v1.events import ProgressStreams, collection_events, document_events
@@ -94,6 +95,7 @@ def create_app(
             statistics,
             keys_router(),
             webhooks_router(),
+            data_sources_router(),
             audit_router(),
             *openai_routers(parts.settings),
             exchange,

@@ -7,6 +7,7 @@ RagKVError
   Conflict        409   the state does not allow it now
   Rejected        422   the input will never do: say what to change
     TooLarge      413   too many bytes
+      QuotaExceeded 413 more than a tenant may have
     Unsupported   415   a file type, a kind of body or a model that is not supported, with the reason
   Throttled       429   too many requests with one key: wait
   Unavailable     503   engine, index, broker or database is away: retry
@@ -41,6 +42,10 @@ class Rejected(RagKVError):
 
 class TooLarge(Rejected):
     """More bytes or tokens than the settings allow."""
+
+
+class QuotaExceeded(TooLarge):
+    """More bytes or documents than a tenant may have: the same input is accepted once others are deleted."""
 
 
 class Unsupported(Rejected):

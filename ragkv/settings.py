@@ -94,6 +94,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     webhook_hosts: str = ""
     audit_retention_days: int = 365
 
+    data_sources_allowed: str = ""
+    data_sources_endpoint: str | None = None
+    data_sources_region: str | None = None
+    data_sources_access_key: str | None = None
+    data_sources_secret_key: str | None = None
+
     parse_seconds: int = 60
     parse_memory_mib: int = 2048
     ocr: bool = True

@@ -19,6 +19,7 @@ from ragkv.parts import Parts
 from ragkv.queue import make_celery
 from ragkv.redis_client import redis_url
 from ragkv.settings import Settings
+from workers.data_sources import DataSources
 from workers.pulse import Pulse
 from workers.sweep import Sweeper
 from workers.tasks import register_tasks
@@ -37,6 +38,7 @@ uploads = Uploads(parts)
 stopping = register_tasks(app, IngestParts(parts, parts.worker_counters, uploads.kept), pulse)
 sweeper = Sweeper(parts)
 webhooks = Webhooks(parts)
+data_sources = DataSources(parts)
 tracing = ExitStack()
 
 
@@ -56,6 +58,7 @@ def start_threads(**signal: Any) -> None:
     sweeper.start()
     uploads.start()
     webhooks.start()
+    data_sources.start()
     pulse.start()
 
 
@@ -66,6 +69,7 @@ def stop_early(**signal: Any) -> None:
     sweeper.stop()
     uploads.stop()
     webhooks.stop()
+    data_sources.stop()
 
 
 @worker_shutdown.connect(weak=False)

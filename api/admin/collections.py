@@ -9,6 +9,7 @@ from ragkv.catalog.changes import failures
 from ragkv.catalog.collection import collection_with_counts, list_collections
 from ragkv.catalog.listing import DocumentFilter, list_documents
 from ragkv.db.tenants import collection_ref
+from ragkv.file_types import READ
 from ragkv.kv_format import KVFormat
 from ragkv.parts import Parts
 from ragkv.status import Status
@@ -53,6 +54,7 @@ def collection_page(
         has_object_store=parts.settings.kv_remote is not None,
         formats=list(KVFormat),
         default=DEFAULT_COLLECTION,
+        suffixes=",".join(READ),
         max_bytes=parts.settings.max_upload_bytes,
         status=chosen,
         name=name,

@@ -8,6 +8,7 @@ from api.access.session import own_pages_only
 from api.admin.assets import static_file
 from api.admin.audit import audit_page
 from api.admin.collections import collection_page, collections_page
+from api.admin.data_sources import data_source_page, data_sources_page
 from api.admin.documents import document_page
 from api.admin.errors import PAGE_HANDLERS
 from api.admin.evaluations import evaluation_page, evaluations_page
@@ -35,6 +36,8 @@ PAGES: list[ControllerRouterHandler] = [
     jobs_page,
     keys_page,
     webhooks_page,
+    data_sources_page,
+    data_source_page,
     audit_page,
     kv_page,
     plan_page,

@@ -15,6 +15,7 @@ AdminRequest = Request[Caller, str | None, Any]
 NAVIGATION = (
     ("Overview", "/admin", "pulse"),
     ("Collections", "/admin/collections", "folder"),
+    ("Data sources", "/admin/data-sources", "link"),
     ("Playground", "/admin/playground", "chat"),
     ("Questions", "/admin/questions", "question"),
     ("Evaluations", "/admin/evaluations", "scales"),

@@ -9,6 +9,7 @@ import msgspec
 from api.http.errors import Problem
 from api.v1.ask import AnswerView, AskBody, CachedTokens, TurnBody, UsageView
 from api.v1.collections import CollectionBody, CollectionPatch
+from api.v1.data_sources import DataSourcePatch, NewDataSource, SyncBody
 from api.v1.documents import Amendment, Replacement, Upload, Uploaded, Uploads
 from api.v1.evaluations import NewEvaluation
 from api.v1.health import Health, Readiness
@@ -26,6 +27,7 @@ from ragkv.access.keys import IssuedKey, KeyView
 from ragkv.answer.question import Citation, PassageKV, PromptSpan, Timings
 from ragkv.catalog.changes import Queued
 from ragkv.catalog.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
+from ragkv.catalog.data_sources import DataSourceView, SourceFileCounts, SourceFilePage, SourceFileView
 from ragkv.catalog.documents import DocumentView
 from ragkv.catalog.feedback import Feedback
 from ragkv.catalog.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
@@ -46,6 +48,7 @@ from ragkv.evaluation.outcome import (
     MeasuredQuestion,
     RunSettings,
 )
+from ragkv.db.data_sources import FileStatus
 from ragkv.kv.file import KVShape
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVWhen, KVWrite
@@ -133,6 +136,8 @@ DOCUMENT = DocumentView(
     metadata={"year": 1843, "tags": ["history"]},
     kv_pinned=False,
     kv_evicted=False,
+    data_source_id=None,
+    origin=None,
     created_at=MOMENT,
     updated_at=MOMENT,
 )
@@ -313,6 +318,28 @@ WEBHOOK = WebhookView(
     collection_id=COLLECTION_ID,
     created_at=MOMENT,
 )
+DATA_SOURCE = DataSourceView(
+    id="5e0c4b7a9d1f4c2e8b6a3d5f7e9c1b0a",
+    collection_id=COLLECTION_ID,
+    location="s3://company/handbook",
+    interval_minutes=15,
+    status="synced",
+    error=None,
+    held_deletions=0,
+    listed=214,
+    files=SourceFileCounts(waiting=2, ready=207, failed=1, unreadable=1, skipped=3),
+    created_at=MOMENT,
+    synced_at=MOMENT,
+    next_at=MOMENT,
+)
+SOURCE_FILE = SourceFileView(
+    key="2026/ada.md",
+    status=FileStatus.READY,
+    bytes=1_284,
+    error=None,
+    document_id=DOCUMENT_ID,
+    updated_at=MOMENT,
+)
 DELIVERY = DeliveryView(
     id="1c9e7f3a5b2d4e6f8a0b1c2d3e4f5a6b",
     event="document.ready",
@@ -387,6 +414,11 @@ EXAMPLES: dict[Any, object] = {
     IssuedWebhook: IssuedWebhook(secret=f"whsec_{'MDEyMzQ1Njc4OWFiY2RlZg' * 2}", webhook=WEBHOOK),
     WebhookView: WEBHOOK,
     DeliveryPage: DeliveryPage([DELIVERY], CURSOR),
+    NewDataSource: NewDataSource(location=DATA_SOURCE.location, collection="papers", interval_minutes=15),
+    DataSourcePatch: DataSourcePatch(paused=True),
+    SyncBody: SyncBody(confirm=True),
+    DataSourceView: DATA_SOURCE,
+    SourceFilePage: SourceFilePage([SOURCE_FILE], CURSOR),
     PinBody: PinBody(pinned=True),
     KVRulePatch: KVRulePatch(format="int4", when="nth_use", uses=3, write="back"),
     KVRuleView: KVRuleView(

@@ -14,6 +14,7 @@ WITHOUT_INFLUENCE = frozenset({
     # What is admitted, how much is kept and for how long.
     "max_upload_bytes", "max_tenant_bytes", "max_tenant_documents", "max_tenant_kv_bytes", "max_kv_bytes", "host_kv_bytes", "min_free_bytes",
     "eviction", "eviction_half_life_s",
+    "data_sources_allowed", "data_sources_endpoint", "data_sources_region", "data_sources_access_key", "data_sources_secret_key",
     "max_answer_bytes", "max_tenant_answer_bytes", "requests_per_minute", "tenant_requests_per_minute",
     "refusals_per_minute", "max_streams", "max_questions", "max_uploads", "max_connections", "question_retention_days",
     "kv_cache_gib", "engine_silence_s", "shutdown_grace_s", "parse_seconds", "parse_memory_mib",

@@ -1,5 +1,6 @@
 """Changes of a document: another name, metadata or file; and another try after a failure."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -43,6 +44,14 @@ class Queued(msgspec.Struct, frozen=True):
     documents: int
 
 
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """A document with another file. is_new: the bytes are others than before."""
+
+    view: DocumentView
+    is_new: bool
+
+
 def amend_document(
     tenant_id: str, document_id: str, database: Database, name: str | None = None, patch: Metadata | None = None
 ) -> DocumentView:
@@ -59,6 +68,11 @@ def amend_document(
 
 
 def replace_document(tenant_id: str, document_id: str, name: str, body: Readable, parts: Parts) -> DocumentView:
+    """`exchange_file`, for callers that need not know whether the bytes are new."""
+    return exchange_file(tenant_id, document_id, name, body, parts).view
+
+
+def exchange_file(tenant_id: str, document_id: str, name: str, body: Readable, parts: Parts) -> Exchanged:
     """Give a document another file, and queue it. It answers from the old file until the new one is searchable.
 
     The same bytes are not read again. Raises NotFound, Conflict if another document of the collection has these bytes,
@@ -79,7 +93,7 @@ def replace_document(tenant_id: str, document_id: str, name: str, body: Readable
         discard_unnamed(tenant_id, old, parts.database, parts.files)
         forget_answers(tenant_id, view.collection_id, parts)
         enqueue(document_id, parts.queue)
-    return view
+    return Exchanged(view, is_new)
 
 
 def retry_document(tenant_id: str, document_id: str, parts: Parts) -> DocumentView:

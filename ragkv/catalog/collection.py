@@ -13,6 +13,7 @@ from ragkv.catalog.originals import uploads_lock
 from ragkv.catalog.removal import remove_documents
 from ragkv.db.batches import timed
 from ragkv.db.collections import BY_NAME, collection_facts, collection_named, document_ids_in, sizes_in
+from ragkv.db.data_sources import forget_data_sources_of
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.evaluations import forget_runs_about
 from ragkv.db.pages import rows_behind
@@ -169,6 +170,8 @@ def delete_in_batches(tenant_id: str, collection: str, parts: Parts) -> Generato
     collection_id = collection_ref(tenant_id, collection, parts.database).collection_id
     with parts.database.reading() as session:
         _refuse_default(_find(session, collection_id))
+    with parts.database.writing() as session:
+        session.execute(forget_data_sources_of(collection_id))  # or their syncs would bring documents back meanwhile
     for _, took_s in timed(lambda: _delete_some(tenant_id, collection_id, parts)):
         yield took_s
     forget_answers(tenant_id, collection_id, parts)

@@ -31,7 +31,7 @@ from ragkv.db.documents import (
 from ragkv.db.jobs import INGEST
 from ragkv.db.kv_rules import precompute_outdated_again
 from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow
-from ragkv.errors import NotFound, TooLarge, Unavailable
+from ragkv.errors import NotFound, QuotaExceeded, Unavailable
 from ragkv.files import FileStore, Readable, StoredBytes
 from ragkv.ids import is_id, new_id
 from ragkv.kv_format import KVFormat
@@ -58,6 +58,14 @@ class Accepted:
     created: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The file of a data source that a document is made from: the source's id, and the file's place for people."""
+
+    data_source_id: str
+    place: str
+
+
 class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     """A document and the progress of its ingestion."""
 
@@ -77,20 +85,28 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Metadata
     kv_pinned: bool
     kv_evicted: bool
+    data_source_id: str | None
+    origin: str | None
     created_at: datetime
     updated_at: datetime
 
 
 def accept_document(
-    ref: CollectionRef, name: str, body: Readable, parts: Parts, metadata: Metadata | None = None
+    ref: CollectionRef,
+    name: str,
+    body: Readable,
+    parts: Parts,
+    metadata: Metadata | None = None,
+    origin: Origin | None = None,
 ) -> Accepted:
     """Store the bytes, insert the document, commit; then queue it.
 
-    Bytes that are there already are the same document: metadata, if some is given, replaces what it has.
+    Bytes that are there already are the same document: metadata, if some is given, replaces what it has. A document that
+    was uploaded too, before or after, is no longer a data source's: it stays when the file there is deleted.
     Once this returns nothing is lost: if the queue is away, the sweep queues the document later. Raises Rejected for
     an empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
     """
-    accepted = store_document(ref, name, body, parts, metadata)
+    accepted = store_document(ref, name, body, parts, metadata, origin)
     is_waiting = accepted.created
     if not accepted.created:
         with parts.database.reading() as session:
@@ -102,7 +118,12 @@ def accept_document(
 
 
 def store_document(
-    ref: CollectionRef, name: str, body: Readable, parts: Parts, metadata: Metadata | None = None
+    ref: CollectionRef,
+    name: str,
+    body: Readable,
+    parts: Parts,
+    metadata: Metadata | None = None,
+    origin: Origin | None = None,
 ) -> Accepted:
     """`accept_document` without the queue, for callers that ingest the document themselves."""
     labels = checked(metadata or {})
@@ -113,11 +134,15 @@ def store_document(
                 raise NotFound("the collection was deleted meanwhile")
             found = session.scalars(document_by_hash(ref.collection_id, received.sha256)).one_or_none()
             if found is None:
-                found_id = insert_document(session, ref, name, received, labels)
+                found_id = insert_document(session, ref, name, received, labels, origin)
                 check_quota(session, ref.tenant_id, received.num_bytes, parts.settings)
             else:
                 found_id = found.id
                 revive(session, found, parts.index_fingerprint)
+                if origin is None:
+                    found.data_source_id = None
+                elif found.data_source_id not in (None, origin.data_source_id):
+                    found.data_source_id, found.origin = origin.data_source_id, origin.place
                 if labels and labels != found.labels:  # none leaves what there was
                     label(session, found, labels)
                     session.flush()
@@ -212,16 +237,25 @@ def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Se
     session.flush()
     most = settings.max_tenant_bytes  # 0 is no limit
     if most and (kept := int(session.scalar(bytes_of_tenant(tenant_id)) or 0)) > most:
-        raise TooLarge(
+        raise QuotaExceeded(
             f"the file has {num_bytes:,} bytes, and {max(most - kept + num_bytes, 0):,} of the tenant's "
             f"{most:,} are left: delete documents or files, or raise RAGKV_MAX_TENANT_BYTES"
         )
     most = settings.max_tenant_documents
     if most and (session.scalar(number_of(documents_where(tenant_id))) or 0) > most:
-        raise TooLarge(f"the tenant has {most:,} documents already: delete some, or raise RAGKV_MAX_TENANT_DOCUMENTS")
+        raise QuotaExceeded(
+            f"the tenant has {most:,} documents already: delete some, or raise RAGKV_MAX_TENANT_DOCUMENTS"
+        )
 
 
-def insert_document(session: "Session", ref: CollectionRef, name: str, stored: StoredBytes, metadata: Metadata) -> str:
+def insert_document(
+    session: "Session",
+    ref: CollectionRef,
+    name: str,
+    stored: StoredBytes,
+    metadata: Metadata,
+    origin: Origin | None = None,
+) -> str:
     """A document over bytes that are kept, or about to be, and its job. To be queued after the commit."""
     document = DocumentRow(
         id=new_id(),
@@ -230,6 +264,8 @@ def insert_document(session: "Session", ref: CollectionRef, name: str, stored: S
         sha256=stored.sha256,
         name=clean_file_name(name),
         num_bytes=stored.num_bytes,
+        data_source_id=None if origin is None else origin.data_source_id,
+        origin=None if origin is None else origin.place,
     )
     session.add(document)
     session.flush()
@@ -284,6 +320,8 @@ def view_of(row: "DocumentRow | Row[Any]") -> DocumentView:
         metadata=row.labels,
         kv_pinned=row.kv_pinned,
         kv_evicted=row.kv_evicted,
+        data_source_id=row.data_source_id,
+        origin=row.origin,
         created_at=row.created_at,
         updated_at=row.updated_at,
     )

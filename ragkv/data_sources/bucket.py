@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import obstore
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, PermissionDeniedError
 
 from ragkv.data_sources.files import MAX_KEY_BYTES, ListedFile, is_hidden
-from ragkv.errors import NotFound, Unavailable
+from ragkv.errors import NotFound, Rejected, Unavailable
 from ragkv.files import Readable
 from ragkv.object_store import Place, first_line, opened
 
@@ -43,6 +43,8 @@ class BucketFiles:
                 found = obstore.get(self._store, key)
             except FileNotFoundError:
                 raise NotFound("the file is gone") from None
+            except PermissionDeniedError as error:
+                raise Rejected(f"the object store refuses it: {first_line(error)}") from None
             pieces = iter(found.stream(PIECE_BYTES))
         yield _Object(pieces, found.meta["size"])
 
@@ -89,7 +91,7 @@ def _asking() -> Iterator[None]:
     """Errors of the store as Unavailable."""
     try:
         yield
-    except NotFound:
+    except (NotFound, Rejected):
         raise
     except (BaseError, ValueError, OSError) as error:
         raise Unavailable(f"object store: {first_line(error)}") from None

@@ -5,7 +5,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from ragkv.data_sources.files import MAX_KEY_BYTES, UNSETTLED, ListedFile, is_hidden
@@ -20,6 +20,7 @@ _FOLDER = _READ | os.O_DIRECTORY
 _GONE = (errno.ENOENT, errno.ENOTDIR)
 _LINK = "it is a symbolic link, and links are not followed: put the file itself there"
 _SPECIAL = "it is no plain file"
+_NAME = "its name is not UTF-8: rename it"
 
 
 class FolderFiles:
@@ -93,11 +94,11 @@ class FolderFiles:
         key = prefix + entry.name
         shown = key.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         if shown != key:
-            yield ListedFile(shown, "", 0, "its name is not UTF-8: rename it")
+            yield ListedFile(shown, _NAME, 0, _NAME)
         elif len(key.encode()) > MAX_KEY_BYTES:
             self.gap = f"{key[:80]}...: its name is longer than {MAX_KEY_BYTES:,} bytes"
         elif entry.is_symlink():
-            yield ListedFile(key, "", 0, _LINK)
+            yield ListedFile(key, _LINK, 0, _LINK)
         elif not entry.is_dir(follow_symlinks=False):
             yield from self._file(entry, key)
         elif depth >= MAX_DEPTH:
@@ -108,8 +109,7 @@ class FolderFiles:
             except OSError as error:
                 self._missed(key, error)
             else:
-                with closing(self._walk(below, f"{key}/", depth + 1)) as files:
-                    yield from files
+                yield from self._walk(below, f"{key}/", depth + 1)
 
     def _file(self, entry: "os.DirEntry[str]", key: str) -> Iterator[ListedFile]:
         try:
@@ -118,7 +118,7 @@ class FolderFiles:
             self._missed(key, error)
             return
         if not stat.S_ISREG(seen.st_mode):
-            yield ListedFile(key, "", 0, _SPECIAL)
+            yield ListedFile(key, _SPECIAL, 0, _SPECIAL)
             return
         changed = max(seen.st_mtime, seen.st_ctime)
         version = f"{seen.st_size} {seen.st_mtime_ns} {seen.st_ctime_ns}"

@@ -60,7 +60,9 @@ def location_of(text: str) -> Location:
     except ValueError:
         raise Rejected(_LIKE) from None
     if url.username is not None or url.password is not None:
-        raise Rejected("the location of a data source has no credentials in it: those of the service's settings are used")
+        raise Rejected(
+            "the location of a data source has no credentials in it: those of the service's settings are used"
+        )
     if port is not None or url.query or url.fragment or (not url.netloc and url.scheme != FOLDER):
         raise Rejected(_LIKE)
     if url.scheme == FOLDER and not url.netloc:

@@ -51,6 +51,8 @@ _LISTED = (
     DocumentRow.labels,
     DocumentRow.kv_pinned,
     DocumentRow.kv_evicted,
+    DocumentRow.data_source_id,
+    DocumentRow.origin,
     DocumentRow.created_at,
     DocumentRow.updated_at,
 )

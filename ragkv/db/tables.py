@@ -97,6 +97,8 @@ class DocumentRow(Base):
     version: counts how often its chunks were written; an index that mirrors the database compares it.
     changed_in: the collection's generation that began with that.
     index_fingerprint, kv_fingerprint: names of the models and settings of its chunks, and of their KV.
+    data_source_id: of the data source that it is kept in step with, which may be gone; None if it was uploaded.
+    origin: the place of its file there.
     kv_evicted: some of its KV was removed, or never kept: it is searchable, not ready, until a rebuild is requested or its
         chunks were used often enough for the rule.
     """
@@ -140,6 +142,8 @@ class DocumentRow(Base):
     kv_fingerprint: Mapped[str] = mapped_column("kv_recipe", String(64), default="")
     kv_pinned: Mapped[bool] = mapped_column(default=False, server_default=false())
     kv_evicted: Mapped[bool] = mapped_column(default=False, server_default=false())
+    data_source_id: Mapped[str | None] = mapped_column(ID)
+    origin: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
 
@@ -402,3 +406,57 @@ class EvaluationQuestionRow(Base):
     outcome: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     answers: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     error: Mapped[str | None] = mapped_column(Text)
+
+
+class DataSourceRow(Base):
+    """A folder or a prefix of an object store that a collection is kept in step with. A process syncs it only while it
+    holds the lease.
+
+    interval_minutes: from one sync to the next; 0: only when somebody asks for it.
+    next_at: when the next sync is due; None: none is. It stays in the past during a sync, so that another goes on if it is
+        lost.
+    syncs: counts those that began. `listed`, `skipped`: files of the last one, and those that ingestion does not read.
+    error: why the last one did not end well.
+    held_deletions: deletions that wait for somebody to confirm them; confirmed_deletions: how many may be made.
+    """
+
+    __tablename__ = "data_sources"
+    __table_args__ = (UniqueConstraint("collection_id", "location"), Index(None, "next_at"))
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), index=True)
+    collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"))
+    location: Mapped[str] = mapped_column(String(1000))
+    interval_minutes: Mapped[int]
+    paused: Mapped[bool] = mapped_column(default=False, server_default=false())
+    next_at: Mapped[datetime | None] = mapped_column(default=utc_now)
+    lease_owner: Mapped[str | None] = mapped_column(String(200))
+    lease_until: Mapped[datetime | None]
+    syncs: Mapped[int] = mapped_column(default=0)
+    listed: Mapped[int] = mapped_column(default=0)
+    skipped: Mapped[int] = mapped_column(default=0)
+    error: Mapped[str | None] = mapped_column(Text)
+    held_deletions: Mapped[int] = mapped_column(default=0)
+    confirmed_deletions: Mapped[int] = mapped_column(default=0)
+    synced_at: Mapped[datetime | None]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class DataSourceFileRow(Base):
+    """A file of a data source as it was last read: `version` from the listing, and the document made from it.
+
+    seen_in: the last of the source's `syncs` that listed it.
+    error: why no document could be made from this version.
+    """
+
+    __tablename__ = "data_source_files"
+
+    data_source_id: Mapped[str] = mapped_column(ForeignKey("data_sources.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(1024), primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), index=True)
+    version: Mapped[str] = mapped_column(String(200))
+    num_bytes: Mapped[int] = mapped_column(BigInteger)
+    document_id: Mapped[str | None] = mapped_column(ForeignKey("documents.id", ondelete="SET NULL"), index=True)
+    error: Mapped[str | None] = mapped_column(Text)
+    seen_in: Mapped[int]
+    updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)

@@ -66,6 +66,15 @@ def tenant_secret(tenant_id: str, database: Database) -> bytes:
         return tenant.secret
 
 
+def tenant_name(tenant_id: str, database: Database) -> str:
+    """Raises NotFound."""
+    with database.reading() as session:
+        tenant = session.get(TenantRow, tenant_id)
+        if tenant is None:
+            raise NotFound(f"there is no tenant {tenant_id!r}")
+        return tenant.name
+
+
 def collection_ref(tenant_id: str, collection: str, database: Database) -> CollectionRef:
     """A tenant's collection, by its id or its name. Raises NotFound."""
     with database.reading() as session:

@@ -222,16 +222,15 @@ def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | His
     stages = HistogramMetricFamily("ragkv_ingest_stage_seconds", "Stages of ingestion.", labels=["stage"])
     uploads = CounterMetricFamily("ragkv_kv_uploads", "KV files for the object store, by outcome.", labels=["outcome"])
     upload_bytes = CounterMetricFamily("ragkv_kv_uploaded_bytes", "Bytes of KV uploaded to the object store.")
+    syncs = CounterMetricFamily("ragkv_data_source_syncs", "Syncs of data sources that ended.", labels=["outcome"])
+    synced = CounterMetricFamily("ragkv_data_source_files", "Files of data sources, by change.", labels=["change"])
+    by_value = {"documents": documents, "tokens": tokens, "uploads": uploads, "syncs": syncs, "synced": synced}
     for field, amount in sorted(ingested.items()):
         match field.split(":"):
-            case ["uploads", outcome]:
-                uploads.add_metric([outcome], amount)
+            case [kind, value] if kind in by_value:
+                by_value[kind].add_metric([value], amount)
             case ["upload_bytes"]:
                 upload_bytes.add_metric([], amount)
-            case ["documents", outcome]:
-                documents.add_metric([outcome], amount)
-            case ["tokens", origin]:
-                tokens.add_metric([origin], amount)
             case ["evicted", reason, "files"]:
                 evicted.add_metric([reason], amount)
             case ["evicted", reason, "bytes"]:
@@ -240,7 +239,7 @@ def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | His
                 bounds = (*map(str, STAGE_BUCKETS_S), "+Inf")
                 sums = accumulate(ingested.get(f"stage:{stage}:{bound}", 0.0) for bound in bounds)
                 stages.add_metric([stage], list(zip(bounds, sums, strict=True)), amount)
-    yield from (documents, tokens, evicted, evicted_bytes, stages, uploads, upload_bytes)
+    yield from (documents, tokens, evicted, evicted_bytes, stages, uploads, upload_bytes, syncs, synced)
 
 
 def _gauge(name: str, what: str, label: str, values: Iterable[tuple[str, float]]) -> GaugeMetricFamily:

@@ -24,6 +24,7 @@ class WorkerCounters:
     """Counters that live as long as the Redis. What happens while it is away, or without one, is not counted.
 
     Fields: documents:OUTCOME, tokens:ORIGIN, evicted:REASON:files, evicted:REASON:bytes, uploads:OUTCOME, upload_bytes,
+    syncs:OUTCOME, synced:CHANGE,
     stage:STAGE:sum in seconds, and stage:STAGE:BOUND, one a bucket.
     """
 
@@ -47,6 +48,10 @@ class WorkerCounters:
         """KV files were uploaded to the object store, or could not be."""
         amounts = {"uploads:done": files, "uploads:failed": failed, "upload_bytes": num_bytes}
         self._add({field: amount for field, amount in amounts.items() if amount})
+
+    def synced(self, outcome: str, **files: int) -> None:
+        """A sync of a data source ended; files by what became of them."""
+        self._add({f"syncs:{outcome}": 1, **{f"synced:{change}": number for change, number in files.items() if number}})
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 from litestar.handlers import HTTPRouteHandler
 from litestar.routes import HTTPRoute
@@ -122,6 +123,9 @@ def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
             {"json": {"collection": collection, "source": "given", "questions": [{"question": QUESTION}]}},
         ],
         "POST /v1/keys": [{"json": {"name": "x"}}],
+        "POST /v1/data-sources": [{"json": {"location": "/srv/docs", "collection": collection}}],
+        "PATCH /v1/data-sources/{data_source_id}": [{"json": {"paused": True}}],
+        "POST /v1/data-sources/{data_source_id}/sync": [{"json": {}}],
         "POST /v1/webhooks": [
             {"json": {"url": "https://example.com/hook"} | more} for more in ({}, {"collection": collection})
         ],
@@ -159,6 +163,9 @@ def owner(client: Client, parts: Parts, ingest: IngestParts) -> Owner:
     owner.ids |= {"document_id": document_id, "key_id": issued.view.id, "collection": made["id"]}
     hook = {"url": "https://example.com/treasure", "collection": made["id"]}
     owner.ids["webhook_id"] = client.post("/v1/webhooks", json=hook, headers=owner.headers).json()["webhook"]["id"]
+    source = {"location": "/srv/maps", "collection": made["id"]}
+    parts.settings = msgspec.structs.replace(parts.settings, data_sources_allowed="/srv")
+    owner.ids["data_source_id"] = client.post("/v1/data-sources", json=source, headers=owner.headers).json()["id"]
     asked = client.post("/v1/ask", json={"question": QUESTION, "collection": made["id"]}, headers=owner.headers).json()
     owner.ids["answer_id"] = asked["id"]
     client.put(f"/v1/answers/{asked['id']}/feedback", json={"rating": "up"}, headers=owner.headers)

@@ -27,6 +27,8 @@ FULL = Gauges(
         "evicted:budget:bytes": 2000,
         "uploads:done": 2,
         "upload_bytes": 2000,
+        "syncs:done": 1,
+        "synced:added": 3,
         "stage:parse:sum": 3.5,
         "stage:parse:0.5": 1,
         "stage:parse:+Inf": 1,

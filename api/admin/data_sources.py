@@ -1,0 +1,65 @@
+"""The pages of data sources: the list, and one of them with its files. Changes are requests to /v1/data-sources."""
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery
+
+from api.admin.shell import AdminRequest, page
+from ragkv.catalog.collection import list_collections
+from ragkv.catalog.data_sources import (
+    DEFAULT_INTERVAL_MINUTES,
+    MAX_INTERVAL_MINUTES,
+    data_source_view,
+    list_data_sources,
+    list_source_files,
+)
+from ragkv.db.data_sources import FileStatus
+from ragkv.page import MAX_PAGE
+from ragkv.parts import Parts
+
+FILES_A_PAGE = 50
+
+
+@get("/data-sources", sync_to_thread=True)
+def data_sources_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[str]:
+    """Render the tenant's data sources with the outcome of their last syncs."""
+    tenant_id = request.user.tenant_id
+    return page(
+        request,
+        "data_sources.html",
+        sources=list_data_sources(tenant_id, parts.database),
+        collections=_names_of_collections(tenant_id, parts),
+        allows_any=bool(parts.settings.data_sources_allowed.strip()),
+        interval=DEFAULT_INTERVAL_MINUTES,
+        longest=MAX_INTERVAL_MINUTES,
+    )
+
+
+@get("/data-sources/{data_source_id:str}", sync_to_thread=True)
+def data_source_page(
+    request: AdminRequest,
+    data_source_id: FromPath[str],
+    parts: NamedDependency[Parts],
+    status: FromQuery[str] = "",
+    cursor: FromQuery[str | None] = None,
+) -> Response[str]:
+    """Render a data source and its files by name, all or those in one status."""
+    tenant_id = request.user.tenant_id
+    chosen = FileStatus(status) if status in list(FileStatus) else None
+    source = data_source_view(tenant_id, data_source_id, parts.database)
+    counts = {one: getattr(source.files, one) for one in FileStatus}
+    return page(
+        request,
+        "data_source.html",
+        source=source,
+        collection=_names_of_collections(tenant_id, parts).get(source.collection_id, source.collection_id),
+        counts=counts,
+        status=chosen,
+        files=list_source_files(tenant_id, data_source_id, chosen, FILES_A_PAGE, cursor, parts.database),
+        cursor=cursor,
+        longest=MAX_INTERVAL_MINUTES,
+    )
+
+
+def _names_of_collections(tenant_id: str, parts: Parts) -> dict[str, str]:
+    return {one.id: one.name for one in list_collections(tenant_id, MAX_PAGE, None, parts.database).items}

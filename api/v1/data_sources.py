@@ -1,0 +1,184 @@
+"""/v1/data-sources: folders and object stores that collections are kept in step with, for callers with the scope admin."""
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Request, Router, delete, get, patch, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from msgspec import Meta
+
+from api.access.auth import administering
+from api.http.errors import json_problems, problems
+from api.http.observe import note_made
+from api.v1.collections import Limit
+from ragkv.access.caller import Caller
+from ragkv.catalog.data_sources import (
+    DEFAULT_INTERVAL_MINUTES,
+    MAX_INTERVAL_MINUTES,
+    DataSourceView,
+    SourceFilePage,
+    add_data_source,
+    change_data_source,
+    data_source_view,
+    list_data_sources,
+    list_source_files,
+    remove_data_source,
+    request_sync,
+    retry_files,
+)
+from ragkv.db.data_sources import FileStatus
+from ragkv.parts import Parts
+from ragkv.tenancy import DEFAULT_COLLECTION
+
+Interval = Annotated[int, Meta(ge=0, le=MAX_INTERVAL_MINUTES)]
+Status = Annotated[FileStatus | None, QueryParameter(description="Return only files in this status.")]
+NO_SUCH = "No such data source."
+
+
+class NewDataSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new data source."""
+
+    location: Annotated[str, Meta(examples=["s3://company/handbook"])]
+    collection: str = DEFAULT_COLLECTION
+    interval_minutes: Interval = DEFAULT_INTERVAL_MINUTES
+
+
+class DataSourcePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Changes to a data source. Omitted fields are unchanged."""
+
+    paused: bool | None = None
+    interval_minutes: Interval | None = None
+
+
+class SyncBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sync that is asked for."""
+
+    confirm: bool = False
+
+
+@post(
+    "/",
+    summary="Create a data source",
+    responses=json_problems(
+        NOT_FOUND="No such collection.",
+        CONFLICT="The location is connected to the collection already, or the tenant has as many data sources as it may.",
+        UNPROCESSABLE_ENTITY="The location is neither a path nor the URL of an object store.",
+    ),
+    sync_to_thread=True,
+)
+def create(
+    data: JSONBody[NewDataSource],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> DataSourceView:
+    """Create a data source: a collection is kept in step with the files of a folder, or of a prefix of an object store.
+
+    `RAGKV_DATA_SOURCES_ALLOWED` of the service says which locations may be read; others are refused with 403. A worker
+    begins the first sync within seconds.
+    """
+    made = add_data_source(
+        caller.tenant_id, data.collection, data.location, data.interval_minutes, parts.database, parts.settings
+    )
+    note_made(request, made.id)
+    return made
+
+
+@get("/", summary="List data sources", responses=problems(), sync_to_thread=True)
+def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list[DataSourceView]:
+    """List the tenant's data sources, oldest first."""
+    return list_data_sources(caller.tenant_id, parts.database)
+
+
+@get("/{data_source_id:str}", summary="Get a data source", responses=problems(NOT_FOUND=NO_SUCH), sync_to_thread=True)
+def show_one(
+    data_source_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> DataSourceView:
+    """Get a data source with the outcome of its last sync."""
+    return data_source_view(caller.tenant_id, data_source_id, parts.database)
+
+
+@get(
+    "/{data_source_id:str}/files",
+    summary="List a data source's files",
+    responses=problems(NOT_FOUND=NO_SUCH, UNPROCESSABLE_ENTITY="Invalid cursor."),
+    sync_to_thread=True,
+)
+def files(
+    data_source_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    status: Status = None,
+    limit: Limit = 50,
+    cursor: FromQuery[str | None] = None,
+) -> SourceFilePage:
+    """List the files of a data source by name, each with its document or the reason why there is none."""
+    return list_source_files(caller.tenant_id, data_source_id, status, limit, cursor, parts.database)
+
+
+@patch(
+    "/{data_source_id:str}",
+    summary="Update a data source",
+    responses=json_problems(NOT_FOUND=NO_SUCH),
+    sync_to_thread=True,
+)
+def amend(
+    data_source_id: FromPath[str],
+    data: JSONBody[DataSourcePatch],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> DataSourceView:
+    """Update a data source: pause it, which ends a sync under way, resume it, or change its interval."""
+    return change_data_source(caller.tenant_id, data_source_id, data.paused, data.interval_minutes, parts.database)
+
+
+@post(
+    "/{data_source_id:str}/sync",
+    status_code=HTTPStatus.ACCEPTED,
+    summary="Sync a data source",
+    responses=json_problems(NOT_FOUND=NO_SUCH, CONFLICT="It is paused, or no deletions wait to be confirmed."),
+    sync_to_thread=True,
+)
+def sync(
+    data_source_id: FromPath[str],
+    data: JSONBody[SyncBody],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> DataSourceView:
+    """Queue a sync, which a worker begins within seconds.
+
+    With `confirm` the deletions that the last sync held back may be made, if they are no more than `held_deletions`.
+    """
+    return request_sync(caller.tenant_id, data_source_id, data.confirm, parts.database)
+
+
+@post(
+    "/{data_source_id:str}/retry",
+    status_code=HTTPStatus.ACCEPTED,
+    summary="Retry a data source's failed files",
+    responses=problems(NOT_FOUND=NO_SUCH, CONFLICT="It is paused."),
+    sync_to_thread=True,
+)
+def retry(
+    data_source_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+) -> DataSourceView:
+    """Queue a sync that also reads the failed and unreadable files that did not change."""
+    return retry_files(caller.tenant_id, data_source_id, parts.database)
+
+
+@delete(
+    "/{data_source_id:str}",
+    summary="Delete a data source",
+    responses=problems(NOT_FOUND=NO_SUCH),
+    sync_to_thread=True,
+)
+def remove(data_source_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
+    """Delete a data source. Its documents remain in the collection."""
+    remove_data_source(caller.tenant_id, data_source_id, parts.database)
+
+
+def data_sources_router() -> Router:
+    handlers = [create, show, show_one, files, amend, sync, retry, remove]
+    return Router("/v1/data-sources", route_handlers=handlers, guards=[administering], tags=["data sources"])

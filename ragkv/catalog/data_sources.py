@@ -1,0 +1,250 @@
+"""Data sources of a tenant: made, listed with how far they are, changed, removed; and their files."""
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from ragkv.data_sources.location import location_of
+from ragkv.data_sources.opening import files_of
+from ragkv.db.clock import now_of
+from ragkv.db.data_sources import (
+    FileStatus,
+    data_source_by_id,
+    data_sources_of,
+    files_by_status,
+    files_in,
+    forget_failed_versions,
+)
+from ragkv.db.database import Database, advisory_lock
+from ragkv.db.pages import rows_behind
+from ragkv.db.tables import DataSourceFileRow, DataSourceRow
+from ragkv.db.tenants import collection_ref, tenant_name
+from ragkv.errors import Conflict, NotFound, Rejected
+from ragkv.ids import is_id
+from ragkv.page import from_cursor
+from ragkv.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+MAX_DATA_SOURCES = 20
+"""Of a tenant."""
+DEFAULT_INTERVAL_MINUTES = 15
+MAX_INTERVAL_MINUTES = 7 * 24 * 60
+
+SyncStatus = Literal["waiting", "syncing", "synced", "held", "failed", "paused"]
+"""waiting: for its first sync; held: deletions wait to be confirmed."""
+
+
+class SourceFileCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of a data source by status."""
+
+    waiting: int
+    ready: int
+    failed: int
+    unreadable: int
+    skipped: int
+
+
+class DataSourceView(msgspec.Struct, frozen=True, kw_only=True):
+    """A data source, its last sync, and its files."""
+
+    id: str
+    collection_id: str
+    location: str
+    interval_minutes: int
+    status: SyncStatus
+    error: str | None
+    held_deletions: int
+    listed: int
+    files: SourceFileCounts
+    created_at: datetime
+    synced_at: datetime | None
+    next_at: datetime | None
+
+
+class SourceFileView(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a data source, and the document made from it."""
+
+    key: str
+    status: FileStatus
+    bytes: int
+    error: str | None
+    document_id: str | None
+    updated_at: datetime
+
+
+class SourceFilePage(msgspec.Struct, frozen=True):
+    """A page of files, by key."""
+
+    items: list[SourceFileView]
+    next: str | None
+
+
+def add_data_source(
+    tenant_id: str, collection: str, location: str, interval_minutes: int, database: Database, settings: Settings
+) -> DataSourceView:
+    """Connect a location to a collection; its first sync is due at once.
+
+    Raises Rejected for what is no location or an interval out of range, Forbidden for a location that the operator does not
+    allow, NotFound for the collection, and Conflict for one that is connected already, or one too many.
+    """
+    place = location_of(location)
+    files_of(place, tenant_name(tenant_id, database), settings)
+    _check_interval(interval_minutes)
+    collection_id = collection_ref(tenant_id, collection, database).collection_id
+    with database.writing() as session:
+        advisory_lock(session, f"data sources {tenant_id}")
+        there = session.scalars(data_sources_of(tenant_id)).all()
+        if any((one.collection_id, one.location) == (collection_id, str(place)) for one in there):
+            raise Conflict(f"{place} is a data source of this collection already")
+        if len(there) >= MAX_DATA_SOURCES:
+            raise Conflict(f"the tenant has {MAX_DATA_SOURCES} data sources already: remove one")
+        row = DataSourceRow(
+            tenant_id=tenant_id, collection_id=collection_id, location=str(place), interval_minutes=interval_minutes
+        )
+        session.add(row)
+        session.flush()
+        return _views(session, [row])[0]
+
+
+def list_data_sources(tenant_id: str, database: Database) -> list[DataSourceView]:
+    """All data sources of a tenant, oldest first."""
+    with database.reading() as session:
+        return _views(session, list(session.scalars(data_sources_of(tenant_id))))
+
+
+def data_source_view(tenant_id: str, data_source_id: str, database: Database) -> DataSourceView:
+    """Raises NotFound."""
+    with database.reading() as session:
+        return _views(session, [_find(session, tenant_id, data_source_id)])[0]
+
+
+def list_source_files(
+    tenant_id: str, data_source_id: str, status: FileStatus | None, limit: int, cursor: str | None, database: Database
+) -> SourceFilePage:
+    """Raises NotFound for the data source, Rejected for a cursor that is not ours."""
+    behind = from_cursor(cursor, tuple[str])
+    with database.reading() as session:
+        found = files_in(_find(session, tenant_id, data_source_id).id, status)
+        files = rows_behind(session, found, (DataSourceFileRow.key.expression,), limit, behind)
+        items = [_file_view(*row) for row in files.items]
+    return SourceFilePage(items, files.next(lambda row: (row[0].key,)))
+
+
+def change_data_source(
+    tenant_id: str, data_source_id: str, paused: bool | None, interval_minutes: int | None, database: Database
+) -> DataSourceView:
+    """Pause it, which ends a sync under way, or let it go on; change its interval. What is None stays.
+
+    Raises NotFound, Rejected for an interval out of range.
+    """
+    with database.writing() as session:
+        row = _find(session, tenant_id, data_source_id)
+        now = now_of(session)
+        if interval_minutes is not None:
+            _check_interval(interval_minutes)
+            row.interval_minutes = interval_minutes
+            row.next_at = now + timedelta(minutes=interval_minutes) if interval_minutes else None
+        if paused and not row.paused:
+            row.lease_owner = row.lease_until = None
+        if paused is False and row.paused:
+            row.next_at = now
+        row.paused = row.paused if paused is None else paused
+        session.flush()
+        return _views(session, [row])[0]
+
+
+def request_sync(tenant_id: str, data_source_id: str, confirm: bool, database: Database) -> DataSourceView:
+    """Let a worker sync it now. confirm: the deletions that it holds may be made, and no more than these.
+
+    Raises NotFound, Conflict while it is paused, or where there is nothing to confirm.
+    """
+    with database.writing() as session:
+        row = _find(session, tenant_id, data_source_id)
+        if row.paused:
+            raise Conflict("the data source is paused: resume it first")
+        if confirm and not row.held_deletions:
+            raise Conflict("no deletions wait to be confirmed")
+        if confirm:
+            row.confirmed_deletions = row.held_deletions
+        row.next_at = now_of(session)
+        session.flush()
+        return _views(session, [row])[0]
+
+
+def retry_files(tenant_id: str, data_source_id: str, database: Database) -> DataSourceView:
+    """`request_sync` that reads unreadable and failed files again, though they did not change. Raises like it."""
+    with database.writing() as session:
+        found = _find(session, tenant_id, data_source_id)
+        session.execute(forget_failed_versions(found.id), execution_options={"synchronize_session": False})
+    return request_sync(tenant_id, data_source_id, confirm=False, database=database)
+
+
+def remove_data_source(tenant_id: str, data_source_id: str, database: Database) -> None:
+    """Disconnect it. Its documents stay. Raises NotFound."""
+    with database.writing() as session:
+        session.delete(_find(session, tenant_id, data_source_id))
+
+
+def _check_interval(minutes: int) -> None:
+    if not 0 <= minutes <= MAX_INTERVAL_MINUTES:
+        raise Rejected(f"the interval must lie in [0, {MAX_INTERVAL_MINUTES:,}] minutes, 0 for syncs by hand alone")
+
+
+def _find(session: "Session", tenant_id: str, data_source_id: str) -> DataSourceRow:
+    found = data_source_by_id(tenant_id, data_source_id) if is_id(data_source_id) else None
+    row = None if found is None else session.scalars(found).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no data source {data_source_id[:80]!r}")
+    return row
+
+
+def _views(session: "Session", rows: list[DataSourceRow]) -> list[DataSourceView]:
+    counts: dict[str, dict[str, int]] = {row.id: {} for row in rows}
+    for data_source_id, status, number in session.execute(files_by_status(list(counts))):
+        counts[data_source_id][status] = number
+    now = now_of(session)
+    return [_view(row, counts[row.id], now) for row in rows]
+
+
+def _view(row: DataSourceRow, counts: dict[str, int], now: datetime) -> DataSourceView:
+    by_status: dict[str, Any] = {status.value: counts.get(status.value, 0) for status in FileStatus}
+    return DataSourceView(
+        id=row.id,
+        collection_id=row.collection_id,
+        location=row.location,
+        interval_minutes=row.interval_minutes,
+        status=_status(row, now),
+        error=row.error,
+        held_deletions=row.held_deletions,
+        listed=row.listed,
+        files=SourceFileCounts(skipped=row.skipped, **by_status),
+        created_at=row.created_at,
+        synced_at=row.synced_at,
+        next_at=None if row.paused else row.next_at,
+    )
+
+
+def _status(row: DataSourceRow, now: datetime) -> SyncStatus:
+    if row.paused:
+        return "paused"
+    if row.lease_until is not None and row.lease_until > now:
+        return "syncing"
+    if row.held_deletions:
+        return "held"
+    if row.error is not None:
+        return "failed"
+    return "waiting" if row.synced_at is None else "synced"
+
+
+def _file_view(row: DataSourceFileRow, status: str, failure: str | None) -> SourceFileView:
+    return SourceFileView(
+        key=row.key,
+        status=FileStatus(status),
+        bytes=row.num_bytes,
+        error=row.error or (failure if status == FileStatus.FAILED else None),
+        document_id=row.document_id,
+        updated_at=row.updated_at,
+    )

@@ -1,0 +1,277 @@
+"""Keeps a collection in step with a data source: new files are accepted, changed ones replaced, deleted ones removed.
+
+A listing is compared with what is known of the files, some at a time; deletions come last, and only after a whole listing.
+Each file is one step of its own: a sync that is interrupted anywhere is gone on with by the next.
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Literal
+
+from ragkv.access.audit import Change, record_change
+from ragkv.catalog.changes import exchange_file, retry_document
+from ragkv.catalog.documents import Origin, accept_document
+from ragkv.catalog.forgetting import forget_answers
+from ragkv.catalog.removal import remove_documents
+from ragkv.data_sources.files import UNSETTLED, ListedFile, SourceFiles
+from ragkv.data_sources.location import location_of
+from ragkv.data_sources.opening import files_of
+from ragkv.db.syncing import SyncLease
+from ragkv.db.tables import DataSourceFileRow
+from ragkv.db.tenants import collection_ref, tenant_name
+from ragkv.errors import Conflict, NotFound, QuotaExceeded, RagKVError, Rejected, TooLarge, Unavailable
+from ragkv.file_types import is_read
+from ragkv.ids import new_id
+from ragkv.parts import Parts
+from ragkv.status import Status
+from ragkv.tenancy import CollectionRef
+
+log = logging.getLogger(__name__)
+
+BATCH = 500
+DELETED_AT_ONCE = 50
+FEW = 10
+"""Deletions up to which none asks for a confirmation, unless nothing is left."""
+OUTAGES = 3
+"""Files in a row that could not be read because something was away: then a sync stops."""
+CLIENT = "data source"
+"""In the audit log, in place of an address."""
+
+Outcome = Literal["done", "held", "failed", "interrupted"]
+Watch = Callable[["SyncTally"], bool]
+"""Told of the progress; whether to go on."""
+
+
+class _Interrupted(Exception):
+    """The process is about to stop."""
+
+
+@dataclass
+class SyncTally:
+    """The files of one sync, by what became of them. held: deletions that wait to be confirmed."""
+
+    outcome: Outcome = "done"
+    error: str | None = None
+    listed: int = 0
+    skipped: int = 0
+    unchanged: int = 0
+    added: int = 0
+    changed: int = 0
+    deleted: int = 0
+    unreadable: int = 0
+    held: int = 0
+
+
+def sync_next(parts: Parts, watch: Watch) -> SyncTally | None:
+    """Sync the data source whose turn it is. None if none is due. Raises like `sync_now`."""
+    lease = SyncLease.take_next(parts.database, _owner())
+    return None if lease is None else _run(lease, parts, watch)
+
+
+def sync_now(data_source_id: str, parts: Parts, watch: Watch) -> SyncTally:
+    """Sync a data source in this process. Raises NotFound, Unavailable when the database is away, and Conflict while
+    another process does so, or when it was paused or removed meanwhile."""
+    lease = SyncLease.take(parts.database, data_source_id, _owner())
+    if lease is None:
+        raise Conflict("another process syncs the data source now")
+    return _run(lease, parts, watch)
+
+
+def _run(lease: SyncLease, parts: Parts, watch: Watch) -> SyncTally:
+    """One sync, and its outcome noted."""
+    sync = _Sync(lease, parts, watch)
+    tally = sync.tally
+    try:
+        sync.run()
+    except _Interrupted:
+        tally.outcome = "interrupted"
+        lease.give_back()
+    except Conflict:  # the lease is lost: the outcome is another's to note
+        raise
+    except (RagKVError, OSError) as error:
+        tally.outcome, tally.error = "failed", str(error)
+        lease.end(is_whole=False, error=tally.error)
+    else:
+        lease.end(is_whole=True, error=tally.error, held_deletions=tally.held, confirmed_deletions=0)
+    log.info("data source %s: %s", lease.source.id, tally.outcome, extra={"files": asdict(tally)})
+    parts.worker_counters.synced(
+        tally.outcome, added=tally.added, changed=tally.changed, deleted=tally.deleted, unreadable=tally.unreadable
+    )
+    return tally
+
+
+class _Sync:
+    """One run over one data source."""
+
+    def __init__(self, lease: SyncLease, parts: Parts, watch: Watch) -> None:
+        self.tally = SyncTally()
+        self._lease = lease
+        self._parts = parts
+        self._watch = watch
+        self._source = lease.source
+        self._location = location_of(lease.source.location)
+        self._outages = 0
+
+    def run(self) -> None:
+        """Raises _Interrupted, Conflict once the lease is lost, and what stops a sync with a reason."""
+        tenant_id = self._source.tenant_id
+        files = files_of(self._location, tenant_name(tenant_id, self._parts.database), self._parts.settings)
+        ref = collection_ref(tenant_id, self._source.collection_id, self._parts.database)
+        listed = files.listed()
+        while some := list(islice(listed, BATCH)):
+            self._compare(some, files, ref)
+        if files.gap is not None:
+            self.tally.error = f"{files.gap}. Nothing was deleted: the files behind it may be there"
+        elif self._may_delete():
+            self._delete_missing(files)
+            self._delete_strays()
+
+    def _compare(self, some: Sequence[ListedFile], files: SourceFiles, ref: CollectionRef) -> None:
+        """One batch of the listing: what did not change is noted as seen, the rest is read."""
+        tally = self.tally
+        read = [file for file in some if is_read(file.key)]
+        known = self._lease.known([file.key for file in read])
+        changed = [file for file in read if not _is_same(file, known.get(file.key))]
+        same = {file.key for file in read} - {file.key for file in changed}
+        tally.listed += len(some)
+        tally.skipped += len(some) - len(read)
+        tally.unchanged += len(same)
+        self._lease.saw(sorted(same), listed=tally.listed, skipped=tally.skipped)
+        self._go_on()
+        for file in changed:
+            self._take(file, known.get(file.key), files, ref)
+            self._go_on()
+
+    def _take(self, file: ListedFile, known: DataSourceFileRow | None, files: SourceFiles, ref: CollectionRef) -> None:
+        """Read one new or changed file. One that cannot be read keeps the document of the version before."""
+        document_id = None if known is None else known.document_id
+        version, error = file.version, None
+        self._lease.renew()
+        try:
+            self._refuse(file)
+            document_id = self._accepted(file, document_id, files, ref)
+            self._outages = 0
+        except QuotaExceeded:
+            raise
+        except NotFound:
+            collection_ref(ref.tenant_id, ref.collection_id, self._parts.database)  # if that is gone it stops here
+            return  # gone since it was listed
+        except Rejected as refusal:
+            error = str(refusal)
+        except Unavailable as outage:
+            self._outages += 1
+            if self._outages == OUTAGES:
+                raise
+            error, version = f"{outage} (the next sync tries again)", UNSETTLED
+        self.tally.unreadable += error is not None
+        try:
+            self._lease.record(file.key, version, file.num_bytes, document_id, error)
+        except Conflict:
+            self._lease.distrust(file.key)  # who holds it now may have read a newer version before this one was kept
+            raise
+
+    def _refuse(self, file: ListedFile) -> None:
+        if file.refusal is not None:
+            raise Rejected(file.refusal)
+        most = self._parts.settings.max_upload_bytes
+        if file.num_bytes > most:
+            raise TooLarge(f"the file is larger than {most:,} bytes: split it, or raise RAGKV_MAX_UPLOAD_BYTES")
+
+    def _accepted(self, file: ListedFile, before: str | None, files: SourceFiles, ref: CollectionRef) -> str:
+        """The document of a file's bytes: the one before with these in place, or another in place of that."""
+        if before is not None and not self._lease.is_shared(before, file.key):
+            with files.open(file.key) as body, suppress(Conflict, NotFound):
+                exchanged = exchange_file(ref.tenant_id, before, file.key, body, self._parts)
+                if exchanged.is_new:
+                    self.tally.changed += 1
+                    self._note("Replace a document from a data source", [before])
+                    return before
+                if exchanged.view.status is Status.FAILED:
+                    retry_document(ref.tenant_id, before, self._parts)
+                self.tally.unchanged += 1
+                return before
+        origin = Origin(self._source.id, self._location.of_file(file.key))
+        with files.open(file.key) as body:
+            accepted = accept_document(ref, file.key, body, self._parts, origin=origin)
+        if accepted.created:
+            self._note("Add a document from a data source", [accepted.document_id])
+        if before is None:
+            self.tally.added += 1
+        elif accepted.document_id != before:
+            self.tally.changed += 1
+            self._delete_documents(self._lease.documents_to_delete({file.key: before}))
+        else:
+            self.tally.unchanged += 1
+        return accepted.document_id
+
+    def _may_delete(self) -> bool:
+        """Whether what was not listed may be deleted. If not, the tally says why."""
+        missing, total = self._lease.missing()
+        before = total - self.tally.added
+        is_empty = self.tally.listed == self.tally.skipped
+        if not missing or missing <= self._source.confirmed_deletions:
+            return True
+        if not is_empty and (missing <= FEW or 2 * missing <= before):
+            return True
+        self.tally.outcome, self.tally.held = "held", missing
+        self.tally.error = (
+            f"{missing:,} of {before:,} files are no longer there. Their documents were not deleted: check the location, "
+            "then confirm the deletions"
+        )
+        return False
+
+    def _delete_missing(self, files: SourceFiles) -> None:
+        """A listing may miss what is moved meanwhile: each file is looked for by itself."""
+        behind = ""
+        while some := self._lease.some_missing(behind, DELETED_AT_ONCE):
+            self._go_on()
+            gone = {file.key: file.document_id for file in some if not files.exists(file.key)}
+            self._delete_documents(self._lease.documents_to_delete(gone))
+            self._lease.forget(list(gone))
+            self.tally.deleted += len(gone)
+            behind = some[-1].key
+
+    def _delete_strays(self) -> None:
+        while strays := self._lease.strays(DELETED_AT_ONCE):
+            self._go_on()
+            self._lease.renew()
+            self._delete_documents(strays)
+
+    def _delete_documents(self, document_ids: list[str]) -> None:
+        if not document_ids:
+            return
+        tenant_id, collection_id, parts = self._source.tenant_id, self._source.collection_id, self._parts
+        if parts.server_index is not None:
+            parts.server_index.delete_from_collection(tenant_id, collection_id, document_ids)
+        remove_documents(tenant_id, collection_id, document_ids, parts)
+        forget_answers(tenant_id, collection_id, parts.database, parts.answer_ring)
+        parts.recent_answers.forget(tenant_id, collection_id)
+        self._note("Delete a document that its data source lost", document_ids)
+
+    def _go_on(self) -> None:
+        if not self._watch(self.tally):
+            raise _Interrupted
+
+    def _note(self, action: str, document_ids: Sequence[str]) -> None:
+        """Record a change in the audit log. Where that fails it is made already."""
+        change = Change(self._source.tenant_id, None, action, "sync", CLIENT, document_ids, self._source.id)
+        try:
+            record_change(change, self._parts.database)
+        except RagKVError as error:
+            log.error("a change was not recorded (%s): %s", error, change)  # noqa: TRY400 - the message says what to do
+
+
+def _is_same(file: ListedFile, known: DataSourceFileRow | None) -> bool:
+    """Whether nothing is to be done for a file. One whose document was deleted is read again."""
+    if known is None or file.version == UNSETTLED or file.version != known.version:
+        return False
+    return known.document_id is not None or known.error is not None
+
+
+def _owner() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{new_id()}"

@@ -1,0 +1,166 @@
+"""`ragkv data-sources`: connect folders and object stores to collections, list and sync them, pause and remove them."""
+
+import sys
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ragkv.access.audit import COMMAND_LINE, Change, record_change
+from ragkv.catalog.data_sources import (
+    DEFAULT_INTERVAL_MINUTES,
+    DataSourceView,
+    add_data_source,
+    change_data_source,
+    data_source_view,
+    list_data_sources,
+    list_source_files,
+    remove_data_source,
+    request_sync,
+)
+from ragkv.catalog.syncing import SyncTally, sync_now
+from ragkv.cli import Group
+from ragkv.cli.opened import opened_parts
+from ragkv.db.data_sources import FileStatus
+from ragkv.db.tenants import find_collection_ref
+from ragkv.page import MAX_PAGE
+from ragkv.parts import Parts
+from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
+
+TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant of the data source.")
+ID = click.argument("data_source_id", metavar="ID")
+
+
+@click.group(name="data-sources", cls=Group)
+def data_sources() -> None:
+    """Keep collections in step with folders and object stores.
+
+    RAGKV_DATA_SOURCES_ALLOWED names the locations that may be connected.
+    """
+
+
+@data_sources.command()
+@click.argument("location")
+@TENANT
+@click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
+@click.option(
+    "--every", "minutes", type=int, default=DEFAULT_INTERVAL_MINUTES, show_default=True,
+    help="Minutes between syncs; 0: only when asked for.",
+)  # fmt: skip
+def add(location: str, tenant: str, collection: str, minutes: int) -> None:
+    """Connect LOCATION, a folder or a URL such as s3://bucket/prefix, to a collection. A worker syncs it."""
+    with opened_parts(Parts.prepare_database) as parts:
+        tenant_id = _tenant(tenant, parts)
+        made = add_data_source(tenant_id, collection, location, minutes, parts.database, parts.settings)
+        _note(tenant_id, "Create a data source", "add", made.id, parts)
+    click.echo(made.id)
+
+
+@data_sources.command("list")
+@TENANT
+def show_all(tenant: str) -> None:
+    """List data sources with their files by status."""
+    table = Table(
+        "id", "location", "status", "ready", "waiting", "failed", "unreadable", "skipped", "last sync", box=None
+    )
+    with opened_parts(Parts.prepare_database) as parts:
+        for one in list_data_sources(_tenant(tenant, parts), parts.database):
+            counts = one.files
+            numbers = (counts.ready, counts.waiting, counts.failed, counts.unreadable, counts.skipped)
+            table.add_row(one.id, one.location, one.status, *(f"{number:,}" for number in numbers), _last(one))
+    Console(soft_wrap=True).print(table, highlight=False, markup=False)
+
+
+@data_sources.command()
+@ID
+@TENANT
+@click.option("--status", type=click.Choice([status.value for status in FileStatus]), help="Only files in this status.")
+def show(data_source_id: str, tenant: str, status: str | None) -> None:
+    """Show a data source and its files, each with the reason why it could not be read."""
+    chosen = None if status is None else FileStatus(status)
+    console = Console(soft_wrap=True)
+    with opened_parts(Parts.prepare_database) as parts:
+        tenant_id = _tenant(tenant, parts)
+        view = data_source_view(tenant_id, data_source_id, parts.database)
+        reason = f": {view.error}" if view.error else ""
+        console.print(f"{view.location}  {view.status}{reason}", highlight=False, markup=False)
+        cursor: str | None = None
+        while True:
+            page = list_source_files(tenant_id, data_source_id, chosen, MAX_PAGE, cursor, parts.database)
+            for file in page.items:
+                reason = f": {file.error}" if file.error else ""
+                console.print(f"  {file.status:10}  {file.key}{reason}", highlight=False, markup=False)
+            if (cursor := page.next) is None:
+                return
+
+
+@data_sources.command()
+@ID
+@TENANT
+@click.option("--confirm", is_flag=True, help="Make the deletions that the last sync held back.")
+def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
+    """Sync a data source in this process. Its documents are read by the workers.
+
+    The exit code is 1 if the sync stopped, or holds deletions back.
+    """
+    console = Console(stderr=True, soft_wrap=True)
+    with opened_parts(Parts.prepare_database) as parts:
+        tenant_id = _tenant(tenant, parts)
+        found = data_source_view(tenant_id, data_source_id, parts.database)
+        if confirm:
+            request_sync(tenant_id, found.id, confirm=True, database=parts.database)
+            _note(tenant_id, "Sync a data source", "sync --confirm", found.id, parts)
+        with console.status(found.location) as status:
+
+            def show(tally: SyncTally) -> bool:
+                status.update(f"{found.location}: {tally.listed:,} files listed, {tally.added + tally.changed:,} read")
+                return True
+
+            tally = sync_now(found.id, parts, show)
+    click.echo(
+        f"{tally.added:,} new, {tally.changed:,} changed, {tally.deleted:,} deleted, {tally.unchanged:,} unchanged, "
+        f"{tally.unreadable:,} unreadable, {tally.skipped:,} skipped"
+    )
+    if tally.error is not None:
+        hint = " (--confirm)" if tally.outcome == "held" else ""
+        click.echo(f"ragkv: {tally.error}{hint}", err=True)
+        sys.exit(1)
+
+
+@data_sources.command()
+@ID
+@TENANT
+@click.option("--off", is_flag=True, help="Resume it.")
+def pause(data_source_id: str, tenant: str, *, off: bool) -> None:
+    """Stop syncing a data source until it is resumed. A sync under way ends."""
+    with opened_parts(Parts.prepare_database) as parts:
+        tenant_id = _tenant(tenant, parts)
+        changed = change_data_source(tenant_id, data_source_id, not off, None, parts.database)
+        _note(tenant_id, "Update a data source", "pause", changed.id, parts)
+    click.echo(f"{changed.location} is {'resumed' if off else 'paused'}")
+
+
+@data_sources.command()
+@ID
+@TENANT
+def remove(data_source_id: str, tenant: str) -> None:
+    """Disconnect a data source. Its documents stay."""
+    with opened_parts(Parts.prepare_database) as parts:
+        tenant_id = _tenant(tenant, parts)
+        remove_data_source(tenant_id, data_source_id, parts.database)
+        _note(tenant_id, "Delete a data source", "remove", data_source_id, parts)
+    click.echo(f"{data_source_id} is removed")
+
+
+def _tenant(name: str, parts: Parts) -> str:
+    """The tenant's id. Raises NotFound."""
+    return find_collection_ref(parts.database, name).tenant_id
+
+
+def _note(tenant_id: str, action: str, command: str, data_source_id: str, parts: Parts) -> None:
+    change = Change(tenant_id, None, action, f"ragkv data-sources {command}", COMMAND_LINE, [data_source_id])
+    record_change(change, parts.database)
+
+
+def _last(view: DataSourceView) -> str:
+    return f"{view.synced_at:%Y-%m-%d %H:%M}" if view.synced_at else "never"

@@ -1,0 +1,151 @@
+"""Statements about data sources and their files."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, Delete, Select, Update, and_, case, delete, exists, func, or_, select, update
+from sqlalchemy.orm import aliased
+
+from ragkv.db.lists import one_of
+from ragkv.db.tables import DataSourceFileRow, DataSourceRow, DocumentRow
+from ragkv.status import Status
+
+
+class FileStatus(StrEnum):
+    """Status of a data source's file: of its document, or unreadable if none could be made from it."""
+
+    WAITING = "waiting"
+    READY = "ready"
+    FAILED = "failed"
+    UNREADABLE = "unreadable"
+
+
+_STATUS: ColumnElement[str] = case(
+    (DataSourceFileRow.error.is_not(None), FileStatus.UNREADABLE.value),
+    (DocumentRow.status == Status.FAILED, FileStatus.FAILED.value),
+    (DocumentRow.status.in_([Status.SEARCHABLE, Status.READY]), FileStatus.READY.value),
+    else_=FileStatus.WAITING.value,
+)
+
+
+def data_sources_of(tenant_id: str) -> Select[DataSourceRow]:
+    """A tenant's data sources, oldest first."""
+    mine = DataSourceRow.tenant_id == tenant_id
+    return select(DataSourceRow).where(mine).order_by(DataSourceRow.created_at, DataSourceRow.id)
+
+
+def data_source_by_id(tenant_id: str, data_source_id: str) -> Select[DataSourceRow]:
+    return select(DataSourceRow).where(DataSourceRow.tenant_id == tenant_id, DataSourceRow.id == data_source_id)
+
+
+def files_by_status(data_source_ids: Sequence[str]) -> Select[str, str, int]:
+    """(data source, status, files)."""
+    joined = _files_with_documents(DataSourceFileRow.data_source_id, _STATUS.label("status"), func.count())
+    mine = one_of(DataSourceFileRow.data_source_id, data_source_ids)
+    return joined.where(mine).group_by(DataSourceFileRow.data_source_id, "status")
+
+
+def files_in(data_source_id: str, status: FileStatus | None = None) -> Select[DataSourceFileRow, str, str | None]:
+    """(file, its status, why its document failed)."""
+    joined = _files_with_documents(DataSourceFileRow, _STATUS.label("status"), DocumentRow.error)
+    found = joined.where(DataSourceFileRow.data_source_id == data_source_id)
+    return found if status is None else found.where(_STATUS.in_([status.value]))
+
+
+def due_data_source(now: datetime) -> Select[str]:
+    """Ids of data sources to sync now, the longest due first; those of tenants that have none in work before others."""
+    other = aliased(DataSourceRow)
+    is_served = exists().where(other.tenant_id == DataSourceRow.tenant_id, other.lease_until > now)
+    is_free = or_(DataSourceRow.lease_until.is_(None), DataSourceRow.lease_until < now)
+    is_due = (DataSourceRow.next_at <= now, ~DataSourceRow.paused, is_free)
+    return select(DataSourceRow.id).where(*is_due).order_by(is_served, DataSourceRow.next_at, DataSourceRow.id)
+
+
+def claim_data_source(data_source_id: str, owner: str, now: datetime, until: datetime) -> Update:
+    """Begin a sync. Changes no row while another process holds the lease."""
+    is_free = or_(DataSourceRow.lease_until.is_(None), DataSourceRow.lease_until < now)
+    begun: dict[str, Any] = {"syncs": DataSourceRow.syncs + 1, "next_at": now, "listed": 0, "skipped": 0}
+    held = {"lease_owner": owner, "lease_until": until}
+    return update(DataSourceRow).where(DataSourceRow.id == data_source_id, is_free).values(**begun, **held)
+
+
+def held_data_source(data_source_id: str, owner: str) -> Update:
+    return update(DataSourceRow).where(DataSourceRow.id == data_source_id, DataSourceRow.lease_owner == owner)
+
+
+def interval_of(data_source_id: str) -> Select[int]:
+    return select(DataSourceRow.interval_minutes).where(DataSourceRow.id == data_source_id)
+
+
+def files_named(data_source_id: str, keys: Sequence[str]) -> Select[DataSourceFileRow]:
+    mine = DataSourceFileRow.data_source_id == data_source_id
+    return select(DataSourceFileRow).where(mine, one_of(DataSourceFileRow.key, keys))
+
+
+def files_seen(data_source_id: str, keys: Sequence[str], sync: int) -> Update:
+    """Note that the sync listed these files."""
+    mine = DataSourceFileRow.data_source_id == data_source_id
+    seen = update(DataSourceFileRow).where(mine, one_of(DataSourceFileRow.key, keys))
+    return seen.values(seen_in=sync, updated_at=DataSourceFileRow.updated_at)
+
+
+def files_missing(data_source_id: str, sync: int) -> Select[DataSourceFileRow]:
+    """Files that the sync did not list."""
+    mine = (DataSourceFileRow.data_source_id == data_source_id, DataSourceFileRow.seen_in < sync)
+    return select(DataSourceFileRow).where(*mine)
+
+
+def number_of_files(data_source_id: str, seen_before: int | None = None) -> Select[int]:
+    """All files, or those that no sync listed from this one on."""
+    found = select(func.count()).where(DataSourceFileRow.data_source_id == data_source_id)
+    return found if seen_before is None else found.where(DataSourceFileRow.seen_in < seen_before)
+
+
+def forget_files(data_source_id: str, keys: Sequence[str]) -> Delete:
+    mine = DataSourceFileRow.data_source_id == data_source_id
+    return delete(DataSourceFileRow).where(mine, one_of(DataSourceFileRow.key, keys))
+
+
+def forget_version(data_source_id: str, key: str) -> Update:
+    """Let the next sync read a file again."""
+    mine = (DataSourceFileRow.data_source_id == data_source_id, DataSourceFileRow.key == key)
+    return update(DataSourceFileRow).where(*mine).values(version="")
+
+
+def forget_failed_versions(data_source_id: str) -> Update:
+    """Let the next sync read all files again that are unreadable, or whose documents failed."""
+    failed = exists().where(DocumentRow.id == DataSourceFileRow.document_id, DocumentRow.status == Status.FAILED)
+    mine = DataSourceFileRow.data_source_id == data_source_id
+    return update(DataSourceFileRow).where(mine, or_(DataSourceFileRow.error.is_not(None), failed)).values(version="")
+
+
+def other_files_of(document_id: str, data_source_id: str, keys: Sequence[str]) -> Select[DataSourceFileRow]:
+    """Files of the same bytes: those of the document but for some of one data source."""
+    these = and_(DataSourceFileRow.data_source_id == data_source_id, one_of(DataSourceFileRow.key, keys))
+    return select(DataSourceFileRow).where(DataSourceFileRow.document_id == document_id, ~these)
+
+
+def documents_synced(document_ids: Sequence[str]) -> Select[DocumentRow]:
+    """Those of the documents that were made from files of a data source, and not uploaded too."""
+    return select(DocumentRow).where(one_of(DocumentRow.id, document_ids), DocumentRow.data_source_id.is_not(None))
+
+
+def documents_without_file(collection_id: str, data_source_id: str) -> Select[str]:
+    """Ids of documents made from files of the data source that it does not know: a process was killed in between."""
+    mine = (DocumentRow.collection_id == collection_id, DocumentRow.data_source_id == data_source_id)
+    has_file = exists().where(DataSourceFileRow.document_id == DocumentRow.id)
+    return select(DocumentRow.id).where(*mine, ~has_file)
+
+
+def forget_data_sources_of(collection_id: str) -> Delete:
+    return delete(DataSourceRow).where(DataSourceRow.collection_id == collection_id)
+
+
+def _files_with_documents(*columns: Any) -> Select[*tuple[Any, ...]]:
+    return (
+        select(*columns)
+        .select_from(DataSourceFileRow)
+        .outerjoin(DocumentRow, DocumentRow.id == DataSourceFileRow.document_id)
+    )

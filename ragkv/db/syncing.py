@@ -1,0 +1,173 @@
+"""A process's hold on one data source: the lease, and everything it may write while it has it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from ragkv.data_sources.location import location_of
+from ragkv.db.clock import now_of
+from ragkv.db.data_sources import (
+    claim_data_source,
+    documents_synced,
+    documents_without_file,
+    due_data_source,
+    files_missing,
+    files_named,
+    files_seen,
+    forget_files,
+    forget_version,
+    held_data_source,
+    interval_of,
+    number_of_files,
+    other_files_of,
+)
+from ragkv.db.database import Database
+from ragkv.db.pages import rows_behind
+from ragkv.db.tables import DataSourceFileRow, DataSourceRow, DocumentRow
+from ragkv.errors import Conflict, NotFound
+
+LEASE = timedelta(seconds=120)
+"""Longer than an object may take to come."""
+
+
+class SyncLease:
+    """One owner's hold on one data source. Every write raises Conflict once it is lost: taken over, paused or removed."""
+
+    def __init__(self, database: Database, source: DataSourceRow, owner: str) -> None:
+        self.database = database
+        self.source = source
+        self._owner = owner
+
+    @classmethod
+    def take(cls, database: Database, data_source_id: str, owner: str) -> "SyncLease | None":
+        """None while another process holds it. Raises NotFound if it is gone."""
+        with database.writing() as session:
+            now = now_of(session)
+            claimed = _rows(session, claim_data_source(data_source_id, owner, now, now + LEASE))
+            source = session.get(DataSourceRow, data_source_id, populate_existing=True)
+            if source is None:
+                raise NotFound("the data source was removed meanwhile")
+        return cls(database, source, owner) if claimed else None
+
+    @classmethod
+    def take_next(cls, database: Database, owner: str) -> "SyncLease | None":
+        """A hold on the data source whose sync is due. None when none is."""
+        with database.reading() as session:
+            due = session.scalars(due_data_source(now_of(session)).limit(1)).first()
+        return None if due is None else cls.take(database, due, owner)
+
+    def known(self, keys: Sequence[str]) -> dict[str, DataSourceFileRow]:
+        """What is known of files, by key."""
+        with self.database.reading() as session:
+            return {row.key: row for row in session.scalars(files_named(self.source.id, keys))}
+
+    def renew(self) -> None:
+        with self.database.writing() as session:
+            self._hold_on(session)
+
+    def saw(self, keys: Sequence[str], *, listed: int, skipped: int) -> None:
+        """Note files that did not change, and how far the listing has come."""
+        with self.database.writing() as session:
+            self._hold_on(session, listed=listed, skipped=skipped)
+            _rows(session, files_seen(self.source.id, keys, self.source.syncs))
+
+    def record(self, key: str, version: str, num_bytes: int, document_id: str | None, error: str | None) -> None:
+        """Note what became of a file that is new or changed."""
+        found = {"version": version, "num_bytes": num_bytes, "document_id": document_id, "error": error}
+        with self.database.writing() as session:
+            self._hold_on(session)
+            row = session.get(DataSourceFileRow, (self.source.id, key))
+            if row is None:
+                row = DataSourceFileRow(data_source_id=self.source.id, key=key, tenant_id=self.source.tenant_id)
+                session.add(row)
+            row.seen_in = self.source.syncs
+            for name, value in found.items():
+                setattr(row, name, value)
+
+    def distrust(self, key: str) -> None:
+        """Let the next sync read a file again, whoever holds the data source now."""
+        with self.database.writing() as session:
+            _rows(session, forget_version(self.source.id, key))
+
+    def missing(self) -> tuple[int, int]:
+        """(files that were not listed, all files)."""
+        with self.database.reading() as session:
+            missing = session.scalar(number_of_files(self.source.id, seen_before=self.source.syncs))
+            return missing or 0, session.scalar(number_of_files(self.source.id)) or 0
+
+    def some_missing(self, behind: str, limit: int) -> list[DataSourceFileRow]:
+        """Files that were not listed, in the order of their keys, behind one."""
+        with self.database.reading() as session:
+            missing = files_missing(self.source.id, self.source.syncs)
+            position = (behind,) if behind else None
+            return [row for (row,) in rows_behind(session, missing, (_KEY,), limit, position).items]
+
+    def documents_to_delete(self, documents: Mapping[str, str | None]) -> list[str]:
+        """Which documents, by the keys of files that go or changed, go with them: those of no other file, and uploaded by
+        nobody. One that stays for another file is said to come from there from now on."""
+        going: list[str] = []
+        with self.database.writing() as session:
+            self._hold_on(session)
+            ids = sorted({document_id for document_id in documents.values() if document_id is not None})
+            for document in session.scalars(documents_synced(ids)).all():
+                other = session.scalars(other_files_of(document.id, self.source.id, list(documents)).limit(1)).first()
+                if other is None:
+                    going.append(document.id)
+                else:
+                    _attribute(session, document, other)
+        return going
+
+    def strays(self, limit: int) -> list[str]:
+        """Documents made from files that were never noted: the process was killed, and the file is gone since."""
+        with self.database.reading() as session:
+            found = documents_without_file(self.source.collection_id, self.source.id).limit(limit)
+            return list(session.scalars(found))
+
+    def is_shared(self, document_id: str, key: str) -> bool:
+        """Whether the document is not this file's alone: another file has its bytes, or somebody uploaded them."""
+        with self.database.reading() as session:
+            is_synced = session.scalars(documents_synced([document_id])).first() is not None
+            others = session.scalars(other_files_of(document_id, self.source.id, [key]).limit(1)).first()
+            return not is_synced or others is not None
+
+    def forget(self, keys: Sequence[str]) -> None:
+        with self.database.writing() as session:
+            self._hold_on(session)
+            session.execute(forget_files(self.source.id, keys))
+
+    def end(self, *, is_whole: bool, **changes: Any) -> None:
+        """Release it, with the outcome. The next sync is due an interval later. is_whole: the listing came to its end."""
+        with self.database.writing() as session:
+            now = now_of(session)
+            interval = session.scalar(interval_of(self.source.id))
+            next_at = now + timedelta(minutes=interval) if interval else None
+            synced = {"synced_at": now} if is_whole else {}
+            self._change(session, next_at=next_at, **synced, **changes, **_RELEASED)
+
+    def give_back(self) -> None:
+        """Release it in the middle of a sync, which another process goes on with."""
+        with self.database.writing() as session:
+            self._change(session, **_RELEASED)
+
+    def _hold_on(self, session: Session, **changes: Any) -> None:
+        self._change(session, lease_until=now_of(session) + LEASE, **changes)
+
+    def _change(self, session: Session, **changes: Any) -> None:
+        if not _rows(session, held_data_source(self.source.id, self._owner).values(**changes)):
+            raise Conflict("the data source was paused or removed, or another process syncs it")
+
+
+_KEY = DataSourceFileRow.key.expression
+_RELEASED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
+
+
+def _attribute(session: Session, document: DocumentRow, file: DataSourceFileRow) -> None:
+    source = session.get_one(DataSourceRow, file.data_source_id)
+    document.data_source_id, document.origin = source.id, location_of(source.location).of_file(file.key)
+
+
+def _rows(session: Session, statement: Any) -> int:
+    result = session.execute(statement, execution_options={"synchronize_session": False})
+    return int(result.rowcount)  # type: ignore[attr-defined]

@@ -1,0 +1,550 @@
+"""Data sources: real folders, and a real server that speaks S3. On SQLite and on a real PostgreSQL."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import obstore
+import pytest
+from sqlalchemy import select, update
+
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.catalog.data_sources import (
+    MAX_DATA_SOURCES,
+    DataSourceView,
+    add_data_source,
+    change_data_source,
+    data_source_view,
+    list_source_files,
+    request_sync,
+    retry_files,
+)
+from ragkv.catalog.documents import accept_document, delete_document
+from ragkv.catalog.syncing import SyncTally, sync_next, sync_now
+from ragkv.data_sources import folder as folder_module
+from ragkv.db.data_sources import FileStatus
+from ragkv.db.syncing import LEASE, SyncLease
+from ragkv.db.tables import AuditRow, DataSourceRow, DocumentRow
+from ragkv.db.tenants import ensure_collection
+from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.errors import Conflict, Forbidden, NotFound, Rejected
+from ragkv.object_store import Place, opened
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from tests.conftest import lend_models
+
+
+def on(tally: SyncTally) -> bool:
+    return True
+
+
+@dataclass
+class Source:
+    """A data source and what tests do with it."""
+
+    parts: Parts
+    view: DataSourceView
+    write: Callable[[str, bytes], None]
+    delete: Callable[[str], None]
+
+    def sync(self) -> SyncTally:
+        return sync_now(self.view.id, self.parts, on)
+
+    def now(self) -> DataSourceView:
+        return data_source_view(self.parts.default_collection.tenant_id, self.view.id, self.parts.database)
+
+    def documents(self) -> dict[str, bytes]:
+        """Bytes of the collection's documents, by name."""
+        with self.parts.database.reading() as session:
+            rows = session.scalars(select(DocumentRow)).all()
+        return {row.name: self.parts.files.find(row.tenant_id, row.sha256).read_bytes() for row in rows}
+
+    def contents(self) -> list[bytes]:
+        """Bytes of the collection's documents, whatever their names."""
+        return sorted(self.parts.files.find(row.tenant_id, row.sha256).read_bytes() for row in documents(self))
+
+    def file_statuses(self) -> dict[str, tuple[str, str | None]]:
+        tenant_id = self.parts.default_collection.tenant_id
+        page = list_source_files(tenant_id, self.view.id, None, 200, None, self.parts.database)
+        return {file.key: (file.status, file.error) for file in page.items}
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Path:
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    return folder
+
+
+def connected(parts: Parts, location: str) -> DataSourceView:
+    ref = parts.default_collection
+    return add_data_source(ref.tenant_id, ref.collection_id, location, 15, parts.database, parts.settings)
+
+
+def with_settings(parts: Parts, **changes: object) -> None:
+    parts.settings = msgspec.structs.replace(parts.settings, **changes)
+
+
+def folder_source(parts: Parts, inbox: Path) -> Source:
+    with_settings(parts, data_sources_allowed=str(inbox.parent))
+
+    def write(name: str, content: bytes) -> None:
+        path = inbox / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    return Source(parts, connected(parts, str(inbox)), write, lambda name: (inbox / name).unlink())
+
+
+@pytest.fixture
+def folder(parts: Parts, redis_server: EmbeddedRedis, inbox: Path) -> Source:
+    return folder_source(parts, inbox)
+
+
+@pytest.fixture
+def folder_on_postgres(
+    settings: Settings, migrated_postgres_url: str, redis_server: EmbeddedRedis, loaded: IngestParts, inbox: Path
+) -> Iterator[Source]:
+    parts = Parts(msgspec.structs.replace(settings, database_url=migrated_postgres_url))
+    lend_models(parts, loaded)
+    yield folder_source(parts, inbox)
+    parts.close()
+
+
+@pytest.fixture
+def bucket(parts: Parts, redis_server: EmbeddedRedis, s3_place: Place) -> Source:
+    with_settings(
+        parts,
+        data_sources_allowed=s3_place.url,
+        data_sources_endpoint=s3_place.endpoint,
+        data_sources_region=s3_place.region,
+        data_sources_access_key=s3_place.access_key,
+        data_sources_secret_key=s3_place.secret_key,
+    )
+    store = opened(s3_place)
+    return Source(
+        parts,
+        connected(parts, s3_place.url),
+        lambda name, content: obstore.put(store, name, content) and None,
+        lambda name: obstore.delete(store, name),
+    )
+
+
+@pytest.fixture(params=["folder", "folder_on_postgres", "bucket"])
+def source(request: pytest.FixtureRequest) -> Source:
+    found: Source = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare tests the wait for the clock of a file system: they write no file twice within its tick."""
+    monkeypatch.setattr(folder_module, "SETTLED_S", 0.0)
+
+
+def fill(source: Source, files: int) -> None:
+    for number in range(files):
+        source.write(f"sub/{number % 3}/{number}.md", f"# Note {number}\n\nText of note {number}.\n".encode())
+
+
+def test_a_collection_is_kept_in_step(source: Source):
+    """New, changed and deleted files; files that ingestion does not read; a file that cannot be read until it is mended."""
+    fill(source, 20)
+    source.write("photo.jpg", b"\xff\xd8\xff")
+    source.write("empty.md", b"")
+    first = source.sync()
+    assert (first.listed, first.added, first.skipped, first.unreadable, first.error) == (22, 20, 1, 1, None)
+    assert source.file_statuses()["empty.md"] == (FileStatus.UNREADABLE, "the file is empty")
+    view = source.now()
+    assert (view.files.waiting, view.files.unreadable, view.files.skipped) == (20, 1, 1)
+    assert view.status == "synced"
+
+    for number in range(5):
+        source.write(f"sub/{number % 3}/{number}.md", f"# Changed {number}\n".encode())
+        source.delete(f"sub/{(number + 5) % 3}/{number + 5}.md")
+        source.write(f"new {number}.md", f"# New {number}\n".encode())
+    source.write("empty.md", b"# Mended\n")
+    second = source.sync()
+    assert (second.added, second.changed, second.deleted, second.unreadable) == (6, 5, 5, 0)
+    expected = {f"{number}.md": f"# Note {number}\n\nText of note {number}.\n".encode() for number in range(10, 20)}
+    expected |= {f"{number}.md": f"# Changed {number}\n".encode() for number in range(5)}
+    expected |= {f"new {number}.md": f"# New {number}\n".encode() for number in range(5)} | {"empty.md": b"# Mended\n"}
+    assert source.documents() == expected
+
+    third = source.sync()
+    assert (third.unchanged, third.added, third.changed, third.deleted) == (21, 0, 0, 0)
+    assert source.documents() == expected
+
+
+def test_a_file_with_a_document_that_failed_is_read_again_once_it_changed_or_on_request(
+    source: Source, ingest: IngestParts
+):
+    source.write("broken.pdf", b"no PDF at all")
+    source.write("good.md", b"# Good\n\nA whole note.\n")
+    source.sync()
+    ingest.parts = source.parts
+    for document in documents(source):
+        ingest_document(document.id, ingest)
+    assert (source.now().files.ready, source.now().files.failed) == (1, 1)
+    status, reason = source.file_statuses()["broken.pdf"]
+    assert status == FileStatus.FAILED
+    assert reason is not None
+    assert ".pdf" in reason
+
+    assert source.sync().unchanged == 2
+    assert source.now().files.failed == 1
+    retry_files(source.parts.default_collection.tenant_id, source.view.id, source.parts.database)
+    source.sync()
+    assert (source.now().files.waiting, source.now().files.failed) == (1, 0)
+
+    source.write("broken.pdf", b"%PDF-1.4 changed")
+    assert source.sync().changed == 1
+
+
+def documents(source: Source) -> list[DocumentRow]:
+    with source.parts.database.reading() as session:
+        return list(session.scalars(select(DocumentRow).order_by(DocumentRow.name)))
+
+
+def test_a_document_says_where_it_comes_from(source: Source):
+    source.write("sub/a.md", b"# A\n")
+    source.sync()
+    (document,) = documents(source)
+    assert document.origin == f"{source.view.location}/sub/a.md"
+    with source.parts.database.reading() as session:
+        (event,) = session.scalars(select(AuditRow).where(AuditRow.within == source.view.id))
+    assert (event.action, event.thing, event.client) == (
+        "Add a document from a data source", document.id, "data source",
+    )  # fmt: skip
+
+
+class TestDeletions:
+    """What is deleted, and what asks first."""
+
+    def test_an_empty_listing_deletes_nothing_until_it_is_confirmed(self, source: Source):
+        fill(source, 3)
+        source.sync()
+        for number in range(3):
+            source.delete(f"sub/{number}/{number}.md")
+        held = source.sync()
+        assert (held.outcome, held.held, held.deleted) == ("held", 3, 0)
+        assert "3 of 3 files are no longer there" in str(held.error)
+        assert source.now().status == "held"
+        assert len(documents(source)) == 3
+
+        tenant_id = source.parts.default_collection.tenant_id
+        request_sync(tenant_id, source.view.id, confirm=True, database=source.parts.database)
+        assert source.sync().deleted == 3
+        assert documents(source) == []
+        assert source.now().status == "synced"
+
+    def test_more_than_half_of_the_files_ask_and_no_more_than_was_confirmed_goes(self, folder: Source):
+        fill(folder, 24)
+        folder.sync()
+        for number in range(13):
+            folder.delete(f"sub/{number % 3}/{number}.md")
+        assert folder.sync().held == 13
+        tenant_id = folder.parts.default_collection.tenant_id
+        request_sync(tenant_id, folder.view.id, confirm=True, database=folder.parts.database)
+        folder.delete("sub/1/13.md")
+        assert folder.sync().held == 14
+        assert len(documents(folder)) == 24
+        request_sync(tenant_id, folder.view.id, confirm=True, database=folder.parts.database)
+        assert folder.sync().deleted == 14
+
+    def test_other_files_in_place_of_all_ask_too(self, folder: Source):
+        fill(folder, 12)
+        folder.sync()
+        for number in range(12):
+            folder.delete(f"sub/{number % 3}/{number}.md")
+            folder.write(f"other {number}.md", f"# Other {number}\n".encode())
+        assert folder.sync().held == 12
+
+    def test_a_folder_that_is_gone_stops_the_sync(self, folder: Source, inbox: Path):
+        fill(folder, 3)
+        folder.sync()
+        inbox.rename(inbox.with_name("elsewhere"))
+        failed = folder.sync()
+        assert (failed.outcome, failed.error) == ("failed", "the folder cannot be read: no such file or directory")
+        assert len(documents(folder)) == 3
+
+    def test_a_folder_below_that_cannot_be_read_stops_deletions(
+        self, folder: Source, inbox: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        fill(folder, 3)
+        folder.sync()
+        folder.delete("sub/0/0.md")
+        scandir = os.scandir
+
+        def refusing(place: int) -> object:
+            if str(Path(f"/proc/self/fd/{place}").readlink()).endswith("/sub/1"):
+                raise PermissionError(13, "Permission denied")
+            return scandir(place)
+
+        monkeypatch.setattr(os, "scandir", refusing)
+        partly = folder.sync()
+        assert partly.deleted == 0
+        assert str(partly.error).startswith("sub/1 cannot be read: permission denied")
+        assert len(documents(folder)) == 3
+        monkeypatch.undo()
+        assert folder.sync().deleted == 1
+
+    def test_equal_files_are_one_document_that_goes_with_the_last(self, source: Source):
+        source.write("a.md", b"# Same\n")
+        source.write("b.md", b"# Same\n")
+        source.write("c.md", b"# Other\n")
+        source.sync()
+        assert len(documents(source)) == 2
+        first = next(one for one in documents(source) if one.name != "c.md").name
+        source.delete(first)
+        source.sync()
+        left = {one.origin for one in documents(source)}
+        assert f"{source.view.location}/{'b.md' if first == 'a.md' else 'a.md'}" in left
+        source.write("a.md" if first == "b.md" else "b.md", b"# Changed\n")
+        source.sync()
+        assert source.contents() == [b"# Changed\n", b"# Other\n"]
+
+    def test_a_changed_file_that_becomes_equal_to_another_gives_up_its_document(self, folder: Source):
+        folder.write("a.md", b"# A\n")
+        folder.write("b.md", b"# B\n")
+        folder.sync()
+        folder.write("a.md", b"# B\n")
+        assert folder.sync().changed == 1
+        assert folder.contents() == [b"# B\n"]
+
+    @pytest.mark.parametrize("uploaded_first", [True, False])
+    def test_a_document_that_was_uploaded_too_stays(self, folder: Source, tmp_path: Path, uploaded_first: bool):
+        (tmp_path / "mine.md").write_bytes(b"# Mine\n")
+
+        def upload() -> None:
+            with (tmp_path / "mine.md").open("rb") as body:
+                accept_document(folder.parts.default_collection, "mine.md", body, folder.parts)
+
+        folder.write("keep.md", b"# Keep\n")
+        folder.write("a.md", b"# Mine\n")
+        if uploaded_first:
+            upload()
+        folder.sync()
+        if not uploaded_first:
+            upload()
+        folder.write("a.md", b"# Changed\n")
+        folder.sync()
+        assert folder.contents() == [b"# Changed\n", b"# Keep\n", b"# Mine\n"]
+
+    def test_a_document_deleted_by_hand_comes_back(self, folder: Source):
+        folder.write("a.md", b"# A\n")
+        folder.sync()
+        (document,) = documents(folder)
+        delete_document(document.tenant_id, document.id, folder.parts)
+        assert folder.sync().added == 1
+        assert len(documents(folder)) == 1
+
+
+class TestHostileFolders:
+    """Nothing outside of what the operator allows is read."""
+
+    @pytest.fixture
+    def secret(self, tmp_path: Path) -> Path:
+        path = tmp_path / "secret.md"
+        path.write_bytes(b"# Secret\n")
+        return path
+
+    def test_links_and_special_files_are_not_read(self, folder: Source, inbox: Path, secret: Path):
+        with_settings(folder.parts, data_sources_allowed=str(inbox))
+        (inbox / "link.md").symlink_to(secret)
+        (inbox / "loop").symlink_to(inbox)
+        os.mkfifo(inbox / "pipe.md")
+        folder.write("good.md", b"# Good\n")
+        began = time.monotonic()
+        tally = folder.sync()
+        assert time.monotonic() - began < 5
+        assert (tally.added, tally.unreadable) == (1, 2)
+        assert "symbolic link" in str(folder.file_statuses()["link.md"][1])
+        assert "no plain file" in str(folder.file_statuses()["pipe.md"][1])
+        assert list(folder.documents()) == ["good.md"]
+
+    def test_a_link_put_in_place_of_a_file_or_folder_meanwhile_is_not_followed(
+        self, folder: Source, inbox: Path, secret: Path
+    ):
+        files = folder_module.FolderFiles(inbox.parent, ["inbox"])
+        (inbox / "a.md").symlink_to(secret)
+        with pytest.raises(Rejected, match="symbolic link"), files.open("a.md"):
+            pass
+        (inbox / "sub").symlink_to(secret.parent)
+        with pytest.raises((Rejected, NotFound)), files.open("sub/secret.md"):
+            pass
+        inbox.rename(inbox.with_name("real"))
+        inbox.symlink_to(inbox.with_name("real"))
+        tally = folder.sync()
+        assert tally.outcome == "failed"
+
+    @pytest.mark.parametrize(
+        "location", ["/etc", "/", "file:///etc", "s3://bucket/x", "gs://bucket", "{inbox}/../..", "{inbox}-more"]
+    )
+    def test_other_places_are_refused(self, folder: Source, inbox: Path, location: str):
+        with_settings(folder.parts, data_sources_allowed=str(inbox))
+        with pytest.raises((Forbidden, Rejected)):
+            connected(folder.parts, location.format(inbox=inbox))
+
+    def test_nothing_is_allowed_unless_the_operator_says_so(self, folder: Source, inbox: Path):
+        with_settings(folder.parts, data_sources_allowed="")
+        with pytest.raises(Forbidden, match="RAGKV_DATA_SOURCES_ALLOWED"):
+            connected(folder.parts, str(inbox / "below"))
+        assert folder.sync().outcome == "failed"
+
+    def test_what_is_allowed_to_one_tenant_is_refused_to_others(self, folder: Source, inbox: Path):
+        with_settings(folder.parts, data_sources_allowed=f"acme={inbox}")
+        with pytest.raises(Forbidden):
+            connected(folder.parts, str(inbox / "below"))
+        acme = ensure_collection(folder.parts.database, "acme")
+        add_data_source(acme.tenant_id, acme.collection_id, str(inbox), 0, folder.parts.database, folder.parts.settings)
+
+    def test_the_services_own_data_is_refused(self, folder: Source):
+        with_settings(folder.parts, data_sources_allowed="/")
+        for place in (folder.parts.settings.data_dir / "files", folder.parts.settings.data_dir.parent):
+            with pytest.raises(Forbidden, match="own data folder"):
+                connected(folder.parts, str(place))
+
+    def test_a_name_that_is_no_utf8_is_listed_with_the_reason(self, folder: Source, inbox: Path):
+        (inbox / os.fsdecode(b"caf\xe9.md")).write_bytes(b"# Cafe\n")
+        assert folder.sync().unreadable == 1
+        assert folder.file_statuses() == {"caf\\xe9.md": (FileStatus.UNREADABLE, "its name is not UTF-8: rename it")}
+        assert folder.sync().unchanged == 1
+
+
+class TestLimits:
+    """Sizes, quotas, and how many there may be."""
+
+    def test_a_file_that_is_too_large_is_listed_and_the_others_are_read(self, source: Source):
+        with_settings(source.parts, max_upload_bytes=20)
+        source.write("large.md", b"x" * 21)
+        source.write("small.md", b"# Small\n")
+        assert (source.sync().added, source.now().files.unreadable) == (1, 1)
+
+    def test_a_full_tenant_stops_the_sync_which_goes_on_once_there_is_room(self, source: Source):
+        with_settings(source.parts, max_tenant_documents=2)
+        fill(source, 3)
+        stopped = source.sync()
+        assert (stopped.outcome, stopped.added) == ("failed", 2)
+        assert "RAGKV_MAX_TENANT_DOCUMENTS" in str(source.now().error)
+        with_settings(source.parts, max_tenant_documents=0)
+        assert (source.sync().added, source.now().status) == (1, "synced")
+
+    def test_a_tenant_has_no_more_data_sources_than_it_may(self, folder: Source, inbox: Path):
+        for number in range(MAX_DATA_SOURCES - 1):
+            connected(folder.parts, str(inbox / str(number)))
+        with pytest.raises(Conflict, match="already"):
+            connected(folder.parts, str(inbox / "more"))
+
+    def test_a_store_that_is_away_is_the_reason(self, bucket: Source, monkeypatch: pytest.MonkeyPatch):
+        fill(bucket, 2)
+        bucket.sync()
+        with_settings(bucket.parts, data_sources_endpoint="http://127.0.0.1:9")
+        monkeypatch.setattr("ragkv.object_store.RETRIES", 0)
+        failed = bucket.sync()
+        assert failed.outcome == "failed"
+        assert "object store" in str(failed.error)
+        assert "secret" not in str(failed.error)
+        assert len(documents(bucket)) == 2
+
+
+class TestTurns:
+    """One process at a time, and another one goes on."""
+
+    def test_two_processes_never_sync_one_data_source_at_once(self, folder: Source):
+        lease = SyncLease.take(folder.parts.database, folder.view.id, "first")
+        assert lease is not None
+        with pytest.raises(Conflict, match="another process"):
+            folder.sync()
+        assert sync_next(folder.parts, on) is None
+        lapse(folder)
+        assert folder.sync().outcome == "done"
+        with pytest.raises(Conflict):
+            lease.record("a.md", "1", 1, None, None)
+
+    def test_a_sync_is_due_at_first_and_then_by_its_interval(self, folder: Source):
+        folder.write("a.md", b"# A\n")
+        tally = sync_next(folder.parts, on)
+        assert tally is not None
+        assert tally.added == 1
+        assert sync_next(folder.parts, on) is None
+        view = folder.now()
+        assert view.next_at is not None
+        assert view.synced_at is not None
+        assert (view.next_at - view.synced_at).total_seconds() == 15 * 60
+
+    def test_a_paused_one_is_not_synced_and_a_sync_under_way_ends(self, folder: Source):
+        tenant_id = folder.parts.default_collection.tenant_id
+        fill(folder, 3)
+
+        def pausing(tally: SyncTally) -> bool:
+            change_data_source(tenant_id, folder.view.id, True, None, folder.parts.database)
+            return True
+
+        with pytest.raises(Conflict):
+            sync_now(folder.view.id, folder.parts, pausing)
+        assert documents(folder) == []
+        assert sync_next(folder.parts, on) is None
+        change_data_source(tenant_id, folder.view.id, False, None, folder.parts.database)
+        assert sync_next(folder.parts, on) is not None
+        assert len(documents(folder)) == 3
+
+    def test_a_worker_that_stops_leaves_the_rest_to_another(self, source: Source):
+        fill(source, 6)
+        assert sync_now(source.view.id, source.parts, lambda tally: tally.added < 2).outcome == "interrupted"
+        assert len(documents(source)) == 2
+        rest = sync_next(source.parts, on)
+        assert rest is not None
+        assert (rest.added, rest.unchanged) == (4, 2)
+
+    def test_a_process_killed_in_the_middle_leaves_nothing_behind(self, folder: Source, inbox: Path):
+        """Killed after a document was accepted and before its file was noted, and that file is deleted since."""
+        fill(folder, 6)
+        script = """
+            import os, signal, sys, msgspec
+            from ragkv.catalog import syncing
+            from ragkv.db.syncing import SyncLease
+            from ragkv.parts import Parts
+            from ragkv.settings import Settings
+
+            record = SyncLease.record
+
+            def dying(self, *given):
+                dying.calls += 1
+                if dying.calls == 4:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                record(self, *given)
+
+            dying.calls = 0
+            SyncLease.record = dying
+            parts = Parts(msgspec.convert(msgspec.json.decode(sys.argv[1]), Settings, dec_hook=lambda kind, v: kind(v)))
+            syncing.sync_now(sys.argv[2], parts, lambda tally: True)
+        """
+        given = msgspec.json.encode(folder.parts.settings, enc_hook=str).decode()
+        command = [sys.executable, "-c", textwrap.dedent(script), given, folder.view.id]
+        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+        accepted = {one.origin for one in documents(folder)}
+        assert len(accepted) == 4
+        (unnoted,) = accepted - {f"{folder.view.location}/{key}" for key in folder.file_statuses()}
+        Path(unnoted).unlink()
+        lapse(folder)
+        rest = folder.sync()
+        assert (rest.unchanged, rest.added, rest.deleted) == (3, 2, 0)
+        assert {one.origin for one in documents(folder)} == {str(path) for path in inbox.rglob("*.md")}
+        assert len(documents(folder)) == 5
+
+
+def lapse(source: Source) -> None:
+    """The lease of a process that was killed lapses."""
+    with source.parts.database.writing() as session:
+        row = session.get_one(DataSourceRow, source.view.id)
+        assert row.lease_until is not None
+        session.execute(update(DataSourceRow).values(lease_until=row.lease_until - 2 * LEASE))

@@ -1,0 +1,46 @@
+"""Syncs of data sources beside ingestion, in threads of their own: a slow disk or object store holds up no document."""
+
+import logging
+import threading
+
+from ragkv.catalog.syncing import SyncTally, sync_next
+from ragkv.errors import RagKVError
+from ragkv.parts import Parts
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 3.0
+THREADS = 2
+"""A data source with very many files leaves a thread to those of others."""
+
+
+class DataSources:
+    """Threads that sync what is due. Several workers may do so at once."""
+
+    def __init__(self, parts: Parts, interval_s: float = INTERVAL_S) -> None:
+        self._parts = parts
+        self._interval_s = interval_s
+        self._stop = threading.Event()
+
+    def start(self) -> None:
+        for number in range(THREADS):
+            threading.Thread(target=self._run, name=f"data-sources-{number}", daemon=True).start()
+
+    def stop(self) -> None:
+        """A sync under way ends at its next file, and another worker goes on with it."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                wait_s = self._interval_s if sync_next(self._parts, self._goes_on) is None else 0.0
+            except (RagKVError, OSError) as error:
+                log.warning("data sources: %s", error)
+                wait_s = self._interval_s
+            except Exception:
+                log.exception("data sources")
+                wait_s = self._interval_s
+            self._stop.wait(wait_s)
+
+    def _goes_on(self, tally: SyncTally) -> bool:
+        return not self._stop.is_set()

@@ -42,14 +42,14 @@ def data_source_by_id(tenant_id: str, data_source_id: str) -> Select[DataSourceR
 
 def files_by_status(data_source_ids: Sequence[str]) -> Select[str, str, int]:
     """(data source, status, files)."""
-    joined = _files_with_documents(DataSourceFileRow.data_source_id, _STATUS.label("status"), func.count())
+    joined = _files_with_documents(DataSourceFileRow.data_source_id, _STATUS.label("file_status"), func.count())
     mine = one_of(DataSourceFileRow.data_source_id, data_source_ids)
-    return joined.where(mine).group_by(DataSourceFileRow.data_source_id, "status")
+    return joined.where(mine).group_by(DataSourceFileRow.data_source_id, "file_status")
 
 
 def files_in(data_source_id: str, status: FileStatus | None = None) -> Select[DataSourceFileRow, str, str | None]:
     """(file, its status, why its document failed)."""
-    joined = _files_with_documents(DataSourceFileRow, _STATUS.label("status"), DocumentRow.error)
+    joined = _files_with_documents(DataSourceFileRow, _STATUS.label("file_status"), DocumentRow.error)
     found = joined.where(DataSourceFileRow.data_source_id == data_source_id)
     return found if status is None else found.where(_STATUS.in_([status.value]))
 

@@ -1,5 +1,6 @@
 """A process's hold on one data source: the lease, and everything it may write while it has it."""
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -39,6 +40,7 @@ class SyncLease:
         self.database = database
         self.source = source
         self._owner = owner
+        self._held_at = time.monotonic()
 
     @classmethod
     def take(cls, database: Database, data_source_id: str, owner: str) -> "SyncLease | None":
@@ -64,8 +66,10 @@ class SyncLease:
             return {row.key: row for row in session.scalars(files_named(self.source.id, keys))}
 
     def renew(self) -> None:
-        with self.database.writing() as session:
-            self._hold_on(session)
+        """Hold on to it, where the last write is a while ago."""
+        if time.monotonic() - self._held_at > LEASE.total_seconds() / 4:
+            with self.database.writing() as session:
+                self._hold_on(session)
 
     def saw(self, keys: Sequence[str], *, listed: int, skipped: int) -> None:
         """Note files that did not change, and how far the listing has come."""
@@ -153,6 +157,7 @@ class SyncLease:
 
     def _hold_on(self, session: Session, **changes: Any) -> None:
         self._change(session, lease_until=now_of(session) + LEASE, **changes)
+        self._held_at = time.monotonic()
 
     def _change(self, session: Session, **changes: Any) -> None:
         if not _rows(session, held_data_source(self.source.id, self._owner).values(**changes)):

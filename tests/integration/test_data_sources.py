@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import obstore
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
@@ -29,6 +30,7 @@ from ragkv.catalog.data_sources import (
 )
 from ragkv.catalog.documents import accept_document, delete_document
 from ragkv.catalog.syncing import SyncTally, sync_next, sync_now
+from ragkv.cli.data_sources import data_sources
 from ragkv.data_sources import folder as folder_module
 from ragkv.db.data_sources import FileStatus
 from ragkv.db.syncing import LEASE, SyncLease
@@ -40,6 +42,8 @@ from ragkv.object_store import Place, opened
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import lend_models
+from tests.over_http import Client
+from workers.data_sources import DataSources
 
 
 def on(tally: SyncTally) -> bool:
@@ -540,6 +544,72 @@ class TestTurns:
         assert (rest.unchanged, rest.added, rest.deleted) == (3, 2, 0)
         assert {one.origin for one in documents(folder)} == {str(path) for path in inbox.rglob("*.md")}
         assert len(documents(folder)) == 5
+
+
+class TestDoors:
+    """The API, the command line, and the workers' threads."""
+
+    def test_over_http(self, client: Client, parts: Parts, inbox: Path):
+        with_settings(parts, data_sources_allowed=str(inbox))
+        assert client.post("/v1/data-sources", json={"location": "/etc"}).status_code == 403
+        made = client.post("/v1/data-sources", json={"location": str(inbox), "interval_minutes": 0})
+        assert (made.status_code, made.json()["status"]) == (201, "waiting")
+        path = f"/v1/data-sources/{made.json()['id']}"
+        (inbox / "a.md").write_bytes(b"# A\n")
+        (inbox / "empty.md").write_bytes(b"")
+        assert sync_next(parts, on) is not None
+        shown = client.get(path).json()
+        assert (shown["status"], shown["files"]["waiting"], shown["next_at"]) == ("synced", 1, None)
+        (unreadable,) = client.get(f"{path}/files?status=unreadable").json()["items"]
+        assert (unreadable["key"], unreadable["error"]) == ("empty.md", "the file is empty")
+        assert client.get("/v1/documents").json()["items"][0]["origin"] == f"{inbox}/a.md"
+
+        assert client.post(f"{path}/sync", json={"confirm": True}).status_code == 409
+        assert client.post(f"{path}/retry").status_code == 202
+        assert client.patch(path, json={"paused": True}).json()["status"] == "paused"
+        assert client.post(f"{path}/sync", json={}).status_code == 409
+        page = client.get(f"/admin{path.removeprefix('/v1')}")
+        assert "the file is empty" in page.text
+        assert str(inbox) in client.get("/admin/data-sources").text
+        assert client.delete(path).status_code == 204
+        assert client.get(path).status_code == 404
+        assert len(client.get("/v1/documents").json()["items"]) == 1
+
+    def test_on_the_command_line(
+        self, parts: Parts, redis_server: EmbeddedRedis, inbox: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        for name in ("data_dir", "model"):
+            monkeypatch.setenv(f"RAGKV_{name.upper()}", str(getattr(parts.settings, name)))
+        monkeypatch.setenv("RAGKV_DATA_SOURCES_ALLOWED", str(inbox))
+
+        def run(*arguments: str, code: int = 0) -> str:
+            done = CliRunner().invoke(data_sources, arguments)
+            assert done.exit_code == code, done.output
+            return done.output.strip()
+
+        made = run("add", str(inbox))
+        (inbox / "a.md").write_bytes(b"# A\n")
+        (inbox / "empty.md").write_bytes(b"")
+        assert "1 new, 0 changed, 0 deleted, 0 unchanged, 1 unreadable, 0 skipped" in run("sync", made)
+        assert str(inbox) in run("list")
+        assert "unreadable  empty.md: the file is empty" in run("show", made)
+        for file in inbox.iterdir():
+            file.unlink()
+        assert "2 of 2 files are no longer there" in run("sync", made, code=1)
+        assert "2 deleted" in run("sync", made, "--confirm")
+        assert "is paused" in run("pause", made)
+        assert "is resumed" in run("pause", made, "--off")
+        assert "is removed" in run("remove", made)
+
+    def test_a_worker_syncs_what_is_due(self, folder: Source):
+        folder.write("a.md", b"# A\n")
+        worker = DataSources(folder.parts, 0.05)
+        worker.start()
+        deadline = time.monotonic() + 30
+        while not (folder.now().synced_at or time.monotonic() > deadline):
+            time.sleep(0.02)
+        worker.stop()
+        assert len(documents(folder)) == 1
 
 
 def lapse(source: Source) -> None:

@@ -105,7 +105,7 @@ class Life:
         command = [sys.executable, "-m", "tests.measure_data_sources", "--sync", self.source_id, "--settings", settings]
         process = subprocess.Popen(command)
         while self.noted() < after and process.poll() is None:
-            time.sleep(0.01)
+            time.sleep(0.25)
         process.send_signal(signal.SIGKILL)
         process.wait()
         print(f"killed with {self.noted()} of {len(self.there)} files noted", flush=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from ragkv.choosing import MIDDLE, Choice
+from ragkv.data_sources.location import allowed_locations
 from ragkv.errors import Rejected
 from ragkv.eviction import HALF_LIFE_S, eviction_policy
 from ragkv.kv_format import KVFormat
@@ -274,6 +275,7 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
     Choice.of(settings.choosing_layers or MIDDLE)
     eviction_policy(settings.eviction, settings.eviction_half_life_s)
+    allowed_locations(settings.data_sources_allowed)
     if settings.question_format.count(QUESTION_PLACE) != 1:
         raise Rejected(f"{PREFIX}QUESTION_FORMAT must have one {QUESTION_PLACE} in it, where the question is to stand")
     if settings.question_retention_days != 0 and settings.question_retention_days < MIN_RETENTION_DAYS:

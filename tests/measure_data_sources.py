@@ -30,6 +30,7 @@ from sqlalchemy import select, update
 from ragkv.catalog.data_sources import add_data_source, data_source_view
 from ragkv.catalog.syncing import SyncTally, sync_now
 from ragkv.clock import utc_now
+from ragkv.data_sources.files import ListedFile
 from ragkv.data_sources.folder import SETTLED_S
 from ragkv.data_sources.location import location_of
 from ragkv.data_sources.opening import files_of
@@ -127,7 +128,7 @@ def live(life: Life, files: int) -> None:
     time.sleep(SETTLED_S + 0.1)
     life.connect()
     life.killed_sync(files // 2)
-    life.sync("first sync, gone on with", listed=files + BROKEN + 1, unreadable=BROKEN, skipped=1)
+    life.sync("first sync, gone on with", listed=files + BROKEN + 1, skipped=1)
     life.sync("no change", unchanged=files + BROKEN, unreadable=0)
     for number in range(CHANGES):
         life.write(f"{number % 7}/{number}.md", f"# Changed {number}\n".encode())
@@ -158,18 +159,32 @@ def note_all(life: Life) -> None:
     with parts.database.writing() as session:
         known = set(session.scalars(select(DataSourceFileRow.key)))
         source = {"tenant_id": ref.tenant_id, "data_source_id": life.source_id}
-        for file in files.listed():
+        noted: list[tuple[ListedFile, str]] = []
+        for file in list(files.listed()):
             if file.key not in known and file.key in life.there:
                 content = life.there[file.key]
-                row = {"name": file.key, "sha256": sha256(content).hexdigest(), "num_bytes": len(content)}
-                place = {"origin": f"{life.location}/{file.key}", "collection_id": ref.collection_id}
-                document = DocumentRow(id=new_id(), **row, **place, **source)
-                path = parts.files.path(ref.tenant_id, document.sha256)
+                digest = sha256(content).hexdigest()
+                document = DocumentRow(
+                    id=new_id(), name=file.key, sha256=digest, num_bytes=len(content), collection_id=ref.collection_id,
+                    origin=f"{life.location}/{file.key}", **source,
+                )  # fmt: skip
+                path = parts.files.path(ref.tenant_id, digest)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
                 session.add(document)
-                note = {"document_id": document.id, "version": file.version, "num_bytes": file.num_bytes, "seen_in": 0}
-                session.add(DataSourceFileRow(key=file.key, **note, **source))
+                noted.append((file, document.id))
+        session.flush()
+        session.add_all(
+            DataSourceFileRow(
+                key=file.key,
+                document_id=document_id,
+                version=file.version,
+                num_bytes=file.num_bytes,
+                seen_in=0,
+                **source,
+            )
+            for file, document_id in noted
+        )
 
 
 def begun(kind: str, folder: Path, stack: ExitStack) -> Life:

@@ -4,7 +4,6 @@ import sys
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from ragkv.access.audit import COMMAND_LINE, Change, record_change
 from ragkv.catalog.data_sources import (
@@ -60,15 +59,14 @@ def add(location: str, tenant: str, collection: str, minutes: int) -> None:
 @TENANT
 def show_all(tenant: str) -> None:
     """List data sources with their files by status."""
-    table = Table(
-        "id", "location", "status", "ready", "waiting", "failed", "unreadable", "skipped", "last sync", box=None
-    )
     with opened_parts(Parts.prepare_database) as parts:
         for one in list_data_sources(_tenant(tenant, parts), parts.database):
-            counts = one.files
-            numbers = (counts.ready, counts.waiting, counts.failed, counts.unreadable, counts.skipped)
-            table.add_row(one.id, one.location, one.status, *(f"{number:,}" for number in numbers), _last(one))
-    Console(soft_wrap=True).print(table, highlight=False, markup=False)
+            files = one.files
+            click.echo(f"{one.id}  {one.location}")
+            click.echo(
+                f"    {one.status}: {files.ready:,} ready, {files.waiting:,} waiting, {files.failed:,} failed, "
+                f"{files.unreadable:,} unreadable, {files.skipped:,} skipped; last sync {_last(one)}"
+            )
 
 
 @data_sources.command()

@@ -75,7 +75,10 @@ def location_of(text: str) -> Location:
 def allowed_locations(setting: str) -> list[Allowed]:
     """Read RAGKV_DATA_SOURCES_ALLOWED: locations between commas, those of one tenant as NAME=LOCATION. Raises Rejected."""
     entries = filter(None, (entry.strip() for entry in setting.split(",")))
-    return [_allowed(entry) for entry in entries]
+    try:
+        return [_allowed(entry) for entry in entries]
+    except Rejected as refusal:
+        raise Rejected(f"RAGKV_DATA_SOURCES_ALLOWED: {refusal}") from None
 
 
 def root_of(location: Location, tenant: str, allowed: Sequence[Allowed]) -> Location:

@@ -404,6 +404,12 @@ class TestHostileFolders:
             connected(folder.parts, str(inbox / "below"))
         assert folder.sync().outcome == "failed"
 
+    @pytest.mark.parametrize("setting", ["inbox", "/srv/../etc", "s3://key:hunter2@bucket", "acme=", "http://10.0.0.1/"])
+    def test_a_setting_that_names_no_location_stops_the_start(self, setting: str):
+        with pytest.raises(Rejected, match="RAGKV_DATA_SOURCES_ALLOWED") as refused:
+            Settings.of({"data_sources_allowed": setting})
+        assert "hunter2" not in str(refused.value)
+
     def test_what_is_allowed_to_one_tenant_is_refused_to_others(self, folder: Source, inbox: Path):
         with_settings(folder.parts, data_sources_allowed=f"acme={inbox}")
         with pytest.raises(Forbidden):

@@ -65,6 +65,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     parts = stack.enter_context(closing(Parts(settings, encoder_apart=True)))
     parts.prepare_database()
     _check_keys(parts)
+    _check_sign_in(settings)
     parts.prepare(log.info)
     # vLLM and its processes log in our format, unless the environment configures their logs.
     vllm_logging = settings.data_dir / "vllm-logging.json"
@@ -91,11 +92,23 @@ def _check_keys(parts: Parts) -> None:
         log.info(
             "no API keys: every program on this machine has full access until `ragkv keys create` makes the first key"
         )
-    elif not any_key(parts.database):
+    elif parts.settings.sign_in is None and not any_key(parts.database):
         raise Rejected(
             f"{parts.settings.host} can be reached from other machines and there is no API key yet; make one first: "
             "ragkv keys create --name first --scope admin"
         )
+
+
+def _check_sign_in(settings: Settings) -> None:
+    """Raises Rejected where the provider could not send people back."""
+    if settings.sign_in is None:
+        return
+    if settings.public_url is None and not settings.on_loopback:
+        raise Rejected(
+            f"{settings.host} can be reached from other machines: set RAGKV_PUBLIC_URL to the dashboard's origin, like "
+            "https://rag.example.com, where the sign-in provider sends people back"
+        )
+    log.info("log in to the dashboard %s", settings.sign_in.summary)
 
 
 def _run(parts: Parts, listener: socket.socket, *children: ChildProcess) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from ragkv.access.gate import Gate
 from ragkv.access.rate import TOO_MANY_OF_A_TENANT, RateLimit
+from ragkv.access.rights import Rights
 from ragkv.access.sessions import Sessions
 from ragkv.calibration import Calibration, read_calibration
 from ragkv.choosing import MIDDLE, Choice
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     import redis
 
+    from ragkv.access.provider import Provider
     from ragkv.answer.planner import Planner
     from ragkv.answer.promote import Promoter
     from ragkv.answer.prompt import PromptBuilder
@@ -183,9 +185,25 @@ class Parts:
             self.database,
             self.rate_limit,
             self.default_collection.tenant_id,
-            open_without_keys=self.settings.on_loopback,
+            open_without_keys=self.settings.on_loopback and self.settings.sign_in is None,
             tenant_limit=self.tenant_rate_limit,
+            rights=self.rights,
         )
+
+    @cached_property
+    def rights(self) -> Rights | None:
+        """Rights of people who signed in, if there is a provider. Raises Rejected for tenants that do not exist."""
+        sign_in = self.settings.sign_in
+        return None if sign_in is None else Rights.of(sign_in.grants, self.database)
+
+    @cached_property
+    def provider(self) -> "Provider | None":
+        """The OpenID Connect provider, if there is one."""
+        if self.settings.sign_in is None:
+            return None
+        from ragkv.access.provider import Provider
+
+        return Provider(self.settings.sign_in)
 
     @cached_property
     def sessions(self) -> Sessions:

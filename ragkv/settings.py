@@ -1,7 +1,6 @@
 """One frozen object holds every setting; nothing else reads the environment."""
 
 import difflib
-import ipaddress
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +14,10 @@ from ragkv.errors import Rejected
 from ragkv.eviction import HALF_LIFE_S, eviction_policy
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVRule, KVWhen, KVWrite
+from ragkv.loopback import is_loopback
 from ragkv.policies import ALIASES, PolicyName
+from ragkv.sign_in import SignIn, read_grants
 
-LOOPBACK_NAME = "localhost"
 PREFIX = "RAGKV_"
 SETTINGS_FILE = "RAGKV_SETTINGS"
 MIN_CHUNK_TOKENS = 32
@@ -73,6 +73,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     host: str = "127.0.0.1"
     port: int = 8000
+    public_url: str | None = None
+    oidc_issuer: str | None = None
+    oidc_client_id: str | None = None
+    oidc_client_secret: str | None = None
+    oidc_scopes: str = "openid profile email"
+    oidc_groups_claim: str = "groups"
+    oidc_groups: str | None = None
+    oidc_session_s: int = 3600
     max_upload_bytes: int = 64 * 1024 * 1024
     max_tenant_bytes: int = 0
     max_tenant_documents: int = 0
@@ -144,6 +152,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def on_loopback(self) -> bool:
         """Whether only this machine can reach the address the service listens on."""
         return is_loopback(self.host)
+
+    @property
+    def sign_in(self) -> SignIn | None:
+        """Sign-in by OpenID Connect, if there is a provider."""
+        if self.oidc_issuer is None:
+            return None
+        return SignIn(
+            issuer=self.oidc_issuer,
+            client_id=self.oidc_client_id or "",
+            client_secret=self.oidc_client_secret,
+            scopes=self.oidc_scopes,
+            groups_claim=self.oidc_groups_claim,
+            grants=read_grants(self.oidc_groups or ""),
+            session_s=self.oidc_session_s,
+            public_url=None if self.public_url is None else self.public_url.rstrip("/"),
+        )
 
     @property
     def trusted_webhook_hosts(self) -> frozenset[str]:
@@ -224,14 +248,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return settings
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address, or the name localhost, leads back to this machine. Other names are not looked up."""
-    try:
-        return host == LOOPBACK_NAME or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _convert(kind: type[Any], value: Any) -> Any:
     """Paths, which msgspec does not know."""
     if kind is not Path:
@@ -273,6 +289,7 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
     if settings.block_size is not None and settings.block_size not in BLOCK_SIZES:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
+    _check_sign_in(settings)
     Choice.of(settings.choosing_layers or MIDDLE)
     eviction_policy(settings.eviction, settings.eviction_half_life_s)
     allowed_locations(settings.data_sources_allowed)
@@ -305,3 +322,12 @@ def _check_ranges(settings: Settings) -> None:
     ):
         if (getattr(settings, name) or 0) < 0:
             raise Rejected(f"{PREFIX}{name.upper()} must be 0 or more")
+
+
+def _check_sign_in(settings: Settings) -> None:
+    given = [name for name in ("oidc_client_id", "oidc_client_secret", "oidc_groups") if getattr(settings, name)]
+    if settings.oidc_issuer is None and given:
+        raise Rejected(f"{PREFIX}{given[0].upper()} is of no use without {PREFIX}OIDC_ISSUER")
+    if settings.oidc_issuer is not None and not settings.oidc_client_id:
+        raise Rejected(f"{PREFIX}OIDC_ISSUER needs {PREFIX}OIDC_CLIENT_ID, the name of this service at the provider")
+    settings.sign_in  # noqa: B018 - made once to be checked

@@ -39,6 +39,7 @@ _NVIDIA_PACKAGES = (
     "nvidia-nvjitlink", "nvidia-nvshmem-cu13", "nvidia-nvvm",
 )  # fmt: skip
 EXCEPTIONS: Mapping[str, str] = {
+    "axe-playwright-python": f"MIT by its LICENSE file, with axe-core, {_MPL}; tests alone",
     **dict.fromkeys(_NVIDIA_PACKAGES, _NVIDIA),
     "cuda-toolkit": "a list of NVIDIA's packages, without files of its own; its metadata name no licence",
     "nvidia-nvtx": "Apache-2.0 by its LICENSE file; its metadata also call it proprietary",

@@ -25,6 +25,7 @@ from ragkv.models import model_folder
 from ragkv.object_store import Place
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from tests import oidc_provider as oidc
 from tests.echo_engine import EchoEngine
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCHINDUCTOR_VEC_ISA_OK": "1"}
@@ -178,6 +179,20 @@ def s3_place(s3_endpoint: str) -> Place:
     bucket = f"bucket-{uuid.uuid4().hex}"
     httpx.put(f"{s3_endpoint}/{bucket}").raise_for_status()
     return Place(f"s3://{bucket}/some/prefix", s3_endpoint, "us-east-1", "key", "secret")
+
+
+@pytest.fixture(scope="session")
+def oidc_process(free_port: Callable[[], int]) -> Iterator[oidc.OIDCProvider]:
+    """An OpenID Connect provider in a process of its own."""
+    with oidc.running(free_port()) as provider:
+        yield provider
+
+
+@pytest.fixture
+def oidc_provider(oidc_process: oidc.OIDCProvider) -> Iterator[oidc.OIDCProvider]:
+    """The provider, which behaves until it is told otherwise."""
+    yield oidc_process
+    oidc_process.misbehave()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from ragkv.access.caller import Caller
 from ragkv.access.gate import Gate
 from ragkv.access.sessions import Sessions, csrf_token
 from ragkv.errors import Forbidden, Throttled, Unauthorised
-from ragkv.settings import is_loopback
+from ragkv.loopback import is_loopback
 from ragkv.threads import OWNER, Threads
 
 THREADS = 4
@@ -38,9 +38,9 @@ class Admissions:
         Raises Unauthorised, Forbidden or Throttled.
         """
         key, token, csrf = _key_of(connection), session_token(connection), None
-        if key is None and token and (key_id := await self._threads.run(self._sessions.key_id, token)):
+        if key is None and token and (holder := await self._threads.run(self._sessions.holder, token)):
             refuse_forged(connection, token)
-            caller, csrf = await self._threads.run(self._gate.readmit, key_id), csrf_token(token)
+            caller, csrf = await self._threads.run(self._gate.readmit, holder), csrf_token(token)
         else:
             caller = await self._admit_key(key)
             if caller.key_id is None:
@@ -64,9 +64,12 @@ class Admissions:
         token = session_token(connection) if connection.auth is not None else None
 
         def confirm() -> None:
-            if token is not None and self._sessions.key_id(token) != caller.key_id:
+            if token is None:
+                self._gate.confirm(caller)
+                return
+            holder = self._sessions.holder(token)
+            if holder is None or self._gate.recall(holder).tenant_id != caller.tenant_id:
                 raise Unauthorised("the session has ended: log in again")
-            self._gate.confirm(caller)
 
         return Confirmation(self._threads, confirm, self.confirm_every_s)
 

@@ -67,6 +67,7 @@ def _change_of(scope: Scope, message: Message) -> Change | None:
         things=made or named[-1:],
         within=named[0] if named and (made or len(named) > 1) else None,
         request_id=request_id(),
+        person=None if caller.person is None else str(caller.person),
     )
 
 

@@ -25,9 +25,14 @@ def session_token(connection: Connection) -> str | None:
 
 
 def session_cookie(connection: Connection, token: str) -> Cookie:
-    """The cookie of a session. Behind a proxy that ends TLS, the page's own origin tells https."""
+    """The cookie of a key's session. Behind a proxy that ends TLS, the page's own origin tells https."""
     secure = "https" in (connection.url.scheme, urlsplit(connection.headers.get("origin", "")).scheme)
-    return Cookie(COOKIE, path="/", value=token, max_age=LIFETIME_S, httponly=True, secure=secure, samesite=_SAME_SITE)
+    return cookie_of(token, LIFETIME_S, secure=secure)
+
+
+def cookie_of(token: str, lifetime_s: int, *, secure: bool) -> Cookie:
+    """The cookie of any session."""
+    return Cookie(COOKIE, path="/", value=token, max_age=lifetime_s, httponly=True, secure=secure, samesite=_SAME_SITE)
 
 
 def ended_cookie() -> Cookie:

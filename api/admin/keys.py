@@ -4,10 +4,10 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 
 from api.admin.shell import AdminRequest, page
-from ragkv.access.caller import KEY_SCOPES
 from ragkv.access.keys import MAX_DAYS, list_keys
 from ragkv.clock import utc_now
 from ragkv.parts import Parts
+from ragkv.scopes import KEY_SCOPES
 
 
 @get("/keys", sync_to_thread=True)

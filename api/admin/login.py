@@ -1,4 +1,4 @@
-"""Log in with an API key; log out."""
+"""Log in with an API key."""
 
 import re
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from litestar.params import URLEncodedBody
 from litestar.response import Redirect
 from litestar.status_codes import HTTP_303_SEE_OTHER
 
-from api.access.auditing import AUDIT, note_change
+from api.access.auditing import note_change
 from api.access.auth import PUBLIC
-from api.access.session import ended_cookie, own_pages_only, session_cookie, session_token
+from api.access.session import own_pages_only, session_cookie
 from api.admin.errors import LOGIN
-from api.admin.shell import AdminRequest, page
+from api.admin.shell import page
 from api.http.errors import STATUS
 from ragkv.access.caller import Caller
 from ragkv.access.keys import authenticate
-from ragkv.errors import Forbidden, Throttled, Unauthorised
+from ragkv.errors import Forbidden, RagKVError, Throttled, Unauthorised
 from ragkv.parts import Parts
 
 HOME = "/admin"
@@ -40,7 +40,7 @@ def login_page(request: Request[Any, Any, Any], parts: NamedDependency[Parts]) -
     """Render the login form. While the service is open, no login is needed."""
     if parts.gate.is_open():
         return Redirect(HOME)
-    return page(request, "login.html", next=_inside(request.query_params.get("next", HOME)), error="")
+    return login_form(request, parts, inside(request.query_params.get("next", HOME)))
 
 
 @post(LOGIN, opt={PUBLIC: True}, guards=[own_pages_only], include_in_schema=False, sync_to_thread=True)
@@ -48,25 +48,34 @@ def login(
     data: URLEncodedBody[LoginForm], request: Request[Any, Any, Any], parts: NamedDependency[Parts]
 ) -> Response[Any]:
     """Start a session for a key with the scope admin."""
-    address = request.client.host if request.client else "nowhere"
     try:
-        token, caller = _begin(data.key.strip(), address, parts)
+        token, caller = _begin(data.key.strip(), address_of(request), parts)
     except (Unauthorised, Forbidden, Throttled) as error:
-        return page(request, "login.html", STATUS[type(error)], next=_inside(data.next), error=str(error))
+        return login_form(request, parts, inside(data.next), error)
     note_change(request, "Log in", caller)
-    response = Redirect(_inside(data.next), status_code=HTTP_303_SEE_OTHER)
+    response = Redirect(inside(data.next), status_code=HTTP_303_SEE_OTHER)
     response.set_cookie(session_cookie(request, token))
     return response
 
 
-@post(
-    "/logout", opt={AUDIT: "Log out"}, include_in_schema=False, status_code=HTTPStatus.NO_CONTENT, sync_to_thread=True
-)
-def logout(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[None]:
-    """End the session here and in the browser."""
-    if token := session_token(request):
-        parts.sessions.end(token)
-    return Response(None, status_code=HTTPStatus.NO_CONTENT, cookies=[ended_cookie()])
+def login_form(
+    request: Request[Any, Any, Any], parts: Parts, next_page: str, error: RagKVError | None = None
+) -> Response[str]:
+    """Render the form again, with what went wrong."""
+    sign_in = parts.settings.sign_in
+    return page(
+        request,
+        "login.html",
+        HTTPStatus.OK if error is None else STATUS[type(error)],
+        next=next_page,
+        error="" if error is None else str(error),
+        provider="" if sign_in is None else sign_in.provider,
+    )
+
+
+def address_of(request: Request[Any, Any, Any]) -> str:
+    """The client's address, by which failures are counted."""
+    return request.client.host if request.client else "nowhere"
 
 
 def _begin(key: str, address: str, parts: Parts) -> tuple[str, Caller]:
@@ -75,7 +84,7 @@ def _begin(key: str, address: str, parts: Parts) -> tuple[str, Caller]:
     try:
         caller = authenticate(key, parts.database)
     except Unauthorised:
-        _count_failure(address, parts)
+        count_failure(address, parts)
         raise
     if not caller.may("admin"):
         raise Forbidden("this key lacks the scope admin: `ragkv keys create --scope admin` creates one that has it")
@@ -83,14 +92,14 @@ def _begin(key: str, address: str, parts: Parts) -> tuple[str, Caller]:
     return parts.sessions.begin(caller.key_id), caller
 
 
-def _count_failure(address: str, parts: Parts) -> None:
+def count_failure(address: str, parts: Parts) -> None:
     """Count a failed login. A valid key always passes, also behind a proxy where all share one address."""
     try:
         parts.login_limit.take(f"login:{address}")
     except Throttled as error:
-        raise Throttled("too many wrong keys from this address: wait a minute", error.retry_after_s) from None
+        raise Throttled("too many failed logins from this address: wait a minute", error.retry_after_s) from None
 
 
-def _inside(place: str) -> str:
+def inside(place: str) -> str:
     """The path if it is a page of the dashboard, otherwise the overview."""
     return place if _PAGE.fullmatch(place) else HOME

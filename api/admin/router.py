@@ -15,12 +15,14 @@ from api.admin.evaluations import evaluation_page, evaluations_page
 from api.admin.jobs import jobs_page
 from api.admin.keys import keys_page
 from api.admin.kv import kv_page
-from api.admin.login import login, login_page, logout
+from api.admin.login import login, login_page
+from api.admin.logout import logout
 from api.admin.overview import overview_page
 from api.admin.plan import plan_page
 from api.admin.playground import playground_page
 from api.admin.questions import questions_page
 from api.admin.settings import settings_page
+from api.admin.sign_in import begin_sign_in, finish_sign_in, switch_tenant
 from api.admin.webhooks import webhooks_page
 from api.admin.writer import writer_page
 
@@ -44,12 +46,17 @@ PAGES: list[ControllerRouterHandler] = [
     writer_page,
     settings_page,
     logout,
+    switch_tenant,
 ]
 """Handlers by their paths below /admin."""
 
 
 def admin_router() -> Router:
-    public = Router("/", route_handlers=[login_page, login, static_file], exception_handlers=PAGE_HANDLERS)
+    public = Router(
+        "/",
+        route_handlers=[login_page, login, begin_sign_in, finish_sign_in, static_file],
+        exception_handlers=PAGE_HANDLERS,
+    )
     pages = Router(
         "/admin",
         route_handlers=PAGES,

@@ -47,7 +47,7 @@ def page(
     common = {
         "caller": caller,
         "csrf_token": request.scope.get("auth") or "",
-        "is_open": caller is not None and caller.key_id is None,
+        "is_open": caller is not None and caller.identity is None,
         "navigation": NAVIGATION,
         "active": _entry_of(request.url.path),
     }

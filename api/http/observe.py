@@ -121,6 +121,7 @@ class RequestRecord:
             "ms": round(seconds * 1e3, 1),
             "tenant_id": getattr(caller, "tenant_id", None),
             "key_id": getattr(caller, "key_id", None),
+            "person": getattr(getattr(caller, "person", None), "subject", None),
             "client": (self.scope.get("client") or ("",))[0],
             "ids": [text for text in dict.fromkeys((*named_in(self.scope), *self._made)) if _ID.fullmatch(text)],
         }

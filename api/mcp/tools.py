@@ -19,12 +19,13 @@ from api.mcp.arguments import AddArguments, AskArguments, ListArguments, SearchA
 from api.mcp.results import AddResult, AskResult, ListResult, SearchResult
 from api.v1.ask import AskBody, question_of, whole_answer
 from api.v1.search import SearchBody, found_passages
-from ragkv.access.caller import Caller, KeyScope
+from ragkv.access.caller import Caller
 from ragkv.catalog.documents import accept_document, document_view
 from ragkv.catalog.listing import DocumentFilter, DocumentPage, list_documents
 from ragkv.db.tenants import collection_ref
 from ragkv.errors import Forbidden, Rejected
 from ragkv.parts import Parts
+from ragkv.scopes import KeyScope
 
 
 class Result(Protocol):

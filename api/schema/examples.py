@@ -308,6 +308,7 @@ AUDIT_EVENT = AuditEvent(
     within=None,
     key_id=KEY.id,
     key_name=KEY.name,
+    person=None,
     client="192.0.2.7",
     route="DELETE /v1/documents/{document_id}",
     request_id="4be0643f1d98573b97cdca98a65347dd",

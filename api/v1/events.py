@@ -42,7 +42,7 @@ class ProgressStreams:
     def place(self, request: Request[Any, Any, Any]) -> Conditions:
         """Take a place for the length of the request. Raises Throttled if the caller has none left."""
         caller: Caller = request.user
-        hold(request, self._of_key.taken(caller.key_id or caller.tenant_id))
+        hold(request, self._of_key.taken(caller.identity or caller.tenant_id))
         hold(request, self._of_tenant.taken(caller.tenant_id))
         return Conditions(self._admissions.confirmation(request), self._draining)
 

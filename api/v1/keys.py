@@ -11,9 +11,10 @@ from msgspec import Meta
 from api.access.auth import administering
 from api.http.errors import json_problems, problems
 from api.http.observe import note_made
-from ragkv.access.caller import Caller, KeyScope
+from ragkv.access.caller import Caller
 from ragkv.access.keys import MAX_DAYS, IssuedKey, KeyView, issue_key, list_keys, revoke_key
 from ragkv.parts import Parts
+from ragkv.scopes import KeyScope
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ COMMAND_LINE = "command line"
 class Change:
     """A change that was made: `action` in words, `route` as programs know it, `client` an address or the command line.
 
-    `things`: what was changed or made, one event each. `within`: what it belongs to.
+    `person`: who signed in, where no key was used. `things`: what was changed or made, one event each. `within`: what it belongs to.
     """
 
     tenant_id: str
@@ -33,6 +33,7 @@ class Change:
     things: Sequence[str] = ()
     within: str | None = None
     request_id: str | None = None
+    person: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
     within: str | None
     key_id: str | None
     key_name: str | None
+    person: str | None
     client: str
     route: str
     request_id: str | None
@@ -81,6 +83,7 @@ def record_change(change: Change, database: Database) -> None:
                 thing=None if thing is None else storable(thing[:MAX_CHARS]),
                 within=None if change.within is None else storable(change.within[:MAX_CHARS]),
                 request_id=change.request_id,
+                person=None if change.person is None else storable(change.person[:MAX_CHARS]),
             )
             for thing in change.things or (None,)
         )
@@ -111,6 +114,7 @@ def _view(row: AuditRow, key_name: str | None) -> AuditEvent:
         within=row.within,
         key_id=row.key_id,
         key_name=key_name,
+        person=row.person,
         client=row.client,
         route=row.route,
         request_id=row.request_id,

@@ -1,22 +1,47 @@
-"""The caller of a request and its scopes."""
+"""The caller of a request."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import NamedTuple
 
-KeyScope = Literal["read", "write", "admin"]
-"""read: ask, search, look. write: also upload, change, delete documents. admin: also keys and whole collections."""
+import msgspec
 
-KEY_SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
-"""Each includes those before it."""
+from ragkv.scopes import KEY_SCOPES, KeyScope
+
+
+class Person(msgspec.Struct, frozen=True, kw_only=True):
+    """A person who signed in. `subject`: the provider's id of them, which never changes."""
+
+    subject: str
+    name: str
+    email: str | None
+
+    def __str__(self) -> str:
+        called = self.email or self.name
+        return called if called == self.subject else f"{called} ({self.subject})"
+
+
+class TenantName(NamedTuple):
+    """A tenant by id and name."""
+
+    id: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The owner of everything a request may see. Without a `key_id` no key was required: see `ragkv.access.gate`."""
+    """The owner of everything a request may see, by an API key or as a person who signed in. Without either no key was
+    required: see `ragkv.access.gate`. `tenants`: those that a person may work in, this one among them."""
 
     tenant_id: str
     key_id: str | None
     scopes: frozenset[KeyScope]
+    person: Person | None = None
+    tenants: tuple[TenantName, ...] = ()
+
+    @property
+    def identity(self) -> str | None:
+        """Whose requests are counted together: the key's or the person's. None if no key was required."""
+        return self.key_id if self.person is None else f"person:{self.person.subject}"
 
     def may(self, scope: KeyScope) -> bool:
         """Whether one of the scopes is, or includes, this one."""

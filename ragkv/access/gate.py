@@ -1,10 +1,13 @@
 """Authentication: without a key on this machine until the first key is made, from then on by key."""
 
-from ragkv.access.caller import KEY_SCOPES, Caller
+from ragkv.access.caller import Caller
 from ragkv.access.keys import any_key, authenticate, is_like_a_key, recognise
 from ragkv.access.rate import RateLimit
+from ragkv.access.rights import Rights
+from ragkv.access.sessions import Holder
 from ragkv.db.database import Database
 from ragkv.errors import Unauthorised
+from ragkv.scopes import KEY_SCOPES
 
 NO_KEY = "an API key is needed: send it as `Authorization: Bearer rk_...`; `ragkv keys create` makes one"
 
@@ -25,10 +28,13 @@ class Gate:
         *,
         open_without_keys: bool,
         tenant_limit: RateLimit | None = None,
+        rights: Rights | None = None,
     ) -> None:
+        """`rights`: those of people who signed in, where they can."""
         self._database = database
         self._limit = limit
         self._tenant_limit = tenant_limit
+        self._rights = rights
         self._owner = Caller(owner_id, None, frozenset(KEY_SCOPES))
         self._may_be_open = open_without_keys
 
@@ -40,9 +46,17 @@ class Gate:
             return self._owner
         return self._counted(authenticate(key, self._database))
 
-    def readmit(self, key_id: str) -> Caller:
-        """The caller of a session that began with this key, which may have been revoked since. Raises like `admit`."""
-        return self._counted(recognise(key_id, self._database))
+    def readmit(self, holder: Holder) -> Caller:
+        """The caller of a session, whose holder may have lost their rights since. Raises like `admit`."""
+        return self._counted(self.recall(holder))
+
+    def recall(self, holder: Holder) -> Caller:
+        """The caller of a session. Counts no request. Raises Unauthorised, Unavailable."""
+        if isinstance(holder, str):
+            return recognise(holder, self._database)
+        if self._rights is None:
+            raise Unauthorised("sign-in was switched off: log in with an API key")
+        return self._rights.caller_of(holder)
 
     def confirm(self, caller: Caller) -> None:
         """Raises Unauthorised once the caller would not be admitted any longer. Counts no request."""
@@ -57,8 +71,8 @@ class Gate:
         return self._may_be_open
 
     def _counted(self, caller: Caller) -> Caller:
-        assert caller.key_id is not None
-        self._limit.take(caller.key_id)
+        assert caller.identity is not None
+        self._limit.take(caller.identity)
         if self._tenant_limit is not None:
             self._tenant_limit.take(f"tenant:{caller.tenant_id}")
         return caller

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from ragkv.access.caller import KEY_SCOPES, Caller, KeyScope
+from ragkv.access.caller import Caller
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.keys import keys_of_tenant, keys_with_tenants, mark_used, some_key
@@ -21,6 +21,7 @@ from ragkv.db.tables import ApiKeyRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.errors import NotFound, Rejected, Unauthorised, Unavailable
 from ragkv.names import clean_name
+from ragkv.scopes import KEY_SCOPES, KeyScope
 
 log = logging.getLogger(__name__)
 

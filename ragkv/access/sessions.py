@@ -1,10 +1,13 @@
-"""Sessions of the dashboard: a random token stands for an API key that was shown at login."""
+"""Sessions of the dashboard: a random token stands for an API key that was shown at login, or for a person who signed in."""
 
 import hashlib
 import hmac
 import secrets
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from ragkv.access.caller import Person
 from ragkv.redis_client import reporting
 
 if TYPE_CHECKING:
@@ -15,29 +18,50 @@ TOKEN_CHARS = 64
 """256 random bits in hexadecimal digits."""
 
 
-class Sessions:
-    """Kept in Redis: the SHA-256 of a token -> the id of its key. Each raises Unavailable when Redis is away.
+class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
+    """A person, the groups that they were in when they signed in, and the tenant they work in.
 
-    A session says only which key was shown. Whether that key is still good is asked at each request.
+    id_token: which the provider wants to see again when they sign out.
+    """
+
+    person: Person
+    groups: tuple[str, ...]
+    tenant_id: str
+    id_token: str | None = None
+
+
+Holder = str | SignedIn
+"""Who holds a session: an API key, by its id, or a person."""
+
+
+class Sessions:
+    """Kept in Redis: the SHA-256 of a token -> its holder. Each raises Unavailable when Redis is away.
+
+    A session says only who it began with. What they may do is asked at each request.
     """
 
     def __init__(self, client: "redis.Redis") -> None:
         self._client = client
 
-    def begin(self, key_id: str) -> str:
-        """The token of a new session. It ends after LIFETIME_S, or with `end`."""
+    def begin(self, holder: Holder, lifetime_s: int = LIFETIME_S) -> str:
+        """The token of a new session. It ends after its lifetime, or with `end`."""
         token = secrets.token_hex(TOKEN_CHARS // 2)
         with reporting():
-            self._client.set(_place(token), key_id, ex=LIFETIME_S)
+            self._client.set(_place(token), _encoded(holder), ex=lifetime_s)
         return token
 
-    def key_id(self, token: str) -> str | None:
-        """The key of a session; None once it has ended."""
+    def holder(self, token: str) -> Holder | None:
+        """Who holds a session; None once it has ended."""
         if len(token) != TOKEN_CHARS:
             return None
         with reporting():
             found = self._client.get(_place(token))
-        return found.decode() if isinstance(found, bytes) else None
+        return _decoded(found) if isinstance(found, bytes) else None
+
+    def change(self, token: str, holder: Holder) -> None:
+        """Another holder for a session that has not ended, which ends no later for it."""
+        with reporting():
+            self._client.set(_place(token), _encoded(holder), xx=True, keepttl=True)
 
     def end(self, token: str) -> None:
         with reporting():
@@ -47,6 +71,15 @@ class Sessions:
 def csrf_token(token: str) -> str:
     """The CSRF token of a session: known to its pages, not to those of another site."""
     return hmac.new(token.encode(), b"csrf", hashlib.sha256).hexdigest()
+
+
+def _encoded(holder: Holder) -> bytes:
+    """The id of a key as it is, a person as a JSON object, so that no id is taken for one."""
+    return holder.encode() if isinstance(holder, str) else msgspec.json.encode(holder)
+
+
+def _decoded(kept: bytes) -> Holder:
+    return msgspec.json.decode(kept, type=SignedIn) if kept.startswith(b"{") else kept.decode()
 
 
 def _place(token: str) -> str:

@@ -6,8 +6,9 @@ import click
 
 from ragkv.engine.launch import serve_command, server_variables, thread_variables
 from ragkv.errors import Rejected
+from ragkv.loopback import is_loopback
 from ragkv.parts import Parts
-from ragkv.settings import Settings, is_loopback
+from ragkv.settings import Settings
 
 
 @click.command()

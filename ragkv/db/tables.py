@@ -307,8 +307,8 @@ class WebhookDeliveryRow(Base):
 
 
 class AuditRow(Base):
-    """One change: what was done to a `thing`, `within` another, by which key, from where. Never changed: see the
-    migration's trigger."""
+    """One change: what was done to a `thing`, `within` another, by which key or person, from where. Never changed: see
+    the migration's trigger."""
 
     __tablename__ = "audit_events"
     __table_args__ = (
@@ -328,6 +328,7 @@ class AuditRow(Base):
     within: Mapped[str | None] = mapped_column(String(200))
     client: Mapped[str] = mapped_column(String(200))
     request_id: Mapped[str | None] = mapped_column(String(100))
+    person: Mapped[str | None] = mapped_column(String(200))
 
 
 class FeedbackRow(Base):

@@ -41,6 +41,11 @@ def count_tenants() -> Select[int]:
     return select(func.count(TenantRow.id))
 
 
+def tenant_ids_by_name() -> Select[str, str]:
+    """(id, name) of every tenant."""
+    return select(TenantRow.id, TenantRow.name)
+
+
 def tenant_ids() -> Select[str]:
     return select(TenantRow.id)
 

@@ -1,7 +1,7 @@
-"""Every page, on a desk and on a phone: nothing sticks out, everything can be reached by keyboard."""
+"""Every page, on a desk, in the dark and on a phone: nothing sticks out, axe-core finds nothing, everything can be reached by keyboard."""
 
 import re
-from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -10,7 +10,9 @@ from playwright.sync_api import Browser, Page, expect
 from api.admin.shell import NAVIGATION
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from tests.browser.axe import violations
 from tests.browser.visit import Visit
+from tests.echo_engine import EchoEngine
 from tests.over_http import ADA, upload
 
 PAGES = (
@@ -20,7 +22,9 @@ PAGES = (
     "/admin/documents/{document}",
 )
 DESK = {"viewport": {"width": 1280, "height": 800}}
+DARK = DESK | {"color_scheme": "dark"}
 PHONE = {"viewport": {"width": 360, "height": 640}, "has_touch": True, "is_mobile": True}
+WINDOWS = {"desk": DESK, "dark": DARK, "phone": PHONE}
 
 CONTRAST = """() => {
   const rgb = (text) => {
@@ -40,7 +44,7 @@ CONTRAST = """() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const element = walker.currentNode.parentElement;
-    if (!walker.currentNode.data.trim() || !element.checkVisibility() || element.closest("svg, :disabled, .faded, .skip")) continue;
+    if (!walker.currentNode.data.trim() || !element.checkVisibility() || element.closest("svg, :disabled, .skip")) continue;
     const [text, ground] = [luminance(rgb(getComputedStyle(element).color)), luminance(behind(element))];
     const contrast = (Math.max(text, ground) + 0.05) / (Math.min(text, ground) + 0.05);
     if (contrast < 4.5) poor.push(`${contrast.toFixed(2)}: ${walker.currentNode.data.trim().slice(0, 60)}`);
@@ -57,31 +61,60 @@ OUTLINE = """() => {
 
 
 @pytest.fixture
-def document(service: httpx.Client, ingest: IngestParts) -> str:
-    """A document that is ready, and one whose name has no place to break."""
+def document(service: httpx.Client, ingest: IngestParts, engine: EchoEngine) -> str:
+    """A document that is ready, with a rated question about it and a webhook; and one whose name has no place to break."""
+    engine.stitches = True
     document_id = str(upload(service).json()["id"])
     upload(service, b"GIF89a", "a-name-without-a-single-place-to-break-" + "x" * 200 + ".gif")
     ingest_document(document_id, ingest)
+    asked = service.post("/v1/ask", json={"question": "Who wrote the first program?"}, timeout=60).json()["id"]
+    service.put(f"/v1/answers/{asked}/feedback", json={"rating": "down", "correction": "Ada."}).raise_for_status()
+    service.post("/v1/webhooks", json={"url": "https://example.com/hook"}).raise_for_status()
     return document_id
 
 
-@pytest.fixture(params=[DESK, PHONE, DESK | {"color_scheme": "dark"}], ids=["desk", "phone", "dark"])
-def window(request: pytest.FixtureRequest, chromium: Browser, service: httpx.Client) -> Iterator[Page]:
-    with Visit.beginning(chromium, str(service.base_url), **request.param) as visit:
-        yield visit.page
+def test_every_page_fits_reads_well_and_says_where_one_is(
+    chromium: Browser, service: httpx.Client, document: str, request: pytest.FixtureRequest
+):
+    for name, window in WINDOWS.items():
+        with Visit.beginning(chromium, str(service.base_url), **window) as visit:
+            page = visit.page
+            for path in PAGES:
+                response = page.goto(path.format(document=document))
+
+                where = f"{path} ({name})"
+                assert response is not None
+                assert response.status == 200, where
+                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{where} sticks out"
+                assert page.evaluate(CONTRAST) == [], where
+                assert violations(page) == [], where
+                expect(page.get_by_role("heading", level=1)).to_have_count(1)
+                expect(page.locator("nav [aria-current=page]").first).to_be_in_viewport()
+                assert re.fullmatch(r".+ · ragkv", page.title()), where
+                if folder := request.config.getoption("--screenshots"):
+                    page.screenshot(path=Path(folder) / f"{path.strip('/').replace('/', '-')[:40]}-{name}.png")
 
 
-def test_every_page_fits_reads_well_and_says_where_one_is(window: Page, document: str):
-    for path in PAGES:
-        response = window.goto(path.format(document=document))
-
-        assert response is not None
-        assert response.status == 200, path
-        assert window.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} sticks out"
-        assert window.evaluate(CONTRAST) == [], path
-        expect(window.get_by_role("heading", level=1)).to_have_count(1)
-        expect(window.locator("nav [aria-current=page]").first).to_be_in_viewport()
-        assert re.fullmatch(r".+ · ragkv", window.title()), path
+def test_dialogs_answers_and_pages_beside_the_dashboard_pass_axe_too(
+    chromium: Browser, service: httpx.Client, document: str
+):
+    for name, window in WINDOWS.items():
+        with Visit.beginning(chromium, str(service.base_url), **window) as visit:
+            page = visit.page
+            page.goto("/admin/collections")
+            page.get_by_role("button", name="New collection").click()
+            assert violations(page) == [], f"dialog ({name})"
+            page.goto("/admin/collections/default")
+            page.get_by_role("button", name="Delete ada.md").click()
+            assert violations(page) == [], f"question ({name})"
+            page.goto("/admin/playground")
+            page.get_by_label("Question").fill("Who wrote the first program?")
+            page.get_by_role("button", name="Ask").click()
+            expect(page.get_by_role("button", name="Bad answer")).to_be_visible()
+            assert violations(page) == [], f"answer ({name})"
+            page.goto("/admin/nothing")
+            visit.expect_fault("404")
+            assert violations(page) == [], f"error ({name})"
 
 
 def test_every_page_can_be_used_by_keyboard(page: Page, document: str):

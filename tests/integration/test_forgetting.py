@@ -202,7 +202,7 @@ class TestFullRedis:
             with pytest.raises(Unavailable):
                 parts.answer_ring.put(kept, record(), b"body", 60)
             later = accept_document(parts.default_collection, "b.md", BytesIO(b"Bob."), parts).document_id
-            assert parts.sessions.key_id(token) == "key"
+            assert parts.sessions.holder(token) == "key"
             assert parts.redis.llen(QUEUE) == 1
             parts.rate_limit.take("key")
             assert parts.rate_limit.passed_unchecked == 1

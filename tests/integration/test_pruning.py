@@ -7,7 +7,6 @@ import pytest
 from sqlalchemy import func, select, update
 
 from ragkv import clock
-from ragkv.access.caller import KEY_SCOPES
 from ragkv.access.gate import Gate
 from ragkv.access.keys import authenticate, issue_key, list_keys, recognise, revoke_key
 from ragkv.access.rate import RateLimit
@@ -21,6 +20,7 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Unauthorised
 from ragkv.parts import Parts
 from ragkv.redis_client import connect
+from ragkv.scopes import KEY_SCOPES
 from ragkv.settings import Settings
 from ragkv.statistics.summary import latest, summary
 from ragkv.status import JobStatus

@@ -13,17 +13,17 @@ from api.access.auth import PUBLIC, Requires
 from api.app import create_app
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.access.caller import KEY_SCOPES, KeyScope
 from ragkv.access.keys import issue_key_by_name
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
+from ragkv.scopes import KEY_SCOPES, KeyScope
 from tests.openai_bodies import openai_bodies, openai_ids
 from tests.over_http import Client, client_of, upload
 
 SECRET = b"# Treasure\n\nThe xanadu chest lies under the third palm of the western beach.\n"
 QUESTION = "Where does the xanadu chest lie?"
-NOBODYS = ("/schema", "/admin/login", "/admin/static")
-"""For everybody, and about nobody: test_sessions.py looks at them."""
+NOBODYS = ("/schema", "/admin/login", "/admin/sign-in", "/admin/static")
+"""For everybody, and about nobody: test_sessions.py and test_sign_in.py look at them."""
 
 
 @dataclass

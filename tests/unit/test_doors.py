@@ -36,6 +36,8 @@ DOORS = {
     "olefile": ("ingest/parse/",),
     "striprtf": ("ingest/parse/",),
     "python_calamine": ("ingest/parse/",),
+    "authlib": ("ragkv/access/provider.py",),
+    "joserfc": ("ragkv/access/provider.py",),
     "structlog": ("ragkv/observe/logs.py",),
     "prometheus_client": ("ragkv/observe/metrics.py",),
     "opentelemetry": ("ragkv/observe/traces.py",),

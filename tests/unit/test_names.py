@@ -2,10 +2,11 @@
 
 import pytest
 
-from ragkv.access.caller import KEY_SCOPES, Caller
+from ragkv.access.caller import Caller
 from ragkv.errors import Rejected
+from ragkv.loopback import is_loopback
 from ragkv.names import clean_name
-from ragkv.settings import is_loopback
+from ragkv.scopes import KEY_SCOPES
 
 
 def test_one_name_has_one_spelling():

@@ -3,7 +3,7 @@
 // <button data-method="DELETE" data-url="/v1/..."> and <form data-method="POST" data-url="/v1/..."> send a request, a form
 // its fields as JSON. Further attributes:
 //   data-confirm="Delete it?"  asks first; data-yes="Delete" labels the confirming button
-//   data-then="/admin/..."     the page to go to afterwards
+//   data-then="/admin/..."     the page to go to afterwards, unless the response has another in `then`
 //   data-refresh="ID ID"       or the parts of this page to refresh
 //   data-done="Deleted."       the message shown
 // A form's field is a number for type=number, true or false for a checkbox, a list for a name that ends in [], a member of
@@ -62,7 +62,7 @@ async function run(element, value) {
   try {
     const answer = await send(method, url, value);
     element.dispatchEvent(new CustomEvent("admin:done", { bubbles: true, detail: answer }));
-    await goOn(element);
+    await goOn(element, answer);
   } catch (error) {
     complain(element, error.message);
   } finally {
@@ -70,12 +70,12 @@ async function run(element, value) {
   }
 }
 
-async function goOn(element) {
+async function goOn(element, answer) {
   const { then, refresh: parts, done } = element.dataset;
   if (done) announce(done);
   element.closest("dialog")?.close();
   if (element.matches("form")) element.reset();
-  if (then) location.assign(then);
+  if (then) location.assign(answer?.then ?? then);
   else if (parts) await refresh(parts);
 }
 

@@ -1,0 +1,49 @@
+"""Log out: here and, for a person who signed in, at the provider too."""
+
+import asyncio
+from http import HTTPStatus
+
+import msgspec
+from litestar import Response, post
+from litestar.di import NamedDependency
+
+from api.access.auditing import AUDIT
+from api.access.session import ended_cookie, session_token
+from api.admin.errors import LOGIN
+from api.admin.shell import AdminRequest
+from api.admin.sign_in import origin_of
+from ragkv.access.sessions import Holder, SignedIn
+from ragkv.errors import Rejected, Unavailable
+from ragkv.parts import Parts
+
+
+class LoggedOut(msgspec.Struct, frozen=True):
+    """Where to go now."""
+
+    then: str
+
+
+@post("/logout", opt={AUDIT: "Log out"}, include_in_schema=False, status_code=HTTPStatus.OK)
+async def logout(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[LoggedOut]:
+    """End the session here and in the browser."""
+    holder = await asyncio.to_thread(_end, session_token(request), parts)
+    return Response(LoggedOut(await _after(holder, request, parts)), cookies=[ended_cookie()])
+
+
+def _end(token: str | None, parts: Parts) -> Holder | None:
+    if token is None:
+        return None
+    holder = parts.sessions.holder(token)
+    parts.sessions.end(token)
+    return holder
+
+
+async def _after(holder: Holder | None, request: AdminRequest, parts: Parts) -> str:
+    """The provider's place to sign out, for a person; the login where there is none, or it does not answer."""
+    if not isinstance(holder, SignedIn) or parts.provider is None or parts.settings.sign_in is None:
+        return LOGIN
+    try:
+        back_to = origin_of(request, parts.settings.sign_in) + LOGIN
+        return await parts.provider.sign_out_url(holder.id_token, back_to) or LOGIN
+    except (Unavailable, Rejected):
+        return LOGIN

@@ -1,0 +1,186 @@
+"""Sign in at the OpenID Connect provider, and choose the tenant to work in."""
+
+import asyncio
+import base64
+import hmac
+import logging
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, get, post
+from litestar.datastructures import Cookie
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+from litestar.response import Redirect
+
+from api.access.auditing import note_change
+from api.access.auth import PUBLIC
+from api.access.session import Connection, cookie_of, session_token
+from api.admin.login import HOME, address_of, count_failure, inside, login_form
+from api.admin.shell import AdminRequest, page
+from ragkv.access.caller import Caller
+from ragkv.access.provider import Challenge, Identity, Provider
+from ragkv.access.rights import Rights
+from ragkv.access.sessions import SignedIn
+from ragkv.errors import Forbidden, NotFound, RagKVError, Rejected, Throttled, Unauthorised, Unavailable
+from ragkv.loopback import is_private_transport
+from ragkv.parts import Parts
+from ragkv.sign_in import SignIn
+
+BEGIN = "/admin/sign-in"
+CALLBACK = f"{BEGIN}/callback"
+AT_PROVIDER_S = 600
+"""A person may take this long to sign in at the provider."""
+FAILURES = (Unauthorised, Forbidden, Throttled, Unavailable, Rejected)
+
+log = logging.getLogger(__name__)
+
+
+class Journey(msgspec.Struct, frozen=True):
+    """What the browser keeps while its person is at the provider: the challenge, and the page to go to afterwards."""
+
+    challenge: Challenge
+    next: str
+
+
+class TenantChoice(msgspec.Struct, frozen=True):
+    """The id of the tenant to work in."""
+
+    tenant: str
+
+
+@get(BEGIN, opt={PUBLIC: True}, include_in_schema=False)
+async def begin_sign_in(request: Request[Any, Any, Any], parts: NamedDependency[Parts]) -> Response[Any]:
+    """Send the person to the provider."""
+    sign_in, provider, _ = _configured(parts)
+    journey = Journey(Challenge.new(), inside(request.query_params.get("next", HOME)))
+    try:
+        origin = origin_of(request, sign_in)
+        url = await provider.sign_in_url(journey.challenge, origin + CALLBACK)
+    except FAILURES as error:
+        return login_form(request, parts, journey.next, error)
+    response = Redirect(url)
+    response.set_cookie(_journey_cookie(origin, base64.urlsafe_b64encode(msgspec.json.encode(journey)).decode()))
+    return response
+
+
+@get(CALLBACK, opt={PUBLIC: True}, include_in_schema=False)
+async def finish_sign_in(request: Request[Any, Any, Any], parts: NamedDependency[Parts]) -> Response[Any]:
+    """Start a session for the person whom the provider sends back."""
+    sign_in, _, _ = _configured(parts)
+    journey, response = _journey(request), None
+    try:
+        origin = origin_of(request, sign_in)
+        identity = await _identified(request, journey, origin, parts)
+        token, caller = await asyncio.to_thread(_begin_session, identity, session_token(request), parts)
+        note_change(request, "Sign in", caller)
+        # A page of ours leads on: after a redirect from the provider's site the browser would not send the new cookie,
+        # which is for requests from our own pages alone.
+        response = page(request, "signed_in.html", next=inside(journey.next if journey else HOME))
+        response.set_cookie(cookie_of(token, sign_in.session_s, secure=_is_https(origin)))
+    except FAILURES as error:
+        shown = await asyncio.to_thread(_noted, error, address_of(request), parts)
+        response = login_form(request, parts, journey.next if journey else HOME, shown)
+        origin = sign_in.public_url or ""
+    response.set_cookie(_journey_cookie(origin, ""))
+    return response
+
+
+@post("/sign-in/tenant", status_code=HTTPStatus.NO_CONTENT, sync_to_thread=True)
+def switch_tenant(data: JSONBody[TenantChoice], request: AdminRequest, parts: NamedDependency[Parts]) -> None:
+    """Work in another of the tenants that the person's groups give."""
+    token, caller = session_token(request), request.user
+    holder = parts.sessions.holder(token) if token else None
+    if token is None or not isinstance(holder, SignedIn):
+        raise Rejected("only people who signed in have several tenants; an API key has one")
+    if data.tenant not in {tenant.id for tenant in caller.tenants}:
+        raise NotFound("you have no tenant with this id")
+    moved = msgspec.structs.replace(holder, tenant_id=data.tenant)
+    parts.sessions.change(token, moved)
+    note_change(request, "Switch to this tenant", parts.gate.recall(moved))
+
+
+def origin_of(request: Request[Any, Any, Any], sign_in: SignIn) -> str:
+    """The dashboard's origin, as the provider is told it. Raises Rejected where the settings do not say and the request
+    cannot be believed."""
+    if sign_in.public_url is not None:
+        return sign_in.public_url
+    origin = f"{request.url.scheme}://{request.headers.get('host', '')}"
+    if not is_private_transport(origin) or request.url.scheme != "http":
+        raise Rejected("sign-in from other machines needs RAGKV_PUBLIC_URL: the dashboard's origin, as browsers see it")
+    return origin
+
+
+def _configured(parts: Parts) -> tuple[SignIn, Provider, Rights]:
+    sign_in, provider, rights = parts.settings.sign_in, parts.provider, parts.rights
+    if sign_in is None or provider is None or rights is None:
+        raise NotFound("this service has no sign-in provider: log in with an API key")
+    return sign_in, provider, rights
+
+
+async def _identified(request: Connection, journey: Journey | None, origin: str, parts: Parts) -> Identity:
+    """The person whom the provider sends back to the browser that it was asked from."""
+    sign_in, provider, _ = _configured(parts)
+    told = request.query_params
+    if journey is None or not hmac.compare_digest(told.get("state", "").encode(), journey.challenge.state.encode()):
+        raise Unauthorised(
+            f"sign-in took longer than {AT_PROVIDER_S // 60} minutes, or began in another window or not at {origin}: "
+            "sign in again"
+        )
+    if told.get("iss", sign_in.issuer).rstrip("/") != sign_in.issuer.rstrip("/"):
+        raise Unauthorised("sign-in failed: the answer comes from another provider")
+    if "error" in told:
+        reason = f"{told['error']} {told.get('error_description', '')}"[:200].strip()
+        raise Unauthorised(f"the provider did not sign you in: {reason}")
+    return await provider.identify(told.get("code", ""), journey.challenge, origin + CALLBACK)
+
+
+def _begin_session(identity: Identity, before: str | None, parts: Parts) -> tuple[str, Caller]:
+    """A new session and its caller; the one before is ended. Raises Forbidden for a person without rights here."""
+    sign_in, _, rights = _configured(parts)
+    groups = rights.groups_that_count(identity.groups)
+    try:
+        tenant, *_ = rights.tenants_of(groups)
+    except Forbidden as error:
+        named = ", ".join(identity.groups[:10]) or f"none, in the claim {sign_in.groups_claim}"
+        raise Forbidden(f"{identity.person}: {error}. The provider named these groups: {named}") from None
+    holder = SignedIn(person=identity.person, groups=groups, tenant_id=tenant.id, id_token=identity.id_token)
+    if before:
+        parts.sessions.end(before)
+    return parts.sessions.begin(holder, sign_in.session_s), rights.caller_of(holder)
+
+
+def _noted(error: RagKVError, address: str, parts: Parts) -> RagKVError:
+    """The error to show: a Throttled in place of one failure too many."""
+    log.warning("a sign-in from %s failed: %s", address, error)
+    if isinstance(error, Unauthorised | Forbidden):
+        try:
+            count_failure(address, parts)
+        except (Throttled, Unavailable) as refused:
+            return refused
+    return error
+
+
+def _journey(request: Connection) -> Journey | None:
+    kept = request.cookies.get(_cookie_name(secure=True)) or request.cookies.get(_cookie_name(secure=False)) or ""
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(kept), type=Journey)
+    except ValueError:  # none, or one that is not ours
+        return None
+
+
+def _journey_cookie(origin: str, value: str) -> Cookie:
+    """Sent when the provider leads back here, as the session's would not be. Removed by an empty value."""
+    secure = _is_https(origin)
+    lifetime_s = AT_PROVIDER_S if value else 0
+    return Cookie(_cookie_name(secure=secure), "/", value, lifetime_s, httponly=True, secure=secure, samesite="lax")
+
+
+def _cookie_name(*, secure: bool) -> str:
+    """Browsers take a cookie of the first name from this very host alone, over TLS."""
+    return "__Host-ragkv_sign_in" if secure else "ragkv_sign_in"
+
+
+def _is_https(origin: str) -> bool:
+    return origin.startswith("https://")

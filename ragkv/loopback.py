@@ -1,0 +1,22 @@
+"""Addresses that lead back to this machine: the only ones to which plain HTTP may go."""
+
+import ipaddress
+from urllib.parse import urlsplit
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address, or the name localhost, leads back to this machine. Other names are not looked up."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_private_transport(url: str) -> bool:
+    """Whether nobody on the way can read what is sent to a URL: https, or http on this machine."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))

@@ -1,0 +1,103 @@
+"""Sign-in by OpenID Connect as configured: the provider, and the rights that its groups give."""
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
+
+from ragkv.errors import Rejected
+from ragkv.loopback import is_loopback, is_private_transport
+from ragkv.names import clean_name
+from ragkv.scopes import KEY_SCOPES, KeyScope
+
+SESSION_S = range(300, 12 * 3600 + 1)
+"""Allowed lifetimes of a person's session."""
+_SYNTAX = "RAGKV_OIDC_GROUPS must be like `rag-admins=default:admin; /team/red=red:admin`, GROUP=TENANT:SCOPE each"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The members of the provider's group have the scope in the tenant."""
+
+    group: str
+    tenant: str
+    scope: KeyScope
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """The provider and what its groups may do. `public_url`: the origin of the dashboard as browsers see it; None on
+    this machine alone."""
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = field(repr=False)
+    scopes: str
+    groups_claim: str
+    grants: tuple[Grant, ...]
+    session_s: int
+    public_url: str | None
+
+    def __post_init__(self) -> None:
+        """Raises Rejected for what no sign-in could work with."""
+        _checked_url("RAGKV_OIDC_ISSUER", self.issuer)
+        if self.public_url is not None and _checked_url("RAGKV_PUBLIC_URL", self.public_url).path.strip("/"):
+            raise Rejected("RAGKV_PUBLIC_URL must be an origin, like https://rag.example.com, without a path")
+        if "openid" not in self.scopes.split():
+            raise Rejected("RAGKV_OIDC_SCOPES must contain the scope openid")
+        if self.session_s not in SESSION_S:
+            raise Rejected(f"RAGKV_OIDC_SESSION_S must lie in [{SESSION_S[0]}, {SESSION_S[-1]}]")
+        if not any(grant.scope == "admin" for grant in self.grants):
+            raise Rejected("RAGKV_OIDC_GROUPS gives no group the scope admin, which the dashboard needs")
+
+    @property
+    def provider(self) -> str:
+        """The provider's host, as people know it."""
+        return urlsplit(self.issuer).netloc
+
+    @property
+    def summary(self) -> str:
+        """One line for people who run the service."""
+        tenants = ", ".join(dict.fromkeys(grant.tenant for grant in self.grants))
+        groups = len({grant.group for grant in self.grants})
+        return f"by API key, and by OpenID Connect at {self.provider}: {groups} group(s), for tenants {tenants}"
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether the provider runs on this machine, where it may speak plain HTTP."""
+        return is_loopback(urlsplit(self.issuer).hostname or "")
+
+
+def read_grants(text: str) -> tuple[Grant, ...]:
+    """The grants of `GROUP=TENANT:SCOPE` entries between semicolons or on lines of their own, in their order.
+
+    A group's name may hold anything but those two. Raises Rejected, naming the entry.
+    """
+    entries = filter(None, (entry.strip() for entry in re.split(r"[;\n]", text)))
+    grants = tuple(map(_read_grant, entries))
+    if not grants:
+        raise Rejected(_SYNTAX)
+    return grants
+
+
+def _read_grant(entry: str) -> Grant:
+    group, equals, right = entry.rpartition("=")
+    tenant, colon, scope = right.rpartition(":")
+    group, tenant, scope = group.strip(), tenant.strip(), scope.strip()
+    if not (equals and colon and group and tenant):
+        raise Rejected(f"{_SYNTAX}; this is not: {entry[:80]!r}")
+    for known in KEY_SCOPES:
+        if scope == known:
+            return Grant(group, clean_name(tenant), known)
+    raise Rejected(f"RAGKV_OIDC_GROUPS: {scope[:80]!r} in {entry[:80]!r} is no scope: {', '.join(KEY_SCOPES)}")
+
+
+def _checked_url(name: str, url: str) -> SplitResult:
+    """Raises Rejected for a URL that is not https, or http on this machine."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises for one that is no number
+    except ValueError:
+        raise Rejected(f"{name} is not a URL: {url[:80]!r}") from None
+    if not is_private_transport(url) or parts.username is not None or parts.query or parts.fragment:
+        raise Rejected(f"{name} must begin with https:// (http:// on this machine alone) and name a host: {url[:80]!r}")
+    return parts

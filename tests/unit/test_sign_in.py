@@ -1,0 +1,99 @@
+"""Settings of the sign-in: what is read from them, and what is refused at start."""
+
+import pytest
+
+from ragkv.errors import Rejected
+from ragkv.loopback import is_private_transport
+from ragkv.settings import Settings
+from ragkv.shown_settings import shown_settings
+from ragkv.sign_in import Grant, read_grants
+
+RIGHT = {
+    "oidc_issuer": "https://login.example.com/realms/x",
+    "oidc_client_id": "ragkv",
+    "oidc_client_secret": "s3cret",
+    "oidc_groups": "admins=default:admin",
+}
+
+
+def test_groups_may_be_named_as_directories_name_them():
+    text = "admins=default:admin; /team/red = red : write\nCN=ops,OU=it,DC=example=two words:read;\n"
+
+    assert read_grants(text) == (
+        Grant("admins", "default", "admin"),
+        Grant("/team/red", "red", "write"),
+        Grant("CN=ops,OU=it,DC=example", "two words", "read"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("groups", "reason"),
+    [
+        ("", "GROUP=TENANT:SCOPE"),
+        (" ; ;", "GROUP=TENANT:SCOPE"),
+        ("admins", "this is not: 'admins'"),
+        ("admins=default", "this is not: 'admins=default'"),
+        ("=default:admin", "this is not"),
+        ("admins=:admin", "this is not"),
+        ("admins=default:root", "'root' in 'admins=default:root' is no scope"),
+        ("admins=default:admin; x", "this is not: 'x'"),
+        ("admins=" + "0" * 32 + ":admin", "look like an id"),
+        ("admins=default:read; others=default:write", "gives no group the scope admin"),
+    ],
+)
+def test_groups_that_cannot_be_read_are_refused_with_the_entry(groups: str, reason: str):
+    with pytest.raises(Rejected, match=reason):
+        Settings.of(RIGHT | {"oidc_groups": groups})
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"oidc_issuer": "http://login.example.com"}, "RAGKV_OIDC_ISSUER must begin with https"),
+        ({"oidc_issuer": "login.example.com"}, "RAGKV_OIDC_ISSUER must begin with https"),
+        ({"oidc_issuer": "https://"}, "RAGKV_OIDC_ISSUER must begin with https"),
+        ({"oidc_issuer": "https://user:pass@login.example.com"}, "RAGKV_OIDC_ISSUER"),
+        ({"oidc_issuer": "https://login.example.com?x=1"}, "RAGKV_OIDC_ISSUER"),
+        ({"oidc_issuer": "https://login.example.com:port"}, "RAGKV_OIDC_ISSUER is not a URL"),
+        ({"oidc_issuer": "https://[::1"}, "RAGKV_OIDC_ISSUER is not a URL"),
+        ({"oidc_issuer": None}, "OIDC_CLIENT_ID is of no use without RAGKV_OIDC_ISSUER"),
+        ({"oidc_client_id": None}, "needs RAGKV_OIDC_CLIENT_ID"),
+        ({"oidc_scopes": "email"}, "must contain the scope openid"),
+        ({"oidc_session_s": "10"}, r"must lie in \[300, 43200\]"),
+        ({"public_url": "http://rag.example.com"}, "RAGKV_PUBLIC_URL must begin with https"),
+        ({"public_url": "https://rag.example.com/rag"}, "without a path"),
+    ],
+)
+def test_settings_that_no_sign_in_could_work_with_are_refused(given: dict[str, str | None], reason: str):
+    with pytest.raises(Rejected, match=reason):
+        Settings.of(RIGHT | given)
+
+
+def test_the_summary_and_the_shown_settings_hide_the_secret():
+    settings = Settings.of(RIGHT | {"public_url": "https://rag.example.com/"})
+
+    assert settings.sign_in is not None
+    assert settings.sign_in.public_url == "https://rag.example.com"
+    assert "s3cret" not in repr(settings.sign_in)
+    assert "s3cret" not in repr(shown_settings(settings))
+    assert settings.sign_in.summary == (
+        "by API key, and by OpenID Connect at login.example.com: 1 group(s), for tenants default"
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "private"),
+    [
+        ("https://example.com", True),
+        ("http://127.0.0.1:9400/x", True),
+        ("http://localhost:9400", True),
+        ("http://[::1]/", True),
+        ("http://example.com", False),
+        ("http://localhost.example.com", False),
+        ("ftp://localhost", False),
+        ("https://", False),
+        ("http://[", False),
+    ],
+)
+def test_plain_http_is_for_this_machine_alone(url: str, private: bool):
+    assert is_private_transport(url) == private

@@ -51,7 +51,7 @@ def login(
     try:
         token, caller = _begin(data.key.strip(), address_of(request), parts)
     except (Unauthorised, Forbidden, Throttled) as error:
-        return login_form(request, parts, inside(data.next), error)
+        return login_form(request, parts, inside(data.next), error, of_key=True)
     note_change(request, "Log in", caller)
     response = Redirect(inside(data.next), status_code=HTTP_303_SEE_OTHER)
     response.set_cookie(session_cookie(request, token))
@@ -59,9 +59,14 @@ def login(
 
 
 def login_form(
-    request: Request[Any, Any, Any], parts: Parts, next_page: str, error: RagKVError | None = None
+    request: Request[Any, Any, Any],
+    parts: Parts,
+    next_page: str,
+    error: RagKVError | None = None,
+    *,
+    of_key: bool = False,
 ) -> Response[str]:
-    """Render the form again, with what went wrong."""
+    """Render the form, with what went wrong. `of_key`: it was the key that did."""
     sign_in = parts.settings.sign_in
     return page(
         request,
@@ -69,6 +74,7 @@ def login_form(
         HTTPStatus.OK if error is None else STATUS[type(error)],
         next=next_page,
         error="" if error is None else str(error),
+        of_key=of_key,
         provider="" if sign_in is None else sign_in.provider,
     )
 

@@ -1,1 +1,1 @@
-"""API keys, sessions, and limits of use."""
+"""API keys, people who sign in, sessions, and limits of use."""

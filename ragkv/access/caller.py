@@ -1,4 +1,4 @@
-"""The caller of a request."""
+"""The caller of a request: an API key, or a person who signed in."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

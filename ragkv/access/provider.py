@@ -243,7 +243,7 @@ class Provider:
             raise self._unusable(f"{response.url.path}: {error}") from None
 
     def _http(self) -> httpx.AsyncClient:
-        """Proxies of the environment are used, but not to reach this machine."""
+        """Uses the proxies that the process is told of, but not to reach this machine."""
         agent = {"user-agent": f"ragkv/{__version__}"}
         return httpx.AsyncClient(
             verify=self._tls, timeout=self._timeout_s, trust_env=not self._sign_in.on_loopback, headers=agent

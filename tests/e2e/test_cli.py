@@ -124,6 +124,7 @@ class TestIngestAndAsk:
         assert facts["tokens"] > 0
         assert facts["kv_bytes"] > 0
         assert facts["data_dir"] == shared["RAGKV_DATA_DIR"]
+        assert facts["sign_in"] == "by API key"
 
     def test_an_answer_as_json_has_every_field(
         self, shared: dict[str, str], ingested: "subprocess.CompletedProcess[str]"

@@ -26,32 +26,6 @@ DARK = DESK | {"color_scheme": "dark"}
 PHONE = {"viewport": {"width": 360, "height": 640}, "has_touch": True, "is_mobile": True}
 WINDOWS = {"desk": DESK, "dark": DARK, "phone": PHONE}
 
-CONTRAST = """() => {
-  const rgb = (text) => {
-    const numbers = text.match(/[\\d.]+/g).map(Number);
-    return text.startsWith("color(") ? numbers.map((n, i) => (i < 3 ? n * 255 : n)) : numbers;
-  };
-  const light = (c) => { const v = c / 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
-  const luminance = ([r, g, b]) => 0.2126 * light(r) + 0.7152 * light(g) + 0.0722 * light(b);
-  const behind = (element) => {
-    for (; element; element = element.parentElement) {
-      const colour = rgb(getComputedStyle(element).backgroundColor);
-      if (colour.length < 4 || colour[3] === 1) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const poor = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const element = walker.currentNode.parentElement;
-    if (!walker.currentNode.data.trim() || !element.checkVisibility() || element.closest("svg, :disabled, .skip")) continue;
-    const [text, ground] = [luminance(rgb(getComputedStyle(element).color)), luminance(behind(element))];
-    const contrast = (Math.max(text, ground) + 0.05) / (Math.min(text, ground) + 0.05);
-    if (contrast < 4.5) poor.push(`${contrast.toFixed(2)}: ${walker.currentNode.data.trim().slice(0, 60)}`);
-  }
-  return poor;
-}"""
-
 OUTLINE = """() => {
   const focused = document.activeElement;
   if (focused === document.body) return ["body", true];
@@ -86,7 +60,6 @@ def test_every_page_fits_reads_well_and_says_where_one_is(
                 assert response is not None
                 assert response.status == 200, where
                 assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{where} sticks out"
-                assert page.evaluate(CONTRAST) == [], where
                 assert violations(page) == [], where
                 expect(page.get_by_role("heading", level=1)).to_have_count(1)
                 expect(page.locator("nav [aria-current=page]").first).to_be_in_viewport()
@@ -112,7 +85,7 @@ def test_dialogs_answers_and_pages_beside_the_dashboard_pass_axe_too(
             page.get_by_role("button", name="Ask").click()
             expect(page.get_by_role("button", name="Bad answer")).to_be_visible()
             assert violations(page) == [], f"answer ({name})"
-            page.goto("/admin/nothing")
+            page.goto(f"/admin/documents/{'0' * 32}")
             visit.expect_fault("404")
             assert violations(page) == [], f"error ({name})"
 

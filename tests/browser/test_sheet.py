@@ -12,14 +12,14 @@ from ingest.pipeline import ingest_document
 from ragkv.answer.sentences import sentences
 from ragkv.kv_rule import KVWhen
 from ragkv.settings import Settings
-from tests.browser.test_pages import CONTRAST, DESK, PHONE
+from tests.browser.axe import violations
+from tests.browser.test_pages import PHONE, WINDOWS
 from tests.browser.visit import Visit
 from tests.made_files import pdf
 from tests.over_http import upload
 from tests.scans import DRAGON, GEESE, encoded, picture
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents" / "aviation-and-space.pdf"
-WINDOWS = {"desk": DESK, "dark": DESK | {"color_scheme": "dark"}, "phone": PHONE}
 LIT = ".paper rect"
 
 
@@ -52,7 +52,7 @@ def test_a_citation_opens_its_page_with_the_words_lit(
             expect(page.locator(LIT).first).to_be_in_viewport()
             expect(page.locator("mark").first).to_be_focused()
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-            assert page.evaluate(CONTRAST) == [], name
+            assert violations(page) == [], name
             picture, text = page.locator(".paper").bounding_box(), page.locator("mark").first.bounding_box()
             beside = picture["x"] + picture["width"] <= text["x"]
             assert beside != (window is PHONE)

@@ -13,6 +13,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
 from ingest.progress import READING_PAGES
 from ragkv.catalog.documents import document_view, refresh_outdated, store_document
+from ragkv.catalog.mail_attachments import waiting_attachments
 from ragkv.errors import RagKVError, Rejected
 from ragkv.parts import Parts
 from ragkv.upkeep.upload import Uploader
@@ -87,6 +88,22 @@ def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally
         tally.known += 1
     else:
         raise Rejected(IN_HAND)
+    _ingest_attachments(file, document_id, ingest, watch, tally)
+
+
+def _ingest_attachments(
+    mail: Path, mail_id: str, ingest: IngestParts, watch: "_Bars | _Lines", tally: IngestTally
+) -> None:
+    """Ingest the files attached to a mail, and those attached to mails among them."""
+    tenant_id, database = ingest.parts.default_collection.tenant_id, ingest.parts.database
+    for document_id in waiting_attachments(mail_id, database):
+        outcome = _until_done(document_id, ingest, watch)
+        view = document_view(tenant_id, document_id, database)
+        if outcome is IngestOutcome.FAILED:
+            tally.failures.append((mail / view.name, view.error or "it failed"))
+        elif outcome is IngestOutcome.READY:
+            tally.read += 1
+            _ingest_attachments(mail / view.name, document_id, ingest, watch, tally)
 
 
 def _until_done(document_id: str, ingest: IngestParts, watch: "_Bars | _Lines") -> IngestOutcome:

@@ -35,12 +35,13 @@ def ocr_limits(settings: Settings) -> OCRLimits | str:
 class IngestParts:
     """One per process. Work is counted if the counters have a Redis.
 
-    `kept` is called when KV was kept. `owed`: leases to release, each with its reason, as soon as the database is available again.
+    `kept` is called when KV was kept, `attached` with the id of each document that is an attachment, which waits. `owed`: leases to release, each with its reason, as soon as the database is available again.
     """
 
     parts: Parts
     counters: WorkerCounters = field(default_factory=WorkerCounters)
     kept: Callable[[], None] = lambda: None
+    attached: Callable[[str], None] = lambda document_id: None
     owed: list[tuple[Lease, str]] = field(default_factory=list)
 
     @cached_property

@@ -19,6 +19,7 @@ from ingest.progress import READING_PAGES, Interrupted, Reporter, StageProgress,
 from ingest.sandbox.messages import encode
 from ingest.split import split
 from ingest.turn import Turn, TurnOver, none_waiting
+from ragkv.catalog.mail_attachments import settle_attachments
 from ragkv.chunk import Chunk
 from ragkv.db.ingestion import Lease, forget_unused
 from ragkv.db.tables import DocumentRow
@@ -164,6 +165,9 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     with ingest.stage("parse"):
         parsed = _parse(document, ingest, reporter)
         chunks = split(document.id, parsed, parts.tokenizer, parts.settings.chunk_tokens)
+    attached = ((attachment.name, attachment.body) for attachment in parsed.attachments)
+    for document_id in settle_attachments(document, attached, parts):
+        ingest.attached(document_id)
     lease.enter(Status.INDEXING, title=parsed.title, media_type=parsed.media_type)
     with ingest.stage("embed"):
         embedded, tokens = reporter.stage("embed"), sum(chunk.num_tokens for chunk in chunks)

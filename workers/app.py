@@ -14,6 +14,7 @@ from celery.platforms import SecurityWarning
 from celery.signals import setup_logging, worker_init, worker_ready, worker_shutdown, worker_shutting_down
 
 from ingest.parts import IngestParts
+from ragkv.catalog.documents import enqueue
 from ragkv.observe import logs, traces
 from ragkv.parts import Parts
 from ragkv.queue import make_celery
@@ -35,7 +36,10 @@ app = make_celery(redis_url(settings))
 parts = Parts(settings)
 pulse = Pulse(parts.heartbeats)
 uploads = Uploads(parts)
-stopping = register_tasks(app, IngestParts(parts, parts.worker_counters, uploads.kept), pulse)
+ingest = IngestParts(
+    parts, parts.worker_counters, uploads.kept, attached=lambda document_id: enqueue(document_id, parts.queue)
+)
+stopping = register_tasks(app, ingest, pulse)
 sweeper = Sweeper(parts)
 webhooks = Webhooks(parts)
 data_sources = DataSources(parts)

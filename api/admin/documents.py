@@ -12,8 +12,8 @@ from api.admin.shell import AdminRequest, page
 from api.admin.source import Place, mark
 from ingest.page_views import PageViews
 from ragkv.catalog.collection import collection_view
-from ragkv.catalog.documents import document_view
 from ragkv.catalog.listing import chunks_before, chunks_from, list_chunks
+from ragkv.catalog.mail_attachments import document_detail
 from ragkv.parts import Parts
 
 CHUNKS_A_PAGE = 20
@@ -46,7 +46,7 @@ async def document_page(
 def _facts(tenant_id: str, document_id: str, place: Place | None, cursor: str | None, parts: Parts) -> dict[str, Any]:
     """What the database says of a document, for its page."""
     database = parts.database
-    view = document_view(tenant_id, document_id, database)
+    view = document_detail(tenant_id, document_id, database)
     if place is not None and cursor is None:
         cursor = chunks_from(tenant_id, document_id, place.start, database)
     chunks = list_chunks(tenant_id, document_id, CHUNKS_A_PAGE, cursor, database, parts.kv_store)

@@ -31,6 +31,7 @@ from ragkv.catalog.data_sources import DataSourceView, SourceFileCounts, SourceF
 from ragkv.catalog.documents import DocumentView
 from ragkv.catalog.feedback import Feedback
 from ragkv.catalog.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
+from ragkv.catalog.mail_attachments import AttachmentView, DocumentDetail, MailView
 from ragkv.catalog.questions import LoggedQuestion, QuestionPage, SetPassage, SetQuestion
 from ragkv.catalog.watch import DocumentProgress
 from ragkv.catalog.webhooks import DeliveryPage, DeliveryView, IssuedWebhook, WebhookView
@@ -140,6 +141,19 @@ DOCUMENT = DocumentView(
     origin=None,
     created_at=MOMENT,
     updated_at=MOMENT,
+)
+DETAIL = DocumentDetail(
+    **msgspec.structs.asdict(DOCUMENT),
+    attachments=[
+        AttachmentView(
+            name="notes.pdf",
+            bytes=48_210,
+            document_id="6f0c0d1c3b1f4c5e9a7d2e8b4f6a1c3d",
+            status=Status.READY,
+            error=None,
+        )
+    ],
+    attached_to=[MailView("b1946ac92492d2347c6235b4d2611184", "On the analytical engine.eml")],
 )
 PROGRESS = DocumentProgress(DOCUMENT_ID, "ada.md", Status.SEARCHABLE, "prefill", 148, 296, None)
 VERIFIED = Verified(checked=212, total=212, bytes=148_373_504)
@@ -400,6 +414,7 @@ EXAMPLES: dict[Any, object] = {
     CollectionView: COLLECTION,
     CollectionPage: CollectionPage([COLLECTION], CURSOR),
     DocumentView: DOCUMENT,
+    DocumentDetail: DETAIL,
     DocumentPage: DocumentPage([DOCUMENT], CURSOR),
     Amendment: Amendment(name="lovelace.md", metadata={"year": 1843, "draft": None}),
     Uploaded: Uploaded("ada.md", HTTPStatus.ACCEPTED, document=DOCUMENT),

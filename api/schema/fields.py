@@ -56,6 +56,19 @@ SEARCH = {
     "top_k": "Maximum number of passages.",
     "hops": "Number of retrieval hops: each hop searches with the passages of the previous one.",
 }
+DOCUMENT = {
+    "name": "Name of the document: the file name, unless it was renamed.",
+    "title": "Title found in the document, or else its name.",
+    "media_type": "Media type of the file.",
+    "bytes": "Size of the file in bytes.",
+    **INGESTION,
+    "chunks": "Number of chunks.",
+    "tokens": "Number of tokens in all chunks.",
+    "metadata": METADATA,
+    "kv_pinned": "Whether the document's KV is pinned: evicted only on request, never to free space.",
+    "data_source_id": "Id of the data source that the document is kept in step with; null if it was uploaded.",
+    "origin": "Place of its file in the data source; null if it was uploaded.",
+}
 UPLOAD = {"collection": COLLECTION, "metadata": "Metadata of the document, a JSON object as text."}
 
 FIELDS: dict[str, dict[str, str]] = {
@@ -157,19 +170,21 @@ FIELDS: dict[str, dict[str, str]] = {
     },
     "DocumentPage": {"items": "Documents, newest first."},
     "DocumentProgress": {"id": "Id of the document.", "name": "Name of the document.", **INGESTION},
-    "DocumentView": {
-        "name": "Name of the document: the file name, unless it was renamed.",
-        "title": "Title found in the document, or else its name.",
-        "media_type": "Media type of the file.",
-        "bytes": "Size of the file in bytes.",
-        **INGESTION,
-        "chunks": "Number of chunks.",
-        "tokens": "Number of tokens in all chunks.",
-        "metadata": METADATA,
-        "kv_pinned": "Whether the document's KV is pinned: evicted only on request, never to free space.",
-        "data_source_id": "Id of the data source that the document is kept in step with; null if it was uploaded.",
-        "origin": "Place of its file in the data source; null if it was uploaded.",
+    "DocumentView": DOCUMENT,
+    "DocumentDetail": {
+        **DOCUMENT,
+        "attachments": "Files attached to the document, if it is a mail, in order. Each is a document of the same "
+        "collection.",
+        "attached_to": "Mails that the document is attached to, oldest first.",
     },
+    "AttachmentView": {
+        "name": "Name of the attached file.",
+        "bytes": "Size of the file in bytes.",
+        "document_id": "Id of its document; null if the document was deleted, or could not be made: see `error`.",
+        "status": "Status of its document; null without one.",
+        "error": "Why the file could not be read, or why there is no document of it.",
+    },
+    "MailView": {"name": "Name of the mail."},
     "ChunkPage": {"items": "Chunks in the order of the text."},
     "ChunkView": {
         "title": TITLE,

@@ -29,6 +29,7 @@ from ragkv.catalog.documents import (
     document_view,
 )
 from ragkv.catalog.listing import ChunkPage, DocumentFilter, DocumentPage, list_chunks, list_documents
+from ragkv.catalog.mail_attachments import DocumentDetail, document_detail
 from ragkv.catalog.metadata import Metadata, read_filter, read_metadata
 from ragkv.db.tenants import collection_ref
 from ragkv.errors import RagKVError
@@ -178,9 +179,12 @@ def index(
     responses=problems(NOT_FOUND="No such document."),
     sync_to_thread=True,
 )
-def show(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> DocumentView:
-    """Get a document with its metadata and the progress of its ingestion."""
-    return document_view(caller.tenant_id, document_id, parts.database)
+def show(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> DocumentDetail:
+    """Get a document with its metadata, the progress of its ingestion, its attachments, and the mails that have it.
+
+    The files attached to a mail are documents of the same collection.
+    """
+    return document_detail(caller.tenant_id, document_id, parts.database)
 
 
 @patch(
@@ -235,9 +239,20 @@ def replace(
     responses=problems(NOT_FOUND="No such document."),
     sync_to_thread=True,
 )
-def remove(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
-    """Delete a document with its chunks, vectors and KV, in any state."""
-    delete_document(caller.tenant_id, document_id, parts)
+def remove(
+    document_id: FromPath[str],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> None:
+    """Delete a document with its chunks, vectors and KV, in any state.
+
+    The attachments of a mail are deleted with it, except those that other mails have or that were uploaded too.
+    """
+    deleted = delete_document(caller.tenant_id, document_id, parts)
+    if len(deleted) > 1:
+        for one in deleted:
+            note_made(request, one)
 
 
 @post(

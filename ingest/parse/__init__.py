@@ -11,13 +11,13 @@ from ingest.parse.epub import read_epub
 from ingest.parse.html import read_html
 from ingest.parse.image import read_image
 from ingest.parse.json import read_json
-from ingest.parse.mail import ReadAttachment, read_eml
+from ingest.parse.mail import read_eml
 from ingest.parse.markdown import read_markdown
 from ingest.parse.markup import read_org, read_rst
 from ingest.parse.msg import read_msg
 from ingest.parse.notebook import read_notebook
 from ingest.parse.opendocument import read_opendocument
-from ingest.parse.parsed import MAX_SECTIONS, MAX_TEXT_CHARS, Page, Parsed, Section, one_line
+from ingest.parse.parsed import MAX_SECTIONS, MAX_TEXT_CHARS, Attachment, Page, Parsed, Section, one_line
 from ingest.parse.pdf import read_pdf
 from ingest.parse.plain import read_plain
 from ingest.parse.rtf import read_rtf
@@ -26,9 +26,9 @@ from ingest.parse.slides import read_slides
 from ingest.parse.sniff import Format, sniff
 from ingest.parse.workbook import read_workbook
 from ingest.parse.xml import read_xml
-from ragkv.errors import Rejected, TooLarge, Unsupported
+from ragkv.errors import Rejected, TooLarge
 
-__all__ = ["Page", "Parsed", "Section", "parse"]
+__all__ = ["Attachment", "Page", "Parsed", "Section", "parse"]
 
 _READERS: dict[Format, Callable[[bytes, str], Parsed]] = {
     Format.TEXT: read_plain,
@@ -48,6 +48,8 @@ _READERS: dict[Format, Callable[[bytes, str], Parsed]] = {
     Format.XML: read_xml,
     Format.RST: read_rst,
     Format.ORG: read_org,
+    Format.EML: read_eml,
+    Format.MSG: read_msg,
 }
 _OCR_READERS: dict[Format, Callable[[bytes, str, OCR], Parsed]] = {
     Format.PDF: read_pdf,
@@ -57,10 +59,6 @@ _OCR_READERS: dict[Format, Callable[[bytes, str, OCR], Parsed]] = {
     Format.WEBP: read_image,
     Format.BMP: read_image,
     Format.GIF: read_image,
-}
-_MAIL_READERS: dict[Format, Callable[[bytes, str, ReadAttachment], Parsed]] = {
-    Format.EML: read_eml,
-    Format.MSG: read_msg,
 }
 
 
@@ -79,10 +77,10 @@ def _read(name: str, body: bytes, ocr: OCR) -> Parsed:
     if not body.strip():
         raise Rejected("the file is empty")
     format_ = sniff(name, body)
-    if reader := _MAIL_READERS.get(format_):
-        parsed = reader(body, _fallback_title(name), partial(_read_attachment, ocr=ocr))
+    if reader := _OCR_READERS.get(format_):
+        parsed = reader(body, _fallback_title(name), ocr)
     else:
-        parsed = _read_document(format_, name, body, ocr)
+        parsed = _READERS[format_](body, _fallback_title(name))
     if not any(map(str.isalnum, parsed.text)):
         raise Rejected("it contains no text")
     if len(parsed.text) > MAX_TEXT_CHARS:
@@ -96,18 +94,3 @@ def _fallback_title(name: str) -> str:
     """The file's name without folders and suffix."""
     stem = PurePosixPath(name.replace("\\", "/")).stem
     return one_line(scrub(stem).replace("_", " ")) or "Untitled"
-
-
-def _read_document(format_: Format, name: str, body: bytes, ocr: OCR) -> Parsed:
-    """A file that is no mail."""
-    if reader := _OCR_READERS.get(format_):
-        return reader(body, _fallback_title(name), ocr)
-    return _READERS[format_](body, _fallback_title(name))
-
-
-def _read_attachment(name: str, body: bytes, ocr: OCR) -> Parsed:
-    """Mails in mails are left out: each could hold more of them."""
-    format_ = sniff(name, body)
-    if format_ in _MAIL_READERS:
-        raise Unsupported("it is a mail: save it and upload it by itself")
-    return _read_document(format_, name, body, ocr)

@@ -1,23 +1,28 @@
-"""Parser for e-mails: the subject, who wrote to whom and when, the words, and attachments that can be read."""
+"""Parser for e-mails: the subject, who wrote to whom and when, the words, and the files and messages attached."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import io
+from dataclasses import dataclass, field, replace
 from email import message_from_bytes
 from email.errors import HeaderParseError, MessageError
-from email.header import decode_header, make_header
+from email.generator import BytesGenerator
+from email.header import Header, decode_header, make_header
 from email.message import Message
+from email.mime.application import MIMEApplication
+from email.mime.multipart import MIMEMultipart
+from email.mime.text import MIMEText
+from email.policy import compat32
 
 from ingest.parse.clean import scrub
 from ingest.parse.composer import Composer
 from ingest.parse.encoding import decode
 from ingest.parse.html import parse_source
-from ingest.parse.parsed import Parsed, one_line
+from ingest.parse.parsed import MAX_ATTACHMENTS, Attachment, Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
 
-ReadAttachment = Callable[[str, bytes], Parsed]
-MAX_ATTACHMENTS = 1_000
 _MAX_DEPTH = 20
+_NESTED = "its parts are nested too deeply: save the innermost message and upload that"
+_UNFOLDED = compat32.clone(max_line_length=0)
 _HEADERS = ("From", "To", "Cc", "Date")
 
 
@@ -31,53 +36,63 @@ class Mail:
     attachments: list[tuple[str, bytes]] = field(default_factory=list)
 
 
-def read_eml(body: bytes, fallback_title: str, read: ReadAttachment) -> Parsed:
+def read_eml(body: bytes, fallback_title: str) -> Parsed:
     """A message as it is sent (EML) or a page as browsers save it (MHT). Of alternatives, the last is read.
 
-    Attachments that `read` can read are sections of their own; of others, only their names are kept.
+    Its text names what is attached; files and messages that are not empty are `attachments`.
     """
     try:
         message = message_from_bytes(body)
         mail = Mail(_header(message, "Subject"), _headers(message))
         _collect(message, mail, depth=0)
-    except (MessageError, RecursionError):
+    except RecursionError:
+        raise Rejected(_NESTED) from None
+    except (MessageError, ValueError, LookupError, TypeError):  # all but the first: what is attached cannot be written
         raise Rejected("the message is damaged and cannot be read: save it again") from None
-    return compose(mail, fallback_title, Format.EML, read)
+    return compose(mail, fallback_title, Format.EML)
 
 
-def compose(mail: Mail, fallback_title: str, format_: Format, read: ReadAttachment) -> Parsed:
+def as_eml(mail: Mail) -> MIMEMultipart:
+    """The mail as it would be sent, from what is known of it."""
+    message = MIMEMultipart()
+    for name, words in {"Subject": mail.subject, **mail.headers}.items():
+        if line := one_line(scrub(words)):
+            message[name] = Header(line).encode()
+    for text, is_html in mail.bodies:
+        message.attach(MIMEText(text, "html" if is_html else "plain", "utf-8"))
+    for name, body in mail.attachments:
+        part = MIMEApplication(body)
+        part.add_header("Content-Disposition", "attachment", filename=("utf-8", "", name))
+        message.attach(part)
+    return message
+
+
+def written(message: Message) -> bytes:
+    """A message as a file."""
+    file = io.BytesIO()
+    BytesGenerator(file, mangle_from_=False, policy=_UNFOLDED).flatten(message)
+    return file.getvalue()
+
+
+def compose(mail: Mail, fallback_title: str, format_: Format) -> Parsed:
     composer = Composer()
     composer.heading(mail.subject, level=1)
-    composer.block(_summary("", mail.headers))
+    lines = {name: " ".join(words.split()) for name, words in mail.headers.items()}
+    composer.block("\n".join(f"{name}: {line}" for name, line in lines.items() if line))
     for text, is_html in mail.bodies:
         if is_html:
             composer.block(parse_source(text, fallback_title, format_).text)
         else:
             composer.block(text)
-    for name, body in mail.attachments:
-        _attach(name, body, composer, read)
-    return composer.parsed(one_line(scrub(mail.subject)) or fallback_title, format_)
-
-
-def _summary(subject: str, headers: Mapping[str, str]) -> str:
-    named = {"Subject": subject, **headers}.items()
-    return "\n".join(f"{name}: {' '.join(words.split())}" for name, words in named if words.strip())
-
-
-def _attach(name: str, body: bytes, composer: Composer, read: ReadAttachment) -> None:
-    name = one_line(scrub(name)) or "attachment"
-    try:
-        parsed = read(name, body)
-    except Rejected:
-        composer.block(f"Attachment: {name}")
-        return
-    composer.heading(f"Attachment: {name}", level=1)
-    composer.document(parsed, below=1)
+    attachments = [Attachment(one_line(scrub(name)) or "attachment", body) for name, body in mail.attachments]
+    composer.block("\n".join(f"Attachment: {attachment.name}" for attachment in attachments))
+    parsed = composer.parsed(one_line(scrub(mail.subject)) or fallback_title, format_)
+    return replace(parsed, attachments=tuple(attachment for attachment in attachments if attachment.body.strip()))
 
 
 def _collect(part: Message, mail: Mail, depth: int) -> None:
     if depth > _MAX_DEPTH:
-        raise Rejected("its parts are nested too deeply: save the innermost message and upload that")
+        raise Rejected(_NESTED)
     payload = part.get_payload()
     if not isinstance(payload, list):
         _add(part, mail)
@@ -90,7 +105,10 @@ def _collect(part: Message, mail: Mail, depth: int) -> None:
         case "multipart/related":  # the others are pictures and styles of the first
             inside = inside[:1]
         case "message/rfc822":
-            mail.bodies += ((_summary(_header(one, "Subject"), _headers(one)), False) for one in inside)
+            for message in inside:
+                name = one_line(scrub(_header(message, "Subject"))) or "message"
+                _attach(mail, f"{name}.eml", written(message))
+            return
     for one in inside:
         _collect(one, mail, depth + 1)
 
@@ -99,14 +117,18 @@ def _add(part: Message, mail: Mail) -> None:
     kind = part.get_content_type()
     name = _decoded(part.get_filename() or "")
     body = part.get_payload(decode=True)
-    if not isinstance(body, bytes) or not body.strip():
+    if not isinstance(body, bytes) or (not name and not body.strip()):
         return
     if kind in ("text/plain", "text/html") and not name and part.get_content_disposition() != "attachment":
         mail.bodies.append((decode(body, part.get_content_charset()), kind == "text/html"))
-    elif len(mail.attachments) == MAX_ATTACHMENTS:
-        raise TooLarge(f"it has more than {MAX_ATTACHMENTS:,} attachments: upload them as files")
     else:
-        mail.attachments.append((name, body))
+        _attach(mail, name, body)
+
+
+def _attach(mail: Mail, name: str, body: bytes) -> None:
+    if len(mail.attachments) == MAX_ATTACHMENTS:
+        raise TooLarge(f"it has more than {MAX_ATTACHMENTS:,} attachments: upload them as files")
+    mail.attachments.append((name, body))
 
 
 def _headers(message: Message) -> dict[str, str]:

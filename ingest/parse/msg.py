@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from olefile import OleFileIO
 
 from ingest.parse.encoding import decode
-from ingest.parse.mail import MAX_ATTACHMENTS, Mail, ReadAttachment, compose
-from ingest.parse.parsed import Parsed
+from ingest.parse.mail import Mail, as_eml, compose, written
+from ingest.parse.parsed import MAX_ATTACHMENTS, Parsed
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
 
@@ -17,25 +17,44 @@ _SUBJECT, _TEXT, _HTML, _SENDER, _ADDRESS, _TO, _CC = "0037", "1000", "1013", "0
 _SENT = b"\x40\x00\x39\x00"  # type and number of the property in the stream of those of fixed size
 _FILE_NAMES, _DATA = ("3707", "3704", "3001"), "3701"
 _UNICODE, _CODE_PAGE, _BINARY = "001F", "001E", "0102"
-_HEADER_BYTES, _ENTRY_BYTES = 32, 16
+_MESSAGE = f"__substg1.0_{_DATA}000D"
+_HEADER_BYTES, _INNER_HEADER_BYTES, _ENTRY_BYTES = 32, 24, 16
+_MAX_DEPTH = 5
 _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 
 
-def read_msg(body: bytes, fallback_title: str, read: ReadAttachment) -> Parsed:
-    """The same as of a message that is sent. Messages attached to it are kept by their names alone."""
+def read_msg(body: bytes, fallback_title: str) -> Parsed:
+    """The same as of a message that is sent. Messages attached to it are attachments as EML, which files can be."""
     try:
         with OleFileIO(io.BytesIO(body)) as file:
-            mail = _mail(_Properties(file))
+            mail = _mail(_Properties(_Streams(file, len(body))), depth=0)
     except (OSError, ValueError, IndexError, struct.error, TypeError, RecursionError):
         raise Rejected("the message is damaged and cannot be read: save it again") from None
-    return compose(mail, fallback_title, Format.MSG, read)
+    return compose(mail, fallback_title, Format.MSG)
+
+
+class _Streams:
+    """The streams of a file, of which no more is read than the file is long: hostile ones share their sectors."""
+
+    def __init__(self, file: OleFileIO, num_bytes: int) -> None:
+        self.storages = [tuple(path) for path in file.listdir(streams=False, storages=True)]
+        self._file = file
+        self._left = num_bytes
+
+    def read(self, path: str) -> bytes:
+        """Nothing for a stream that is not there."""
+        stream = self._file.openstream(path).read() if self._file.exists(path) else b""
+        self._left -= len(stream)
+        if self._left < 0:
+            raise ValueError("streams share their sectors")
+        return stream
 
 
 class _Properties:
     """Properties of a message, or of its part in `folder`."""
 
-    def __init__(self, file: OleFileIO, folder: str = "") -> None:
-        self._file = file
+    def __init__(self, streams: _Streams, folder: tuple[str, ...] = ()) -> None:
+        self._streams = streams
         self._folder = folder
 
     def binary(self, number: str, kind: str = _BINARY) -> bytes:
@@ -48,23 +67,30 @@ class _Properties:
 
     def sent(self) -> str:
         listed = self._stream("__properties_version1.0")
-        for place in range(_HEADER_BYTES, len(listed) - _ENTRY_BYTES + 1, _ENTRY_BYTES):
+        header_bytes = _INNER_HEADER_BYTES if self._folder else _HEADER_BYTES
+        for place in range(header_bytes, len(listed) - _ENTRY_BYTES + 1, _ENTRY_BYTES):
             if listed[place : place + 4] == _SENT:
                 (ticks,) = struct.unpack_from("<Q", listed, place + 8)
                 return (_EPOCH + timedelta(microseconds=ticks // 10)).strftime("%Y-%m-%d %H:%M UTC")
         return ""
 
     def attachments(self) -> Iterator["_Properties"]:
-        for folder, *inside in self._file.listdir(streams=False, storages=True):
-            if folder.startswith("__attach_version1.0_") and not inside:
-                yield _Properties(self._file, f"{folder}/")
+        for *outer, folder in self._streams.storages:
+            if folder.startswith("__attach_version1.0_") and tuple(outer) == self._folder:
+                yield _Properties(self._streams, (*outer, folder))
+
+    def message(self) -> "_Properties | None":
+        """The message that an attachment is; None if it is a file."""
+        folder = (*self._folder, _MESSAGE)
+        return _Properties(self._streams, folder) if folder in self._streams.storages else None
 
     def _stream(self, name: str) -> bytes:
-        path = self._folder + name
-        return self._file.openstream(path).read() if self._file.exists(path) else b""
+        return self._streams.read("/".join((*self._folder, name)))
 
 
-def _mail(message: _Properties) -> Mail:
+def _mail(message: _Properties, depth: int) -> Mail:
+    if depth > _MAX_DEPTH:
+        raise Rejected("messages are nested too deeply in it: save the innermost one and upload that")
     sender, address = message.text(_SENDER), message.text(_ADDRESS)
     headers = {
         "From": f"{sender} <{address}>" if address and address != sender else sender,
@@ -79,5 +105,9 @@ def _mail(message: _Properties) -> Mail:
         if number == MAX_ATTACHMENTS:
             raise TooLarge(f"it has more than {MAX_ATTACHMENTS:,} attachments: upload them as files")
         name = next(filter(None, map(attachment.text, _FILE_NAMES)), "")
-        mail.attachments.append((name, attachment.binary(_DATA)))
+        if inner := attachment.message():
+            inside = _mail(inner, depth + 1)
+            mail.attachments.append((f"{inside.subject or name or 'message'}.eml", written(as_eml(inside))))
+        else:
+            mail.attachments.append((name, attachment.binary(_DATA)))
     return mail

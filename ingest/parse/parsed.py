@@ -12,6 +12,7 @@ MAX_TEXT_CHARS = 64 * 1024 * 1024
 MAX_TITLE_CHARS = 300
 MAX_PAGES = 20_000
 MAX_SECTIONS = 300_000
+MAX_ATTACHMENTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,14 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file inside the document, which is a document of its own. Neither name nor body is empty."""
+
+    name: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Parsed:
     """A document as text. Offsets of `pages` and `sections` are characters of `text`, both in ascending order.
 
@@ -48,6 +57,7 @@ class Parsed:
     media_type: str
     sections: Annotated[tuple[Section, ...], Meta(max_length=MAX_SECTIONS)] = ()
     scans: Annotated[tuple[ScannedPage, ...], Meta(max_length=MAX_PAGES)] = ()
+    attachments: Annotated[tuple[Attachment, ...], Meta(max_length=MAX_ATTACHMENTS)] = ()
 
 
 def one_line(text: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,6 +13,9 @@ from ragkv.db.pages import rows_behind
 from ragkv.db.tables import AuditRow
 from ragkv.names import storable
 from ragkv.page import MAX_PAGE, Id, Moment, all_pages, from_cursor
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
 
 MAX_CHARS = 200
 """Of one name in an event."""
@@ -73,20 +77,25 @@ class AuditPage(msgspec.Struct, frozen=True):
 def record_change(change: Change, database: Database) -> None:
     """Raises Unavailable."""
     with database.writing() as session:
-        session.add_all(
-            AuditRow(
-                tenant_id=change.tenant_id,
-                key_id=change.key_id,
-                action=change.action,
-                route=change.route[:MAX_CHARS],
-                client=change.client[:MAX_CHARS],
-                thing=None if thing is None else storable(thing[:MAX_CHARS]),
-                within=None if change.within is None else storable(change.within[:MAX_CHARS]),
-                request_id=change.request_id,
-                person=None if change.person is None else storable(change.person[:MAX_CHARS]),
-            )
-            for thing in change.things or (None,)
+        add_change(session, change)
+
+
+def add_change(session: "Session", change: Change) -> None:
+    """`record_change` in the transaction that makes the change."""
+    session.add_all(
+        AuditRow(
+            tenant_id=change.tenant_id,
+            key_id=change.key_id,
+            action=change.action,
+            route=change.route[:MAX_CHARS],
+            client=change.client[:MAX_CHARS],
+            thing=None if thing is None else storable(thing[:MAX_CHARS]),
+            within=None if change.within is None else storable(change.within[:MAX_CHARS]),
+            request_id=change.request_id,
+            person=None if change.person is None else storable(change.person[:MAX_CHARS]),
         )
+        for thing in change.things or (None,)
+    )
 
 
 def list_audit(wanted: AuditFilter, limit: int, cursor: str | None, database: Database) -> AuditPage:

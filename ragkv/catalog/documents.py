@@ -30,6 +30,7 @@ from ragkv.db.documents import (
 )
 from ragkv.db.jobs import INGEST
 from ragkv.db.kv_rules import precompute_outdated_again
+from ragkv.db.mail_attachments import forget_attachments, orphans_in
 from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow
 from ragkv.errors import NotFound, QuotaExceeded, Unavailable
 from ragkv.files import FileStore, Readable, StoredBytes
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_NAME_CHARS = 500
+_ORPHANS_AT_ONCE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +136,11 @@ def store_document(
                 raise NotFound("the collection was deleted meanwhile")
             found = session.scalars(document_by_hash(ref.collection_id, received.sha256)).one_or_none()
             if found is None:
-                found_id = insert_document(session, ref, name, received, labels, origin)
+                found_id = insert_document(session, ref, name, received, labels, origin=origin)
                 check_quota(session, ref.tenant_id, received.num_bytes, parts.settings)
             else:
                 found_id = found.id
+                found.is_attachment = False
                 revive(session, found, parts.index_fingerprint)
                 if origin is None:
                     found.data_source_id = None
@@ -164,17 +167,30 @@ def document_file(tenant_id: str, document_id: str, database: Database, files: F
     return files.find(tenant_id, document.sha256), document.name
 
 
-def delete_document(tenant_id: str, document_id: str, parts: Parts) -> None:
+def delete_document(tenant_id: str, document_id: str, parts: Parts) -> list[str]:
     """Remove vectors, rows, the file, the KV that no other document uses, and kept answers. Works in any state.
 
+    Attachments go with it, unless other mails have them or they were uploaded too. Returns the ids of what is gone.
     Raises NotFound. When the index is away it raises Unavailable and the document stays: delete it again.
     """
     collection_id = document_view(tenant_id, document_id, parts.database).collection_id
-    if parts.server_index is not None:
-        parts.server_index.delete_document(tenant_id, document_id)
-    if not remove_documents(tenant_id, collection_id, [document_id], parts):
+    with parts.database.writing() as session:
+        session.execute(forget_attachments(document_id))
+    gone = remove_orphans(tenant_id, collection_id, parts)
+    if not _remove(tenant_id, collection_id, [document_id], parts):
         raise NotFound("the document was deleted meanwhile")
+    gone += remove_orphans(tenant_id, collection_id, parts)  # of a worker that was reading it
     forget_answers(tenant_id, collection_id, parts)
+    return [document_id, *gone]
+
+
+def remove_orphans(tenant_id: str, collection_id: str, parts: Parts) -> list[str]:
+    """Remove documents that came as attachments of mails that are gone, some at a time. Returns their ids."""
+    gone = list[str]()
+    while orphans := _orphans(collection_id, parts.database):
+        _remove(tenant_id, collection_id, orphans, parts)
+        gone += orphans
+    return gone
 
 
 def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
@@ -229,6 +245,19 @@ def stuck_ids(database: Database) -> Sequence[str]:
         return session.scalars(stuck_documents(utc_now())).all()
 
 
+def _orphans(collection_id: str, database: Database) -> Sequence[str]:
+    with database.reading() as session:
+        return session.scalars(orphans_in(collection_id).limit(_ORPHANS_AT_ONCE)).all()
+
+
+def _remove(tenant_id: str, collection_id: str, document_ids: Sequence[str], parts: Parts) -> int:
+    """Remove documents from the index, then from the database. Returns how many there were."""
+    if parts.server_index is not None:
+        for document_id in document_ids:
+            parts.server_index.delete_document(tenant_id, document_id)
+    return remove_documents(tenant_id, collection_id, document_ids, parts)
+
+
 def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Settings) -> None:
     """Raises TooLarge if a tenant has more bytes of files, or more documents, than the settings allow.
 
@@ -254,7 +283,9 @@ def insert_document(
     name: str,
     stored: StoredBytes,
     metadata: Metadata,
+    *,
     origin: Origin | None = None,
+    is_attachment: bool = False,
 ) -> str:
     """A document over bytes that are kept, or about to be, and its job. To be queued after the commit."""
     document = DocumentRow(
@@ -266,6 +297,7 @@ def insert_document(
         num_bytes=stored.num_bytes,
         data_source_id=None if origin is None else origin.data_source_id,
         origin=None if origin is None else origin.place,
+        is_attachment=is_attachment,
     )
     session.add(document)
     session.flush()

@@ -99,6 +99,7 @@ class DocumentRow(Base):
     index_fingerprint, kv_fingerprint: names of the models and settings of its chunks, and of their KV.
     data_source_id: of the data source that it is kept in step with, which may be gone; None if it was uploaded.
     origin: the place of its file there.
+    is_attachment: it came as an attachment of mails alone, and goes with the last of them.
     kv_evicted: some of its KV was removed, or never kept: it is searchable, not ready, until a rebuild is requested or its
         chunks were used often enough for the rule.
     """
@@ -113,6 +114,12 @@ class DocumentRow(Base):
         Index(None, "collection_id", "changed_in"),
         Index(None, "tenant_id", "created_at"),
         Index(None, "tenant_id", "sha256", "num_bytes"),
+        Index(
+            "ix_documents_attachments",
+            "collection_id",
+            postgresql_where=sql_text("is_attachment"),
+            sqlite_where=sql_text("is_attachment"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
@@ -144,8 +151,24 @@ class DocumentRow(Base):
     kv_evicted: Mapped[bool] = mapped_column(default=False, server_default=false())
     data_source_id: Mapped[str | None] = mapped_column(ID)
     origin: Mapped[str | None] = mapped_column(Text)
+    is_attachment: Mapped[bool] = mapped_column(default=False, server_default=false())
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
+
+
+class MailAttachmentRow(Base):
+    """A file attached to a mail. No `document_id`: never made, for the reason in `error`; deleted, if there is none."""
+
+    __tablename__ = "mail_attachments"
+
+    mail_id: Mapped[str] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True)
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), index=True)
+    ordinal: Mapped[int]
+    name: Mapped[str] = mapped_column(Text)
+    num_bytes: Mapped[int] = mapped_column(BigInteger)
+    document_id: Mapped[str | None] = mapped_column(ForeignKey("documents.id", ondelete="SET NULL"), index=True)
+    error: Mapped[str | None] = mapped_column(Text)
 
 
 class DocumentLabelRow(Base):

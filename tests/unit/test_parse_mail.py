@@ -4,9 +4,9 @@ from email.message import EmailMessage
 
 import pytest
 
-from ingest.parse import parse
-from ragkv.errors import TooLarge
-from tests.made_files import docx, paragraph, sheet_rows, xlsx
+from ingest.parse import Attachment, parse
+from ingest.parse.mail import Mail, as_eml, written
+from ragkv.errors import Rejected, TooLarge
 
 
 def mail(text: str = "Some words.") -> EmailMessage:
@@ -34,37 +34,47 @@ def test_of_alternatives_the_last_is_read():
     assert parse("a.eml", message.as_bytes()).text == HEAD + "rich words"
 
 
-def test_attachments_that_can_be_read_are_sections_and_others_are_named():
+def test_attachments_are_files_of_their_own_and_the_text_names_them():
     message = mail()
-    message.add_attachment(
-        docx(paragraph("Plan", "H1") + paragraph("from Word")), "application", "x", filename="a.docx"
-    )
-    message.add_attachment(xlsx({"Sheet": sheet_rows([["a", "b"], [1, 2]])}), "application", "x", filename="täble.xlsx")
+    message.add_attachment(b"a | b", "application", "x", filename="täble\u202e.csv")
     message.add_attachment(b"\x89PNG", "image", "png", filename="photo.png")
+    message.add_attachment(b"", "text", "plain", filename="empty.txt")
     parsed = parse("a.eml", message.as_bytes())
 
-    assert parsed.text.removeprefix(HEAD).split("\n\n") == [
-        "Some words.", "Attachment: a.docx", "Plan", "from Word", "Attachment: täble.xlsx", "Sheet", "a | b", "a: 1 | b: 2",
-        "Attachment: photo.png",
-    ]  # fmt: skip
-    assert [(s.title, s.level) for s in parsed.sections] == [
-        ("Größe der Pläne", 1), ("Attachment: a.docx", 1), ("Plan", 2), ("Attachment: täble.xlsx", 1), ("Sheet", 2),
-    ]  # fmt: skip
+    assert parsed.text == HEAD + "Some words.\n\nAttachment: täble.csv\nAttachment: photo.png\nAttachment: empty.txt"
+    assert parsed.attachments == (Attachment("täble.csv", b"a | b"), Attachment("photo.png", b"\x89PNG"))
 
 
-def test_a_forwarded_message_is_read_after_its_own_headers():
+def test_a_forwarded_message_is_an_attachment_that_can_be_read():
+    inner = mail("inner words")
+    inner.add_attachment(mail("innermost words"))
     message = mail()
-    message.add_attachment(mail("inner words"))
-    assert (
-        parse("a.eml", message.as_bytes()).text
-        == HEAD + "Some words.\n\nSubject: " + HEAD.replace("\n\n", "\n", 1) + "inner words"
+    message.add_attachment(inner)
+    parsed = parse("a.eml", message.as_bytes())
+    assert parsed.text == HEAD + "Some words.\n\nAttachment: Größe der Pläne.eml"
+
+    (forwarded,) = parsed.attachments
+    inside = parse(forwarded.name, forwarded.body)
+    assert inside.text == HEAD + "inner words\n\nAttachment: Größe der Pläne.eml"
+    (innermost,) = inside.attachments
+    assert parse(innermost.name, innermost.body).text == HEAD + "innermost words"
+
+
+def test_a_mail_from_another_format_is_written_as_it_would_be_sent():
+    """Messages attached to those of Outlook become files so."""
+    headers = {"From": "Zoë Example <zoe@example.org>", "To": "b@example.org\nBcc: c@example.org", "Cc": " "}
+    made = Mail("Größe", headers, [("<p>rich <b>words</b></p>", True)], [("ü.txt", b"words\r\n")])
+    parsed = parse("a.eml", written(as_eml(made)))
+    assert parsed.text == (
+        "Größe\n\nFrom: Zoë Example <zoe@example.org>\nTo: b@example.org Bcc: c@example.org\n\n"
+        "rich words\n\nAttachment: ü.txt"
     )
+    assert parsed.attachments == (Attachment("ü.txt", b"words\r\n"),)
 
 
-def test_a_file_that_is_a_mail_is_kept_by_its_name_alone():
-    message = mail()
-    message.add_attachment(mail("inner").as_bytes(), "application", "octet-stream", filename="b.eml")
-    assert parse("a.eml", message.as_bytes()).text == HEAD + "Some words.\n\nAttachment: b.eml"
+def test_messages_in_messages_end_at_a_depth():
+    with pytest.raises(Rejected, match="nested too deeply"):
+        parse("a.eml", b"Content-Type: message/rfc822\n\n" * 1_000 + b"\nwords")
 
 
 def test_old_encodings_are_decoded():

@@ -1,0 +1,196 @@
+"""Files attached to mails: documents of their own, in the same collection, known to their mail and it to them."""
+
+import hashlib
+import io
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ragkv.access.audit import Change, add_change
+from ragkv.catalog.documents import (
+    DocumentView,
+    check_quota,
+    find_document,
+    insert_document,
+    remove_orphans,
+    revive,
+    view_of,
+)
+from ragkv.catalog.originals import uploads_lock
+from ragkv.db.database import Database, advisory_lock
+from ragkv.db.documents import document_by_hash
+from ragkv.db.mail_attachments import (
+    attachments_of,
+    attachments_with_documents,
+    depth_of,
+    forget_attachments,
+    mails_of,
+)
+from ragkv.db.tables import DocumentRow, MailAttachmentRow
+from ragkv.db.tenants import collection_ref
+from ragkv.errors import Conflict, Rejected, TooLarge
+from ragkv.files import Received
+from ragkv.observe.logs import request_id
+from ragkv.parts import Parts
+from ragkv.status import Status
+from ragkv.tenancy import CollectionRef
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+MAX_DEPTH = 5
+"""Mails within mails: what lies deeper is no document."""
+WORKER = "worker"
+"""The client of changes that follow from an upload."""
+
+
+class AttachmentView(msgspec.Struct, frozen=True, kw_only=True):
+    """A file attached to a mail: its document, or why there is none."""
+
+    name: str
+    bytes: int
+    document_id: str | None
+    status: Status | None
+    error: str | None
+
+
+class MailView(msgspec.Struct, frozen=True):
+    """A mail that a document is attached to."""
+
+    id: str
+    name: str
+
+
+class DocumentDetail(DocumentView, frozen=True, kw_only=True):
+    """A document with what is attached to it, and the mails that it is attached to."""
+
+    attachments: list[AttachmentView]
+    attached_to: list[MailView]
+
+
+class _File(NamedTuple):
+    ordinal: int
+    name: str
+    body: bytes
+
+
+def document_detail(tenant_id: str, document_id: str, database: Database) -> DocumentDetail:
+    """Raises NotFound."""
+    with database.reading() as session:
+        view = view_of(find_document(session, tenant_id, document_id))
+        attachments = [_view(*row) for row in session.execute(attachments_with_documents(document_id))]
+        mails = [MailView(*row) for row in session.execute(mails_of(document_id))]
+    return DocumentDetail(**msgspec.structs.asdict(view), attachments=attachments, attached_to=mails)
+
+
+def settle_attachments(document: DocumentRow, attached: Iterable[tuple[str, bytes]], parts: Parts) -> list[str]:
+    """Make documents of the files (name, body) that a document has attached now, with its metadata.
+
+    Returns the ids of new ones, which are to be queued. Bytes that the collection has are the same document. One that cannot
+    be kept is noted with the reason, one that was deleted since stays so, and those of a file that the document had
+    before go: repeated, it changes nothing. Raises Conflict if the document is gone.
+    """
+    files: dict[str, _File] = {}
+    for ordinal, (name, body) in enumerate(attached):
+        files.setdefault(hashlib.sha256(body).hexdigest(), _File(ordinal, name, body))
+    with parts.database.reading() as session:
+        known = {row.sha256: row for row in session.scalars(attachments_of(document.id))}
+        depth = depth_of(session, document.id, MAX_DEPTH) if files else 0
+    ref = collection_ref(document.tenant_id, document.collection_id, parts.database)
+    new = list[str]()
+    for sha256, file in files.items():
+        if sha256 not in known or known[sha256].error is not None:
+            new += _accept(ref, document, sha256, file, depth, parts)
+    if gone := list(known.keys() - files.keys()):
+        with parts.database.writing() as session:
+            session.execute(forget_attachments(document.id, gone))
+        remove_orphans(document.tenant_id, document.collection_id, parts)
+    return new
+
+
+def waiting_attachments(mail_id: str, database: Database) -> Sequence[str]:
+    """Ids of a mail's attachments that have not been read."""
+    with database.reading() as session:
+        rows = session.execute(attachments_with_documents(mail_id))
+        return [document.id for _, document in rows if document is not None and document.status is Status.ACCEPTED]
+
+
+def _accept(ref: CollectionRef, mail: DocumentRow, sha256: str, file: _File, depth: int, parts: Parts) -> list[str]:
+    """The id of the document, in a list; none, and the reason noted, if it cannot be kept."""
+    try:
+        if depth == MAX_DEPTH:
+            raise TooLarge(f"it lies more than {MAX_DEPTH} mails deep: upload it by itself")
+        with (
+            parts.files.receive(io.BytesIO(file.body), parts.settings.max_upload_bytes) as received,
+            parts.database.writing() as session,
+        ):
+            document_id = _insert(session, ref, mail, file, received, parts)
+            parts.files.keep(mail.tenant_id, received)
+    except Rejected as refusal:
+        with parts.database.writing() as session:
+            _note(session, mail, sha256, file, error=str(refusal))
+        return []
+    return [document_id]
+
+
+def _insert(
+    session: "Session", ref: CollectionRef, mail: DocumentRow, file: _File, received: Received, parts: Parts
+) -> str:
+    advisory_lock(session, uploads_lock(mail.tenant_id))
+    found = session.scalars(document_by_hash(mail.collection_id, received.sha256)).one_or_none()
+    if found is None:
+        document_id = insert_document(session, ref, file.name, received, mail.labels, is_attachment=True)
+        check_quota(session, mail.tenant_id, received.num_bytes, parts.settings)
+        add_change(session, _addition(mail, document_id))
+    else:
+        document_id = found.id
+        revive(session, found, parts.index_fingerprint)
+    _note(session, mail, received.sha256, file, document_id=document_id)
+    return document_id
+
+
+def _note(
+    session: "Session",
+    mail: DocumentRow,
+    sha256: str,
+    file: _File,
+    document_id: str | None = None,
+    error: str | None = None,
+) -> None:
+    if session.get(DocumentRow, mail.id) is None:
+        raise Conflict(f"document {mail.id} was deleted")
+    row = MailAttachmentRow(
+        mail_id=mail.id,
+        sha256=sha256,
+        tenant_id=mail.tenant_id,
+        ordinal=file.ordinal,
+        name=file.name,
+        num_bytes=len(file.body),
+        document_id=document_id,
+        error=error,
+    )
+    session.merge(row)
+
+
+def _addition(mail: DocumentRow, document_id: str) -> Change:
+    return Change(
+        tenant_id=mail.tenant_id,
+        key_id=None,
+        action="Add an attachment",
+        route="",
+        client=WORKER,
+        things=(document_id,),
+        within=mail.id,
+        request_id=request_id(),
+    )
+
+
+def _view(row: MailAttachmentRow, document: DocumentRow | None) -> AttachmentView:
+    return AttachmentView(
+        name=row.name if document is None else document.name,
+        bytes=row.num_bytes,
+        document_id=row.document_id,
+        status=None if document is None else document.status,
+        error=row.error if document is None else document.error,
+    )

@@ -1,0 +1,53 @@
+"""Statements about files attached to mails, and the documents that they are."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Delete, Select, delete, exists, select
+from sqlalchemy.orm import Session
+
+from ragkv.db.lists import one_of
+from ragkv.db.tables import DocumentRow, MailAttachmentRow
+
+
+def attachments_of(mail_id: str) -> Select[MailAttachmentRow]:
+    """What is attached to a document, in order."""
+    return select(MailAttachmentRow).where(MailAttachmentRow.mail_id == mail_id).order_by(MailAttachmentRow.ordinal)
+
+
+def attachments_with_documents(mail_id: str) -> Select[MailAttachmentRow, DocumentRow | None]:
+    """(attachment, its document or None), in order."""
+    mine = attachments_of(mail_id).outerjoin(DocumentRow, DocumentRow.id == MailAttachmentRow.document_id)
+    return mine.add_columns(DocumentRow)
+
+
+def mails_of(document_id: str) -> Select[str, str]:
+    """(id, name) of the mails that a document is attached to, oldest first."""
+    found = select(DocumentRow.id, DocumentRow.name).join(
+        MailAttachmentRow, MailAttachmentRow.mail_id == DocumentRow.id
+    )
+    return found.where(MailAttachmentRow.document_id == document_id).order_by(DocumentRow.created_at, DocumentRow.id)
+
+
+def forget_attachments(mail_id: str, hashes: Sequence[str] | None = None) -> Delete:
+    """A mail's attachments, all or those with these hashes. Their documents stay, if only as orphans."""
+    mine = delete(MailAttachmentRow).where(MailAttachmentRow.mail_id == mail_id)
+    return mine if hashes is None else mine.where(one_of(MailAttachmentRow.sha256, hashes))
+
+
+def orphans_in(collection_id: str) -> Select[str]:
+    """Ids of documents that came as attachments alone, and that no mail has any longer."""
+    is_attached = exists().where(MailAttachmentRow.document_id == DocumentRow.id)
+    mine = (DocumentRow.collection_id == collection_id, DocumentRow.is_attachment)
+    return select(DocumentRow.id).where(*mine, ~is_attached)
+
+
+def depth_of(session: Session, document_id: str, most: int) -> int:
+    """The number of mails that a document lies in, one within the other; 0 if it was uploaded. No more than `most`."""
+    ids = [document_id]
+    for depth in range(most):
+        uploaded = select(DocumentRow.id).where(one_of(DocumentRow.id, ids), ~DocumentRow.is_attachment)
+        if not ids or session.scalars(uploaded.limit(1)).first() is not None:
+            return depth
+        above = select(MailAttachmentRow.mail_id).where(one_of(MailAttachmentRow.document_id, ids))
+        ids = list(session.scalars(above.distinct()))
+    return most

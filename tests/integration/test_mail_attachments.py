@@ -1,0 +1,179 @@
+"""Attachments of mails: documents of their own, which come and go with their mails."""
+
+from collections.abc import Iterator
+from email.message import EmailMessage
+from typing import Any
+
+import msgspec
+import pytest
+
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.catalog.documents import document_view, stuck_ids
+from ragkv.catalog.mail_attachments import MAX_DEPTH, settle_attachments
+from ragkv.db.tables import DocumentRow
+from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from tests.over_http import Client, client_of, upload
+
+PLAN = b"# Plan\n\nThe bridge over the Zambezi is built of steel.\n"
+
+
+@pytest.fixture(params=["migrated_sqlite_url", "migrated_postgres_url"], ids=["sqlite_url", "postgres_url"])
+def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    """On each kind of database."""
+    return msgspec.structs.replace(settings, database_url=request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def client(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[Client]:
+    with client_of(parts) as client:
+        yield client
+
+
+def mail(subject: str, **attached: bytes | EmailMessage) -> EmailMessage:
+    """Names with two underscores stand for those with a dot."""
+    message = EmailMessage()
+    message["Subject"] = subject
+    message["From"] = "zoe@example.org"
+    message.set_content(f"Words about {subject}.")
+    for name, body in attached.items():
+        if isinstance(body, EmailMessage):
+            message.add_attachment(body)
+        else:
+            message.add_attachment(body, "application", "octet-stream", filename=name.replace("__", "."))
+    return message
+
+
+def read_all(ingest: IngestParts) -> None:
+    """Until nothing waits, as workers do."""
+    while waiting := stuck_ids(ingest.parts.database):
+        for document_id in waiting:
+            ingest_document(document_id, ingest)
+
+
+def send(client: Client, ingest: IngestParts, message: EmailMessage, **form: Any) -> str:
+    """Upload a mail and read it with what is attached."""
+    document_id: str = upload(client, message.as_bytes(), f"{message['Subject']}.eml", data=form).json()["id"]
+    read_all(ingest)
+    return document_id
+
+
+def shown(client: Client, document_id: str) -> dict[str, Any]:
+    response = client.get(f"/v1/documents/{document_id}")
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def names(client: Client) -> set[str]:
+    return {one["name"] for one in client.get("/v1/documents").json()["items"]}
+
+
+def test_each_attachment_is_a_document_and_the_two_know_each_other(client: Client, ingest: IngestParts):
+    """One that cannot be read fails by itself, with the reason."""
+    made = mail("bridges", plan__md=PLAN, noise__pdf=b"\x89PNG noise", inner=mail("forwarded", notes__txt=b"Steel."))
+    mail_id = send(client, ingest, made, metadata='{"project": "zambezi"}')
+
+    view = shown(client, mail_id)
+    assert (view["status"], view["attached_to"]) == ("ready", [])
+    found = {one["name"]: one for one in view["attachments"]}
+    assert [(one["name"], one["status"]) for one in view["attachments"]] == [
+        ("plan.md", "ready"), ("noise.pdf", "failed"), ("forwarded.eml", "ready"),
+    ]  # fmt: skip
+    assert "image" in found["noise.pdf"]["error"]
+    assert found["plan.md"]["bytes"] == len(PLAN)
+    plan = shown(client, found["plan.md"]["document_id"])
+    assert plan["attached_to"] == [{"id": mail_id, "name": "bridges.eml"}]
+    assert (plan["collection_id"], plan["metadata"]) == (view["collection_id"], {"project": "zambezi"})
+    (notes,) = shown(client, found["forwarded.eml"]["document_id"])["attachments"]
+    assert (notes["name"], notes["status"]) == ("notes.txt", "ready")
+    assert client.get(f"/v1/documents/{plan['id']}/file").content == PLAN
+    page = client.get(f"/admin/documents/{mail_id}").text
+    assert f'href="/admin/documents/{plan["id"]}"' in page
+    assert f'href="/admin/documents/{mail_id}"' in client.get(f"/admin/documents/{plan['id']}").text
+
+
+@pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)
+def test_attachments_are_recorded_and_announced_as_other_documents_are(client: Client, ingest: IngestParts):
+    hook = client.post("/v1/webhooks", json={"url": "https://example.com/hook"}).json()["webhook"]["id"]
+    mail_id = send(client, ingest, mail("bridges", plan__md=PLAN))
+    plan = shown(client, mail_id)["attachments"][0]["document_id"]
+
+    deliveries = client.get(f"/v1/webhooks/{hook}/deliveries").json()["items"]
+    assert {(one["document_id"], one["event"]) for one in deliveries} == {
+        (mail_id, "document.ready"), (plan, "document.ready"),
+    }  # fmt: skip
+    (event,) = client.get("/v1/audit", params={"thing": plan}).json()["items"]
+    assert (event["action"], event["within"], event["client"]) == ("Add an attachment", mail_id, "worker")
+    client.delete(f"/v1/documents/{mail_id}")
+    actions = [one["action"] for one in client.get("/v1/audit", params={"thing": plan}).json()["items"]]
+    assert actions == ["Delete a document", "Add an attachment"]
+
+
+def test_the_same_mail_again_adds_nothing(client: Client, ingest: IngestParts, parts: Parts):
+    """Uploaded again, or read again; and what was deleted since does not come back."""
+    made = mail("bridges", plan__md=PLAN, again__md=PLAN, other__md=b"# Other\n\nWords.\n")
+    mail_id = send(client, ingest, made)
+    assert send(client, ingest, made) == mail_id
+    assert names(client) == {"bridges.eml", "plan.md", "other.md"}
+
+    other = shown(client, mail_id)["attachments"][1]["document_id"]
+    assert client.delete(f"/v1/documents/{other}").status_code == 204
+    with parts.database.reading() as session:
+        row = session.get_one(DocumentRow, mail_id)
+    assert settle_attachments(row, [("plan.md", PLAN), ("other.md", b"# Other\n\nWords.\n")], parts) == []
+    assert names(client) == {"bridges.eml", "plan.md"}
+    assert [(one["name"], one["status"]) for one in shown(client, mail_id)["attachments"]] == [
+        ("plan.md", "ready"), ("other.md", None),
+    ]  # fmt: skip
+
+
+def test_attachments_go_with_the_last_mail_that_has_them(client: Client, ingest: IngestParts):
+    """With all that lies in mails within it; not what was uploaded too."""
+    inner = mail("inner", deep__md=b"# Deep\n\nWords.\n")
+    first = send(client, ingest, mail("first", plan__md=PLAN, own__md=b"# Own\n\nWords.\n", inner=inner))
+    second = send(client, ingest, mail("second", plan__md=PLAN))
+    upload(client, b"# Own\n\nWords.\n", "own.md")
+
+    assert client.delete(f"/v1/documents/{first}").status_code == 204
+    assert names(client) == {"second.eml", "plan.md", "own.md"}
+    (plan,) = shown(client, second)["attachments"]
+    assert [one["id"] for one in shown(client, plan["document_id"])["attached_to"]] == [second]
+    assert client.delete(f"/v1/documents/{second}").status_code == 204
+    assert names(client) == {"own.md"}
+
+
+@pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)
+def test_another_file_in_the_mails_place_has_other_attachments(client: Client, ingest: IngestParts):
+    mail_id = send(client, ingest, mail("first", plan__md=PLAN, same__md=b"# Same\n\nWords.\n"))
+    form = {"files": {"file": ("second.eml", mail("second", same__md=b"# Same\n\nWords.\n").as_bytes())}}
+    client.put(f"/v1/documents/{mail_id}", **form)
+    read_all(ingest)
+    assert names(client) == {"second.eml", "same.md"}
+
+
+@pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)
+def test_what_has_no_room_or_lies_too_deep_is_named_with_the_reason(client: Client, ingest: IngestParts, parts: Parts):
+    """The mail itself is ready all the same."""
+    made = mail("bottom", plan__md=PLAN)
+    for depth in range(MAX_DEPTH):
+        made = mail(f"mail {depth}", inner=made)
+    document_id = send(client, ingest, made)
+    for _ in range(MAX_DEPTH):
+        (one,) = shown(client, document_id)["attachments"]
+        document_id = one["document_id"]
+        assert one["status"] == "ready"
+    (one,) = shown(client, document_id)["attachments"]
+    assert (one["document_id"], one["error"]) == (
+        None,
+        f"it lies more than {MAX_DEPTH} mails deep: upload it by itself",
+    )
+
+    parts.settings = msgspec.structs.replace(parts.settings, max_tenant_documents=MAX_DEPTH + 2)
+    mail_id = send(client, ingest, mail("bridges", plan__md=PLAN))
+    (plan,) = shown(client, mail_id)["attachments"]
+    assert "RAGKV_MAX_TENANT_DOCUMENTS" in plan["error"]
+    assert "not kept" in client.get(f"/admin/documents/{mail_id}").text
+    tenant_id = parts.default_collection.tenant_id
+    assert document_view(tenant_id, mail_id, parts.database).status == "ready"

@@ -507,3 +507,44 @@ def reported() -> dict[str, Made]:
         "400 bookmarks, 200,000 characters.pdf": partial(bookmarked, 400, 10_000),
         "5,000 bookmarks, 1.2 M characters.pdf": partial(bookmarked, 5_000, 60_000),
     }
+
+
+def twenty() -> dict[str, Made]:
+    """One of each kind of harm, at the sizes that an upload may have."""
+    words = paragraph("words")
+    heads = b"Subject: words\nContent-Type: multipart/mixed; boundary=b\n\n"
+    attached = b"--b\nContent-Type: application/x; name=a%d.txt\nContent-Transfer-Encoding: base64\n\n%b\n"
+    return {
+        "zip bomb, 600 MB.docx": lambda: docx(words + " " * 600_000_000),
+        "zip in zip.zip": lambda: zipped({"a.zip": zipped({"b.zip": zipped({"c": bytes(10_000_000)})})}),
+        "a billion words by entities.docx": docxs()["entities.docx"],
+        "a billion words by entities.xml": f'<?xml version="1.0"?>{BOMB}]><w>&a9;</w>'.encode,
+        "10,000 pages.pdf": lambda: pdf([["words"]] * 10_000),
+        "20,001 pages.pdf": pdfs()["too many pages.pdf"],
+        "page tree calls itself.pdf": pdfs()["page tree calls itself.pdf"],
+        "a word 100 million times by forms.pdf": partial(forms, 8),
+        "500 MB of drawing.pdf": lambda: page(stream(b"q Q " * 125_000_000), FONTS),
+        "nested 1,000,000 deep.json": lambda: b"[" * 1_000_000 + b"]" * 1_000_000,
+        "nested 1,000,000 deep.html": lambda: b"<html><body>" + b"<div>words" * 1_000_000,
+        "tables, 5,000 deep.docx": lambda: docx(
+            "<w:tbl><w:tr><w:tc>" * 5_000 + words + "</w:tc></w:tr></w:tbl>" * 5_000
+        ),
+        "a million rows.xlsx": lambda: xlsx(
+            {"a": "".join(f'<row r="{n}"><c r="A{n}"><v>{n}</v></c></row>' for n in range(1, 1_048_577))}
+        ),
+        "corner to corner.xlsx": tables()["far corner.xlsx"],
+        "one line of 60 MB.txt": lambda: b"a" * 60_000_000,
+        "one quote of 60 MB.csv": lambda: b'a,b\n"' + b"c,d\n" * 15_000_000,
+        "encrypted.pdf": pdfs()["encrypted.pdf"],
+        "encrypted.docx": docxs()["password.docx"],
+        "cut short.pdf": lambda: pdf([["words"]] * 1_000)[:-100],
+        "cut short.xlsx": lambda: xlsx({"a": sheet_rows([["Name", "Age"], ["Ann", 30]])})[:-30],
+        "10,000 attachments.eml": lambda: heads + b"".join(attached % (n, b"d29yZHM=") for n in range(10_000)),
+        "1,000 attachments, 60 MB.eml": lambda: (
+            heads + b"".join(attached % (n, base64.encodebytes(b"%d" % n * 15_000)) for n in range(1_000))
+        ),
+        "mail in mail, 1,000 deep.eml": lambda: b"Content-Type: message/rfc822\n\n" * 1_000 + b"\nwords",
+        "mail in mail, 100 deep, 60 MB.eml": lambda: (
+            b"Content-Type: message/rfc822\n\n" * 100 + b"\n" + b"words " * 10_000_000
+        ),
+    }

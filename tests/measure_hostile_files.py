@@ -1,4 +1,4 @@
-"""Measures the sandbox, as Markdown tables: `python -m tests.measure_hostile_files [corpus | reported | sample | FOLDER | formats FOLDER]`."""
+"""Measures the sandbox, as Markdown tables: `python -m tests.measure_hostile_files [corpus | reported | twenty | sample | FOLDER | formats FOLDER]`."""
 
 import sys
 import tempfile
@@ -13,9 +13,10 @@ from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
 from ragkv.errors import RagKVError, Rejected
 from ragkv.settings import Settings
-from tests.hostile_files import Made, corpus, reported
+from tests.hostile_files import Made, corpus, reported, twenty
 
 ROUNDS = 10
+HOSTILE = {"corpus": corpus, "reported": reported, "twenty": twenty}
 ENDINGS = {"read": (" characters",), "crashed": ("crashed on it", "failed on it"), "hung": (" s to read",)}
 SAMPLE = Path(__file__).parents[1] / "docs" / "sample" / "documents"
 
@@ -100,8 +101,8 @@ def main(wanted: str) -> None:
     settings = Settings()
     parser = Parser(Limits(settings.parse_seconds, settings.parse_memory_mib), ocr_limits(settings))
     _read(parser, "first.txt", b"words")
-    if wanted in ("corpus", "reported"):
-        hostile(corpus() if wanted == "corpus" else reported(), parser)
+    if wanted in HOSTILE:
+        hostile(HOSTILE[wanted](), parser)
     elif wanted == "formats":
         formats(sorted(path for path in Path(sys.argv[2]).rglob("*") if path.is_file()), parser)
     else:

@@ -13,6 +13,7 @@ import pypdfium2.raw as pdfium_raw
 from ingest.parse.clean import PRESENTATION_FORMS, scrub, tidy
 from ingest.parse.outline import Bookmark, sections_of_outline
 from ingest.parse.parsed import MAX_PAGES, Page, Parsed, one_line
+from ingest.parse.pdf_tables import characters
 from ingest.parse.quotes import MAX_SCALE, check_size
 from ingest.parse.scan import OCR, READ_PIXELS, ScannedPage
 from ingest.parse.sniff import Format
@@ -121,7 +122,7 @@ def page_at(document: pdfium.PdfDocument, index: int) -> Iterator[pdfium.PdfPage
 def _page_text(page: pdfium.PdfPage) -> str:
     """Words cut by a hyphen at a line's end are joined; ligatures and shaped Arabic become ordinary letters."""
     with closing(page.get_textpage()) as text_page:
-        raw = text_page.get_text_range()
+        raw = "".join(character for character, _ in characters(page, text_page))
     joined = LINE_END_HYPHEN.sub(lambda cut: end_of_line(cut) + cut[1], raw)
     return tidy(scrub(PRESENTATION_FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), joined)))
 

@@ -9,6 +9,7 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
 
 from ingest.parse.pdf import LINE_END_HYPHEN, PDFIUM, end_of_line, opened, page_at
+from ingest.parse.pdf_tables import characters
 from ingest.parse.quotes import (
     MAX_PAGES_AT_ONCE,
     Drawing,
@@ -60,7 +61,7 @@ def locate_in_pdf(body: bytes, asked: Locating, scans: tuple[ScannedPage, ...]) 
 
 @dataclass(frozen=True, slots=True)
 class PageLetters:
-    """The letters of an open page, folded; `indices` are those of the page's own characters."""
+    """The letters of an open page, folded; `indices` are those of the page's own characters, None of others."""
 
     number: int
     page: pdfium.PdfPage
@@ -68,10 +69,14 @@ class PageLetters:
     width: float
     height: float
     text: str
-    indices: list[int]
+    indices: list[int | None]
 
     def box(self, place: int) -> Box:
-        char = pdfium_raw.FPDFText_GetCharIndexFromTextIndex(self.text_page, self.indices[place])
+        """Where the page shows a letter: an empty box if that is outside of it, or nowhere."""
+        index = self.indices[place]
+        if index is None:
+            return Box(0.0, 0.0, 0.0, 0.0)
+        char = pdfium_raw.FPDFText_GetCharIndexFromTextIndex(self.text_page, index)
         left, bottom, right, top = self.text_page.get_charbox(char, loose=True)
         (x1, y1), (x2, y2) = self._shown(left, bottom), self._shown(right, top)
         x_min, x_max = (min(max(x, 0.0), self.width) for x in sorted((x1, x2)))
@@ -90,12 +95,13 @@ class PageLetters:
 def _letters(document: pdfium.PdfDocument, number: int) -> Iterator[PageLetters]:
     with page_at(document, number - 1) as page, closing(page.get_textpage()) as text_page:
         width, height = _size(page)
-        raw = text_page.get_text_range()
+        shown = characters(page, text_page)
+        raw = "".join(character for character, _ in shown)
         kept_hyphens = {cut.start(): end_of_line(cut) for cut in LINE_END_HYPHEN.finditer(raw)}
         letters: list[str] = []
-        indices: list[int] = []
-        for index, character in enumerate(raw):
-            plain = folded(kept_hyphens.get(index, character))
+        indices: list[int | None] = []
+        for place, (character, index) in enumerate(shown):
+            plain = folded(kept_hyphens.get(place, character))
             letters.append(plain)
             indices += [index] * len(plain)
         yield PageLetters(number, page, text_page, width, height, "".join(letters), indices)

@@ -93,7 +93,7 @@ class Letters(Protocol):
     def text(self) -> str: ...
 
     def box(self, place: int) -> Box:
-        """Where the page shows a letter: an empty box if that is outside of it."""
+        """Where the page shows a letter: an empty box if that is outside of it, or nowhere."""
         ...
 
 

@@ -5,7 +5,7 @@ after paragraphs, else sentences, else lines, else words, into parts of even len
 whose tokens are counted once each; the final count is always that of the whole prompt text.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -59,6 +59,10 @@ def split(document_id: str, parsed: Parsed, tokenizer: Tokenizer, chunk_tokens: 
             end=draft.end,
             page=parsed.pages[bisect_right(page_starts, draft.start) - 1].number if page_starts else None,
             token_ids=tuple(token_ids),
+            page_breaks=tuple(
+                start - draft.start
+                for start in page_starts[bisect_right(page_starts, draft.start) : bisect_left(page_starts, draft.end)]
+            ),
         )
         for ordinal, (draft, token_ids) in enumerate(fitted)
     ]

@@ -1,5 +1,6 @@
 """The unit of retrieval and of KV, and what a search returns."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 
@@ -7,8 +8,8 @@ from dataclasses import dataclass
 class Chunk:
     """A piece of a document's text with the token ids a prompt holds for it.
 
-    `start` and `end` are character offsets into the document's text, `page` counts from 1 and is None where the
-    format has no pages. `token_ids` are those of `prompt_text(title, text)`: they depend on nothing but the chunk.
+    `start` and `end` are character offsets into the document's text. `page`, on which it begins, counts from 1 and is None
+    where the format has no pages; the next ones begin at the offsets `page_breaks` of `text`. `token_ids` are those of `prompt_text(title, text)`: they depend on nothing but the chunk.
     """
 
     id: str
@@ -20,6 +21,11 @@ class Chunk:
     end: int
     page: int | None
     token_ids: tuple[int, ...]
+    page_breaks: tuple[int, ...] = ()
+
+    def page_at(self, offset: int) -> int | None:
+        """The page of a character of `text`."""
+        return None if self.page is None else self.page + bisect_right(self.page_breaks, offset)
 
     @property
     def num_tokens(self) -> int:

@@ -4,7 +4,7 @@ COLLECTION = "Collection id or name."
 METADATA = "Metadata of the document, a JSON object."
 TITLE = "Title of the document."
 PLACE = {
-    "page": "Page number, starting from 1; null for formats without pages.",
+    "page": "Page number, starting from 1: of a slide in a presentation, of a sheet in a workbook; null for formats without pages.",
     "start": "Offset of the first character in the document's text.",
     "end": "Offset after the last character in the document's text.",
 }

@@ -1,4 +1,4 @@
-"""Files attached to mails, which are documents of their own."""
+"""Files attached to mails, which are documents of their own; chunks know where pages begin in them."""
 
 from collections.abc import Sequence
 
@@ -12,6 +12,7 @@ depends_on: Sequence[str] | None = None
 
 
 def upgrade() -> None:
+    op.add_column("chunks", sa.Column("page_breaks", sa.LargeBinary(), nullable=True))
     op.add_column("documents", sa.Column("is_attachment", sa.Boolean(), nullable=False, server_default=sa.false()))
     op.create_index(
         "ix_documents_attachments",
@@ -53,3 +54,4 @@ def downgrade() -> None:
     op.drop_table("mail_attachments")
     op.drop_index("ix_documents_attachments", "documents")
     op.drop_column("documents", "is_attachment")
+    op.drop_column("chunks", "page_breaks")

@@ -227,7 +227,7 @@ def _citation(answer: Place, sentence: _Sentence) -> Citation:
         chunk_id=chunk.id,
         document_id=chunk.document_id,
         title=chunk.title,
-        page=chunk.page,
+        page=chunk.page_at(start),
         start=chunk.start + start,
         end=chunk.start + end,
         quote=chunk.text[start:end],

@@ -34,6 +34,7 @@ def chunk_row(tenant_id: str, chunk: Chunk, vectors: Vectors) -> ChunkRow:
         end=chunk.end,
         page=chunk.page,
         token_ids=np.asarray(chunk.token_ids, dtype=_IDS).tobytes(),
+        page_breaks=np.asarray(chunk.page_breaks, dtype=_IDS).tobytes(),
         dense=vectors.dense.astype(_FLOATS).tobytes(),
         sparse_indices=vectors.indices.astype(_IDS).tobytes(),
         sparse_values=vectors.values.astype(_FLOATS).tobytes(),
@@ -42,8 +43,9 @@ def chunk_row(tenant_id: str, chunk: Chunk, vectors: Vectors) -> ChunkRow:
 
 def to_chunk(row: ChunkRow) -> Chunk:
     token_ids = tuple(np.frombuffer(row.token_ids, _IDS).tolist())
+    page_breaks = tuple(np.frombuffer(row.page_breaks or b"", _IDS).tolist())
     return Chunk(
-        row.id, row.document_id, row.ordinal, row.title, row.text, row.start, row.end, row.page, token_ids
+        row.id, row.document_id, row.ordinal, row.title, row.text, row.start, row.end, row.page, token_ids, page_breaks
     )  # fmt: skip
 
 

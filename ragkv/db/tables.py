@@ -183,8 +183,9 @@ class DocumentLabelRow(Base):
 
 
 class ChunkRow(Base):
-    """A chunk and its vectors. Arrays are little-endian bytes: ids uint32, dense and values float32, indices uint32.
+    """A chunk and its vectors. Arrays are little-endian bytes: ids and page breaks uint32, dense and values float32, indices uint32.
 
+    page_breaks: None if it was written before they were recorded.
     kv_uses: answers that used it while no KV of it was kept, since its KV was last made.
     kv_warm_until: `warm_until` of its KV when that was evicted, and of uses since.
     """
@@ -210,6 +211,7 @@ class ChunkRow(Base):
     end: Mapped[int]
     page: Mapped[int | None]
     token_ids: Mapped[bytes] = mapped_column(LargeBinary)
+    page_breaks: Mapped[bytes | None] = mapped_column(LargeBinary)
     kv_key: Mapped[str | None] = mapped_column(String(64), index=True)
     kv_uses: Mapped[int] = mapped_column(default=0, server_default=sql_text("0"))
     kv_warm_until: Mapped[float] = mapped_column(default=0.0, server_default=sql_text("0"))

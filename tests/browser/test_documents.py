@@ -7,8 +7,11 @@ import msgspec
 import pytest
 from playwright.sync_api import Page, expect
 
+from ingest.parts import IngestParts
+from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.browser.visit import Visit
+from tests.integration.test_mail_attachments import PLAN, mail, read_all
 from tests.over_http import ADA, upload
 
 GIF = b"GIF89a is no text"
@@ -190,3 +193,24 @@ class TestDocument:
         sure(document, "Delete")
 
         expect(document.get_by_role("heading", name="No documents yet")).to_be_visible()
+
+
+class TestAttachments:
+    def test_a_mail_and_its_attachments_lead_to_each_other_and_go_together(
+        self, page: Page, service: httpx.Client, parts: Parts, ingest: IngestParts
+    ):
+        made = mail("Bridges", plan__md=PLAN, photo__gif=GIF)
+        mail_id = upload(service, made.as_bytes(), "bridges.eml").json()["id"]
+        read_all(ingest)
+        page.goto(f"/admin/documents/{mail_id}")
+        attachments = page.locator("#attachments")
+        expect(attachments.locator("tbody tr").filter(has_text="photo.gif")).to_contain_text("failed")
+        attachments.get_by_role("link", name="plan.md").click()
+        expect(page.locator("#facts")).to_contain_text("Attached to")
+        page.locator("#facts").get_by_role("link", name="bridges.eml").click()
+
+        page.get_by_role("button", name="Delete").click()
+        expect(page.locator("#confirm")).to_contain_text("2 attachments go with it")
+        sure(page, "Delete")
+        page.wait_for_url("**/admin/collections/**")
+        expect(page.locator("tr[data-document]")).to_have_count(0)

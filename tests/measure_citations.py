@@ -1,0 +1,100 @@
+"""Citations over all formats: `python -m tests.measure_citations FOLDER [--sentences 50]`, a Markdown table.
+
+Sentences are drawn evenly over the formats of the folder's files that can be read, and within each over files and their
+length; each is held against the document's page, its text, its pages, and for PDF the boxes.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.kv_rule import KVWhen
+from ragkv.models import model_folder
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from tests.cited_marks import citations_in, faults
+from tests.conftest import CACHE
+from tests.echo_engine import EchoEngine
+from tests.over_http import Client, client_of, upload
+
+_GOLDEN = 0.618034
+"""Multiples of it, without the whole part, are spread evenly however many there are."""
+
+
+def measure(files: dict[str, list[Path]], wanted: int, client: Client, ingest: IngestParts) -> int:
+    """Print the table. Returns the number of citations that are wrong."""
+    tried: Counter[str] = Counter()
+    wrong: dict[str, list[str]] = defaultdict(list)
+    documents: dict[Path, str | None] = {}
+    number = 0
+    while tried.total() < wanted and files:
+        suffix = sorted(files)[number % len(files)]
+        path = files[suffix][number // len(files) % len(files[suffix])]
+        number += 1
+        if path not in documents:
+            documents[path] = _added(path, client, ingest)
+        document_id = documents[path]
+        if document_id is None or not (cited := citations_in(document_id, ingest.parts.database)):
+            files[suffix].remove(path)
+            files = {name: paths for name, paths in files.items() if paths}
+            continue
+        one = cited[int(number * _GOLDEN % 1 * len(cited))]
+        tried[suffix] += 1
+        found = list(faults(client, document_id, path.name, path.read_bytes(), one))
+        wrong[suffix] += [f"{path.name} {one.start}-{one.end} {one.quote[:60]!r}: {'; '.join(found)}"] if found else []
+        print(f"{tried.total()} of {wanted}", end="\r", file=sys.stderr, flush=True)
+    print("| format | citations | right |\n|---|---|---|")
+    for suffix, count in sorted(tried.items()):
+        print(f"| {suffix} | {count} | {count - len(wrong[suffix])} |")
+    total = sum(map(len, wrong.values()))
+    print(
+        f"| all | {tried.total()} | {tried.total() - total} |\n",
+        *(line for some in wrong.values() for line in some),
+        sep="\n",
+    )
+    return total
+
+
+def _added(path: Path, client: Client, ingest: IngestParts) -> str | None:
+    """The id of the document; None for a file that cannot be read."""
+    document_id: str = upload(client, path.read_bytes(), path.name).json()["id"]
+    ingest_document(document_id, ingest)
+    return None if client.get(f"/v1/documents/{document_id}").json()["status"] == "failed" else document_id
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--sentences", type=int, default=50)
+    options = parser.parse_args()
+    files: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(path for path in options.folder.rglob("*") if path.is_file()):
+        files[path.suffix.lower()].append(path)
+    with tempfile.TemporaryDirectory() as folder:
+        model = str(model_folder(Settings(data_dir=CACHE)))
+        settings = Settings(
+            data_dir=Path(folder),
+            model=model,
+            kv_when=KVWhen.NEVER,
+            requests_per_minute=0,
+            tenant_requests_per_minute=0,
+        )
+        with ExitStack() as stack:
+            redis_server = EmbeddedRedis(settings)
+            redis_server.start()
+            stack.callback(redis_server.stop)
+            parts = Parts(settings, EchoEngine(settings.max_model_len))
+            parts.prepare()
+            stack.callback(parts.close)
+            client = stack.enter_context(client_of(parts))
+            return measure(files, options.sentences, client, IngestParts(parts)) and 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,7 @@
 """Files of formats that are not text, written byte by byte."""
 
 import io
+import struct
 import zipfile
 
 FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
@@ -211,3 +212,48 @@ def epub(chapters: list[str], contents: str = "", **more: bytes | str) -> bytes:
             **more,
         }
     )
+
+
+Storage = dict[str, "bytes | Storage"]
+
+
+def ole(root: Storage) -> bytes:
+    """An OLE file. Streams have 4,096 bytes at least, as shorter ones would have to lie elsewhere."""
+    entries: list[bytes] = []
+    streams: list[bytes] = []
+    size = _entries_in(root) + 1
+    first_stream = 1 + -(-size * 128 // 512)  # behind the table of sectors and the entries
+
+    def add(name: str, inside: "bytes | Storage", right: int) -> int:
+        number = len(entries)
+        entries.append(b"")
+        child, start = 0xFFFFFFFF, 0
+        if isinstance(inside, bytes):
+            kind, start = 2, first_stream + sum(len(stream) for stream in streams) // 512
+            streams.append(inside.ljust(-(-len(inside) // 512) * 512, b"\0"))
+        else:
+            kind = 1 if number else 5
+            for one, what in inside.items():
+                child = add(one, what, child)
+        words, num_bytes = name.encode("utf-16-le"), len(inside) if isinstance(inside, bytes) else 0
+        entries[number] = struct.pack(
+            "<64sHBBIII36sIQ", words, len(words) + 2, kind, 1, 0xFFFFFFFF, right, child, b"", start, num_bytes
+        )
+        return number
+
+    add("Root Entry", root, 0xFFFFFFFF)
+    lengths = [first_stream - 1, *(len(stream) // 512 for stream in streams)]
+    chains = [0xFFFFFFFD]
+    for length in lengths:
+        chains += [*range(len(chains) + 1, len(chains) + length), 0xFFFFFFFE]
+    assert len(chains) <= 128, "one sector holds the table"
+    head = struct.pack(
+        "<8s16sHHHHH6xIIIIIIIII", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"", 62, 3, 65534, 9, 6, 0, 1, 1, 0, 4096,
+        0xFFFFFFFE, 0, 0xFFFFFFFE, 0,
+    ) + struct.pack("<109I", 0, *[0xFFFFFFFF] * 108)  # fmt: skip
+    table = struct.pack("<128I", *chains, *[0xFFFFFFFF] * (128 - len(chains)))
+    return head + table + b"".join(entries).ljust((first_stream - 1) * 512, b"\0") + b"".join(streams)
+
+
+def _entries_in(storage: Storage) -> int:
+    return sum(1 + (0 if isinstance(inside, bytes) else _entries_in(inside)) for inside in storage.values())

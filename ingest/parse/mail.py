@@ -20,7 +20,7 @@ from ingest.parse.parsed import MAX_ATTACHMENTS, Attachment, Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
 
-_MAX_DEPTH = 20
+_MAX_DEPTH, _MAX_STEM_CHARS = 20, 200
 _NESTED = "its parts are nested too deeply: save the innermost message and upload that"
 _UNFOLDED = compat32.clone(max_line_length=0)
 _HEADERS = ("From", "To", "Cc", "Date")
@@ -67,6 +67,12 @@ def as_eml(mail: Mail) -> MIMEMultipart:
     return message
 
 
+def file_name(subject: str) -> str:
+    """A name for the file of a message, whose end says what it is."""
+    stem = one_line(scrub(subject).replace("/", "-").replace("\\", "-"))[:_MAX_STEM_CHARS].strip()
+    return f"{stem or 'message'}.eml"
+
+
 def written(message: Message) -> bytes:
     """A message as a file."""
     file = io.BytesIO()
@@ -106,8 +112,7 @@ def _collect(part: Message, mail: Mail, depth: int) -> None:
             inside = inside[:1]
         case "message/rfc822":
             for message in inside:
-                name = one_line(scrub(_header(message, "Subject"))) or "message"
-                _attach(mail, f"{name}.eml", written(message))
+                _attach(mail, file_name(_header(message, "Subject")), written(message))
             return
     for one in inside:
         _collect(one, mail, depth + 1)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from olefile import OleFileIO
 
 from ingest.parse.encoding import decode
-from ingest.parse.mail import Mail, as_eml, compose, written
+from ingest.parse.mail import Mail, as_eml, compose, file_name, written
 from ingest.parse.parsed import MAX_ATTACHMENTS, Parsed
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
@@ -107,7 +107,7 @@ def _mail(message: _Properties, depth: int) -> Mail:
         name = next(filter(None, map(attachment.text, _FILE_NAMES)), "")
         if inner := attachment.message():
             inside = _mail(inner, depth + 1)
-            mail.attachments.append((f"{inside.subject or name or 'message'}.eml", written(as_eml(inside))))
+            mail.attachments.append((file_name(inside.subject or name), written(as_eml(inside))))
         else:
             mail.attachments.append((name, attachment.binary(_DATA)))
     return mail

@@ -28,6 +28,7 @@ def is_valid(parsed: Parsed) -> bool:
             len(parsed.text), [bound for section in parsed.sections for bound in (section.start, section.body)]
         )
         and _are_scans(parsed.scans, len(parsed.pages))
+        and all(_is_title(attachment.name) and attachment.body for attachment in parsed.attachments)
     )
 
 

@@ -97,6 +97,8 @@ def settle_attachments(document: DocumentRow, attached: Iterable[tuple[str, byte
     with parts.database.reading() as session:
         known = {row.sha256: row for row in session.scalars(attachments_of(document.id))}
         depth = depth_of(session, document.id, MAX_DEPTH) if files else 0
+    if not files and not known:
+        return []
     ref = collection_ref(document.tenant_id, document.collection_id, parts.database)
     new = list[str]()
     for sha256, file in files.items():

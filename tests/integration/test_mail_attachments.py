@@ -72,16 +72,18 @@ def names(client: Client) -> set[str]:
 
 def test_each_attachment_is_a_document_and_the_two_know_each_other(client: Client, ingest: IngestParts):
     """One that cannot be read fails by itself, with the reason."""
-    made = mail("bridges", plan__md=PLAN, noise__pdf=b"\x89PNG noise", inner=mail("forwarded", notes__txt=b"Steel."))
+    made = mail(
+        "bridges", plan__md=PLAN, files__7z=b"7z\xbc\xaf\x27\x1c", inner=mail("forwarded", notes__txt=b"Steel.")
+    )
     mail_id = send(client, ingest, made, metadata='{"project": "zambezi"}')
 
     view = shown(client, mail_id)
     assert (view["status"], view["attached_to"]) == ("ready", [])
     found = {one["name"]: one for one in view["attachments"]}
     assert [(one["name"], one["status"]) for one in view["attachments"]] == [
-        ("plan.md", "ready"), ("noise.pdf", "failed"), ("forwarded.eml", "ready"),
+        ("plan.md", "ready"), ("files.7z", "failed"), ("forwarded.eml", "ready"),
     ]  # fmt: skip
-    assert "image" in found["noise.pdf"]["error"]
+    assert "archive" in found["files.7z"]["error"]
     assert found["plan.md"]["bytes"] == len(PLAN)
     plan = shown(client, found["plan.md"]["document_id"])
     assert plan["attached_to"] == [{"id": mail_id, "name": "bridges.eml"}]

@@ -7,6 +7,7 @@ import pytest
 from ingest.parse import Attachment, parse
 from ingest.parse.mail import Mail, as_eml, written
 from ragkv.errors import Rejected, TooLarge
+from tests.made_files import Storage, ole
 
 
 def mail(text: str = "Some words.") -> EmailMessage:
@@ -70,6 +71,56 @@ def test_a_mail_from_another_format_is_written_as_it_would_be_sent():
         "rich words\n\nAttachment: ü.txt"
     )
     assert parsed.attachments == (Attachment("ü.txt", b"words\r\n"),)
+
+
+def test_a_message_keeps_the_end_of_its_name_whatever_its_subject():
+    inner = mail("inner words")
+    inner.replace_header("Subject", "Re: a/b " + "long " * 100)
+    message = mail()
+    message.add_attachment(inner)
+    (forwarded,) = parse("a.eml", message.as_bytes()).attachments
+    assert (forwarded.name[:10], forwarded.name[-4:]) == ("Re: a-b lo", ".eml")
+
+
+def outlook(subject: str, text: str, **attached: Storage) -> Storage:
+    """A message as Outlook keeps it."""
+    words = {"0037001F": subject, "0C1A001F": "Zoë Example", "1000001F": text}
+    streams: Storage = {f"__substg1.0_{name}": value.ljust(2_048).encode("utf-16-le") for name, value in words.items()}
+    return {"__properties_version1.0": bytes(4_096), **streams, **attached}
+
+
+def test_messages_and_files_attached_to_a_message_of_outlook_are_attachments():
+    file: Storage = {
+        "__substg1.0_3707001F": "ü.txt".ljust(2_048).encode("utf-16-le"),
+        "__substg1.0_37010102": b"w" * 4_096,
+    }
+    inner = outlook("Größe", "inner words", **{"__attach_version1.0_#00000000": file})
+    outer = outlook("Outer", "Words.", **{"__attach_version1.0_#00000000": {"__substg1.0_3701000D": inner}})
+    parsed = parse("a.msg", ole(outer))
+    assert parsed.text == "Outer\n\nFrom: Zoë Example\n\nWords.\n\nAttachment: Größe.eml"
+
+    (forwarded,) = parsed.attachments
+    inside = parse(forwarded.name, forwarded.body)
+    assert inside.text == "Größe\n\nFrom: Zoë Example\n\ninner words\n\nAttachment: ü.txt"
+    assert inside.attachments == (Attachment("ü.txt", b"w" * 4_096),)
+
+
+def test_streams_that_share_their_sectors_are_refused():
+    """Else a small file could have a thousand large attachments."""
+    file: Storage = {"__substg1.0_37010102": b"w" * 8_192}
+    body = ole(outlook("Outer", "Words.", **{f"__attach_version1.0_#0000000{n}": file for n in range(3)}))
+    first = next(body[at + 116 : at + 120] for at in range(0, len(body), 128) if _is_data(body, at))
+    shared = b"".join(
+        body[at : at + 116] + first + body[at + 120 : at + 128] if _is_data(body, at) else body[at : at + 128]
+        for at in range(0, len(body), 128)
+    )
+    assert parse("a.msg", body).attachments
+    with pytest.raises(Rejected, match="damaged"):
+        parse("a.msg", shared[: len(body) - 16_384])
+
+
+def _is_data(body: bytes, at: int) -> bool:
+    return body[at : at + 40] == "__substg1.0_37010102".encode("utf-16-le")
 
 
 def test_messages_in_messages_end_at_a_depth():

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ingest.parse import Page, Parsed, Section, parse
+from ingest.parse import Attachment, Page, Parsed, Section, parse
 from ingest.parse.parsed import MAX_SECTIONS
 from ingest.parse.scan import Box, Line, ScannedPage
 from ingest.sandbox.messages import Ended, Limits, Read, encode
@@ -195,6 +195,8 @@ class TestAnAnswerIsNotTrusted:
             {"sections": (Section(0, 3, "one", 1), Section(2, 4, "two", 1))},
             {"sections": (Section(0, 3, "", 1),)},
             {"sections": (Section(0, 3, "one", 0),)},
+            {"attachments": (Attachment("two\nlines", b"words"),)},
+            {"attachments": (Attachment("a.txt", b""),)},
         ],
         ids=str,
     )

@@ -112,15 +112,14 @@ class Parts:
 
     @cached_property
     def index_fingerprint(self) -> str:
-        """Names the tokenizer, encoder and chunk size that chunks and their vectors are made with."""
-        tokenizer = self.fingerprints.tokenizer(self.model_folder)
-        return _digest(tokenizer, self.fingerprints.encoder(self.encoder_folder), self.settings.chunk_tokens)
+        """Names the tokenizer, encoder, chunk size and analysis of terms that chunks and their vectors are made with."""
+        from ragkv.retrieve.sparse import ANALYSIS_VERSION
 
-    @cached_property
-    def first_index_fingerprint(self) -> str:
-        """`index_fingerprint` as version 0.1.0 made it, of names alone."""
-        settings = self.settings
-        return _digest(settings.model, settings.encoder, settings.chunk_tokens)
+        tokenizer, encoder = (
+            self.fingerprints.tokenizer(self.model_folder),
+            self.fingerprints.encoder(self.encoder_folder),
+        )
+        return _digest(tokenizer, encoder, self.settings.chunk_tokens, ANALYSIS_VERSION)
 
     def kv_fingerprint(self, kv_format: KVFormat) -> str:
         """Names the model, writer, tokenizer, dtype, format and instructions that KV is made with:

@@ -18,8 +18,9 @@ from typing import Protocol
 from ragkv.answer.question import Citation
 from ragkv.answer.sentences import Place, sentences
 from ragkv.chunk import Passage
+from ragkv.retrieve.languages import DEFAULT, STOP_WORDS
 from ragkv.retrieve.links import Name, names
-from ragkv.retrieve.sparse import STOP_WORDS, stem, without_accents
+from ragkv.retrieve.sparse import stem, without_accents
 
 MAX_PER_STATEMENT = 3
 SHORT_TERMS = 4
@@ -242,7 +243,7 @@ def _strengths(text: str) -> dict[str, float]:
     """The terms of a text as numbers, names (written with a capital) or words, whichever is strongest."""
     strengths: dict[str, float] = {}
     for word in _raw_words(text):
-        if word.casefold() not in STOP_WORDS or word.casefold() in POLAR:
+        if word.casefold() not in STOP_WORDS[DEFAULT] or word.casefold() in POLAR:
             term = stem(word.casefold())
             strength = NAME if word[0].isupper() else WORD
             if any(letter.isdigit() for letter in word):

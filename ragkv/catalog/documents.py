@@ -14,10 +14,9 @@ from ragkv.catalog.metadata import Metadata, checked, labels_of
 from ragkv.catalog.originals import uploads_lock
 from ragkv.catalog.removal import remove_documents
 from ragkv.clock import utc_now
-from ragkv.db.collections import collection_changed, collections_adopted
+from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.documents import (
-    adopt_fingerprint,
     bytes_of_tenant,
     document_by_hash,
     document_by_id,
@@ -203,13 +202,8 @@ def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None
 
 
 def refresh_outdated(parts: Parts) -> int:
-    """Mark every document that was ingested with other models or settings to be ingested again. Returns how many.
-
-    Chunks that version 0.1.0 made with models of the same names are taken to be made with the same models.
-    """
+    """Mark every document that was ingested with other models, settings or terms to be ingested again. Returns how many."""
     with parts.database.writing() as session:
-        session.execute(collections_adopted(parts.first_index_fingerprint))
-        session.execute(adopt_fingerprint(parts.first_index_fingerprint, parts.index_fingerprint))
         chunks = session.connection().execute(start_outdated_over(parts.index_fingerprint)).rowcount
         return chunks + _refresh_outdated_kv(session, parts)
 

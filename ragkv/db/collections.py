@@ -94,12 +94,6 @@ def collection_lost_documents(collection_id: str) -> Update:
     return update(CollectionRow).where(CollectionRow.id == collection_id).values(generation=_MARKED["generation"])
 
 
-def collections_adopted(index_fingerprint: str) -> Update:
-    """`collection_lost_documents`, of all collections that have documents with this fingerprint."""
-    concerned = select(DocumentRow.collection_id).where(DocumentRow.index_fingerprint == index_fingerprint)
-    return update(CollectionRow).where(CollectionRow.id.in_(concerned)).values(generation=_MARKED["generation"])
-
-
 _MARKED: dict[str, Any] = {
     "generation": CollectionRow.generation + 1,
     "marked_changes": CollectionRow.marked_changes + 1,

@@ -209,11 +209,6 @@ def start_over(document_id: str) -> Update:
     return update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.ACCEPTED, **FRESH)
 
 
-def adopt_fingerprint(old: str, new: str) -> Update:
-    """Documents of one fingerprint take another, which names the same models and settings."""
-    return update(DocumentRow).where(DocumentRow.index_fingerprint == old).values(index_fingerprint=new)
-
-
 def start_outdated_over(index_fingerprint: str) -> Update:
     """`start_over`, of every document whose chunks were made with other models or settings."""
     outdated = (

@@ -10,10 +10,10 @@ from ragkv.retrieve.vectors import Vectors
 def embed_chunks(
     encoder: Encoder, chunks: Sequence[tuple[str, str]], progress: TextProgress | None = None
 ) -> list[Vectors]:
-    """Vectors of (title, text) pairs, as they are searched for."""
+    """Vectors of a document's chunks, (title, text) each, as they are searched for."""
     texts = [search_text(title, text) for title, text in chunks]
     dense = encoder.encode(texts, progress)
-    return [Vectors(row, *sparse.document_vector(text)) for row, text in zip(dense, texts, strict=True)]
+    return [Vectors(row, *terms) for row, terms in zip(dense, sparse.document_vectors(texts), strict=True)]
 
 
 def embed_question(encoder: TextEncoder, question: str) -> Vectors:

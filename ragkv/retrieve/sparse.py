@@ -1,10 +1,18 @@
-"""Text to BM25 term vectors. The index multiplies in the inverse document frequency (Qdrant's `Modifier.IDF`)."""
+"""Text to BM25 term vectors. The index multiplies in the inverse document frequency (Qdrant's `Modifier.IDF`).
+
+Every text has the terms of English; a text in another language (`ragkv.retrieve.languages`) also has its words stemmed
+in that language, marked as such. A question is often too short to tell its language: then it has the terms of all
+languages of its script, and those that no chunk has find nothing. Scripts without spaces between words, and Korean,
+give single characters and pairs of them. docs/DECISIONS.md says why.
+"""
 
 import re
 import threading
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import snowballstemmer
@@ -12,37 +20,74 @@ import xxhash
 from numpy.typing import NDArray
 
 from ragkv.normal_form import normalised
+from ragkv.retrieve.languages import DEFAULT, LANGUAGES, STOP_WORDS, Language, Script, languages_of, script_of
+
+ANALYSIS_VERSION = 2
+"""To be raised with every change of the terms or weights of a chunk: what was indexed before is then indexed again."""
 
 K1 = 1.2
 B = 0.75
 AVERAGE_TERMS = 64.0
 """Content terms of an ordinary chunk. A constant: a chunk's vector may not depend on what else is indexed."""
+GRAM_LENGTH = 0.25
+"""What a character or a pair counts in a chunk's length, beside 1 for a word."""
+GRAM_WEIGHT = 0.5
+"""What a character or a pair weighs in a question, beside 1 for a word."""
+GUESS_WEIGHT = 0.5
+"""What a word in a language that the question may be written in weighs, beside 1 in its language."""
 
-STOP_WORDS = frozenset(
-    """a about above after again against all also am an and any are as at be because been before being below between
-    both but by can could did do does doing down during each few for from further had has have having he her here hers
-    herself him himself his how i if in into is it its itself just me more most my myself no nor not now of off on
-    once only or other our ours ourselves out over own same she should so some such than that the their theirs them
-    themselves then there these they this those through to too under until up very was we were what when where which
-    while who whom whose why will with would you your yours yourself yourselves s t d ll m re ve""".split()  # noqa: SIM905 - a list of 140 quoted words is harder to read
+# Thai, Lao, Burmese, Khmer, kana and Han have no spaces between words; Korean words end in particles.
+_GRAMS = (
+    "\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff"
+    "\u3005-\u3007\u3040-\u309a\u309d-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
+_HANGUL = "\uac00-\ud7a3"
 
-# A word is a run of letters and digits; scripts written without spaces give one term per character.
-_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
+
+def _ranges(codes: Iterable[int]) -> str:
+    """Characters as the inside of a character class."""
+    spans: list[list[int]] = []
+    for code in codes:
+        if spans and spans[-1][1] == code - 1:
+            spans[-1][1] = code
+        else:
+            spans.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in spans)
+
+
+# Vowel signs of Indic scripts are marks (M), which are no word characters (\w).
+_MARKS = _ranges(
+    code
+    for code in range(0x300, 0xFE30)
+    if unicodedata.category(chr(code)).startswith("M") and not re.match(f"[{_GRAMS}]", chr(code))
+)
+_LETTER = rf"[^\W_{_GRAMS}{_HANGUL}]"
+_WORD = re.compile(rf"[{_GRAMS}]+|[{_HANGUL}]+|{_LETTER}(?:{_LETTER}|[{_MARKS}])*")
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+_IS_RUN = re.compile(f"[{_GRAMS}{_HANGUL}]")
+_CODE = re.compile(r"(?<![^\W_])[^\W_]++(?:(?:://|[._\-/:@+&=?%#~]|(?<=\d),(?=\d))[^\W_]++)++")
+_IS_CODE = re.compile(r"[\d@_]|://|^www\.")
 
 SparseVector = tuple[NDArray[np.uint32], NDArray[np.float32]]
 
 _WORD_CHARACTERS = 64
 """A longer one is no word of a language. Remembering such would let texts fill the memory."""
 
-_stemmer = snowballstemmer.stemmer("english")
+_stemmers = {language: snowballstemmer.stemmer(language) for language in STOP_WORDS}
 _stemmer_lock = threading.Lock()  # a stemmer works on the word it holds: one thread at a time
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in order, lower-case and without accents."""
-    return _WORD.findall(without_accents(text).casefold())
+    """The words of a text in order, lower-case; a run of characters of a script that gives pairs is one word."""
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    return _WORD.findall(normalised("NFKC", text).casefold())
+
+
+def codes(text: str) -> list[str]:
+    """What is written in one piece and means more than its words: versions, dates, part numbers, addresses."""
+    found = _CODE.findall(normalised("NFKC", text).casefold())
+    return [code for code in found if len(code) <= _WORD_CHARACTERS and _IS_CODE.search(code)]
 
 
 def without_accents(text: str) -> str:
@@ -52,24 +97,23 @@ def without_accents(text: str) -> str:
     return "".join(c for c in normalised("NFKD", text) if not unicodedata.combining(c))
 
 
-def terms(text: str) -> list[str]:
-    """The stems of a text's words in order, without stop words."""
-    return [stem(word) for word in words(text) if word not in STOP_WORDS]
-
-
-def stem(word: str) -> str:
-    """The Snowball (English) stem of a lower-case word. Those of ordinary length are remembered."""
-    return _known_stem(word) if len(word) <= _WORD_CHARACTERS else _stem(word)
+def stem(word: str, language: Language = DEFAULT) -> str:
+    """The Snowball stem of a lower-case word, without accents. Those of ordinary length are remembered."""
+    return _known_stem(word, language) if len(word) <= _WORD_CHARACTERS else _stem(word, language)
 
 
 @lru_cache(maxsize=1 << 17)
-def _known_stem(word: str) -> str:
-    return _stem(word)
+def _known_stem(word: str, language: Language) -> str:
+    return _stem(word, language)
 
 
-def _stem(word: str) -> str:
+def _stem(word: str, language: Language) -> str:
+    folds = script_of(word) not in (Script.DEVANAGARI, Script.TAMIL)  # their marks are vowels
+    if language == DEFAULT and folds:  # an English word has its accents from elsewhere
+        word = without_accents(word)
     with _stemmer_lock:
-        return str(_stemmer.stemWord(word))
+        stemmed = str(_stemmers[language].stemWord(word))
+    return without_accents(stemmed) if folds else stemmed
 
 
 def term_id(term: str) -> int:
@@ -77,21 +121,86 @@ def term_id(term: str) -> int:
     return xxhash.xxh32_intdigest(term.encode("utf-8", "surrogatepass"))
 
 
-def document_vector(text: str) -> SparseVector:
-    """Term weights of a text that is searched for, ascending by id.
+def document_vectors(chunks: Sequence[str]) -> list[SparseVector]:
+    """Term weights of the chunks of one document, as they are searched for, ascending by id.
 
     tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / average length)): the term frequency part of BM25 as Lucene had it
     until version 8 (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, section
     3.4). The other factor, ln(1 + (N - n + 0.5) / (n + 0.5)), is the index's.
+
+    A chunk that does not tell its language is taken to be in the one that most of the others are in.
     """
-    counts = Counter(term_id(term) for term in terms(text))
-    length_norm = K1 * (1 - B + B * counts.total() / AVERAGE_TERMS)
-    return _ascending({i: tf * (K1 + 1) / (tf + length_norm) for i, tf in counts.items()})
+    found = [words(chunk) for chunk in chunks]
+    told = [languages_of(of_chunk) for of_chunk in found]
+    votes = Counter(item for languages in told for item in languages.items())
+    usual = dict(item for item, _ in reversed(votes.most_common()))
+    return [
+        _document_vector(of_chunk, codes(chunk), usual | languages)
+        for chunk, of_chunk, languages in zip(chunks, found, told, strict=True)
+    ]
+
+
+def document_vector(text: str) -> SparseVector:
+    """`document_vectors` of a document of one chunk."""
+    return document_vectors([text])[0]
 
 
 def query_vector(text: str) -> SparseVector:
-    """Weight 1 for each distinct term of a question, ascending by id."""
-    return _ascending({term_id(term): 1.0 for term in terms(text)})
+    """The weight of each distinct term of a question, ascending by id: 1, less for pairs and guessed languages."""
+    found = words(text)
+    told = languages_of(found)
+    weights = dict.fromkeys(codes(text), 1.0)
+    for word in found:
+        if _IS_RUN.match(word):
+            weights |= dict.fromkeys(_grams(word), GRAM_WEIGHT)
+            continue
+        weights |= dict.fromkeys(_terms(word, DEFAULT), 1.0)
+        script = script_of(word)
+        if script in told:
+            weights |= dict.fromkeys(_own_terms(word, told[script]), 1.0)
+        else:
+            for language in LANGUAGES.get(script, ()):
+                weights |= dict.fromkeys(_own_terms(word, language), GUESS_WEIGHT)
+    return _ascending({term_id(term): weight for term, weight in weights.items()})
+
+
+def terms(text: str) -> list[str]:
+    """The English stems of a text's words in order, without stop words."""
+    return [term for word in words(text) for term in _terms(word, DEFAULT)]
+
+
+def _document_vector(
+    found: Sequence[str], found_codes: Sequence[str], languages: dict[Script, Language]
+) -> SparseVector:
+    english, own, grams = list[str](), list[str](), list[str]()
+    for word in found:
+        if _IS_RUN.match(word):
+            grams += _grams(word)
+        else:
+            english += _terms(word, DEFAULT)
+            own += _own_terms(word, languages.get(script_of(word), DEFAULT))
+    length = max(len(english), len(own)) + GRAM_LENGTH * len(grams)
+    length_norm = K1 * (1 - B + B * length / AVERAGE_TERMS)
+    counts = Counter(map(term_id, (*english, *own, *grams, *found_codes)))
+    return _ascending({i: tf * (K1 + 1) / (tf + length_norm) for i, tf in counts.items()})
+
+
+def _terms(word: str, language: Language) -> Iterator[str]:
+    """The stem of a word, unless it is a stop word."""
+    if word not in STOP_WORDS[language]:
+        yield stem(word, language)
+
+
+def _own_terms(word: str, language: Language) -> Iterator[str]:
+    """The term that a word adds to the English one: never that of a word in another language."""
+    if language != DEFAULT and len(word) <= _WORD_CHARACTERS:
+        yield from (f"{language} {stemmed}" for stemmed in _terms(word, language))
+
+
+def _grams(run: str) -> Iterator[str]:
+    """Characters, and pairs of neighbours."""
+    yield from run
+    yield from map("".join, pairwise(run))
 
 
 def _ascending(weights: dict[int, float]) -> SparseVector:

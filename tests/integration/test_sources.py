@@ -21,7 +21,6 @@ from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitleLinks
 from ragkv.retrieve.vectors import Vectors
 from ragkv.status import Status
-from tests.integration.filled import INDEX_FINGERPRINT, add_documents
 
 TITLES = ["Ada Lovelace", "Bell", "Ada Lovelace: Youth"]
 VECTORS = Vectors(np.ones(2, np.float32), np.array([1], np.uint32), np.array([1], np.float32))
@@ -155,16 +154,6 @@ def test_changes_of_a_process_that_marks_none_are_seen_too(parts: Parts, followe
         session.execute(text("UPDATE collections SET generation = generation + 1"))
     read(parts, upload(parts, dice), TITLES)
 
-    follower.check()
-
-
-def test_documents_that_pass_for_others_models_appear(parts: Parts, follower: Follower):
-    add_documents(parts.database, find_collection_ref(parts.database), 3, 2, "d")
-    assert follower.source.indexed_documents(*follower.place) == {}
-    parts.__dict__["first_index_fingerprint"] = INDEX_FINGERPRINT
-    refresh_outdated(parts)
-
-    assert len(follower.source.indexed_documents(*follower.place)) == 3
     follower.check()
 
 

@@ -263,22 +263,24 @@ class TestIngesting:
         ingest_document(document_id, _over(other, ingest))
         assert len(kv_files(other) - before) == view(parts, document_id).chunks
 
-    def test_documents_of_version_0_1_0_stay_searchable_while_their_kv_is_made_again(
-        self, parts: Parts, ingest: IngestParts
+    def test_terms_of_another_analysis_have_the_document_read_again_and_its_kv_kept(
+        self, parts: Parts, ingest: IngestParts, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ):
-        """It named chunks by the names of the models alone."""
+        """Two analyses never meet in one index."""
         document_id = stored(parts)
         ingest_document(document_id, ingest)
-        with parts.database.writing() as session:
-            session.execute(
-                update(DocumentRow).values(index_fingerprint=parts.first_index_fingerprint, kv_fingerprint="of 0.1.0")
-            )
+        before = kv_files(parts)
+        monkeypatch.setattr("ragkv.retrieve.sparse.ANALYSIS_VERSION", 0)
+        other = Parts(settings)
+        lend_models(other, ingest)
 
-        assert refresh_outdated(parts) == 1
-        assert view(parts, document_id).status is Status.SEARCHABLE
-        assert list(
-            parts.source.indexed_documents(parts.default_collection.tenant_id, parts.default_collection.collection_id)
-        ) == [document_id]
+        assert refresh_outdated(other) == 1
+        place = other.default_collection
+        assert list(other.source.indexed_documents(place.tenant_id, place.collection_id)) == []
+        ingest_document(document_id, _over(other, ingest))
+        assert list(other.source.indexed_documents(place.tenant_id, place.collection_id)) == [document_id]
+        assert kv_files(other) == before
+        other.close()
 
     def test_other_instructions_have_only_the_kv_made_again(
         self, parts: Parts, ingest: IngestParts, settings: Settings

@@ -6,16 +6,98 @@ import pytest
 from ragkv.retrieve import sparse
 
 
-def test_words_are_folded_and_without_accents():
-    assert sparse.words("Cesc FÀBREGAS joined, in 2003!") == ["cesc", "fabregas", "joined", "in", "2003"]
+def terms_of(vector: sparse.SparseVector) -> set[int]:
+    return set(vector[0].tolist())
+
+
+def shared(question: str, chunk: str) -> int:
+    """Terms of a question that a chunk has."""
+    return len(terms_of(sparse.query_vector(question)) & terms_of(sparse.document_vector(chunk)))
+
+
+def test_words_are_folded():
+    assert sparse.words("Cesc FÀBREGAS joined, in ２００３!") == ["cesc", "fàbregas", "joined", "in", "2003"]
+
+
+def test_terms_are_without_accents():
+    assert sparse.terms("Fàbregas") == sparse.terms("FABREGAS") == ["fabrega"]
+
+
+def test_marks_of_indic_scripts_belong_to_their_words():
+    assert sparse.words("हिन्दी में लिखा") == ["हिन्दी", "में", "लिखा"]
 
 
 def test_terms_are_stems_without_stop_words():
     assert sparse.terms("The directors of the films were directing") == ["director", "film", "direct"]
 
 
-def test_scripts_without_spaces_give_a_term_for_each_character():
-    assert sparse.words("東京 Tokyo") == ["東", "京", "tokyo"]
+def test_scripts_without_spaces_and_korean_give_characters_and_pairs():
+    """A voiced kana is not the unvoiced one, and half-width kana are the same as others."""
+    for text, grams in (("東京都", ("東", "京", "都", "東京", "京都")), ("학교에", ("학", "교", "에", "학교", "교에"))):
+        assert terms_of(sparse.document_vector(text)) == {sparse.term_id(gram) for gram in grams}
+    assert shared("か", "が") == 0 and shared("ｶﾞｽ", "ガス") == 3
+
+
+def test_a_pair_of_characters_weighs_half_a_word():
+    weights = dict(zip(*map(list, sparse.query_vector("Tokyo 東京")), strict=True))
+    assert (weights[sparse.term_id("tokyo")], weights[sparse.term_id("東京")]) == (1.0, sparse.GRAM_WEIGHT)
+
+
+INFLECTED = {
+    "german": ("Wo werden die Häuser verkauft?", "Das Haus ist zum Verkauf und der Garten nicht dabei.", "haus"),
+    "french": ("Où sont les élections nationales ?", "Une élection nationale est prévue dans la région.", "nationale"),
+    "spanish": ("¿Dónde están las ciudades que crecen?", "La ciudad crece y es una de las más grandes.", "crece"),
+    "russian": ("Где находятся книги?", "Эта книга была на столе, и он не читал её.", "книга"),
+    "arabic": ("أين المكتبات", "هذه هي المكتبة التي كان في المدينة", "المكتبة"),
+    "hindi": ("किताबें कहाँ हैं", "यह किताब मेज पर है और उस में चित्र हैं", "किताब"),
+    "finnish": ("Missä talot ovat?", "Tämä talo on vanha ja se ei ole suuri.", "talo"),
+}
+
+
+@pytest.mark.parametrize(("language", "case"), INFLECTED.items(), ids=INFLECTED)
+def test_a_question_finds_another_form_of_a_word_in_the_language_of_the_chunk(
+    language: str, case: tuple[str, str, str]
+):
+    question, chunk, word = case
+    own = sparse.term_id(f"{language} {sparse.stem(word, language)}")
+    assert own in terms_of(sparse.query_vector(question)) & terms_of(sparse.document_vector(chunk))
+
+
+def test_the_terms_of_a_chunk_in_english_are_english_whatever_its_names():
+    chunk = "The director of La vie en rose was born in Paris and is of the same age as he was then."
+    assert terms_of(sparse.document_vector(chunk)) == {sparse.term_id(term) for term in sparse.terms(chunk)}
+
+
+def test_a_chunk_of_any_language_has_its_english_terms_too():
+    """A wrong guess takes nothing away."""
+    chunk = "Die Wohnung ist nicht mit dem Garten und der Garage zu haben."
+    assert terms_of(sparse.document_vector(chunk)) > {sparse.term_id(term) for term in sparse.terms(chunk)}
+
+
+def test_a_chunk_that_does_not_tell_its_language_is_in_that_of_its_document():
+    text, table = "Die Häuser sind nicht mit dem Garten zu haben.", "Haus | Preis"
+    _, beside = sparse.document_vectors([text, table])
+    assert sparse.term_id("german haus") in terms_of(beside)
+    assert sparse.term_id("german haus") not in terms_of(sparse.document_vector(table))
+
+
+def test_a_question_in_a_known_language_has_no_terms_of_others():
+    known, unknown = sparse.query_vector("Wo ist die Bank und was ist das?"), sparse.query_vector("Bank Stadtpark")
+    french = {sparse.term_id(f"french {sparse.stem(word, 'french')}") for word in ("bank", "stadtpark")}
+    assert not terms_of(known) & french and french <= terms_of(unknown)
+
+
+@pytest.mark.parametrize(
+    "code", ["3.14", "2024-05-17", "AB-1234/C", "v2.10.3", "ada@example.org", "https://example.org/a?b=1", "max_tokens"]
+)
+def test_a_code_is_a_term_and_so_are_its_parts(code: str):
+    text = f"It was {code}, then."
+    assert sparse.term_id(code.lower()) in terms_of(sparse.document_vector(text)) & terms_of(sparse.query_vector(text))
+    assert shared(sparse.words(code)[0], text) == 1
+
+
+def test_plain_compounds_and_ends_of_sentences_are_no_codes():
+    assert sparse.codes("A well-known end.Next one, e.g. this and/or that.") == []
 
 
 def test_an_id_is_the_same_in_every_process():
@@ -51,7 +133,7 @@ def test_ids_ascend_and_are_distinct():
 
 
 def test_a_question_weighs_each_distinct_term_1():
-    indices, values = sparse.query_vector("Which river, river or stream?")
+    indices, values = sparse.query_vector("Which of these is a river, river or stream?")
     assert len(indices) == 2
     assert values.tolist() == [1.0, 1.0]
 

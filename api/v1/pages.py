@@ -114,7 +114,7 @@ async def boxes(
     these offsets.
 
     Words that are not found on the pages exactly as they were read have no boxes: see `problem`. On pages that were
-    read by OCR all letters of a line count as equally wide, so that boxes begin and end near the words.
+    read by OCR boxes begin and end about where the words do: letters have the widths that they mostly have.
     """
     located = await page_views.threads.run(page_views.boxes, caller.tenant_id, document_id, start, end)
     return BoxesView.of(document_id, located)

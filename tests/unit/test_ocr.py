@@ -7,7 +7,7 @@ import tempfile
 import zlib
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageFont
 
 from ingest.parse.parsed import Parsed
 from ingest.parts import NO_OCR, OCR_OFF
@@ -99,6 +99,17 @@ def test_lines_lie_on_their_ink(parser: Parser):
 
         assert box.height < 120 and box.width < 40, "six letters of a line that runs down"
         assert inside.getextrema()[0] < 100
+
+
+def test_words_lie_within_a_letter_of_where_they_stand(parser: Parser):
+    """The words end where a narrow letter follows a wide one: equal shares of the line would be wrong by more."""
+    image = picture(["Geese fly south in autumn"]).convert("L")
+    (scan,) = read(parser, encoded(image)).scans
+    box = scan.lines[0].part(10, 15)
+    font = ImageFont.load_default(24)
+
+    assert abs(box.x - 40 - font.getlength("Geese fly ")) < font.getlength("o")
+    assert abs(box.x + box.width - 40 - font.getlength("Geese fly south")) < font.getlength("o")
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGBA", "CMYK", "I;16"])

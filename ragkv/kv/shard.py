@@ -8,30 +8,24 @@ from ragkv.kv.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The heads of rank `rank` of `size`. Raises Unsupported for heads that vLLM does not share out among so many.
-
-    With more ranks than KV heads, neighbouring ranks hold the same one, each with query heads of its own.
-    """
+    """The heads of rank `rank` of `size`. Raises Unsupported for heads that cannot be shared out among so many."""
 
     whole: Layout
     rank: int = 0
     size: int = 1
 
     def __post_init__(self) -> None:
-        kv_heads = self.whole.kv_heads
-        if self.whole.q_heads % self.size or (kv_heads % self.size and self.size % kv_heads):
+        if self.whole.q_heads % self.size or self.whole.kv_heads % self.size:
             raise Unsupported(
-                f"{self.whole.q_heads} query heads and {kv_heads} KV heads cannot be shared out among {self.size} ranks: "
-                "set RAGKV_TENSOR_PARALLEL_SIZE to a number that divides both, or one that divides the query heads and is a "
-                "multiple of the KV heads"
+                f"{self.whole.q_heads} query heads and {self.whole.kv_heads} KV heads cannot be shared out among {self.size} ranks: "
+                "set RAGKV_TENSOR_PARALLEL_SIZE to a number that divides both"
             )
 
     @property
     def kv_heads(self) -> slice:
         """Its KV heads, among the model's."""
-        own = max(1, self.whole.kv_heads // self.size)
-        first = self.rank * self.whole.kv_heads // self.size
-        return slice(first, first + own)
+        own = self.whole.kv_heads // self.size
+        return slice(self.rank * own, (self.rank + 1) * own)
 
     @property
     def q_heads(self) -> range:

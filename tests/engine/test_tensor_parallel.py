@@ -101,7 +101,7 @@ def test_two_ranks_answer_as_one_does(two: World, one: World, chunks: list[Chunk
 
 
 def test_requests_at_once_answer_as_they_do_alone(two: World):
-    """Steps in which several stitch, are preempted, and answer."""
+    """Steps in which one is stitched while others answer."""
     sets = [two.model.chunks[start : start + 4] for start in range(0, 20, 4)]
     plans = [selecting(two.model.plan(some), "question", 0.3) for some in sets]
     alone = [two.ask(two.model.prompt(some), plan, max_tokens=16) for some, plan in zip(sets, plans, strict=True)]

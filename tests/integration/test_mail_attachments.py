@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 from email.message import EmailMessage
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
+from ingest.local import ingest_files
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.documents import document_view, stuck_ids
@@ -179,3 +183,15 @@ def test_what_has_no_room_or_lies_too_deep_is_named_with_the_reason(client: Clie
     assert "not kept" in client.get(f"/admin/documents/{mail_id}").text
     tenant_id = parts.default_collection.tenant_id
     assert document_view(tenant_id, mail_id, parts.database).status == "ready"
+
+
+@pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)
+def test_a_mail_read_without_a_queue_brings_its_attachments(ingest: IngestParts, parts: Parts, tmp_path: Path):
+    """`ragkv ingest`: those of mails within it as well; one that cannot be read is named as a failure."""
+    file = tmp_path / "bridges.eml"
+    file.write_bytes(mail("bridges", plan__md=PLAN, inner=mail("inner", files__7z=b"7z\xbc\xaf\x27\x1c")).as_bytes())
+    tally = ingest_files([file], ingest, Console(file=StringIO()))
+
+    assert tally.read == 3
+    assert [path for path, _ in tally.failures] == [file / "inner.eml" / "files.7z"]
+    assert ingest_files([file], ingest, Console(file=StringIO())).known == 1

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from alembic import op
 
-revision: str = "0029"
-down_revision: str | None = "0021"
+revision: str = "0026"
+down_revision: str | None = "0025"
 branch_labels: Sequence[str] | None = None
 depends_on: Sequence[str] | None = None
 

@@ -11,11 +11,14 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from api.access.session import COOKIE
+from api.command import serve
 from ragkv.access.keys import issue_key_by_name
 from ragkv.access.provider import Challenge, Identity, Provider
 from ragkv.access.rights import Rights
+from ragkv.cli.status import status
 from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Forbidden, RagKVError, Rejected, Unauthorised, Unavailable
@@ -444,3 +447,21 @@ def test_without_a_provider_there_is_nothing_to_sign_in_to(
     with client_of(parts) as client:
         assert client.get("/admin/sign-in").status_code == 404
         assert client.get("/admin/sign-in/callback?code=x").status_code == 404
+
+
+def test_the_start_and_the_status_say_that_people_sign_in(parts: Parts):
+    """No key is needed first, but an address that the provider can lead back to."""
+    environ = {
+        "RAGKV_DATA_DIR": str(parts.settings.data_dir),
+        "RAGKV_OIDC_ISSUER": "https://login.example.com",
+        "RAGKV_OIDC_CLIENT_ID": CLIENT_ID,
+        "RAGKV_OIDC_GROUPS": GROUPS,
+    }
+    refused = CliRunner(env=environ).invoke(serve, ["--host", "0.0.0.0", "--port", "0", "--no-worker"])
+    shown = CliRunner(env=environ).invoke(status, ["--json"])
+
+    assert isinstance(refused.exception, Rejected)
+    assert "RAGKV_PUBLIC_URL" in str(refused.exception)
+    assert json.loads(shown.stdout)["sign_in"] == (
+        "by API key, and by OpenID Connect at login.example.com: 3 group(s), for tenants default, red"
+    )

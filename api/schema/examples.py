@@ -36,6 +36,7 @@ from ragkv.catalog.questions import LoggedQuestion, QuestionPage, SetPassage, Se
 from ragkv.catalog.watch import DocumentProgress
 from ragkv.catalog.webhooks import DeliveryPage, DeliveryView, IssuedWebhook, WebhookView
 from ragkv.catalog.writers import Writer, Writers
+from ragkv.db.data_sources import FileStatus
 from ragkv.evaluation.outcome import (
     ComparedAnswers,
     EvaluationReport,
@@ -49,7 +50,6 @@ from ragkv.evaluation.outcome import (
     MeasuredQuestion,
     RunSettings,
 )
-from ragkv.db.data_sources import FileStatus
 from ragkv.kv.file import KVShape
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVWhen, KVWrite

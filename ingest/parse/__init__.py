@@ -1,7 +1,6 @@
 """Parse a file into text with pages and sections. No content is executed, no reference fetched."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import PurePosixPath
 
 from ingest.parse.clean import scrub

@@ -15,7 +15,7 @@ from typing import Literal
 
 from ragkv.access.audit import Change, record_change
 from ragkv.catalog.changes import exchange_file, retry_document
-from ragkv.catalog.documents import Origin, accept_document
+from ragkv.catalog.documents import Origin, accept_document, remove_orphans
 from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.removal import remove_documents
 from ragkv.data_sources.files import UNSETTLED, ListedFile, SourceFiles
@@ -249,9 +249,9 @@ class _Sync:
         if parts.server_index is not None:
             parts.server_index.delete_from_collection(tenant_id, collection_id, document_ids)
         remove_documents(tenant_id, collection_id, document_ids, parts)
-        forget_answers(tenant_id, collection_id, parts.database, parts.answer_ring)
-        parts.recent_answers.forget(tenant_id, collection_id)
-        self._note("Delete a document that its data source lost", document_ids)
+        attachments = remove_orphans(tenant_id, collection_id, parts)
+        forget_answers(tenant_id, collection_id, parts)
+        self._note("Delete a document that its data source lost", [*document_ids, *attachments])
 
     def _go_on(self) -> None:
         if not self._watch(self.tally):

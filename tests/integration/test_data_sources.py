@@ -404,7 +404,9 @@ class TestHostileFolders:
             connected(folder.parts, str(inbox / "below"))
         assert folder.sync().outcome == "failed"
 
-    @pytest.mark.parametrize("setting", ["inbox", "/srv/../etc", "s3://key:hunter2@bucket", "acme=", "http://10.0.0.1/"])
+    @pytest.mark.parametrize(
+        "setting", ["inbox", "/srv/../etc", "s3://key:hunter2@bucket", "acme=", "http://10.0.0.1/"]
+    )
     def test_a_setting_that_names_no_location_stops_the_start(self, setting: str):
         with pytest.raises(Rejected, match="RAGKV_DATA_SOURCES_ALLOWED") as refused:
             Settings.of({"data_sources_allowed": setting})

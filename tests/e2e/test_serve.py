@@ -150,7 +150,7 @@ class TestDocuments:
         ("name", "body", "reason"),
         [
             ("secret.pdf", ENCRYPTED, "remove the password"),
-            ("picture.png", b"\x89PNG\r\n\x1a\n" + bytes(100), "recognise its text"),
+            ("picture.png", b"\x89PNG\r\n\x1a\n" + bytes(100), "it is an image"),
             ("pretender.pdf", b"words", "ends in .pdf"),
             ("blank.txt", b" \n \n", "empty"),
         ],

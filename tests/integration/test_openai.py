@@ -508,7 +508,7 @@ class TestFilesOfAVectorStore:
             )
 
         assert (failed.status, failed.last_error.code) == ("failed", "invalid_file")
-        assert "recognise its text" in failed.last_error.message
+        assert "it is an image" in failed.last_error.message
         assert client.vector_stores.retrieve(store).file_counts.failed == 1
 
 

@@ -8,9 +8,10 @@ MAX_CHARACTERS = 400
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _LINE_END = re.compile(r"\n")
-_SENTENCE_END = re.compile(r"""[.!?…]["'”’)\]]*(?=\s+["'“‘(\[]*[^\sa-z])|[。！？]""")
+_SENTENCE_END = re.compile(r"""[.!?…؟۔।]["'”’)\]»]*(?=\s+["'“‘(\[«„]*[^\sa-z])|[。！？][」』）]*""")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(.])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Col|Lt|Capt|Rev|Hon|Mt|vs|ca|cf|al|fl"
+    r"|Nr|Abs|Bd|Hr|Str|bzw|vgl|Mme|Mlle|Sra|Dra|art|núm"
     r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.$"
 )
 

@@ -220,3 +220,18 @@ def test_a_long_list_is_cut_at_its_lines():
 
 def test_empty_text_has_no_sentences():
     assert texts(" \n\n ") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("من كتبه؟ كتبته آدا.", ["من كتبه؟", "كتبته آدا."]),
+        ("یہ ایک ہے۔ یہ دو ہے۔", ["یہ ایک ہے۔", "یہ دو ہے۔"]),
+        ("यह एक है। यह दो है।", ["यह एक है।", "यह दो है।"]),
+        ("彼は「はい。」と言った。次。", ["彼は「はい。」", "と言った。", "次。"]),
+        ("Siehe z. B. Nr. 5 bzw. Abs. 2. Ende.", ["Siehe z. B. Nr. 5 bzw. Abs. 2.", "Ende."]),
+        ("M. Hugo et Mme. Drouet virent Paris. Elle rit.", ["M. Hugo et Mme. Drouet virent Paris.", "Elle rit."]),
+    ],
+)
+def test_sentences_end_as_their_script_and_language_have_it(text: str, found: list[str]):
+    assert [text[start:end] for start, end in sentences(text)] == found

@@ -1,4 +1,4 @@
-"""The search index of one process: exact searches over arrays, for machines without a Qdrant server."""
+"""The search index of one process, for machines without a Qdrant server: arrays in memory."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -8,52 +8,59 @@ from numpy.typing import NDArray
 
 from ragkv.retrieve.fusion import fused
 from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, SearchMode
-from ragkv.retrieve.postings import Postings
+from ragkv.retrieve.segment import Best, Segment, Shown
 from ragkv.retrieve.vectors import Point, Vectors
 
-Ranked = list[tuple[int, float]]
-"""Rows with their scores, best first."""
+EXACT_ROWS = 50_000
+"""Collections of no more chunks are searched exactly: all their vectors are read, in 6 ms."""
+SEGMENT_ROWS = 1 << 17
+"""Rows of the largest segment: joining two into one takes a second and 0.2 GB, whatever the collection's size."""
+GROWTH = 4
+"""Two neighbours become one unless the first has so many times the rows of the second."""
 
-Shown = NDArray[np.bool_]
-"""For each row whether it may be found."""
+Views = Sequence[tuple[Segment, Shown | None]]
+"""Segments, and the rows of each that may be found."""
+Ranked = list[tuple[tuple[int, int], float]]
+"""Rows, each as (number of the segment, row), with their scores, best first."""
 
 
 class MemoryIndex:
-    """An `Index` that is gone when its process ends. Searches take time proportional to the collection.
+    """An `Index` that is gone when its process ends.
 
-    The first search after a change lays out the collection's arrays anew: a few tenths of a second for ten thousand
-    chunks. A collection's dense vectors are held twice.
+    Collections of up to `EXACT_ROWS` chunks are searched exactly. In larger ones the signs of the dense vectors choose
+    the candidates, of which all numbers are read; docs/BENCHMARKS.md has the recall of that. BM25 is always exact.
+    A change takes time proportional to what changes, not to the collection.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[tuple[str, str], _Held] = {}
+        self._collections: dict[tuple[str, str], _Collection] = {}
 
     def close(self) -> None:
         with self._lock:
-            self._held.clear()
+            self._collections.clear()
 
     def ensure(self, dim: int) -> None:
         """Any length of vector will do: nothing is kept from an earlier encoder."""
 
     def upsert(self, tenant_id: str, collection_id: str, points: Sequence[Point]) -> None:
         with self._lock:
-            held = self._held.setdefault((tenant_id, collection_id), _Held())
-        held.add(points)
+            collection = self._collections.setdefault((tenant_id, collection_id), _Collection())
+        collection.add(points)
 
     def delete_document(self, tenant_id: str, document_id: str) -> None:
         with self._lock:
-            concerned = [held for scope, held in self._held.items() if scope[0] == tenant_id]
-        for held in concerned:
-            held.remove(frozenset([document_id]))
+            concerned = [collection for scope, collection in self._collections.items() if scope[0] == tenant_id]
+        for collection in concerned:
+            collection.remove(frozenset([document_id]))
 
     def delete_from_collection(self, tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> None:
-        if (held := self._of(tenant_id, collection_id)) is not None:
-            held.remove(frozenset(document_ids))
+        if (collection := self._of(tenant_id, collection_id)) is not None:
+            collection.remove(frozenset(document_ids))
 
     def delete_collection(self, tenant_id: str, collection_id: str) -> None:
         with self._lock:
-            self._held.pop((tenant_id, collection_id), None)
+            self._collections.pop((tenant_id, collection_id), None)
 
     def search(
         self,
@@ -64,90 +71,88 @@ class MemoryIndex:
         mode: SearchMode = "hybrid",
         document_ids: DocumentIds | None = None,
     ) -> list[Hit]:
-        held = self._of(tenant_id, collection_id)
-        arrays = None if held is None else held.arrays()
-        return [] if arrays is None else arrays.search(vectors, limit, mode, document_ids)
+        collection = self._of(tenant_id, collection_id)
+        return [] if collection is None else _search(collection.segments, vectors, limit, mode, document_ids)
 
     def dense_of(self, tenant_id: str, collection_id: str, chunk_ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-        held = self._of(tenant_id, collection_id)
-        points = {} if held is None else held.points
-        return {i: points[i].vectors.dense for i in chunk_ids if i in points}
+        collection = self._of(tenant_id, collection_id)
+        segments = () if collection is None else collection.segments
+        found = ((i, segment.dense_of(i)) for segment in segments for i in chunk_ids)
+        return {chunk_id: dense for chunk_id, dense in found if dense is not None}
 
-    def _of(self, tenant_id: str, collection_id: str) -> "_Held | None":
+    def _of(self, tenant_id: str, collection_id: str) -> "_Collection | None":
         with self._lock:
-            return self._held.get((tenant_id, collection_id))
+            return self._collections.get((tenant_id, collection_id))
 
 
-class _Held:
-    """One collection: its points, and their arrays once they are searched. Laying these out keeps no other waiting.
-
-    `points` is replaced, never changed: reading it needs no lock.
-    """
+class _Collection:
+    """One collection in segments, older ones larger. These are replaced, never changed: reading them needs no lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._arrays: _Arrays | None = None
-        self.points: dict[str, Point] = {}
+        self.segments: tuple[Segment, ...] = ()
 
     def add(self, points: Sequence[Point]) -> None:
-        with self._lock:
-            self._replace(self.points | {point.chunk_id: point for point in points})
+        if added := {point.chunk_id: point for point in points}:
+            with self._lock:
+                older = [segment.without_chunks(segment.row_of.keys() & added.keys()) for segment in self.segments]
+                self.segments = _settled([*older, Segment.of(list(added.values()))])
 
     def remove(self, document_ids: DocumentIds) -> None:
         with self._lock:
-            kept = {i: point for i, point in self.points.items() if point.document_id not in document_ids}
-            if len(kept) < len(self.points):
-                self._replace(kept)
-
-    def arrays(self) -> "_Arrays | None":
-        """None for a collection without chunks."""
-        with self._lock:
-            if self._arrays is None and self.points:
-                self._arrays = _Arrays(self.points.values())
-            return self._arrays
-
-    def _replace(self, points: dict[str, Point]) -> None:
-        self.points, self._arrays = points, None
+            self.segments = _settled([segment.without_documents(document_ids) for segment in self.segments])
 
 
-class _Arrays:
-    """The chunks of one collection at one moment, a row each."""
-
-    def __init__(self, points: Iterable[Point]) -> None:
-        held = list(points)
-        self._ids = [(point.chunk_id, point.document_id) for point in held]
-        self._dense = np.stack([point.vectors.dense for point in held])
-        self._postings = Postings([(point.vectors.indices, point.vectors.values) for point in held])
-
-    def search(self, vectors: Vectors, limit: int, mode: SearchMode, within: DocumentIds | None) -> list[Hit]:
-        shown = None if within is None else np.array([document_id in within for _, document_id in self._ids])
-        if mode == "sparse":
-            ranked = self._by_terms(vectors, limit, shown)
-        elif mode == "dense" or not vectors.indices.size:
-            ranked = self._by_dense(vectors, limit, shown)
-        else:
-            depth = max(DEPTH, limit)
-            searches = self._by_dense(vectors, depth, shown), self._by_terms(vectors, depth, shown)
-            ranked = fused([row for row, _ in found] for found in searches)[:limit]
-        return [Hit(*self._ids[row], score) for row, score in ranked]
-
-    def _by_dense(self, vectors: Vectors, limit: int, shown: Shown | None) -> Ranked:
-        return _best(_only(shown, self._dense @ vectors.dense), limit)
-
-    def _by_terms(self, vectors: Vectors, limit: int, shown: Shown | None) -> Ranked:
-        found = _best(_only(shown, self._postings.scores((vectors.indices, vectors.values))), limit)
-        return [(row, score) for row, score in found if score > 0]
+def _settled(segments: Iterable[Segment]) -> tuple[Segment, ...]:
+    """The segments without those that show nothing, small ones joined, and those that show less than half laid out anew."""
+    settled: list[Segment] = []
+    for segment in segments:
+        shown = segment.num_shown
+        if not shown:
+            continue
+        last = segment if 2 * shown >= len(segment.chunk_ids) else Segment.joined([segment])
+        while settled and _belong_together(settled[-1].num_shown, last.num_shown):
+            last = Segment.joined([settled.pop(), last])
+        settled.append(last)
+    return tuple(settled)
 
 
-def _only(shown: Shown | None, scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The scores, those of rows that are not to be shown below every other."""
-    return scores if shown is None else np.where(shown, scores, np.float32(-np.inf))
+def _belong_together(older: int, newer: int) -> bool:
+    return older < GROWTH * newer and older + newer <= SEGMENT_ROWS
 
 
-def _best(scores: NDArray[np.float32], limit: int) -> Ranked:
-    """The rows with the highest scores; equal ones in order of rows. None with a score of minus infinity."""
-    rows = np.arange(len(scores))
-    if limit < len(scores):
-        rows = np.sort(np.argpartition(-scores, limit - 1)[:limit])
-    rows = rows[np.argsort(-scores[rows], kind="stable")]
-    return [(row, score) for row, score in zip(rows.tolist(), scores[rows].tolist(), strict=True) if score > -np.inf]
+def _search(
+    segments: Sequence[Segment], vectors: Vectors, limit: int, mode: SearchMode, within: DocumentIds | None
+) -> list[Hit]:
+    views = [(segment, segment.within(within)) for segment in segments]
+    if mode == "sparse":
+        ranked = _by_terms(views, vectors, limit)
+    elif mode == "dense" or not vectors.indices.size:
+        ranked = _by_dense(views, vectors, limit)
+    else:
+        depth = max(DEPTH, limit)
+        searches = _by_dense(views, vectors, depth), _by_terms(views, vectors, depth)
+        ranked = fused([place for place, _ in found] for found in searches)[:limit]
+    return [Hit(*segments[number].ids(row), score) for (number, row), score in ranked]
+
+
+def _by_dense(views: Views, vectors: Vectors, limit: int) -> Ranked:
+    by_signs = sum(segment.num_shown for segment, _ in views) > EXACT_ROWS
+    return _best_of(
+        [segment.nearest(vectors.dense, limit, shown, by_signs=by_signs) for segment, shown in views], limit
+    )
+
+
+def _by_terms(views: Views, vectors: Vectors, limit: int) -> Ranked:
+    """Rarity is ln(1 + (N - n + 0.5) / (n + 0.5)) for a term in n of the collection's N chunks, as in Qdrant."""
+    num_chunks = sum(segment.num_shown for segment, _ in views)
+    occurs_in = np.array([sum(segment.occurrences(term) for segment, _ in views) for term in vectors.indices])
+    weights = (vectors.values * np.log1p((num_chunks - occurs_in + 0.5) / (occurs_in + 0.5))).astype(np.float32)
+    return _best_of([segment.matching(vectors.indices, weights, limit, shown) for segment, shown in views], limit)
+
+
+def _best_of(found: Sequence[Best], limit: int) -> Ranked:
+    """The best of what was found in each segment; equal ones in order of segments and rows."""
+    places = [(number, row) for number, best in enumerate(found) for row in best.rows.tolist()]
+    scores = np.concatenate([best.scores for best in found]) if found else np.zeros(0, np.float32)
+    return [(places[i], float(scores[i])) for i in np.argsort(-scores, kind="stable")[:limit].tolist()]

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from ragkv.batched import batched
 from ragkv.retrieve.index import Index
 from ragkv.retrieve.vectors import Point
 
@@ -49,10 +50,10 @@ class Mirror:
             self._index.delete_from_collection(tenant_id, collection_id, stale)
             for document_id in stale:
                 del scope.mirrored[document_id]
-            missing = {d: version for d, version in wanted.items() if d not in scope.mirrored}
-            if missing:
-                self._index.upsert(tenant_id, collection_id, list(self._source.points(list(missing))))
-                scope.mirrored |= missing
+            missing = [d for d in wanted if d not in scope.mirrored]
+            for some in batched(missing):
+                self._index.upsert(tenant_id, collection_id, list(self._source.points(some)))
+                scope.mirrored |= {d: wanted[d] for d in some}
             scope.seen = wanted
             return wanted
 

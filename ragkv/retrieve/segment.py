@@ -1,0 +1,173 @@
+"""Some chunks of a collection, laid out for searching."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragkv.retrieve.index import DocumentIds
+from ragkv.retrieve.postings import Postings
+from ragkv.retrieve.signs import Signs
+from ragkv.retrieve.vectors import Point
+
+SIGNED_ROWS = 1 << 14
+"""A segment of fewer rows has no signs: it is read whole in a millisecond or two."""
+SIGNED_DIM = 256
+"""Signs of shorter vectors say too little of where they point."""
+CANDIDATES = 1000
+"""Rows of a segment that signs choose, or `OVERSAMPLING` times those that are wanted if that is more. These are read."""
+OVERSAMPLING = 20
+READ_ROWS = 4096
+"""A filter that leaves a segment no more rows needs no signs."""
+_BLOCK = 64
+
+Shown = NDArray[np.bool_]
+"""For each row whether it may be found."""
+
+
+class Best(NamedTuple):
+    """Rows with their scores, best first."""
+
+    rows: NDArray[np.intp]
+    scores: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """Chunks, a row each. The rows are fixed; a copy may show fewer of them.
+
+    document_ids: each once. number_of: their places there. owners: for each row that of its document. shown: None for all
+    rows.
+    """
+
+    chunk_ids: Sequence[str]
+    row_of: Mapping[str, int]
+    document_ids: Sequence[str]
+    number_of: Mapping[str, int]
+    owners: NDArray[np.int32]
+    dense: NDArray[np.float32]
+    signs: Signs | None
+    postings: Postings
+    shown: Shown | None = None
+
+    @classmethod
+    def of(cls, points: Sequence[Point]) -> Self:
+        """Of at least one point, each of another chunk."""
+        return cls._laid_out(
+            [point.chunk_id for point in points],
+            [point.document_id for point in points],
+            np.stack([point.vectors.dense for point in points]),
+            Postings.of([(point.vectors.indices, point.vectors.values) for point in points]),
+        )
+
+    @classmethod
+    def joined(cls, segments: Sequence[Self]) -> Self:
+        """One segment with the rows that several show, in their order: at least one row."""
+        kept = [segment.rows() for segment in segments]
+        numbers, first = [], 0
+        for segment, rows in zip(segments, kept, strict=True):
+            numbers.append(np.full(len(segment.chunk_ids), -1, np.int32))
+            numbers[-1][rows] = np.arange(first, first + len(rows), dtype=np.int32)
+            first += len(rows)
+        ids = [segment.ids(row) for segment, rows in zip(segments, kept, strict=True) for row in rows.tolist()]
+        return cls._laid_out(
+            [chunk_id for chunk_id, _ in ids],
+            [document_id for _, document_id in ids],
+            np.concatenate([segment.dense[rows] for segment, rows in zip(segments, kept, strict=True)]),
+            Postings.joined([(segment.postings, n) for segment, n in zip(segments, numbers, strict=True)]),
+        )
+
+    @classmethod
+    def _laid_out(
+        cls, chunk_ids: Sequence[str], owned_by: Sequence[str], dense: NDArray[np.float32], postings: Postings
+    ) -> Self:
+        documents = list(dict.fromkeys(owned_by))
+        number_of = {document_id: number for number, document_id in enumerate(documents)}
+        owners = np.fromiter((number_of[i] for i in owned_by), np.int32, len(owned_by))
+        row_of = {chunk_id: row for row, chunk_id in enumerate(chunk_ids)}
+        signed = dense.shape[0] >= SIGNED_ROWS and dense.shape[1] >= SIGNED_DIM
+        return cls(chunk_ids, row_of, documents, number_of, owners, dense, Signs(dense) if signed else None, postings)
+
+    @property
+    def num_shown(self) -> int:
+        return len(self.chunk_ids) if self.shown is None else int(np.count_nonzero(self.shown))
+
+    def ids(self, row: int) -> tuple[str, str]:
+        """The chunk and the document of a row."""
+        return self.chunk_ids[row], self.document_ids[self.owners[row]]
+
+    def occurrences(self, term: np.uint32) -> int:
+        """Rows with this term, of those that are shown."""
+        return self.postings.occurrences(term, self.shown)
+
+    def rows(self) -> NDArray[np.intp]:
+        """The rows that are shown."""
+        return np.arange(len(self.chunk_ids)) if self.shown is None else np.flatnonzero(self.shown)
+
+    def within(self, document_ids: DocumentIds | None) -> Shown | None:
+        """The rows that are shown of these documents; None for all rows."""
+        if document_ids is None:
+            return self.shown
+        allowed = np.zeros(len(self.document_ids), np.bool_)
+        allowed[[self.number_of[i] for i in self.number_of.keys() & document_ids]] = True
+        of_documents = allowed[self.owners]
+        return of_documents if self.shown is None else of_documents & self.shown
+
+    def without_chunks(self, chunk_ids: Iterable[str]) -> Self:
+        """The same rows, those of these chunks not shown."""
+        rows = [self.row_of[i] for i in chunk_ids if i in self.row_of]
+        if not rows:
+            return self
+        shown = np.ones(len(self.chunk_ids), np.bool_) if self.shown is None else self.shown.copy()
+        shown[rows] = False
+        return replace(self, shown=shown)
+
+    def without_documents(self, document_ids: DocumentIds) -> Self:
+        """The same rows, those of these documents not shown."""
+        if not self.number_of.keys() & document_ids:
+            return self
+        gone = self.within(document_ids)
+        assert gone is not None, "asked for some documents"
+        return replace(self, shown=~gone if self.shown is None else self.shown & ~gone)
+
+    def dense_of(self, chunk_id: str) -> NDArray[np.float32] | None:
+        """The dense vector of a chunk that is shown."""
+        row = self.row_of.get(chunk_id)
+        return None if row is None or not (self.shown is None or self.shown[row]) else self.dense[row]
+
+    def nearest(self, query: NDArray[np.float32], limit: int, shown: Shown | None, *, by_signs: bool) -> Best:
+        """The rows whose vectors are nearest to the query. by_signs: of those that their signs choose, where it has them."""
+        if by_signs and self.signs is not None and (shown is None or np.count_nonzero(shown) > READ_ROWS):
+            rows = self.signs.nearest(query, max(CANDIDATES, OVERSAMPLING * limit), shown)
+        elif shown is not None:
+            rows = np.flatnonzero(shown)
+        else:
+            return best(self.dense @ query, limit)
+        found = best(self.dense[rows] @ query, limit)
+        return Best(rows[found.rows], found.scores)
+
+    def matching(
+        self, terms: NDArray[np.uint32], weights: NDArray[np.float32], limit: int, shown: Shown | None
+    ) -> Best:
+        """The rows that have any of the terms, by the sum of those that they have."""
+        scores = np.zeros(len(self.chunk_ids), np.float32)
+        for term, weight in zip(terms, weights, strict=True):
+            self.postings.add(scores, term, weight)
+        if shown is not None:
+            scores[~shown] = 0
+        found = best(scores, limit)
+        some = found.scores > 0
+        return Best(found.rows[some], found.scores[some])
+
+
+def best(scores: NDArray[np.float32], limit: int) -> Best:
+    """The rows with the highest scores; equal ones in order of rows."""
+    rows = np.arange(len(scores))
+    if len(scores) > _BLOCK * limit:
+        # The best of `limit` blocks are `limit` rows: the rows sought score as much as the least of them.
+        of_blocks = np.maximum.reduceat(scores, np.arange(0, len(scores), _BLOCK))
+        rows = np.flatnonzero(scores >= -np.partition(-of_blocks, limit - 1)[limit - 1])
+    rows = rows[np.argsort(-scores[rows], kind="stable")][:limit]
+    return Best(rows, scores[rows])

@@ -36,10 +36,10 @@ class Signs:
         weights = np.rint(np.abs(query) * (most / max(float(np.abs(query).max()), 1e-30))).astype(np.uint8)
         signs, *planes = _packed(np.stack([query > 0, *((weights >> bit) & 1 for bit in range(WEIGHT_BITS))]))
         differing = np.zeros(self._words.shape[1], np.uint16)
-        for at, words in enumerate(self._words):
-            places = words ^ signs[at]
-            for bit, plane in enumerate(planes):
-                differing += np.bitwise_count(places & plane[at]).astype(np.uint16) << bit
+        for plane in reversed(planes):  # the highest bit of the weights first
+            differing <<= 1
+            for words, word, counted in zip(self._words, signs, plane, strict=True):
+                differing += np.bitwise_count((words ^ word) & counted)
         return differing
 
 

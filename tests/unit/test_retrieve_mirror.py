@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
+from ragkv.batched import BATCH
 from ragkv.retrieve import sparse
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.mirror import Mirror
@@ -103,3 +104,17 @@ def test_a_failed_read_is_made_good_by_the_next_sync(documents, index):
     documents.points = read
     mirror.sync("t", "c")
     assert found(index) == {"a-1", "b-1"}
+
+
+def test_many_documents_come_in_portions_and_those_before_a_failure_stay(documents, index):
+    """So that memory never holds all points of a large collection beside its index."""
+    for number in range(BATCH):
+        documents.put(f"d{number}", "river")
+    mirror = Mirror(index, documents)
+    read = documents.points
+    documents.points = lambda ids: read(ids) if len(ids) == BATCH else (_ for _ in ()).throw(ConnectionError("gone"))
+    with pytest.raises(ConnectionError):
+        mirror.sync("t", "c")
+    documents.points = read
+    mirror.sync("t", "c")
+    assert [len(ids) for ids in documents.reads] == [BATCH, 2]

@@ -150,7 +150,7 @@ def query_vector(text: str) -> SparseVector:
     found = words(text)
     told = languages_of(found)
     weights = dict.fromkeys(codes(text), 1.0)
-    for word in found:
+    for word in dict.fromkeys(found):
         if _IS_RUN.match(word):
             weights |= dict.fromkeys(_grams(word), GRAM_WEIGHT)
             continue

@@ -9,12 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 from rich.console import Console
+from sqlalchemy import select
 
 from ingest.local import ingest_files
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.catalog.data_sources import add_data_source
 from ragkv.catalog.documents import document_view, stuck_ids
 from ragkv.catalog.mail_attachments import MAX_DEPTH, settle_attachments
+from ragkv.catalog.syncing import sync_now
 from ragkv.db.tables import DocumentRow
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
@@ -195,3 +198,29 @@ def test_a_mail_read_without_a_queue_brings_its_attachments(ingest: IngestParts,
     assert tally.read == 3
     assert [path for path, _ in tally.failures] == [file / "inner.eml" / "files.7z"]
     assert ingest_files([file], ingest, Console(file=StringIO())).known == 1
+
+
+def test_attachments_go_with_a_mail_that_a_data_source_lost(
+    parts: Parts, ingest: IngestParts, tmp_path: Path, redis_server: EmbeddedRedis
+):
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    parts.settings = msgspec.structs.replace(parts.settings, data_sources_allowed=str(inbox))
+    ref = parts.default_collection
+    source = add_data_source(ref.tenant_id, ref.collection_id, str(inbox), 15, parts.database, parts.settings)
+    (inbox / "bridge.eml").write_bytes(mail("bridges", plan__md=PLAN).as_bytes())
+    for _ in range(2):
+        sync_now(source.id, parts, lambda tally: True)
+        read_all(ingest)
+    assert in_database(parts) == {"bridge.eml", "plan.md"}
+
+    (inbox / "bridge.eml").unlink()
+    (inbox / "other.md").write_bytes(b"# Other\n\nSomething else.\n")
+    sync_now(source.id, parts, lambda tally: True)
+    assert in_database(parts) == {"other.md"}
+
+
+def in_database(parts: Parts) -> set[str]:
+    """Names of all documents."""
+    with parts.database.reading() as session:
+        return set(session.scalars(select(DocumentRow.name)))

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from ingest.parse import parse
-from ingest.parse.pdf_page import Locating, Quote, locate
+from ingest.parse.page_view import locate
+from ingest.parse.quotes import Locating, Quote
 from tests.hostile_files import FONTS, page
 
 ROWS = (
@@ -82,7 +83,7 @@ def test_words_of_a_row_are_found_on_the_page_with_their_labels():
     body = table(ROWS, lines(ROWS))
     text = parse("a.pdf", body).text
     start = text.index(WORDS)
-    located = locate(body, Locating(1, 1, (Quote(text, start, start + len(WORDS)),)))
+    located = locate(body, Locating(1, 1, (Quote(text, start, start + len(WORDS)),)), ())
 
     assert located.complete
     places = [

@@ -55,6 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kv_cache_gib: float = 2.0
     enforce_eager: bool = True
     tensor_parallel_size: int = 1
+    speculative_tokens: int = 0
 
     database_url: str | None = None
     redis_url: str | None = None
@@ -301,6 +302,7 @@ def _check_ranges(settings: Settings) -> None:
         )
     for name in (
         "recompute_max_tokens",
+        "speculative_tokens",
         "max_tenant_bytes",
         "max_tenant_documents",
         "max_tenant_kv_bytes",

@@ -200,9 +200,16 @@ class ModelInternals:
 def _refuse_unsupported(config: VllmConfig) -> None:
     """Raises Unsupported for ways of running a model that would put KV in wrong places or let workers disagree."""
     refuse_parallel(config.parallel_config)
-    if config.speculative_config is not None:
+    if "fp8" in config.cache_config.cache_dtype:
         raise Unsupported(
-            "stitching does not work with speculative decoding yet: its draft layers have KV of their own"
+            "stitching does not work with an fp8 KV cache yet: recomputing everything was not full prefill there (docs/DECISIONS.md). "
+            "Quantise KV files instead (RAGKV_KV_FORMAT)"
+        )
+    speculative = config.speculative_config
+    if speculative is not None and speculative.method != "ngram":
+        raise Unsupported(
+            f"stitching does not work with speculative decoding by {speculative.method}, whose draft layers have KV of their own: "
+            "only n-grams of the prompt itself may be guessed (ngram)"
         )
 
 

@@ -57,8 +57,14 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         "max_logprobs": MAX_LOGPROBS,
         "use_tqdm_on_load": False,
         "worker_cls": WORKER,
+        **({"speculative_config": _guesses(settings.speculative_tokens)} if settings.speculative_tokens else {}),
         **({"distributed_executor_backend": IN_THE_CORE} if ranks == 1 and _has_few_cores() else {}),
     }
+
+
+def _guesses(num_tokens: int) -> dict[str, Any]:
+    """vLLM's `speculative_config`: so many tokens at once are guessed to be those that followed the same few in the prompt before."""
+    return {"method": "ngram", "num_speculative_tokens": num_tokens, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
 
 
 def _has_few_cores() -> bool:
@@ -95,7 +101,7 @@ def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, p
         elif value is False:
             command.append(option.replace("--", "--no-", 1))
         else:
-            command += [option, str(value)]
+            command += [option, json.dumps(value) if isinstance(value, dict) else str(value)]
     command += ["--enable-prompt-tokens-details", "--served-model-name", "ragkv"]
     if settings.engine_api_key:
         command += ["--middleware", GUARD]

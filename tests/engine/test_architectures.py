@@ -1,16 +1,19 @@
 """Other architectures, tiny and with random weights: what is stitched must not depend on one model's code."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from ragkv.settings import Settings
 from tests.engine.conftest import started
 from tests.engine.tiny import config_of, save_tiny
 from tests.engine.world import World, kl, request, whole_context
 
-CONFIGS = {"llama": "Llama 3, llama3", "qwen3": "Qwen3"}
+CONFIGS = {"llama": ("Llama 3, llama3", 0), "qwen3": ("Qwen3", 4)}
+"""Family, and tokens guessed at once: everything holds with n-gram speculative decoding too."""
 # A small cache and small steps: requests are preempted, and questions are prefilled in several steps.
 CACHE_GIB, STEP_TOKENS = 0.006, 128
 
@@ -20,9 +23,11 @@ def tiny(
     request: pytest.FixtureRequest, language_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
     home = tmp_path_factory.mktemp(request.param)
+    family, guesses = CONFIGS[request.param]
     settings = Settings(
-        data_dir=home / "data", model=str(save_tiny(config_of(CONFIGS[request.param]), language_model, home / "model")),
+        data_dir=home / "data", model=str(save_tiny(config_of(family), language_model, home / "model")),
         dtype="float32", chunk_tokens=96, max_model_len=2048, max_batched_tokens=STEP_TOKENS, kv_cache_gib=CACHE_GIB,
+        speculative_tokens=guesses,
     )  # fmt: skip
     world = started(settings, 12)
     yield world
@@ -81,3 +86,24 @@ def test_preempted_requests_are_stitched_again_and_answer_the_same(tiny: World) 
     together = tiny.ask_all(asked)
     assert [a.token_ids for a in together] == [a.token_ids for a in alone]
     assert max(a.report.fills for a in together) > 1, "nobody was preempted: the cache is too large for this test"
+
+
+def test_guessed_tokens_are_those_that_one_at_a_time_gives(tiny: World) -> None:
+    """Each token is asked for alone, over the same stitched prompt and the answer so far. With three tokens to choose from an answer
+    repeats itself, so that there is something to guess."""
+    before = guessed_right()
+    for start in range(2):
+        chunks = tiny.model.chunks[start : start + 3]
+        prompt, plan = tiny.model.prompt(chunks), tiny.model.plan(chunks)
+        three = prompt.token_ids[100:103]
+        answer = tiny.ask(prompt, plan, max_tokens=24, allowed_token_ids=three).token_ids
+        for end in range(0, len(answer), 3):
+            so_far = replace(prompt, token_ids=(*prompt.token_ids, *answer[:end]))
+            assert tiny.ask(so_far, plan, max_tokens=1, allowed_token_ids=three).token_ids == answer[end : end + 1]
+    assert (guessed_right() > before) == (tiny.engine._settings.speculative_tokens > 0)
+
+
+def guessed_right() -> float:
+    """Guesses of engines in this process that the model agreed with."""
+    found = (sample for metric in REGISTRY.collect() for sample in metric.samples)
+    return sum(one.value for one in found if one.name == "vllm:spec_decode_num_accepted_tokens_total")

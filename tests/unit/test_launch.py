@@ -1,5 +1,6 @@
 """Arguments that vLLM is started with, for one rank and for several."""
 
+import json
 import os
 from pathlib import Path
 
@@ -25,8 +26,10 @@ def test_ranks_share_the_cache_and_run_in_processes_of_their_own():
 
 
 def test_the_server_is_told_too():
-    command = serve_command(Settings(tensor_parallel_size=2), FOLDER, LAYOUT, "127.0.0.1", 8001)
+    command = serve_command(Settings(tensor_parallel_size=2, speculative_tokens=3), FOLDER, LAYOUT, "127.0.0.1", 8001)
     assert command[command.index("--tensor-parallel-size") + 1] == "2"
+    guesses = json.loads(command[command.index("--speculative-config") + 1])
+    assert (guesses["method"], guesses["num_speculative_tokens"]) == ("ngram", 3)
 
 
 def test_more_ranks_than_heads_can_be_shared_among_are_refused():

@@ -58,7 +58,7 @@ class TestCollections:
         logged_in.get_by_role("button", name="Save").click()
 
         expect(logged_in.locator("#kv-rule summary")).to_contain_text("once 3 answers have used a chunk")
-        assert rule() == {"format": "bf16", "when": "nth_use", "uses": 3, "own": ["when", "uses"]}
+        assert rule() == {"format": "bf16", "when": "nth_use", "uses": 3, "write": "through", "own": ["when", "uses"]}
         logged_in.locator("#kv-rule summary").click()
         logged_in.get_by_label("Compute KV").select_option("default")
         logged_in.get_by_role("button", name="Save").click()

@@ -241,7 +241,8 @@ def bytes_in_redis(parts: Parts) -> int:
 
 
 def points_of(retriever: Retriever) -> int:
-    return sum(len(held.points) for held in retriever._index._held.values())
+    collections = retriever._index._collections.values()
+    return sum(segment.num_shown for collection in collections for segment in collection.segments)
 
 
 def questions(parts: Parts, collection: CollectionRef) -> int:

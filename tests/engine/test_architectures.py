@@ -76,6 +76,7 @@ def test_a_question_longer_than_a_step_is_prefilled_in_several(tiny: World) -> N
     assert tiny.ask(prompt, plan, max_tokens=8).token_ids == full.token_ids
 
 
+@pytest.mark.parametrize("tiny", ["llama", pytest.param("qwen3", marks=pytest.mark.long)], indirect=True)
 def test_preempted_requests_are_stitched_again_and_answer_the_same(tiny: World) -> None:
     """More requests than the cache holds: some are preempted, lose their blocks, and start over."""
     model = tiny.model

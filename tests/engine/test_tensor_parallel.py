@@ -83,6 +83,7 @@ def test_recomputing_everything_is_full_prefill(two: World):
     assert max(divergences) <= 0.005
 
 
+@pytest.mark.long
 def test_two_ranks_answer_as_one_does(two: World, one: World, chunks: list[Chunk]):
     """In full, stitched at every ratio, with every policy that looks at heads: the same tokens are recomputed. In float32."""
     prompt, plan = two.model.prompt(chunks), two.model.plan(chunks)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from litestar import Litestar
@@ -17,6 +17,7 @@ from api.access.concurrency import STATE, ConcurrencyLimits
 from api.access.tarpit import Tarpit
 from api.admin.headers import guard_pages
 from api.admin.router import admin_router
+from api.beside import beside
 from api.evaluating import evaluating
 from api.forgetting import forgetting_deleted
 from api.http.bodies import CheckedRequest
@@ -133,13 +134,10 @@ def _running_engine(parts: Parts, when_built: Callable[[], None]) -> Callable[[L
     @asynccontextmanager
     async def running(app: Litestar) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_default_executor(FairPool("work", THREADS))
-        starting = asyncio.create_task(_start(parts, when_built))
         try:
-            yield
+            async with beside(_start(parts, when_built)):
+                yield
         finally:
-            starting.cancel()
-            with suppress(asyncio.CancelledError):
-                await starting
             await parts.engine.stop()
 
     return running

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from litestar import Litestar
 
+from api.beside import beside
 from ragkv.errors import RagKVError
 from ragkv.evaluation.runner import Runner
 from ragkv.parts import Parts
@@ -23,13 +24,8 @@ def evaluating(parts: Parts, idle_s: float = IDLE_S) -> Callable[[Litestar], Any
 
     @asynccontextmanager
     async def running(app: Litestar) -> AsyncIterator[None]:
-        task = asyncio.create_task(_keep_evaluating(Runner(parts), idle_s))
-        try:
+        async with beside(_keep_evaluating(Runner(parts), idle_s)):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     return running
 

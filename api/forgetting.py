@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from litestar import Litestar
 
+from api.beside import beside
 from ragkv.catalog.forgetting import MemoryKeeper
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
@@ -22,13 +23,8 @@ def forgetting_deleted(parts: Parts, interval_s: float = INTERVAL_S) -> Callable
 
     @asynccontextmanager
     async def running(app: Litestar) -> AsyncIterator[None]:
-        task = asyncio.create_task(_keep_forgetting(MemoryKeeper(parts), interval_s))
-        try:
+        async with beside(_keep_forgetting(MemoryKeeper(parts), interval_s)):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     return running
 

@@ -1,13 +1,10 @@
 """Syncs of data sources beside ingestion, in threads of their own: a slow disk or object store holds up no document."""
 
-import logging
 import threading
 
 from ragkv.catalog.syncing import SyncTally, sync_next
-from ragkv.errors import RagKVError
 from ragkv.parts import Parts
-
-log = logging.getLogger(__name__)
+from workers.repeating import repeat
 
 INTERVAL_S = 3.0
 THREADS = 2
@@ -31,16 +28,10 @@ class DataSources:
         self._stop.set()
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                wait_s = self._interval_s if sync_next(self._parts, self._goes_on) is None else 0.0
-            except (RagKVError, OSError) as error:
-                log.warning("data sources: %s", error)
-                wait_s = self._interval_s
-            except Exception:
-                log.exception("data sources")
-                wait_s = self._interval_s
-            self._stop.wait(wait_s)
+        repeat(self._sync, self._stop, self._interval_s, "data sources")
+
+    def _sync(self) -> bool:
+        return sync_next(self._parts, self._goes_on) is not None
 
     def _goes_on(self, tally: SyncTally) -> bool:
         return not self._stop.is_set()

@@ -1,13 +1,10 @@
 """Delivery of webhooks beside ingestion, in a thread of its own: a slow receiver holds up no document."""
 
-import logging
 import threading
 
-from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 from ragkv.webhooks.delivery import Courier
-
-log = logging.getLogger(__name__)
+from workers.repeating import repeat
 
 INTERVAL_S = 2.0
 
@@ -28,13 +25,4 @@ class Webhooks:
 
     def _run(self) -> None:
         courier = Courier(self._parts.database, self._parts.settings.trusted_webhook_hosts)
-        wait_s = 0.0
-        while not self._stop.wait(wait_s):
-            try:
-                wait_s = 0.0 if courier.deliver_due() else self._interval_s
-            except (RagKVError, OSError) as error:
-                log.warning("webhooks: %s", error)
-                wait_s = self._interval_s
-            except Exception:
-                log.exception("webhooks")
-                wait_s = self._interval_s
+        repeat(lambda: bool(courier.deliver_due()), self._stop, self._interval_s, "webhooks")

@@ -173,21 +173,28 @@ def delete_document(tenant_id: str, document_id: str, parts: Parts) -> list[str]
     Raises NotFound. When the index is away it raises Unavailable and the document stays: delete it again.
     """
     collection_id = document_view(tenant_id, document_id, parts.database).collection_id
-    with parts.database.writing() as session:
-        session.execute(forget_attachments(document_id))
-    gone = remove_orphans(tenant_id, collection_id, parts)
-    if not _remove(tenant_id, collection_id, [document_id], parts):
+    gone = delete_documents(tenant_id, collection_id, [document_id], parts)
+    if gone is None:
         raise NotFound("the document was deleted meanwhile")
-    gone += remove_orphans(tenant_id, collection_id, parts)  # of a worker that was reading it
+    return gone
+
+
+def delete_documents(tenant_id: str, collection_id: str, document_ids: Sequence[str], parts: Parts) -> list[str] | None:
+    """`delete_document`, of several documents of a collection. None if there were none of them any longer."""
+    with parts.database.writing() as session:
+        session.execute(forget_attachments(document_ids))
+    gone = remove_orphans(tenant_id, collection_id, parts)
+    found = remove_documents(tenant_id, collection_id, document_ids, parts)
+    gone += remove_orphans(tenant_id, collection_id, parts)  # of a worker that was reading them
     forget_answers(tenant_id, collection_id, parts)
-    return [document_id, *gone]
+    return [*document_ids, *gone] if found else None
 
 
 def remove_orphans(tenant_id: str, collection_id: str, parts: Parts) -> list[str]:
     """Remove documents that came as attachments of mails that are gone, some at a time. Returns their ids."""
     gone = list[str]()
     while orphans := _orphans(collection_id, parts.database):
-        _remove(tenant_id, collection_id, orphans, parts)
+        remove_documents(tenant_id, collection_id, orphans, parts)
         gone += orphans
     return gone
 
@@ -242,14 +249,6 @@ def stuck_ids(database: Database) -> Sequence[str]:
 def _orphans(collection_id: str, database: Database) -> Sequence[str]:
     with database.reading() as session:
         return session.scalars(orphans_in(collection_id).limit(_ORPHANS_AT_ONCE)).all()
-
-
-def _remove(tenant_id: str, collection_id: str, document_ids: Sequence[str], parts: Parts) -> int:
-    """Remove documents from the index, then from the database. Returns how many there were."""
-    if parts.server_index is not None:
-        for document_id in document_ids:
-            parts.server_index.delete_document(tenant_id, document_id)
-    return remove_documents(tenant_id, collection_id, document_ids, parts)
 
 
 def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Settings) -> None:

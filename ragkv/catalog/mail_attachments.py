@@ -106,7 +106,7 @@ def settle_attachments(document: DocumentRow, attached: Iterable[tuple[str, byte
             new += _accept(ref, document, sha256, file, depth, parts)
     if gone := list(known.keys() - files.keys()):
         with parts.database.writing() as session:
-            session.execute(forget_attachments(document.id, gone))
+            session.execute(forget_attachments([document.id], gone))
         remove_orphans(document.tenant_id, document.collection_id, parts)
     return new
 

@@ -11,12 +11,14 @@ from ragkv.parts import Parts
 
 
 def remove_documents(tenant_id: str, collection_id: str, document_ids: Sequence[str], parts: Parts) -> int:
-    """Remove a collection's documents in one transaction, then files and KV that nothing else uses.
+    """Remove a collection's documents: their points on an index server, then their rows in one transaction, then files and KV that
+    nothing else uses.
 
-    Returns how many documents there were.
-
-    Points on an index server go before, kept answers after. A crash in between leaves files, which the sweep finds.
+    Returns how many documents there were. Kept answers are to go after. A crash in between leaves files, which the sweep finds.
+    Raises Unavailable, before anything is gone from the database, when the index is away.
     """
+    if parts.server_index is not None:
+        parts.server_index.delete_from_collection(tenant_id, collection_id, document_ids)
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         found = session.execute(hashes_to_remove(tenant_id, collection_id, document_ids)).all()

@@ -15,9 +15,7 @@ from typing import Literal
 
 from ragkv.access.audit import Change, record_change
 from ragkv.catalog.changes import exchange_file, retry_document
-from ragkv.catalog.documents import Origin, accept_document, remove_orphans
-from ragkv.catalog.forgetting import forget_answers
-from ragkv.catalog.removal import remove_documents
+from ragkv.catalog.documents import Origin, accept_document, delete_documents
 from ragkv.data_sources.files import UNSETTLED, ListedFile, SourceFiles
 from ragkv.data_sources.location import location_of
 from ragkv.data_sources.opening import files_of
@@ -245,13 +243,9 @@ class _Sync:
     def _delete_documents(self, document_ids: list[str]) -> None:
         if not document_ids:
             return
-        tenant_id, collection_id, parts = self._source.tenant_id, self._source.collection_id, self._parts
-        if parts.server_index is not None:
-            parts.server_index.delete_from_collection(tenant_id, collection_id, document_ids)
-        remove_documents(tenant_id, collection_id, document_ids, parts)
-        attachments = remove_orphans(tenant_id, collection_id, parts)
-        forget_answers(tenant_id, collection_id, parts)
-        self._note("Delete a document that its data source lost", [*document_ids, *attachments])
+        place = self._source.tenant_id, self._source.collection_id
+        gone = delete_documents(*place, document_ids, self._parts)
+        self._note("Delete a document that its data source lost", gone or document_ids)
 
     def _go_on(self) -> None:
         if not self._watch(self.tally):

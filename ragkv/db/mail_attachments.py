@@ -28,9 +28,9 @@ def mails_of(document_id: str) -> Select[str, str]:
     return found.where(MailAttachmentRow.document_id == document_id).order_by(DocumentRow.created_at, DocumentRow.id)
 
 
-def forget_attachments(mail_id: str, hashes: Sequence[str] | None = None) -> Delete:
-    """A mail's attachments, all or those with these hashes. Their documents stay, if only as orphans."""
-    mine = delete(MailAttachmentRow).where(MailAttachmentRow.mail_id == mail_id)
+def forget_attachments(mail_ids: Sequence[str], hashes: Sequence[str] | None = None) -> Delete:
+    """Attachments of mails, all or those with these hashes. Their documents stay, if only as orphans."""
+    mine = delete(MailAttachmentRow).where(one_of(MailAttachmentRow.mail_id, mail_ids))
     return mine if hashes is None else mine.where(one_of(MailAttachmentRow.sha256, hashes))
 
 

@@ -64,20 +64,20 @@ def find_collection_ref(
 
 def tenant_secret(tenant_id: str, database: Database) -> bytes:
     """The secret that keys the names of the tenant's KV. Raises NotFound."""
-    with database.reading() as session:
-        tenant = session.get(TenantRow, tenant_id)
-        if tenant is None:
-            raise NotFound(f"there is no tenant {tenant_id!r}")
-        return tenant.secret
+    return _tenant(tenant_id, database).secret
 
 
 def tenant_name(tenant_id: str, database: Database) -> str:
     """Raises NotFound."""
+    return _tenant(tenant_id, database).name
+
+
+def _tenant(tenant_id: str, database: Database) -> TenantRow:
     with database.reading() as session:
         tenant = session.get(TenantRow, tenant_id)
         if tenant is None:
             raise NotFound(f"there is no tenant {tenant_id!r}")
-        return tenant.name
+        return tenant
 
 
 def collection_ref(tenant_id: str, collection: str, database: Database) -> CollectionRef:

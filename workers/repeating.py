@@ -1,0 +1,23 @@
+"""Steps that threads of a worker repeat, whatever goes wrong in one of them."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from ragkv.errors import RagKVError
+
+log = logging.getLogger(__name__)
+
+
+def repeat(step: Callable[[], bool], stop: threading.Event, interval_s: float, name: str) -> None:
+    """Repeat a step until `stop` is set: at once while it had something to do, else, and after an error, which is logged, after
+    the interval."""
+    wait_s = 0.0
+    while not stop.wait(wait_s):
+        wait_s = interval_s
+        try:
+            wait_s = 0.0 if step() else interval_s
+        except (RagKVError, OSError) as error:
+            log.warning("%s: %s", name, error)
+        except Exception:
+            log.exception(name)

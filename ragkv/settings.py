@@ -28,7 +28,6 @@ BLOCK_SIZES = range(1, 65)
 
 Mode = Literal["stitched", "full"]
 PassageOrder = Literal["best_last", "best_first"]
-"""When KV goes to the object store. through: as soon as it is on disk; back: later, or when the disk needs its room."""
 LogFormat = Literal["auto", "json", "console"]
 """auto: for people on a terminal, JSON anywhere else."""
 LogLevel = Literal["debug", "info", "warning", "error"]

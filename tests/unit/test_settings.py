@@ -1,12 +1,15 @@
 """Settings: defaults, sources, and what is refused."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from ragkv.errors import Rejected
 from ragkv.policies import ALIASES
-from ragkv.settings import Settings
+from ragkv.settings import PREFIX, Settings
+
+SETTINGS_PAGE = Path(__file__).parents[2] / "docs" / "SETTINGS.md"
 
 
 def test_defaults_need_no_environment():
@@ -109,3 +112,10 @@ def test_a_policy_that_is_no_text_is_refused(tmp_path: Path):
 
     with pytest.raises(Rejected, match="recompute_policy"):
         Settings.from_env({"RAGKV_SETTINGS": str(tmp_path / "ragkv.toml")})
+
+
+def test_every_setting_has_its_row_in_the_docs():
+    rows = re.findall(r"^\| (`RAGKV_[^|]+) \|", SETTINGS_PAGE.read_text(), re.MULTILINE)
+    assert sorted(name for row in rows for name in re.findall(r"`(RAGKV_\w+)`", row)) == sorted(
+        f"{PREFIX}{name.upper()}" for name in Settings.__struct_fields__
+    )

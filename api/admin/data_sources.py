@@ -4,8 +4,8 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 
+from api.admin.collection_choice import names_of_collections
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.collection import list_collections
 from ragkv.catalog.data_sources import (
     DEFAULT_INTERVAL_MINUTES,
     MAX_INTERVAL_MINUTES,
@@ -14,7 +14,6 @@ from ragkv.catalog.data_sources import (
     list_source_files,
 )
 from ragkv.db.data_sources import FileStatus
-from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 
 FILES_A_PAGE = 50
@@ -28,7 +27,7 @@ def data_sources_page(request: AdminRequest, parts: NamedDependency[Parts]) -> R
         request,
         "data_sources.html",
         sources=list_data_sources(tenant_id, parts.database),
-        collections=_names_of_collections(tenant_id, parts),
+        collections=names_of_collections(tenant_id, parts.database),
         allows_any=bool(parts.settings.data_sources_allowed.strip()),
         interval=DEFAULT_INTERVAL_MINUTES,
         longest=MAX_INTERVAL_MINUTES,
@@ -52,14 +51,10 @@ def data_source_page(
         request,
         "data_source.html",
         source=source,
-        collection=_names_of_collections(tenant_id, parts).get(source.collection_id, source.collection_id),
+        collection=names_of_collections(tenant_id, parts.database).get(source.collection_id, source.collection_id),
         counts=counts,
         status=chosen,
         files=list_source_files(tenant_id, data_source_id, chosen, FILES_A_PAGE, cursor, parts.database),
         cursor=cursor,
         longest=MAX_INTERVAL_MINUTES,
     )
-
-
-def _names_of_collections(tenant_id: str, parts: Parts) -> dict[str, str]:
-    return {one.id: one.name for one in list_collections(tenant_id, MAX_PAGE, None, parts.database).items}

@@ -7,10 +7,10 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 
 from api.admin.charts import Chart, Measurement, history_chart
+from api.admin.collection_choice import chosen_collection, collections_of
 from api.admin.format import duration
 from api.admin.questions import PERIODS
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.collection import list_collections
 from ragkv.clock import utc_now
 from ragkv.evaluation.outcome import EvaluationRun
 from ragkv.evaluation.runs import MAX_QUESTIONS, list_runs, report_of_run
@@ -32,8 +32,8 @@ def evaluations_page(
 ) -> Response[str]:
     """Render the runs of one collection, or of all: the newest figures, how they changed, and a list."""
     tenant_id = request.user.tenant_id
-    collections = list_collections(tenant_id, MAX_PAGE, None, parts.database).items
-    chosen = next((one for one in collections if collection in (one.id, one.name)), None)
+    collections = collections_of(tenant_id, parts.database)
+    chosen = chosen_collection(collections, collection)
     name = chosen.id if chosen else None
     latest = list_runs(tenant_id, name, MAX_PAGE, None, parts.database).items
     now = utc_now()

@@ -4,9 +4,8 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
+from api.admin.collection_choice import chosen_collection, collections_of
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.collection import list_collections
-from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.policies import POLICIES
 from ragkv.tenancy import DEFAULT_COLLECTION
@@ -20,13 +19,13 @@ def playground_page(
     question: FromQuery[str] = "",
 ) -> Response[str]:
     """Render the form, filled with `collection` (id or name) and `question`."""
-    shown = list_collections(request.user.tenant_id, MAX_PAGE, None, parts.database)
-    chosen = next((item.id for item in shown.items if collection in (item.id, item.name)), None)
+    collections = collections_of(request.user.tenant_id, parts.database)
+    chosen = chosen_collection(collections, collection)
     return page(
         request,
         "playground.html",
-        collections=shown.items,
-        chosen=chosen,
+        collections=collections,
+        chosen=chosen.id if chosen else None,
         question=question,
         policies=POLICIES,
         settings=parts.settings,

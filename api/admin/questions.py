@@ -7,12 +7,11 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
+from api.admin.collection_choice import chosen_collection, collections_of
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.collection import list_collections
 from ragkv.catalog.questions import list_questions
 from ragkv.clock import utc_now
 from ragkv.db.feedback import QuestionFilter, Rated
-from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 
 QUESTIONS_A_PAGE = 25
@@ -31,15 +30,16 @@ def questions_page(
 ) -> Response[str]:
     """Render the questions that match, newest first."""
     tenant_id = request.user.tenant_id
-    collections = list_collections(tenant_id, MAX_PAGE, None, parts.database).items
-    chosen = next((one.id for one in collections if collection in (one.id, one.name)), None)
+    collections = collections_of(tenant_id, parts.database)
+    chosen = chosen_collection(collections, collection)
+    collection_id = chosen.id if chosen else None
     rated: Rated | None = next((one for one in get_args(Rated) if one == rating), None)
     since = utc_now() - PERIODS[period] if period in PERIODS else None
-    wanted = QuestionFilter(tenant_id, chosen, rated, since, text=text or None)
-    shown = {"text": text, "collection": chosen or "", "rating": rated or "", "period": period if since else ""}
+    wanted = QuestionFilter(tenant_id, collection_id, rated, since, text=text or None)
+    shown = {"text": text, "collection": collection_id or "", "rating": rated or "", "period": period if since else ""}
     asked = {
         "text": text,
-        "collection": chosen,
+        "collection": collection_id,
         "rating": rated,
         "since": since and since.isoformat(timespec="seconds"),
     }

@@ -4,10 +4,9 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
+from api.admin.collection_choice import names_of_collections
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.collection import list_collections
 from ragkv.catalog.webhooks import list_deliveries, list_webhooks
-from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 
 DELIVERIES_A_PAGE = 25
@@ -24,13 +23,12 @@ def webhooks_page(
     tenant_id, database = request.user.tenant_id, parts.database
     webhooks = list_webhooks(tenant_id, database)
     chosen = webhook or (webhooks[0].id if webhooks else None)
-    collections = {one.id: one.name for one in list_collections(tenant_id, MAX_PAGE, None, database).items}
     deliveries = None if chosen is None else list_deliveries(tenant_id, chosen, DELIVERIES_A_PAGE, cursor, database)
     return page(
         request,
         "webhooks.html",
         webhooks=webhooks,
-        collections=collections,
+        collections=names_of_collections(tenant_id, database),
         chosen=chosen,
         deliveries=deliveries,
         cursor=cursor,

@@ -4,10 +4,9 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 
 from api.admin.charts import Chart, Dot, Line, Place, Scale
+from api.admin.collection_choice import collections_of
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.collection import list_collections
 from ragkv.catalog.writers import Writers, writers
-from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.writer import Card
 
@@ -26,7 +25,7 @@ def writer_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Respons
         "writer.html",
         seen=seen,
         curves=curves,
-        collections=list_collections(request.user.tenant_id, MAX_PAGE, None, parts.database).items if seen else (),
+        collections=collections_of(request.user.tenant_id, parts.database) if seen else (),
         fingerprint=parts.model_fingerprint,
         polled=seen is not None and any(one.evaluation and one.evaluation.is_under_way for one in seen.available),
     )

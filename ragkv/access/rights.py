@@ -49,8 +49,7 @@ class Rights:
     def tenants_of(self, groups: Iterable[str]) -> tuple[TenantName, ...]:
         """The tenants whose dashboard members of the groups may use, in the order of the grants. Raises Forbidden."""
         scopes = self._scopes(groups)
-        open_to = tuple(tenant for tenant, scope in scopes.items() if scope == NEEDED)
-        if open_to:
+        if open_to := _with_dashboard(scopes):
             return open_to
         if scopes:
             lesser = ", ".join(f"{scope} in {tenant.name}" for tenant, scope in scopes.items())
@@ -62,8 +61,7 @@ class Rights:
         scopes = self._scopes(signed_in.groups)
         for tenant, scope in scopes.items():
             if tenant.id == signed_in.tenant_id:
-                open_to = tuple(tenant for tenant, scope in scopes.items() if scope == NEEDED)
-                return Caller(tenant.id, None, frozenset({scope}), signed_in.person, open_to)
+                return Caller(tenant.id, None, frozenset({scope}), signed_in.person, _with_dashboard(scopes))
         raise Unauthorised("your groups no longer give access to this tenant: sign in again")
 
     def _scopes(self, groups: Iterable[str]) -> dict[TenantName, KeyScope]:
@@ -74,3 +72,7 @@ class Rights:
                 tenant = TenantName(self._tenants[grant.tenant], grant.tenant)
                 found[tenant] = max(found.get(tenant, grant.scope), grant.scope, key=KEY_SCOPES.index)
         return found
+
+
+def _with_dashboard(scopes: Mapping[TenantName, KeyScope]) -> tuple[TenantName, ...]:
+    return tuple(tenant for tenant, scope in scopes.items() if scope == NEEDED)

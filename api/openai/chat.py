@@ -71,6 +71,7 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options for streaming."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: Flag = None
     include_obfuscation: Off = None
 
 

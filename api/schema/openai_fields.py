@@ -61,7 +61,10 @@ OPENAI_FIELDS: dict[str, dict[str, str]] = {
         "citations": SENT_BACK,
     },
     "TextPart": {"type": "Type of the part; only `text` is supported.", "text": "Text of the part."},
-    "StreamOptions": {"include_usage": "Whether to send the token counts in an additional last chunk without choices."},
+    "StreamOptions": {
+        "include_usage": "Whether to send the token counts in an additional last chunk without choices.",
+        "continuous_usage_stats": "No effect: the token counts come in the last chunk. A field of vLLM's.",
+    },
     "TextFormat": {"type": "Type of the format; only `text` is supported."},
     "ChatCompletion": {
         "created": CREATED,

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from api.admin.shell import NAVIGATION
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from tests.browser.axe import violations
+from tests.browser.axe import RULES, RULES_OF_COLOUR, violations
 from tests.browser.visit import Visit
 from tests.echo_engine import EchoEngine
 from tests.over_http import ADA, upload
@@ -25,6 +25,7 @@ DESK = {"viewport": {"width": 1280, "height": 800}}
 DARK = DESK | {"color_scheme": "dark"}
 PHONE = {"viewport": {"width": 360, "height": 640}, "has_touch": True, "is_mobile": True}
 WINDOWS = {"desk": DESK, "dark": DARK, "phone": PHONE}
+AXE = {"desk": RULES, "dark": RULES_OF_COLOUR, "phone": RULES}
 
 OUTLINE = """() => {
   const focused = document.activeElement;
@@ -60,7 +61,7 @@ def test_every_page_fits_reads_well_and_says_where_one_is(
                 assert response is not None
                 assert response.status == 200, where
                 assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{where} sticks out"
-                assert violations(page) == [], where
+                assert violations(page, AXE[name]) == [], where
                 expect(page.get_by_role("heading", level=1)).to_have_count(1)
                 expect(page.locator("nav [aria-current=page]").first).to_be_in_viewport()
                 assert re.fullmatch(r".+ · ragkv", page.title()), where
@@ -76,18 +77,18 @@ def test_dialogs_answers_and_pages_beside_the_dashboard_pass_axe_too(
             page = visit.page
             page.goto("/admin/collections")
             page.get_by_role("button", name="New collection").click()
-            assert violations(page) == [], f"dialog ({name})"
+            assert violations(page, AXE[name]) == [], f"dialog ({name})"
             page.goto("/admin/collections/default")
             page.get_by_role("button", name="Delete ada.md").click()
-            assert violations(page) == [], f"question ({name})"
+            assert violations(page, AXE[name]) == [], f"question ({name})"
             page.goto("/admin/playground")
             page.get_by_label("Question").fill("Who wrote the first program?")
             page.get_by_role("button", name="Ask").click()
             expect(page.get_by_role("button", name="Bad answer")).to_be_visible()
-            assert violations(page) == [], f"answer ({name})"
+            assert violations(page, AXE[name]) == [], f"answer ({name})"
             page.goto(f"/admin/documents/{'0' * 32}")
             visit.expect_fault("404")
-            assert violations(page) == [], f"error ({name})"
+            assert violations(page, AXE[name]) == [], f"error ({name})"
 
 
 def test_every_page_can_be_used_by_keyboard(page: Page, document: str):

@@ -97,7 +97,7 @@ def main() -> None:
         model = str(model_folder(Settings(data_dir=CACHE)))
         settings = Settings(data_dir=Path(folder) / "data", model=model, requests_per_minute=0)
         began = time.monotonic()
-        with _running(settings) as (parts, client, worker), Killer(worker, plan.kill_every_s) as killer:
+        with running(settings) as (parts, client, worker), Killer(worker, plan.kill_every_s) as killer:
             uploaded = _upload(plan, client)
             _say(f"{len(uploaded.ids)} uploaded after {time.monotonic() - began:.0f} s: {dict(uploaded.answers)}")
             _wait(plan, parts, killer, began)
@@ -120,11 +120,12 @@ def _plan() -> Plan:
 
 
 @contextmanager
-def _running(settings: Settings) -> Iterator[tuple[Parts, httpx.Client, WorkerProcess]]:
+def running(settings: Settings) -> Iterator[tuple[Parts, httpx.Client, WorkerProcess]]:
     """The service on a port of its own, with one worker that is started again whenever it ends."""
     given = {
         f"{PREFIX}DATA_DIR": str(settings.data_dir),
         f"{PREFIX}MODEL": settings.model,
+        f"{PREFIX}KV_WHEN": settings.kv_when,
         f"{PREFIX}LOG_LEVEL": "error",
     }
     with ExitStack() as stack:

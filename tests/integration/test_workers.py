@@ -36,6 +36,8 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
 from tests.conftest import lend_models
+from tests.hostile_files import pdfs
+from tests.made_files import docx, paragraph
 
 ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
 LONG = b"# Engines\n\n" + b"".join(
@@ -374,16 +376,18 @@ class TestWorkerProcess:
             "RAGKV_DATA_DIR": str(settings.data_dir),
             "RAGKV_MODEL": settings.model,
             "RAGKV_CHUNK_TOKENS": str(settings.chunk_tokens),
+            "RAGKV_PARSE_SECONDS": "3",
         }
         worker = WorkerProcess(os.environ | given)
         worker.start()
         yield worker
         worker.stop()
 
-    def test_documents_become_ready_though_the_worker_is_killed_and_messages_are_lost(
+    def test_documents_become_ready_though_the_worker_is_killed_messages_are_lost_and_hostile_files_come(
         self, parts: Parts, worker: WorkerProcess
     ):
-        """One is accepted through the queue, one only in the database, as if the message had been lost."""
+        """One is accepted through the queue, one only in the database, as if the message had been lost. The second worker then
+        outlives a bomb, a hang and an encrypted file, which fail with what to do about it."""
         queued = accept_document(parts.default_collection, "a.md", io.BytesIO(ADA), parts).document_id
         dropped = stored(parts, LONG, "engines.md")
         first = worker.pid
@@ -391,7 +395,25 @@ class TestWorkerProcess:
         os.kill(first, signal.SIGKILL)
 
         _wait(lambda: {view(parts, d).status for d in (queued, dropped)} == {Status.READY}, seconds=120)
-        assert worker.pid != first
+        second = worker.pid
+        assert second != first
+
+        hostile = {
+            "bomb.docx": (docx(paragraph("words") + " " * 40_000_000), "split it or save it as PDF"),
+            "hang.md": (b"> * a\n" * 1_000_000, "takes more than 3 s to read: split it"),
+            "encrypted.pdf": (pdfs()["encrypted.pdf"](), "remove the password and upload it again"),
+        }
+        failing = {
+            accept_document(parts.default_collection, name, io.BytesIO(body), parts).document_id: reason
+            for name, (body, reason) in hostile.items()
+        }
+        honest = accept_document(parts.default_collection, "c.md", io.BytesIO(ADA + b"Again."), parts).document_id
+        _wait(lambda: view(parts, honest).status is Status.READY, seconds=120)
+        for document_id, reason in failing.items():
+            failed = view(parts, document_id)
+            assert failed.status is Status.FAILED
+            assert reason in (failed.error or "")
+        assert worker.pid == second
 
     def test_it_stops_when_told(self, worker: WorkerProcess):
         """The fixture stops it once more, which does no harm."""

@@ -3,6 +3,8 @@
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from ragkv.page_names import page_label
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -10,6 +12,7 @@ class Chunk:
 
     `start` and `end` are character offsets into the document's text. `page`, on which it begins, counts from 1 and is None
     where the format has no pages; the next ones begin at the offsets `page_breaks` of `text`. `token_ids` are those of `prompt_text(title, text)`: they depend on nothing but the chunk.
+    `media_type`: the document's, in chunks that were retrieved; it names their pages.
     """
 
     id: str
@@ -22,10 +25,15 @@ class Chunk:
     page: int | None
     token_ids: tuple[int, ...]
     page_breaks: tuple[int, ...] = ()
+    media_type: str = ""
 
     def page_at(self, offset: int) -> int | None:
         """The page of a character of `text`."""
         return None if self.page is None else self.page + bisect_right(self.page_breaks, offset)
+
+    def page_label_at(self, offset: int = 0) -> str | None:
+        """The page of a character of `text` as a reader calls it."""
+        return page_label(self.media_type, self.page_at(offset))
 
     @property
     def num_tokens(self) -> int:

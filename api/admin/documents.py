@@ -11,7 +11,6 @@ from api.admin.pages import sheet
 from api.admin.shell import AdminRequest, page
 from api.admin.source import Place, mark
 from ingest.page_views import PageViews
-from ingest.parse.sniff import Format
 from ragkv.catalog.collection import collection_view
 from ragkv.catalog.listing import chunks_before, chunks_from, list_chunks
 from ragkv.catalog.mail_attachments import document_detail
@@ -19,8 +18,6 @@ from ragkv.parts import Parts
 
 CHUNKS_A_PAGE = 20
 PDF, IMAGES = "application/pdf", "image/"
-PAGE_NAMES = {Format.PPTX: "slide", Format.ODP: "slide", Format.XLSX: "sheet", Format.ODS: "sheet"}
-"""What the pages of a format are called."""
 
 
 @get("/documents/{document_id:str}")
@@ -53,7 +50,6 @@ def _facts(tenant_id: str, document_id: str, place: Place | None, cursor: str | 
     chunks = list_chunks(tenant_id, document_id, CHUNKS_A_PAGE, cursor, database, parts.kv_store)
     return {
         "document": view,
-        "page_name": next((name for kind, name in PAGE_NAMES.items() if kind.value == view.media_type), "page"),
         "collection": collection_view(tenant_id, view.collection_id, database),
         "chunks": [mark(chunk, place) for chunk in chunks.items],
         "previous": chunks_before(chunks, CHUNKS_A_PAGE),

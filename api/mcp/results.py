@@ -16,6 +16,7 @@ class FoundPassage(msgspec.Struct, frozen=True):
     document_id: str
     title: str
     page: int | None
+    page_label: str | None
     start: int
     end: int
     score: float
@@ -35,7 +36,7 @@ class SearchResult(msgspec.Struct, frozen=True):
         if not self.passages:
             return "No passages: the collection has no searchable documents, or none that match the filter."
         return "\n\n".join(
-            f"[{number}] {_place(one.title, one.page, one.document_id)}\n{one.text}"
+            f"[{number}] {_place(one.title, one.page_label, one.document_id)}\n{one.text}"
             for number, one in enumerate(self.passages, 1)
         )
 
@@ -59,7 +60,9 @@ class AskResult(msgspec.Struct, frozen=True):
             place = (one.document_id, one.start, one.end)
             if place not in numbers:
                 numbers[place] = len(numbers) + 1
-                sources.append(f'[{numbers[place]}] {_place(one.title, one.page, one.document_id)}: "{one.quote}"')
+                sources.append(
+                    f'[{numbers[place]}] {_place(one.title, one.page_label, one.document_id)}: "{one.quote}"'
+                )
             behind.append((one.answer_end, numbers[place]))
         text = self.answer
         for end, number in sorted(set(behind), reverse=True):
@@ -93,8 +96,8 @@ class AddResult(msgspec.Struct, frozen=True):
         return f"{known}: {_line(self.document)}\nIt can be searched once its status is searchable or ready."
 
 
-def _place(title: str, page: int | None, document_id: str) -> str:
-    return f"{title}{'' if page is None else f', page {page}'} (document {document_id})"
+def _place(title: str, page_label: str | None, document_id: str) -> str:
+    return f"{', '.join(filter(None, (title, page_label)))} (document {document_id})"
 
 
 def _line(document: DocumentView) -> str:

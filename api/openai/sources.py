@@ -22,6 +22,7 @@ class FileCitation(msgspec.Struct, frozen=True, kw_only=True):
     chunk_id: str
     title: str
     page: int | None
+    page_label: str | None
     start: int
     end: int
     quote: str
@@ -55,6 +56,7 @@ def citations_of(answer: Answer, sources: dict[str, Entry]) -> list[FileCitation
             chunk_id=one.chunk_id,
             title=one.title,
             page=one.page,
+            page_label=one.page_label,
             start=one.start,
             end=one.end,
             quote=one.quote,

@@ -158,7 +158,7 @@ DETAIL = DocumentDetail(
 PROGRESS = DocumentProgress(DOCUMENT_ID, "ada.md", Status.SEARCHABLE, "prefill", 148, 296, None)
 VERIFIED = Verified(checked=212, total=212, bytes=148_373_504)
 PASSAGE = PassageView(
-    CHUNK_ID, DOCUMENT_ID, "Ada Lovelace", TEXT, None, 0, len(TEXT), 1.93, 1, PassageKV("host", 28, 4)
+    CHUNK_ID, DOCUMENT_ID, "Ada Lovelace", TEXT, None, None, 0, len(TEXT), 1.93, 1, PassageKV("host", 28, 4)
 )
 ANSWER_ID = "0d9f3b6a5e8c4217a94c1be07f62d835"
 FEEDBACK = Feedback(
@@ -300,6 +300,7 @@ CHUNK = ChunkView(
     title="Ada Lovelace",
     text=TEXT,
     page=None,
+    page_label=None,
     start=0,
     end=len(TEXT),
     tokens=28,

@@ -5,6 +5,7 @@ METADATA = "Metadata of the document, a JSON object."
 TITLE = "Title of the document."
 PLACE = {
     "page": "Page number, starting from 1: of a slide in a presentation, of a sheet in a workbook; null for formats without pages.",
+    "page_label": "Page as a reader calls it: `page 3`, `slide 3`, `sheet 3`; null for formats without pages.",
     "start": "Offset of the first character in the document's text.",
     "end": "Offset after the last character in the document's text.",
 }

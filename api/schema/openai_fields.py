@@ -92,6 +92,7 @@ OPENAI_FIELDS: dict[str, dict[str, str]] = {
         "chunk_id": "Id of the chunk.",
         "title": "Title of the document.",
         "page": "Page number, starting from 1; null for formats without pages.",
+        "page_label": "Page as a reader calls it: `page 3`, `slide 3`, `sheet 3`; null for formats without pages.",
         "start": "Offset of the first character in the document's text.",
         "end": "Offset after the last character in the document's text.",
         "quote": "Text of the document at this place.",

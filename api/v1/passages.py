@@ -39,6 +39,7 @@ class PassageView(msgspec.Struct, frozen=True):
     title: str
     text: str
     page: int | None
+    page_label: str | None
     start: int
     end: int
     score: float
@@ -54,6 +55,7 @@ class PassageView(msgspec.Struct, frozen=True):
             title=chunk.title,
             text=chunk.text,
             page=chunk.page,
+            page_label=chunk.page_label_at(),
             start=chunk.start,
             end=chunk.end,
             score=passage.score,

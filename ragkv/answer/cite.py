@@ -232,6 +232,7 @@ def _citation(answer: Place, sentence: _Sentence) -> Citation:
         start=chunk.start + start,
         end=chunk.start + end,
         quote=chunk.text[start:end],
+        page_label=chunk.page_label_at(start),
     )
 
 

@@ -62,6 +62,7 @@ class Citation:
     start: int
     end: int
     quote: str
+    page_label: str | None = None  # answers that the cache kept before it was recorded have none
 
 
 @dataclass(frozen=True, slots=True)

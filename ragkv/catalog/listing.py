@@ -57,6 +57,7 @@ class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     text: str
     page: int | None
+    page_label: str | None
     start: int
     end: int
     tokens: int
@@ -92,9 +93,10 @@ def list_chunks(
     after = from_cursor(cursor, Ordinal)
     position = None if after is None else (after,)
     with database.reading() as session:
-        is_coming = not find_document(session, tenant_id, document_id).kv_evicted
+        document = find_document(session, tenant_id, document_id)
+        is_coming, media_type = not document.kv_evicted, document.media_type
         chunks = rows_behind(session, chunks_of(document_id), CHUNK_KEYS, limit, position)
-    items = [_chunk_view(row, store, is_coming=is_coming) for (row,) in chunks.items]
+    items = [_chunk_view(row, media_type, store, is_coming=is_coming) for (row,) in chunks.items]
     return ChunkPage(items, chunks.next(lambda row: row[0].ordinal))
 
 
@@ -121,9 +123,9 @@ def _found(wanted: DocumentFilter) -> "Select[DocumentRow]":
     return found if wanted.ids is None else among(found, [i for i in wanted.ids if is_id(i)])
 
 
-def _chunk_view(row: ChunkRow, store: KVStore, *, is_coming: bool) -> ChunkView:
+def _chunk_view(row: ChunkRow, media_type: str, store: KVStore, *, is_coming: bool) -> ChunkView:
     """`is_coming`: KV that is not there yet is made without a request."""
-    chunk, key = to_chunk(row), row.kv_key
+    chunk, key = to_chunk(row, media_type), row.kv_key
     if key is not None and key in store:
         kv = ChunkKV("stored", store.bytes_of(key), store.shape(key))
     else:
@@ -134,6 +136,7 @@ def _chunk_view(row: ChunkRow, store: KVStore, *, is_coming: bool) -> ChunkView:
         title=chunk.title,
         text=chunk.text,
         page=chunk.page,
+        page_label=chunk.page_label_at(),
         start=chunk.start,
         end=chunk.end,
         tokens=chunk.num_tokens,

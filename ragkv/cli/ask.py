@@ -92,6 +92,7 @@ def as_builtins(answer: Answer) -> dict[str, object]:
             "document_id": passage.chunk.document_id,
             "title": passage.chunk.title,
             "page": passage.chunk.page,
+            "page_label": passage.chunk.page_label_at(),
             "start": passage.chunk.start,
             "end": passage.chunk.end,
             "score": passage.score,
@@ -119,5 +120,5 @@ def summary(answer: Answer) -> str:
 
 def place(citation: Citation) -> str:
     """A citation's place: title, page, characters."""
-    page = f", page {citation.page}" if citation.page else ""
+    page = f", {citation.page_label}" if citation.page_label else ""
     return f"{citation.title}{page} [{citation.start}-{citation.end}]"

@@ -41,11 +41,13 @@ def chunk_row(tenant_id: str, chunk: Chunk, vectors: Vectors) -> ChunkRow:
     )
 
 
-def to_chunk(row: ChunkRow) -> Chunk:
+def to_chunk(row: ChunkRow, media_type: str = "") -> Chunk:
+    """`media_type`: the document's."""
     token_ids = tuple(np.frombuffer(row.token_ids, _IDS).tolist())
     page_breaks = tuple(np.frombuffer(row.page_breaks or b"", _IDS).tolist())
     return Chunk(
-        row.id, row.document_id, row.ordinal, row.title, row.text, row.start, row.end, row.page, token_ids, page_breaks
+        row.id, row.document_id, row.ordinal, row.title, row.text, row.start, row.end, row.page, token_ids, page_breaks,
+        media_type,
     )  # fmt: skip
 
 
@@ -84,11 +86,13 @@ def chunks_on_page(document_id: str, page: int, before: int) -> Select[ChunkRow]
     return on_page.order_by(ChunkRow.ordinal.desc()).limit(100)
 
 
-def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str], index_fingerprint: str) -> Select[ChunkRow]:
-    """A tenant's chunks that fit the present models, without their vectors. Ids of others find nothing."""
+def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str], index_fingerprint: str) -> Select[ChunkRow, str]:
+    """(chunk, media type of its document): a tenant's chunks that fit the present models, without their vectors. Ids of
+    others find nothing."""
     whose = ChunkRow.tenant_id.concat("")  # no index of this: SQLite would read all chunks of the tenant for these few
     mine = (one_of(ChunkRow.id, chunk_ids), whose == tenant_id, DocumentRow.index_fingerprint == index_fingerprint)
-    return _chunks().join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
+    found = _chunks().add_columns(DocumentRow.media_type)
+    return found.join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
 
 
 def points_of(document_ids: Sequence[str]) -> Select[ChunkRow]:

@@ -57,7 +57,8 @@ class DatabaseSource:
         """The tenant's chunks of these ids, in the order asked for; what is gone is left out."""
         with self._database.reading() as session:
             statements = [chunks_by_id(tenant_id, ids, self._index_fingerprint) for ids in batched(chunk_ids)]
-            found = {row.id: to_chunk(row) for statement in statements for row in session.scalars(statement)}
+            rows = [row for statement in statements for row in session.execute(statement)]
+            found = {row.id: to_chunk(row, media_type) for row, media_type in rows}
         return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
 
     def titles(

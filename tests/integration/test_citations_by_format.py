@@ -76,3 +76,5 @@ def test_every_sentence_is_marked_on_the_page_that_its_citation_names(client: Cl
             words, number = PAGES[name]
             assert cited[-1].page == number
             assert f"<span>{words}</span>" in client.get(f"/admin/documents/{document_id}").text
+            asked = {"question": cited[-1].quote, "document_ids": [document_id], "top_k": 1}
+            assert client.post("/v1/search", json=asked).json()["passages"][0]["page_label"] == words

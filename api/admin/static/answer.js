@@ -223,6 +223,6 @@ function sourceUrl({ document_id: id, start, end }) {
   return `/admin/documents/${encodeURIComponent(id)}?at=${start}-${end}`;
 }
 
-function placeOf({ title, page }) {
-  return page ? `${title}, page ${page}` : title || "untitled";
+function placeOf({ title, page_label: page }) {
+  return page ? `${title}, ${page}` : title || "untitled";
 }

@@ -110,7 +110,7 @@ async def _answer(
 ) -> Answer:
     ref = parts.default_collection
     asked = Question(ref.tenant_id, ref.collection_id, question, mode, policy, max_tokens=max_tokens)
-    return [event async for event in parts.answerer.stream(asked) if isinstance(event, Answer)][-1]
+    return [event async for event in parts.command_answerer.stream(asked) if isinstance(event, Answer)][-1]
 
 
 def _show(compared: Compared, console: Console) -> None:

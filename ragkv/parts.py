@@ -35,7 +35,7 @@ from ragkv.models import QCACHE, LineProgress, encoder_folder, model_folder, pub
 from ragkv.observe.heartbeats import Heartbeats
 from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.queue import Queue, make_celery
-from ragkv.redis_client import connect, redis_url
+from ragkv.redis_client import connect, is_there, redis_url
 from ragkv.settings import Settings
 from ragkv.tenancy import CollectionRef
 from ragkv.threads import Threads
@@ -461,6 +461,12 @@ class Parts:
         from ragkv.answer_cache.caching import CachingAnswerer
 
         return CachingAnswerer(self.uncached_answerer, self.answer_cache, self.recent_answers)
+
+    @cached_property
+    def command_answerer(self) -> "Answerer | CachingAnswerer":
+        """The answerer of a command. Where no Redis is configured and no service runs, nothing is cached, and answers take
+        no feedback."""
+        return self.answerer if is_there(self.redis, self.settings) else self.uncached_answerer
 
     @cached_property
     def recent_answers(self) -> "RecentAnswers":

@@ -49,6 +49,16 @@ def reporting() -> Iterator[None]:
         raise Unavailable("Redis does not answer: try again, or see the service's log") from error
 
 
+def is_there(client: redis.Redis, settings: Settings) -> bool:
+    """Whether a server is configured, or the embedded one of a running service answers."""
+    if settings.redis_url is None:
+        try:
+            client.ping()
+        except RedisError:
+            return False
+    return True
+
+
 def ping(client: redis.Redis) -> None:
     """Raises Unavailable unless Redis answers."""
     with reporting():

@@ -63,9 +63,9 @@ async def _ask(
     parts.prepare()
     ref = parts.default_collection
     asked = Question(ref.tenant_id, ref.collection_id, question, mode, policy, recompute_ratio)
-    await parts.answerer.check(asked)  # a question that cannot be answered must not wait for the engine
+    await parts.command_answerer.check(asked)  # a question that cannot be answered must not wait for the engine
     async with running_engine(parts, console):
-        async for event in parts.answerer.stream(asked):
+        async for event in parts.command_answerer.stream(asked):
             if isinstance(event, Answer):
                 _finish(event, stream, as_json, console)
             elif stream:

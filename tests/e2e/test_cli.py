@@ -132,6 +132,7 @@ class TestIngestAndAsk:
         finished = ragkv(shared, "ask", "Who wrote the first program?", "--policy", "none", "--json")
 
         assert finished.returncode == 0, finished.stderr
+        assert "Redis" not in finished.stderr
         answer = json.loads(finished.stdout)
         keys = {
             "id",

@@ -10,6 +10,7 @@ from bench.export import export
 from bench.fidelity.data import read_questions
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
 from tests.over_http import Client, assert_problem, events_of
@@ -195,3 +196,12 @@ def test_the_command_writes_the_same_set(
         client.get("/v1/questions/evaluation").text,
         "1 questions written, 0 left out\n",
     )
+
+
+def test_a_command_without_a_service_says_nothing_of_redis(parts: Parts, caplog: pytest.LogCaptureFixture):
+    assert parts.command_answerer is parts.uncached_answerer
+    assert caplog.records == []
+
+
+def test_answers_of_a_command_beside_a_service_take_feedback(parts: Parts, redis_server: EmbeddedRedis):
+    assert parts.command_answerer is parts.answerer

@@ -28,6 +28,7 @@ from api.http.observe import Observing
 from api.http.options import name_all_methods
 from api.http.turns import Turns
 from api.mcp.server import MCPServer, exchange
+from api.mcp.tools import Service
 from api.openai.errors import in_openai_form
 from api.openai.router import openai_routers
 from api.schema.site import openapi_config
@@ -78,7 +79,7 @@ def create_app(
     page_views = PageViews(parts)
     admissions = Admissions(parts.gate, parts.sessions, confirm_every_s)
     streams = ProgressStreams(admissions, draining, parts.settings.max_streams)
-    mcp = MCPServer(parts)
+    mcp = MCPServer(Service(parts, page_views))
     app = Litestar(
         route_handlers=[
             collections_router(),

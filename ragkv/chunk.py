@@ -31,6 +31,15 @@ class Chunk:
         """The page of a character of `text`."""
         return None if self.page is None else self.page + bisect_right(self.page_breaks, offset)
 
+    def on_page(self, number: int | None) -> tuple[int, int]:
+        """The characters [start, end) of `text` on a page; none, start == end, if it is on others. All where the format has
+        no pages."""
+        if number is None or self.page is None:
+            return 0, len(self.text)
+        bounds = (0, *self.page_breaks, len(self.text))
+        index = number - self.page
+        return (bounds[index], bounds[index + 1]) if 0 <= index <= len(self.page_breaks) else (0, 0)
+
     def page_label_at(self, offset: int = 0) -> str | None:
         """The page of a character of `text` as a reader calls it."""
         return page_label(self.media_type, self.page_at(offset))

@@ -64,6 +64,7 @@ def openai_service(folder: Path, loaded: IngestParts) -> Iterator[OpenAIService]
         requests_per_minute=0,
         tenant_requests_per_minute=0,
         refusals_per_minute=0,
+        data_sources_allowed=str(folder),
     )
     engine = EchoEngine(settings.max_model_len)
     redis = EmbeddedRedis(settings)

@@ -5,9 +5,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from api.v1.data_sources import Interval
 from api.v1.passages import Filters
+from api.v1.questions import FeedbackText
 from ragkv.answer.limits import QUESTION_CHARACTERS
+from ragkv.catalog.data_sources import DEFAULT_INTERVAL_MINUTES
 from ragkv.catalog.metadata import Metadata
+from ragkv.db.feedback import Rating
+from ragkv.evaluation.outcome import Kind
+from ragkv.evaluation.runs import MAX_QUESTIONS
 from ragkv.status import Status
 from ragkv.tenancy import DEFAULT_COLLECTION
 
@@ -61,3 +67,62 @@ class AddArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     base64: Annotated[str, Meta(description="The bytes of a file in base64, such as a PDF.")] | None = None
     collection: Collection = DEFAULT_COLLECTION
     metadata: Annotated[Metadata, Meta(description="Facts to filter by later.", examples=[{"year": 2024}])] = {}
+
+
+class ReadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which words to read, as a citation or passage names them."""
+
+    document_id: Annotated[str, Meta(description="`document_id` of the citation or passage.")]
+    start: Annotated[int, Meta(ge=0, le=1_000_000_000, description="`start` of the citation or passage.")]
+    end: Annotated[int, Meta(ge=1, le=1_000_000_000, description="`end` of the citation or passage.")]
+    picture: Annotated[bool, Meta(description="Also return the page as a picture: PDF files and images only.")] = False
+
+
+class RateArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is thought of an answer. It replaces what was said of it before."""
+
+    answer_id: Annotated[str, Meta(description="`answer_id` of the result of `ask`.")]
+    rating: Annotated[Rating, Meta(description="`up` for a good answer, `down` for a bad one.")]
+    correction: Annotated[FeedbackText, Meta(description="The right answer, in as few words as say it.")] | None = None
+    comment: Annotated[FeedbackText, Meta(description="Anything else about the answer.")] | None = None
+
+
+class AddSourceArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to keep a collection in step with."""
+
+    location: Annotated[
+        str,
+        Meta(
+            description="A folder of the service's machine or the URL of an object store's prefix, which the operator allows.",
+            examples=["/srv/handbook", "s3://company/handbook"],
+        ),
+    ]
+    collection: Collection = DEFAULT_COLLECTION
+    interval_minutes: Annotated[
+        Interval, Meta(description="Minutes between two syncs; 0 for syncs on request only.")
+    ] = DEFAULT_INTERVAL_MINUTES
+
+
+class SourceArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which data source to look at."""
+
+    id: Annotated[str, Meta(description="Id of a data source; all of them without one.")] | None = None
+
+
+class StartArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to measure."""
+
+    collection: Collection = DEFAULT_COLLECTION
+    kind: Annotated[
+        Kind,
+        Meta(
+            description="`fidelity`: answers from stored KV beside full computation. `retrieval`: does search find the passages."
+        ),
+    ] = "fidelity"
+    limit: Annotated[int, Meta(ge=1, le=MAX_QUESTIONS, description="Number of questions, the newest first.")] = 100
+
+
+class EvaluationArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which evaluation to look at."""
+
+    id: Annotated[str, Meta(description="Id of the evaluation.")]

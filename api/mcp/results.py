@@ -1,13 +1,38 @@
 """Results of the tools: values for programs, and the same as text for models."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, Citation
+from ragkv.catalog.cited import CitedPage
+from ragkv.catalog.data_sources import DataSourceView, SourceFileView
 from ragkv.catalog.documents import DocumentView
+from ragkv.catalog.feedback import Feedback
 from ragkv.catalog.listing import DocumentPage
+from ragkv.evaluation.outcome import EvaluationReport, EvaluationRun, MeasuredQuestion
+
+_SHOWN_QUESTIONS = 5
+
+
+class Result(Protocol):
+    """What a tool returns: a struct that has a text too."""
+
+    def as_text(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pictured:
+    """A result with a picture beside it, as PNG."""
+
+    result: Result
+    png: bytes
+
+    def as_text(self) -> str:
+        return self.result.as_text()
 
 
 class FoundPassage(msgspec.Struct, frozen=True):
@@ -44,13 +69,14 @@ class SearchResult(msgspec.Struct, frozen=True):
 class AskResult(msgspec.Struct, frozen=True):
     """An answer, and the places in documents that support it."""
 
+    answer_id: str
     answer: str
     finish_reason: str
     citations: tuple[Citation, ...]
 
     @classmethod
     def of(cls, answer: Answer) -> "AskResult":
-        return cls(answer.text, answer.finish_reason, answer.citations)
+        return cls(answer.id, answer.text, answer.finish_reason, answer.citations)
 
     def as_text(self) -> str:
         """The answer with a number behind every part that is supported, and the sources by number."""
@@ -67,7 +93,8 @@ class AskResult(msgspec.Struct, frozen=True):
         text = self.answer
         for end, number in sorted(set(behind), reverse=True):
             text = f"{text[:end]} [{number}]{text[end:]}"
-        return "\n".join([text, "", "Sources:", *sources]) if sources else text
+        listed = ["", "Sources:", *sources] if sources else []
+        return "\n".join([text, *listed, "", f"Answer {self.answer_id}"])
 
 
 class ListResult(msgspec.Struct, frozen=True):
@@ -96,6 +123,63 @@ class AddResult(msgspec.Struct, frozen=True):
         return f"{known}: {_line(self.document)}\nIt can be searched once its status is searchable or ready."
 
 
+class ReadResult(msgspec.Struct, frozen=True):
+    """The cited words between the text of their page, or the text around them where the format has no pages."""
+
+    document_id: str
+    name: str
+    page: int | None
+    page_label: str | None
+    before: str
+    cited: str
+    after: str
+
+    @classmethod
+    def of(cls, document_id: str, found: CitedPage) -> "ReadResult":
+        return cls(document_id, found.name, found.page, found.page_label, found.before, found.cited, found.after)
+
+    def as_text(self) -> str:
+        """The cited words stand between <mark> and </mark>."""
+        shown = f"{self.before}<mark>{self.cited}</mark>{self.after}"
+        return f"{_place(self.name, self.page_label, self.document_id)}\n\n{shown}"
+
+
+class RateResult(msgspec.Struct, frozen=True):
+    """The feedback that an answer has now."""
+
+    answer_id: str
+    feedback: Feedback
+
+    def as_text(self) -> str:
+        corrected = f", corrected to {self.feedback.correction!r}" if self.feedback.correction else ""
+        return f"Answer {self.answer_id} is rated {self.feedback.rating}{corrected}."
+
+
+class SourceResult(msgspec.Struct, frozen=True):
+    """Data sources, and files of them that could not be read, with the reasons: at most 50 of each."""
+
+    data_sources: list[DataSourceView]
+    failed_files: list[SourceFileView]
+
+    def as_text(self) -> str:
+        lines = [_source_line(one) for one in self.data_sources] or ["No data sources."]
+        return "\n".join([*lines, *(f"{one.key}: {one.status}: {one.error}" for one in self.failed_files)])
+
+
+class EvaluationResult(msgspec.Struct, frozen=True):
+    """An evaluation, and its worst questions."""
+
+    run: EvaluationRun
+    worst: list[MeasuredQuestion]
+
+    @classmethod
+    def of(cls, report: EvaluationReport) -> "EvaluationResult":
+        return cls(report.run, report.questions[:_SHOWN_QUESTIONS])
+
+    def as_text(self) -> str:
+        return "\n".join([*_figures(self.run), *map(_question_line, self.worst)])
+
+
 def _place(title: str, page_label: str | None, document_id: str) -> str:
     return f"{', '.join(filter(None, (title, page_label)))} (document {document_id})"
 
@@ -103,3 +187,37 @@ def _place(title: str, page_label: str | None, document_id: str) -> str:
 def _line(document: DocumentView) -> str:
     problem = f": {document.error}" if document.error else ""
     return f"{document.name} (document {document.id}): {document.status}, {document.chunks} chunks{problem}"
+
+
+def _source_line(source: DataSourceView) -> str:
+    files = source.files
+    problem = f" ({source.error})" if source.error else ""
+    return (
+        f"{source.location} (data source {source.id}): {source.status}{problem}, {files.ready} files read, {files.waiting} "
+        f"waiting, {files.failed + files.unreadable} failed, {files.skipped} skipped"
+    )
+
+
+def _figures(run: EvaluationRun) -> Iterator[str]:
+    yield f"Evaluation {run.id} of {run.collection} ({run.kind}): {run.state}, {run.done} of {run.total} questions measured"
+    if run.error:
+        yield run.error
+    if (found := run.fidelity) is not None:
+        kept = "nothing to keep" if found.gain_kept is None else f"{found.gain_kept:.2f} of full prefill's gain kept"
+        yield (
+            f"{kept} on {found.questions} questions; KL {found.kl:.3f} nats a token; {found.agree:.0f}% of answers alike; "
+            f"first token after {found.ttft_ms:.0f} ms, in full {found.ttft_full_ms:.0f} ms"
+        )
+    if (searched := run.retrieval) is not None:
+        yield (
+            f"{searched.recall_at_5:.0f}% of the needed passages among the first 5 on {searched.questions} questions; "
+            f"a search takes {searched.search_ms:.0f} ms"
+        )
+
+
+def _question_line(one: MeasuredQuestion) -> str:
+    asked = one.question or "a question that is kept no longer"
+    if one.error:
+        return f"- {asked}: {one.error}"
+    said = f" stitched {one.answers.stitched!r}, in full {one.answers.full!r}" if one.answers else ""
+    return f"- {asked}{said}"

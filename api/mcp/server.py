@@ -2,6 +2,7 @@
 imports the MCP SDK."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -18,6 +19,8 @@ from mcp.types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    ContentBlock,
+    ImageContent,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
@@ -30,24 +33,25 @@ from api.access.concurrency import uploading_large
 from api.access.session import Connection, own_pages_only
 from api.http.disconnect import unless_disconnected
 from api.http.errors import problem_of
-from api.mcp.tools import TOOLS, Tool
+from api.mcp.results import Pictured
+from api.mcp.tools import TOOLS, Service, Tool
 from ragkv import __version__
 from ragkv.access.caller import Caller
-from ragkv.parts import Parts
 
 BODY_BYTES = 8 * 1024 * 1024
 """A file in base64 takes four thirds of its size, and three copies in memory; larger files go to /v1/documents."""
 INSTRUCTIONS = (
     "Documents of this service's collections, searched and cited by passage. `ask` answers from them with citations, "
-    "`search` returns the passages themselves."
+    "`search` returns the passages themselves. Show people the quoted sentences, and record with `rate_answer` what they say of an "
+    "answer."
 )
 
 
 class MCPServer:
     """The SDK's server over the tools, for the length of the app's lifespan."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._on_the_wire = {tool.name: _described(tool) for tool in TOOLS.values()}
         self._server = Server[Any](
             "ragkv",
@@ -99,12 +103,14 @@ class MCPServer:
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"there is no tool {params.name[:80]!r}: {', '.join(TOOLS)}")
         try:
-            result = await tool.call(_connection_of(context), params.arguments or {}, self._parts)
+            result = await tool.call(_connection_of(context), params.arguments or {}, self._service)
         except Exception as error:  # the model reads it and may correct itself
             return CallToolResult(content=[TextContent(text=problem_of(error).detail)], is_error=True)
-        return CallToolResult(
-            content=[TextContent(text=result.as_text())], structured_content=msgspec.to_builtins(result)
-        )
+        content: list[ContentBlock] = [TextContent(text=result.as_text())]
+        if isinstance(result, Pictured):
+            content.append(ImageContent(data=b64encode(result.png).decode(), mime_type="image/png"))
+            result = result.result
+        return CallToolResult(content=content, structured_content=msgspec.to_builtins(result))
 
     def _input_schema(self, name: str) -> dict[str, Any] | None:
         tool = self._on_the_wire.get(name)
@@ -131,7 +137,6 @@ def _connection_of(context: ServerRequestContext[Any]) -> Connection:
 
 
 def _described(tool: Tool) -> ToolOnTheWire:
-    reads = tool.scope == "read"
     return ToolOnTheWire(
         name=tool.name,
         title=tool.title,
@@ -139,7 +144,10 @@ def _described(tool: Tool) -> ToolOnTheWire:
         input_schema=_schema_of(tool.arguments),
         output_schema=_schema_of(tool.result),
         annotations=ToolAnnotations(
-            read_only_hint=reads, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+            read_only_hint=not tool.changes,
+            destructive_hint=False,
+            idempotent_hint=tool.idempotent,
+            open_world_hint=False,
         ),
     )
 

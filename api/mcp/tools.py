@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -15,23 +15,57 @@ from api.access.auditing import note_change
 from api.access.concurrency import is_large, limits_of
 from api.access.session import Connection
 from api.http.observe import note_made
-from api.mcp.arguments import AddArguments, AskArguments, ListArguments, SearchArguments
-from api.mcp.results import AddResult, AskResult, ListResult, SearchResult
+from api.mcp.arguments import (
+    AddArguments,
+    AddSourceArguments,
+    AskArguments,
+    EvaluationArguments,
+    ListArguments,
+    RateArguments,
+    ReadArguments,
+    SearchArguments,
+    SourceArguments,
+    StartArguments,
+)
+from api.mcp.results import (
+    AddResult,
+    AskResult,
+    EvaluationResult,
+    ListResult,
+    Pictured,
+    RateResult,
+    ReadResult,
+    Result,
+    SearchResult,
+    SourceResult,
+)
 from api.v1.ask import AskBody, question_of, whole_answer
+from api.v1.pages import PIXELS
 from api.v1.search import SearchBody, found_passages
+from ingest.page_views import PageViews
 from ragkv.access.caller import Caller
+from ragkv.catalog.cited import cited_page
+from ragkv.catalog.data_sources import add_data_source, data_source_view, list_data_sources, list_source_files
 from ragkv.catalog.documents import accept_document, document_view
+from ragkv.catalog.feedback import give_feedback
 from ragkv.catalog.listing import DocumentFilter, DocumentPage, list_documents
+from ragkv.db.data_sources import FileStatus
 from ragkv.db.tenants import collection_ref
 from ragkv.errors import Forbidden, Rejected
+from ragkv.evaluation.runs import Wanted, report_of_run, start_run
 from ragkv.parts import Parts
 from ragkv.scopes import KeyScope
 
+FAILED_FILES = 50
+"""Of a data source that are shown, in each of the two ways to fail."""
 
-class Result(Protocol):
-    """What a tool returns: a struct that has a text too."""
 
-    def as_text(self) -> str: ...
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What tools use of the service."""
+
+    parts: Parts
+    page_views: PageViews
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +78,11 @@ class Tool:
     scope: KeyScope
     arguments: type[msgspec.Struct]
     result: type[msgspec.Struct]
-    run: Callable[[Connection, Any, Parts], Awaitable[Result]]
+    run: Callable[[Connection, Any, Service], Awaitable[Result]]
+    changes: bool = False
+    idempotent: bool = True
 
-    async def call(self, connection: Connection, arguments: dict[str, Any], parts: Parts) -> Result:
+    async def call(self, connection: Connection, arguments: dict[str, Any], service: Service) -> Result:
         """Raises Forbidden, Rejected for arguments that do not fit, and what the tool raises."""
         caller: Caller = connection.user
         if not caller.may(self.scope):
@@ -55,31 +91,75 @@ class Tool:
             given = msgspec.json.decode(msgspec.json.encode(arguments), type=self.arguments)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
             raise Rejected(f"invalid arguments: {error}") from None
-        return await self.run(connection, given, parts)
+        return await self.run(connection, given, service)
 
 
-async def search(connection: Connection, given: SearchArguments, parts: Parts) -> SearchResult:
+async def search(connection: Connection, given: SearchArguments, service: Service) -> SearchResult:
     body = SearchBody(question=given.question, collection=given.collection, filter=given.filter, top_k=given.top_k)
-    return SearchResult.of(await found_passages(connection.user, body, parts))
+    return SearchResult.of(await found_passages(connection.user, body, service.parts))
 
 
-async def ask(connection: Connection, given: AskArguments, parts: Parts) -> AskResult:
+async def ask(connection: Connection, given: AskArguments, service: Service) -> AskResult:
     body = AskBody(question=given.question, collection=given.collection, filter=given.filter)
     with limits_of(connection).question(connection.user):
-        question = await asyncio.to_thread(question_of, connection.user, body, parts)
-        return AskResult.of(await whole_answer(parts.answerer.stream(question)))
+        question = await asyncio.to_thread(question_of, connection.user, body, service.parts)
+        return AskResult.of(await whole_answer(service.parts.answerer.stream(question)))
 
 
-async def list_some(connection: Connection, given: ListArguments, parts: Parts) -> ListResult:
-    return ListResult.of(await asyncio.to_thread(_page, connection.user, given, parts))
+async def list_some(connection: Connection, given: ListArguments, service: Service) -> ListResult:
+    return ListResult.of(await asyncio.to_thread(_page, connection.user, given, service.parts))
 
 
-async def add(connection: Connection, given: AddArguments, parts: Parts) -> AddResult:
+async def add(connection: Connection, given: AddArguments, service: Service) -> AddResult:
     with nullcontext() if is_large(connection) else limits_of(connection).upload(connection.user):
-        added = await asyncio.to_thread(_add, connection.user, given, parts)
+        added = await asyncio.to_thread(_add, connection.user, given, service.parts)
     note_made(connection, added.document.id)
     note_change(connection, "Add a document")
     return added
+
+
+async def read(connection: Connection, given: ReadArguments, service: Service) -> ReadResult | Pictured:
+    tenant_id, views = connection.user.tenant_id, service.page_views
+    place = (tenant_id, given.document_id)
+    found = await asyncio.to_thread(cited_page, *place, given.start, given.end, service.parts.database)
+    result = ReadResult.of(given.document_id, found)
+    if not given.picture:
+        return result
+    return Pictured(result, await views.threads.run(views.picture, *place, found.page or 1, PIXELS))
+
+
+async def rate(connection: Connection, given: RateArguments, service: Service) -> RateResult:
+    parts, said = service.parts, (given.rating, given.correction, given.comment)
+    kept = (parts.recent_answers, parts.source, parts.database)
+    rated = await asyncio.to_thread(give_feedback, connection.user.tenant_id, given.answer_id, *said, *kept)
+    return RateResult(given.answer_id, rated)
+
+
+async def add_source(connection: Connection, given: AddSourceArguments, service: Service) -> SourceResult:
+    parts, wanted = service.parts, (given.collection, given.location, given.interval_minutes)
+    made = await asyncio.to_thread(add_data_source, connection.user.tenant_id, *wanted, parts.database, parts.settings)
+    note_made(connection, made.id)
+    note_change(connection, "Create a data source")
+    return SourceResult([made], [])
+
+
+async def show_sources(connection: Connection, given: SourceArguments, service: Service) -> SourceResult:
+    return await asyncio.to_thread(_sources, connection.user.tenant_id, given.id, service.parts)
+
+
+async def start(connection: Connection, given: StartArguments, service: Service) -> EvaluationResult:
+    wanted = Wanted(given.kind, "rated", given.limit)
+    run = await asyncio.to_thread(
+        start_run, connection.user.tenant_id, given.collection, wanted, service.parts.database
+    )
+    note_made(connection, run.id)
+    note_change(connection, "Create an evaluation")
+    return EvaluationResult(run, [])
+
+
+async def show_evaluation(connection: Connection, given: EvaluationArguments, service: Service) -> EvaluationResult:
+    found = await asyncio.to_thread(report_of_run, connection.user.tenant_id, given.id, service.parts.database)
+    return EvaluationResult.of(found)
 
 
 TOOLS = {
@@ -123,6 +203,69 @@ TOOLS = {
             AddArguments,
             AddResult,
             add,
+            changes=True,
+        ),
+        Tool(
+            "read_page",
+            "Read a cited page",
+            "Show the page that a citation or passage points to, with its words marked. Use it to check an answer.",
+            "read",
+            ReadArguments,
+            ReadResult,
+            read,
+        ),
+        Tool(
+            "rate_answer",
+            "Rate an answer",
+            "Record whether an answer was good or bad, and the right answer if a person gave it. Rated questions are what "
+            "start_evaluation measures.",
+            "read",
+            RateArguments,
+            RateResult,
+            rate,
+            changes=True,
+        ),
+        Tool(
+            "add_data_source",
+            "Connect a data source",
+            "Keep a collection in step with a folder or an object store: its files are read in the background, and again "
+            "when they change. data_sources shows how far that is.",
+            "admin",
+            AddSourceArguments,
+            SourceResult,
+            add_source,
+            changes=True,
+            idempotent=False,
+        ),
+        Tool(
+            "data_sources",
+            "Look at data sources",
+            "Show data sources: their state, numbers of files, and of one of them the files that failed, with reasons.",
+            "admin",
+            SourceArguments,
+            SourceResult,
+            show_sources,
+        ),
+        Tool(
+            "start_evaluation",
+            "Start an evaluation",
+            "Measure the service on the rated questions of a collection. It runs in the background: evaluation shows the "
+            "result.",
+            "admin",
+            StartArguments,
+            EvaluationResult,
+            start,
+            changes=True,
+            idempotent=False,
+        ),
+        Tool(
+            "evaluation",
+            "Look at an evaluation",
+            "Show how far an evaluation is, its figures once it has ended, and its worst questions.",
+            "admin",
+            EvaluationArguments,
+            EvaluationResult,
+            show_evaluation,
         ),
     )
 }
@@ -139,6 +282,19 @@ def _add(caller: Caller, given: AddArguments, parts: Parts) -> AddResult:
     ref = collection_ref(caller.tenant_id, given.collection, parts.database)
     accepted = accept_document(ref, given.name, BytesIO(body), parts, given.metadata)
     return AddResult(document_view(ref.tenant_id, accepted.document_id, parts.database), accepted.created)
+
+
+def _sources(tenant_id: str, data_source_id: str | None, parts: Parts) -> SourceResult:
+    """All data sources, or one with the files that could not be read."""
+    if data_source_id is None:
+        return SourceResult(list_data_sources(tenant_id, parts.database), [])
+    one = data_source_view(tenant_id, data_source_id, parts.database)
+    files = [
+        file
+        for status in (FileStatus.FAILED, FileStatus.UNREADABLE)
+        for file in list_source_files(tenant_id, one.id, status, FAILED_FILES, None, parts.database).items
+    ]
+    return SourceResult([one], files)
 
 
 def _bytes_of(given: AddArguments) -> bytes:

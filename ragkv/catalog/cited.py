@@ -1,21 +1,26 @@
-"""The text that a citation points to, with the pages that it may lie on."""
+"""The text that a citation points to: with the pages that it may lie on, and within the page around it."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ragkv.catalog.documents import find_document
-from ragkv.db.chunks import chunk_at, chunks_between, chunks_on_page
+from ragkv.db.chunks import chunk_at, chunks_between, chunks_near, chunks_on_page, to_chunk
 from ragkv.db.database import Database
 from ragkv.errors import Rejected
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from sqlalchemy.orm import Session
 
+    from ragkv.chunk import Chunk
     from ragkv.db.tables import ChunkRow
 
 MAX_CHARACTERS = 10_000
 _AROUND = 1_000
 _BEFORE = 10_000
+_SIDE = 6_000
+_NEIGHBOURS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +42,60 @@ class Cited:
     pieces: tuple[Piece, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class CitedPage:
+    """Cited words between the text of the page on which they begin, at most 6,000 characters on either side; where the
+    format has no pages, between the text around them."""
+
+    name: str
+    page: int | None
+    page_label: str | None
+    before: str
+    cited: str
+    after: str
+
+
+def cited_page(tenant_id: str, document_id: str, start: int, end: int, database: Database) -> CitedPage:
+    """The page around characters [start, end) of a document's text. Raises NotFound for the document, Rejected for a range
+    that is too long, or in which there is no text."""
+    _check(start, end)
+    with database.reading() as session:
+        document = find_document(session, tenant_id, document_id)
+        rows = list(session.scalars(chunks_between(document_id, start, end)))
+        if not rows:
+            raise Rejected(f"the document has no text at characters {start:,} to {end:,}")
+        near = chunks_near(document_id, rows[0].ordinal - _NEIGHBOURS, rows[-1].ordinal + _NEIGHBOURS)
+        chunks = [to_chunk(row, document.media_type) for row in session.scalars(near)]
+        name = document.name
+    first = next(chunk for chunk in chunks if chunk.end > start)
+    offset = max(start - first.start, 0)
+    page = first.page_at(offset)
+    return CitedPage(
+        name,
+        page,
+        first.page_label_at(offset),
+        _joined(_parts(chunks, page, 0, start)).lstrip()[-_SIDE:],
+        _joined(chunk.text[max(start - chunk.start, 0) : max(end - chunk.start, 0)] for chunk in chunks).strip(),
+        _joined(_parts(chunks, page, end, chunks[-1].end)).rstrip()[:_SIDE],
+    )
+
+
+def _parts(chunks: "Sequence[Chunk]", page: int | None, start: int, end: int) -> "Iterator[str]":
+    """What characters [start, end) of the document have on a page, chunk by chunk; of a chunk that only borders on them
+    nothing, which keeps its words apart."""
+    for chunk in (one for one in chunks if one.start <= end and one.end >= start):
+        left, right = chunk.on_page(page)
+        yield chunk.text[max(left, start - chunk.start) : max(min(right, end - chunk.start), 0)]
+
+
+def _joined(parts: "Iterable[str]") -> str:
+    return "\n".join(parts)
+
+
 def cited_text(tenant_id: str, document_id: str, start: int, end: int, database: Database) -> Cited:
     """What characters [start, end) of a document's text say. Raises NotFound for the document, Rejected for a range that
     is too long, or in which there is no text with a page."""
-    if not 0 <= start < end <= start + MAX_CHARACTERS:
-        raise Rejected(f"start must be before end, at most {MAX_CHARACTERS:,} characters")
+    _check(start, end)
     with database.reading() as session:
         find_document(session, tenant_id, document_id)
         rows = list(session.scalars(chunks_between(document_id, start, end)))
@@ -51,6 +105,11 @@ def cited_text(tenant_id: str, document_id: str, start: int, end: int, database:
         behind = session.scalars(chunk_at(document_id, rows[-1].ordinal + 1)).one_or_none()
         before = _before(session, rows[0], first)
     return Cited(first, behind.page if behind else None, (*before, *(_piece(row, start, end) for row in rows)))
+
+
+def _check(start: int, end: int) -> None:
+    if not 0 <= start < end <= start + MAX_CHARACTERS:
+        raise Rejected(f"start must be before end, at most {MAX_CHARACTERS:,} characters")
 
 
 def _before(session: "Session", row: "ChunkRow", page: int) -> list[Piece]:

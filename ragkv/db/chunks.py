@@ -75,6 +75,12 @@ def chunks_between(document_id: str, start: int, end: int) -> Select[ChunkRow]:
     return chunks_of(document_id).where(ChunkRow.end > start, ChunkRow.start < end).order_by(ChunkRow.ordinal)
 
 
+def chunks_near(document_id: str, first: int, last: int) -> Select[ChunkRow]:
+    """The chunks of a document from one ordinal to another, in order, without their vectors."""
+    near = (ChunkRow.ordinal >= first, ChunkRow.ordinal <= last)
+    return chunks_of(document_id).where(*near).order_by(ChunkRow.ordinal)
+
+
 def chunk_at(document_id: str, ordinal: int) -> Select[ChunkRow]:
     """One chunk of a document, without its vectors."""
     return chunks_of(document_id).where(ChunkRow.ordinal == ordinal)

@@ -18,10 +18,24 @@ from mcp.types import CallToolResult
 
 from api.mcp.server import BODY_BYTES
 from ingest.parts import IngestParts
+from ragkv.catalog.syncing import sync_next
+from tests.made_files import pdf
 from tests.over_http import ADA, assert_problem, upload, wait_until
 from tests.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
 
 ASKED = {"question": "Who wrote the first program?"}
+TOOLS = [
+    "search",
+    "ask",
+    "list_documents",
+    "add_document",
+    "read_page",
+    "rate_answer",
+    "add_data_source",
+    "data_sources",
+    "start_evaluation",
+    "evaluation",
+]
 MODES = ("legacy", "auto")
 """Clients up to the protocol's version 2025-11-25, which shake hands first, and later ones, which do not."""
 
@@ -81,12 +95,7 @@ def message(method: str = "tools/list", params: dict[str, Any] | None = None) ->
 @pytest.mark.parametrize("mode", MODES)
 def test_a_client_adds_a_document_and_finds_it_asks_and_reads_the_source(service: OpenAIService, mode: str):
     async def first_day(client: Client) -> None:
-        assert [tool.name for tool in (await client.list_tools()).tools] == [
-            "search",
-            "ask",
-            "list_documents",
-            "add_document",
-        ]
+        assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
         text = f"# Babbage\n\nCharles Babbage designed the difference engine in London, {mode}.\n"
         added = await client.call_tool("add_document", {"name": f"{mode}.md", "text": text, "metadata": {"mode": mode}})
         assert added.structured_content["created"], text_of(added)
@@ -107,6 +116,90 @@ def test_a_client_adds_a_document_and_finds_it_asks_and_reads_the_source(service
         assert text_of(answered).startswith("Ada Lovelace wrote it. [1]\n\nSources:\n[1] Ada Lovelace (document ")
 
     using(service, first_day, mode=mode)
+
+
+def test_the_first_day_of_an_agent(service: OpenAIService):
+    """Connect a folder, watch it read, ask, see the cited page, correct the answer, evaluate."""
+    folder = service.parts.settings.data_dir.parent / "handbook"
+    folder.mkdir()
+    (folder / "mills.pdf").write_bytes(pdf([["The mill of the engine."], ["Ada Lovelace wrote it.", "It was 1843."]]))
+    (folder / "empty.txt").write_bytes(b"")
+
+    async def first_day(client: Client) -> tuple[str, str]:
+        async def call(tool: str, **arguments: Any) -> CallToolResult:
+            result = await client.call_tool(tool, arguments)
+            assert not result.is_error, text_of(result)
+            return result
+
+        connected = await call("add_data_source", location=str(folder), collection="default")
+        (source,) = connected.structured_content["data_sources"]
+        assert source["status"] == "waiting"
+        await asyncio.to_thread(sync_next, service.parts, lambda tally: True)
+        assert "1 waiting" in text_of(await call("data_sources", id=source["id"]))
+        service.read_all()
+        read = await call("data_sources", id=source["id"])
+        assert read.structured_content["data_sources"][0]["files"]["ready"] == 1
+        assert [file["key"] for file in read.structured_content["failed_files"]] == ["empty.txt"]
+        assert "empty.txt: unreadable: " in text_of(read)
+
+        (document,) = (await call("list_documents", name="mills")).structured_content["documents"]
+        found = (await call("search", question="Ada Lovelace wrote it", filter={})).structured_content["passages"]
+        assert document["id"] in {passage["document_id"] for passage in found}
+        answered = await call("ask", question="Who wrote it?")
+        cited = next(one for one in answered.structured_content["citations"] if one["document_id"] == document["id"])
+        assert cited["page_label"] == "page 2"
+        place = {name: cited[name] for name in ("document_id", "start", "end")}
+        shown = await client.call_tool("read_page", place | {"picture": True})
+        text, picture = shown.content
+        assert text.text.startswith(f"mills.pdf, page 2 (document {document['id']})")
+        assert "<mark>Ada Lovelace wrote it.</mark>\nIt was 1843." in text.text and "mill" not in text.text[10:]
+        assert base64.b64decode(picture.data).startswith(b"\x89PNG")
+
+        answer_id = answered.structured_content["answer_id"]
+        rated = await call("rate_answer", answer_id=answer_id, rating="down", correction="Ada")
+        assert rated.structured_content["feedback"]["correction"] == "Ada"
+        started = await call("start_evaluation")
+        run = started.structured_content["run"]["id"]
+        await until_done(client, run)
+        measured = await call("evaluation", id=run)
+        assert measured.structured_content["run"]["fidelity"]["questions"] == 1
+        assert "done, 1 of 1 questions measured" in text_of(measured) and "Who wrote it?" in text_of(measured)
+        return source["id"], run
+
+    source, run = using(service, first_day)
+    stranger = service.key_of("stranger", "admin")
+    for tool, thing in (("data_sources", source), ("evaluation", run)):
+        assert "there is no" in text_of(called(service, tool, {"id": thing}, key=stranger))
+    recorded = service.http.get("/v1/audit", headers=_headers(service.key)).json()["items"]
+    assert {event["action"]: event["thing"] for event in recorded}.items() >= {
+        ("Create an evaluation", run),
+        ("Create a data source", source),
+    }
+
+
+async def until_done(client: Client, run: str) -> None:
+    for _ in range(600):
+        found = (await client.call_tool("evaluation", {"id": run})).structured_content["run"]
+        if found["state"] == "done":
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(found)
+
+
+def test_cited_words_are_shown_with_what_stands_around_them(service: OpenAIService):
+    body = " ".join(f"The {number}th river of the list is long and wide." for number in range(40))
+    added = called(service, "add_document", {"name": "rivers.txt", "text": f"Before.\n\n{body}"}).structured_content
+    service.read_all()
+    start = body.index("The 20th river") + len("Before.\n\n")
+    place = {"document_id": added["document"]["id"], "start": start, "end": start + 14}
+
+    shown = called(service, "read_page", place).structured_content
+
+    assert (shown["cited"], shown["page"]) == ("The 20th river", None)
+    assert shown["before"].startswith("Before.") and shown["after"].endswith("39th river of the list is long and wide.")
+    assert " ".join(f"{shown['before']}{shown['cited']}{shown['after']}".split()) == f"Before. {body}"
+    pictured = called(service, "read_page", place | {"picture": True})
+    assert pictured.is_error and "only pages of PDF files and images" in text_of(pictured)
 
 
 def test_a_file_comes_in_base64(service: OpenAIService):
@@ -136,6 +229,14 @@ def test_a_file_comes_in_base64(service: OpenAIService):
         ("add_document", {"name": "a.md", "base64": "not base64!"}, "not base64"),
         ("add_document", {"name": "a.md", "text": ""}, "empty"),
         ("add_document", {"name": "a.md", "text": "a" * (MAX_UPLOAD_BYTES + 1)}, "RAGKV_MAX_UPLOAD_BYTES"),
+        ("read_page", {"document_id": "0" * 32, "start": 0, "end": 5}, "no document"),
+        ("read_page", {"document_id": "0" * 32, "start": 5, "end": 5}, "start must be before end"),
+        ("rate_answer", {"answer_id": "0" * 32, "rating": "up"}, "no such answer"),
+        ("rate_answer", {"answer_id": "0" * 32, "rating": "so so"}, "rating"),
+        ("add_data_source", {"location": "/etc"}, "RAGKV_DATA_SOURCES_ALLOWED"),
+        ("data_sources", {"id": "0" * 32}, "no data source"),
+        ("start_evaluation", {"collection": "nowhere"}, "there is no collection 'nowhere'"),
+        ("evaluation", {"id": "0" * 32}, "no evaluation"),
     ],
 )
 def test_a_tool_says_what_is_wrong(service: OpenAIService, tool: str, arguments: dict[str, Any], said: str):
@@ -174,7 +275,10 @@ class TestKeys:
         key = service.key_of("default", "read")
 
         shown = using(service, lambda client: client.list_tools(), key=key).tools
-        assert [tool.name for tool in shown if not tool.annotations.read_only_hint] == []
+        assert [tool.name for tool in shown] == ["search", "ask", "list_documents", "read_page", "rate_answer"]
+        assert [tool.name for tool in shown if not tool.annotations.read_only_hint] == ["rate_answer"]
+        for tool, given in (("add_data_source", {"location": "/srv"}), ("data_sources", {}), ("start_evaluation", {})):
+            assert "scope admin" in text_of(called(service, tool, given, key=key))
         refused = called(service, "add_document", {"name": "a.md", "text": "Not mine to add."}, key=key)
         assert refused.is_error and "scope write" in text_of(refused)
 
@@ -184,6 +288,12 @@ class TestKeys:
 
         assert called(service, "list_documents", {}, key=key).structured_content["documents"] == []
         assert called(service, "search", ASKED, key=key).structured_content["passages"] == []
+        place = {"document_id": theirs["id"], "start": 0, "end": 5}
+        assert "no document" in text_of(called(service, "read_page", place, key=key))
+        answer_id = called(service, "ask", ASKED).structured_content["answer_id"]
+        rated = called(service, "rate_answer", {"answer_id": answer_id, "rating": "up"}, key=key)
+        assert "no such answer" in text_of(rated)
+        assert called(service, "data_sources", {}, key=key).structured_content["data_sources"] == []
         for tool in ("search", "ask", "add_document"):
             given = {"name": "a.md", "text": "mine"} if tool == "add_document" else ASKED
             result = called(service, tool, given | {"collection": theirs["collection_id"]}, key=key)

@@ -136,6 +136,7 @@ def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
                 ("ask", {"question": QUESTION, "filter": {"place": "beach"}}),
                 ("list_documents", {}),
                 ("add_document", {"name": "g.md", "text": "mine as well"}),
+                ("data_sources", {}),
             )
         ],
     } | openai_bodies(ids)

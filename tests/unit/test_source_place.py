@@ -6,7 +6,15 @@ from api.admin.source import Place, mark
 from ragkv.catalog.listing import ChunkKV, ChunkView
 
 CHUNK = ChunkView(
-    id="x:0", ordinal=0, title="", text="abcdefghij", page=None, page_label=None, start=100, end=110, tokens=3,
+    id="x:0",
+    ordinal=0,
+    title="",
+    text="abcdefghij",
+    page=None,
+    page_label=None,
+    start=100,
+    end=110,
+    tokens=3,
     kv=ChunkKV("pending", 0),
 )
 

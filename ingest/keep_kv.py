@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ingest.parts import IngestParts
-from ingest.precompute import KVEntry, precompute
+from ingest.precompute import Hooks, KVEntry, precompute
 from ingest.progress import Reporter
 from ingest.turn import Turn
 from ragkv.chunk import Chunk
@@ -49,7 +49,7 @@ def keep_kv(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: 
         with ingest.stage("prefill"):
             done = precompute(
                 chunks, keys, lambda: ingest.prefiller, parts.kv_store, parts.settings.prefill_batch_tokens,
-                reporter.stage("prefill"), kept, has_room,
+                Hooks(reporter.stage("prefill"), kept, has_room, ingest.announcer.under_way),
             )  # fmt: skip
         ingest.counters.tokens(computed=done.computed_tokens, reused=done.reused_tokens)
         is_whole = done.is_whole and len(chunks) == lease.document().num_chunks

@@ -8,10 +8,12 @@ from importlib.util import find_spec
 
 from transformers.utils import logging
 
+from ingest.announce import Announcer
 from ingest.prefill import Prefiller
 from ingest.sandbox.messages import Limits, OCRLimits
 from ingest.sandbox.parser import Parser
 from ragkv.db.ingestion import Lease
+from ragkv.kv.prefilling import Prefilling
 from ragkv.observe import traces
 from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.parts import Parts
@@ -50,6 +52,11 @@ class IngestParts:
         folder, writer = self.parts.settings.writer_dir, self.parts.writer_fingerprint
         note_written(folder, writer)
         return Prefiller.load(self.parts.model_folder, self.parts.layout, folder if writer else None)
+
+    @cached_property
+    def announcer(self) -> Announcer:
+        """Tells questions which KV is being computed."""
+        return Announcer(Prefilling(self.parts.settings.kv_dir), len(self.parts.prompts.prefix_ids))
 
     @cached_property
     def parser(self) -> Parser:

@@ -1,6 +1,7 @@
 """KV files for a document's chunks: existing ones are kept, missing ones computed in batches."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from ingest.prefill import Prefiller
@@ -10,6 +11,8 @@ from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
 
 TokenProgress = Callable[[int, int], None]
+Batch = Sequence[tuple[str, Chunk]]
+"""Chunks that run through the model together, each with the key of its KV."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,43 +34,59 @@ class Precomputed:
     is_whole: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What a run tells and asks on its way.
+
+    progress(done, total): chunk tokens, after every batch. kept: what the batch left in the store. Either may raise: what is in
+    the store stays there, and the next run goes on from it. has_room: for a batch of so many tokens; without it the rest is left
+    out. under_way: in its context the first of these batches is computed and stored; the others come after it.
+    """
+
+    progress: TokenProgress = lambda done, total: None
+    kept: Callable[[Sequence[KVEntry]], None] = lambda entries: None
+    has_room: Callable[[int], bool] = lambda tokens: True
+    under_way: Callable[[Sequence[Batch]], AbstractContextManager[None]] = lambda batches: nullcontext()
+
+
+_NO_HOOKS = Hooks()
+
+
 def precompute(
     chunks: Sequence[Chunk],
     keys: KeyMaker,
     prefiller: Callable[[], Prefiller],
     store: KVStore,
     batch_tokens: int,
-    progress: TokenProgress = lambda done, total: None,
-    kept: Callable[[Sequence[KVEntry]], None] = lambda entries: None,
-    has_room: Callable[[int], bool] = lambda tokens: True,
+    hooks: Hooks = _NO_HOOKS,
 ) -> Precomputed:
     """Make sure that every chunk and the prefix have a KV file, in the format of the keys: quantised from one in bf16 if there is
     one, computed otherwise.
 
-    `prefiller` is called only if something must be computed: re-ingesting what is known loads no model. `progress(done,
-    total)` is told chunk tokens after every batch, `kept` what the batch left in the store. Either may raise: what is
-    in the store stays there, and the next run goes on from it. Without room for a batch, as `has_room` says of its
-    tokens, the rest is left out.
+    `prefiller` is called only if something must be computed: re-ingesting what is known loads no model.
     """
     named = {keys.chunk(chunk.token_ids): chunk for chunk in chunks}
     todo = {key: chunk for key, chunk in named.items() if key not in store}
     total = sum(chunk.num_tokens for chunk in named.values())
     done = reused = total - sum(chunk.num_tokens for chunk in todo.values())
-    progress(done, total)
-    for key, chunk in _quantised(todo, keys, store, has_room):
-        kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key))])
+    hooks.progress(done, total)
+    for key, chunk in _quantised(todo, keys, store, hooks.has_room):
+        hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key))])
         del todo[key]
         reused, done = reused + chunk.num_tokens, done + chunk.num_tokens
-        progress(done, total)
+        hooks.progress(done, total)
     if not todo and keys.prefix() not in store:
         _compute([], keys, prefiller(), store)
-    for batch in _batches(todo, len(keys.prefix_ids), batch_tokens):
-        if not has_room(sum(chunk.num_tokens for _, chunk in batch)):
+    batches = list(_batches(todo, len(keys.prefix_ids), batch_tokens))
+    for number, batch in enumerate(batches):
+        if not hooks.has_room(sum(chunk.num_tokens for _, chunk in batch)):
             break
-        _compute(batch, keys, prefiller(), store)
-        kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in batch])
+        model = prefiller()
+        with hooks.under_way(batches[number:]):
+            _compute(batch, keys, model, store)
+        hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in batch])
         done += sum(chunk.num_tokens for _, chunk in batch)
-        progress(done, total)
+        hooks.progress(done, total)
     sizes = ((key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in named.items())
     entries = tuple(KVEntry(*entry) for entry in sizes if entry[-1])
     return Precomputed(
@@ -88,7 +107,7 @@ def _quantised(
             yield key, chunk
 
 
-def _compute(batch: Sequence[tuple[str, Chunk]], keys: KeyMaker, prefiller: Prefiller, store: KVStore) -> None:
+def _compute(batch: Batch, keys: KeyMaker, prefiller: Prefiller, store: KVStore) -> None:
     prefix_kv, *chunk_kvs = prefiller.prefill(keys.prefix_ids, [chunk.token_ids for _, chunk in batch])
     if keys.prefix() not in store:
         store.put(keys.prefix(), prefix_kv)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import redis
 
     from ragkv.access.provider import Provider
+    from ragkv.answer.load_cost import LoadCost, Patience
     from ragkv.answer.planner import Planner
     from ragkv.answer.promote import Promoter
     from ragkv.answer.prompt import PromptBuilder
@@ -252,17 +253,29 @@ class Parts:
         return KVDisk(self.kv_store, self.database, self.settings)
 
     @cached_property
+    def load_cost(self) -> "LoadCost":
+        from ragkv.answer.load_cost import LoadCost
+
+        return LoadCost()
+
+    @cached_property
+    def patience(self) -> "Patience":
+        """How long a question waits for KV."""
+        from ragkv.answer.load_cost import Patience
+
+        return Patience(self.settings.kv_wait_ms / 1e3, self.settings.kv_wait_token_ms / 1e3)
+
+    @cached_property
     def promoter(self) -> "Promoter | None":
         """Brings KV from the object store to disk for questions, if there is an object store."""
         if self.kv_remote is None:
             return None
-        from ragkv.answer.promote import Catalogue, Patience, Promoter
+        from ragkv.answer.promote import Catalogue, Promoter
 
         catalogue = Catalogue(
             partial(sizes_of_remote, self.database), partial(lose_object, self.database), self.kv_disk.room
         )
-        patience = Patience(self.settings.kv_wait_ms / 1e3, self.settings.kv_wait_token_ms / 1e3)
-        promoter = Promoter(self.kv_store, self.kv_remote, catalogue, patience)
+        promoter = Promoter(self.kv_store, self.kv_remote, catalogue, self.load_cost, self.patience)
         self.kv_disk.dropped = promoter.dropped
         return promoter
 
@@ -449,12 +462,16 @@ class Parts:
 
     @cached_property
     def uncached_answerer(self) -> "Answerer":
+        from ragkv.answer.early_reuse import EarlyReuse
+        from ragkv.answer.incoming import IncomingKV
         from ragkv.answer.service import Answerer
         from ragkv.journal import Journal
 
         journal = Journal(self.database, self.kv_use, public_name(self.settings))
         answering = (self.settings, self.searcher, self.prompts, self.engine, self.planner)
-        return Answerer(*answering, self.keys_of, journal.record, self.promoter)
+        early_reuse = EarlyReuse(self.kv_store, self.load_cost, self.patience)
+        incoming = IncomingKV(self.load_cost, early_reuse, self.promoter)
+        return Answerer(*answering, self.keys_of, journal.record, incoming)
 
     @cached_property
     def answerer(self) -> "CachingAnswerer":

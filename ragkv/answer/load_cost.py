@@ -1,7 +1,8 @@
-"""The cost of loading KV from the object store and of computing it instead, measured in this process."""
+"""The cost of loading KV from the object store and of computing it instead, measured in this process, and the wait for it."""
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil
 
 from ragkv.engine.protocol import Report
@@ -10,6 +11,17 @@ FORGETTING = 0.9
 """Weight of what was measured before, at each new measurement."""
 MIN_TOKENS = 32
 """Fewer tokens say more about the overhead of a step than about the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a question waits for KV at most: so many seconds, and more for each token of it."""
+
+    base_s: float
+    per_token_s: float
+
+    def seconds(self, tokens: int) -> float:
+        return self.base_s + self.per_token_s * tokens
 
 
 class LoadCost:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
 
-from ragkv.answer.load_cost import LoadCost
+from ragkv.answer.load_cost import LoadCost, Patience
 from ragkv.chunk import Chunk
 from ragkv.errors import Corrupt, NotFound, OutOfSpace, RagKVError, Unavailable
 from ragkv.kv.key import KeyMaker
@@ -30,17 +30,6 @@ SPEAK_EVERY_S = 60.0
 Load = Literal["loaded", "missing", "corrupt", "unavailable", "no_room"]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a question waits for KV at most: so many seconds, and more for each token of it."""
-
-    base_s: float
-    per_token_s: float
-
-    def seconds(self, tokens: int) -> float:
-        return self.base_s + self.per_token_s * tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +56,10 @@ class Catalogue:
 class Promoter:
     """One per process, on its event loop."""
 
-    def __init__(self, store: KVStore, remote: Remote, catalogue: Catalogue, patience: Patience) -> None:
-        self.cost = LoadCost()
+    def __init__(
+        self, store: KVStore, remote: Remote, catalogue: Catalogue, cost: LoadCost, patience: Patience
+    ) -> None:
+        self.cost = cost
         self._store = store
         self._remote = remote
         self._catalogue = catalogue

@@ -13,11 +13,11 @@ import torch
 
 from ragkv.answer.cite import cite
 from ragkv.answer.history import question_in_prompt, search_query
+from ragkv.answer.incoming import IncomingKV
 from ragkv.answer.limits import check_question
 from ragkv.answer.observed import generation, observed, retrieval
 from ragkv.answer.origins import kv_of_passages, prompt_spans
 from ragkv.answer.planner import Planner
-from ragkv.answer.promote import Promoter
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
 from ragkv.answer.question_vectors import QuestionVectors
@@ -68,9 +68,8 @@ class Answerer:
         planner: Planner,
         keys_of: Callable[[str], KeyMaker],
         journal: Callable[[Question, Answer], None],
-        promoter: Promoter | None = None,
+        incoming: IncomingKV,
     ) -> None:
-        """promoter: brings KV that is not on this disk, where there is an object store."""
         self._settings = settings
         self._searcher = searcher
         self._prompts = prompts
@@ -78,7 +77,7 @@ class Answerer:
         self._planner = planner
         self._keys_of = keys_of
         self._journal = journal
-        self._promoter = promoter
+        self._incoming = incoming
         self._answering = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -128,8 +127,7 @@ class Answerer:
                 kv=kv_of_passages(prepared.prompt, prepared.plan, report, prepared.promoted),
                 prompt_spans=prompt_spans(prepared.prompt, prepared.plan, report),
             )
-            if self._promoter is not None:
-                self._promoter.cost.answered(report, first - handed_over)
+            self._incoming.cost.answered(report, first - handed_over)
             await self._keep_record(question, answer)
             answered(answer)
             yield answer
@@ -188,11 +186,12 @@ class Answerer:
         )
 
     async def _bring(self, question: Question, chunks: Sequence[Chunk], keys: KeyMaker) -> frozenset[str]:
-        """Have the KV of these chunks on disk, as far as the object store is quick enough. Keys of what came from it."""
-        if question.mode == "full" or self._promoter is None:
+        """Have the KV of these chunks on disk, as far as it is quick enough. Keys of what came from the object store."""
+        if question.mode == "full":
             return frozenset()
-        with traces.span("promotion"):
-            return await self._promoter.bring(chunks, keys)
+        context = sum(chunk.num_tokens for chunk in chunks)
+        repaired = recompute_of(question, self._settings).budget(context) / context
+        return await self._incoming.bring(chunks, keys, repaired)
 
     def _room(self, question: Question) -> tuple[str, int]:
         """Text of the prompt behind the passages, and the number of tokens left for them. Raises TooLarge."""

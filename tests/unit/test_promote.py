@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from ragkv.answer.load_cost import LoadCost
-from ragkv.answer.promote import Catalogue, Patience, Promoter
+from ragkv.answer.load_cost import LoadCost, Patience
+from ragkv.answer.promote import Catalogue, Promoter
 from ragkv.chunk import Chunk
 from ragkv.errors import NotFound, OutOfSpace, Unavailable
 from ragkv.kv.faults import Faults, FaultyRemote
@@ -57,7 +57,7 @@ class World:
     def promoter(self, faults=None, base_s=5.0, per_token_s=0.0):
         remote = FaultyRemote(self.remote, Faults.of(faults)) if faults else self.remote
         catalogue = Catalogue(self.known, self.lost.append, self.room)
-        return Promoter(self.store, remote, catalogue, Patience(base_s, per_token_s))
+        return Promoter(self.store, remote, catalogue, LoadCost(), Patience(base_s, per_token_s))
 
     def known(self, keys):
         return {key: self.sizes[key] for key in keys if key in self.sizes}

@@ -1,0 +1,53 @@
+"""Announces the KV that a prefill computes, with when it is to be there as far as this process's rate tells."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ingest.precompute import Batch
+from ragkv.kv import prefilling
+from ragkv.kv.prefilling import Prefilling
+
+AHEAD_TOKENS = 16_384
+"""Tokens of the batches that are announced, the one under way and those behind it: a turn's, or what a question could wait for."""
+FORGETTING = 0.7
+"""Weight of the rate measured before, at each batch."""
+
+
+class Announcer:
+    """One per process. Nothing is announced before the first batch has shown how fast the model is."""
+
+    def __init__(self, prefilling: Prefilling, prefix_tokens: int) -> None:
+        """prefix_tokens: that run through the model with each chunk."""
+        self._prefilling = prefilling
+        self._prefix_tokens = prefix_tokens
+        self._token_s: float | None = None
+
+    @contextmanager
+    def under_way(self, batches: Sequence[Batch]) -> Iterator[None]:
+        """Announce these while the block computes the first of them, which is timed."""
+        with self._prefilling.announced(self._estimated(batches, time.time())):
+            began = time.perf_counter()
+            yield
+            self._computed(self._tokens(batches[0]), time.perf_counter() - began)
+
+    def _estimated(self, batches: Sequence[Batch], now: float) -> list[prefilling.Batch]:
+        """takes_s counts from now for each: batches come one after the other."""
+        found: list[prefilling.Batch] = []
+        tokens = 0
+        if self._token_s is None:
+            return found
+        for batch in batches:
+            tokens += self._tokens(batch)
+            if found and tokens > AHEAD_TOKENS:
+                break
+            found.append(prefilling.Batch(tuple(key for key, _ in batch), now, tokens * self._token_s))
+        return found
+
+    def _computed(self, tokens: int, seconds: float) -> None:
+        now = seconds / tokens
+        self._token_s = now if self._token_s is None else FORGETTING * self._token_s + (1 - FORGETTING) * now
+
+    def _tokens(self, batch: Batch) -> int:
+        """That run through the model, padding included."""
+        return len(batch) * (self._prefix_tokens + max(chunk.num_tokens for _, chunk in batch))

@@ -1,0 +1,125 @@
+"""KV whose prefill is under way: a worker announces what it computes and when it is to be there, questions look.
+
+An announcement is a file in the folder of KV, locked by the process that wrote it for as long as it computes. The lock goes with
+the process, however that ends: the announcement of a dead worker is none.
+"""
+
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ragkv.ids import new_id
+
+FOLDER = "prefilling"
+"""Below the folder of KV. KV files lie in folders of two letters."""
+LEAST_LEFT = 0.1
+"""Share of a batch's time that is left of it at least, until it is there: an estimate is not a promise."""
+LONGEST = 2.0
+"""Times its estimate after which a batch is not expected any more."""
+MAX_BYTES = 1 << 20
+
+log = logging.getLogger(__name__)
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """KV that is written together. began, takes_s: when its prefill begins, in seconds since the epoch, and how long it takes."""
+
+    keys: tuple[str, ...]
+    began: float
+    takes_s: float
+
+    def ready_in_s(self, now: float) -> float | None:
+        """Seconds until it is there as estimated; None for one that should have been long ago."""
+        passed = now - self.began
+        if passed > LONGEST * self.takes_s:
+            return None
+        return max(self.takes_s - passed, LEAST_LEFT * self.takes_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilling:
+    """The announcements of a folder of KV, which any process may write and read."""
+
+    folder: Path
+    """Of KV."""
+
+    @contextmanager
+    def announced(self, batches: Sequence[Batch]) -> Iterator[None]:
+        """Announce these while the block runs. Raises nothing of its own: a disk that is full announces nothing."""
+        path = self.folder / FOLDER / new_id()
+        descriptor = self._write(path, msgspec.json.encode(batches)) if batches else None
+        try:
+            yield
+        finally:
+            if descriptor is not None:
+                with suppress(OSError):
+                    path.unlink()
+                os.close(descriptor)
+
+    def ready_in_s(self, keys: Collection[str]) -> Mapping[str, float]:
+        """Seconds until the KV of each of these keys is there as estimated; without those that no living process computes."""
+        now = time.time()
+        found: dict[str, float] = {}
+        for batch in self._batches():
+            seconds = batch.ready_in_s(now)
+            if seconds is not None:
+                found |= {key: min(seconds, found.get(key, seconds)) for key in batch.keys if key in keys}
+        return found
+
+    def any(self) -> bool:
+        """Whether there is an announcement, of the living or the dead: one look at a folder."""
+        try:
+            with os.scandir(self.folder / FOLDER) as files:
+                return next(files, None) is not None
+        except OSError:
+            return False
+
+    def _batches(self) -> Iterator[Batch]:
+        """What the living announce. Whoever reads may find damaged files, and files that go."""
+        for path in self._files():
+            with suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
+                if not _is_free(file.fileno()):
+                    yield from msgspec.json.decode(file.read(MAX_BYTES), type=list[Batch])
+
+    def _write(self, path: Path, content: bytes) -> int | None:
+        """Write and lock a file. The descriptor that locks it, or None. Until it is locked it looks like that of a dead process,
+        which announces nothing."""
+        descriptor = None
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._remove_dead()
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(descriptor, content)
+        except OSError as error:
+            log.debug("the prefill under way is not announced: %s", error)
+            if descriptor is not None:
+                os.close(descriptor)
+            return None
+        return descriptor
+
+    def _remove_dead(self) -> None:
+        for path in self._files():
+            with suppress(OSError), path.open("rb") as file:
+                if _is_free(file.fileno()):
+                    path.unlink()
+
+    def _files(self) -> Iterator[Path]:
+        with suppress(OSError):
+            yield from (self.folder / FOLDER).iterdir()
+
+
+def _is_free(descriptor: int) -> bool:
+    """Whether no process locks the file."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

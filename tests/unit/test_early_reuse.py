@@ -1,0 +1,215 @@
+"""Early reuse: what is being computed is awaited if that is sooner than recomputing, and a dead worker delays nobody."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ingest.announce import AHEAD_TOKENS, Announcer
+from ragkv.answer.early_reuse import Coming, EarlyReuse, worth_awaiting
+from ragkv.answer.load_cost import LoadCost, Patience
+from ragkv.chunk import Chunk
+from ragkv.kv.key import KeyMaker
+from ragkv.kv.prefilling import FOLDER, Batch, Prefilling
+from ragkv.kv.store import KVStore
+from ragkv.observe import metrics
+from tests.unit.test_kv_file import some_kv
+
+KEYS = KeyMaker(b"a secret", "model", "bfloat16", (1, 2, 3))
+TOKENS = 100
+
+
+def chunk(number):
+    return Chunk(f"c{number}", "d", number, "Title", "text", 0, 4, None, tuple(range(number, number + TOKENS)))
+
+
+CHUNKS = [chunk(number) for number in range(4)]
+NAMES = [KEYS.chunk(one.token_ids) for one in CHUNKS]
+
+
+@pytest.fixture
+def store(tmp_path):
+    return KVStore(tmp_path)
+
+
+@pytest.fixture
+def prefilling(tmp_path):
+    return Prefilling(tmp_path)
+
+
+def batch(*keys, takes_s=1.0, ago_s=0.0):
+    return Batch(keys, time.time() - ago_s, takes_s)
+
+
+def reuse(store, token_s=0.01, most_s=10.0):
+    cost = LoadCost()
+    cost.computed(1000, 1000 * token_s)
+    return EarlyReuse(store, cost, Patience(most_s, 0.0))
+
+
+def waited(early, chunks=CHUNKS, repaired=0.0):
+    began = time.perf_counter()
+    asyncio.run(early.wait(chunks, KEYS, repaired))
+    return time.perf_counter() - began
+
+
+def counts():
+    return {
+        name: metrics._kv_awaited.labels(name)._value.get() for name in ("in_time", "late", "not_awaited", "failed")
+    }
+
+
+@pytest.fixture
+def counted():
+    """The outcomes counted since the test began."""
+    before = counts()
+    return lambda: {name: number - before[name] for name, number in counts().items() if number > before[name]}
+
+
+def coming(tokens_and_seconds):
+    return [Coming(str(number), *one) for number, one in enumerate(tokens_and_seconds)]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "chosen", "patience"),
+    [
+        ([], [], 0.0),
+        ([(100, 2.0)], [], 0.0),  # recomputing takes 1 s
+        ([(100, 0.4)], [0], 1.0),
+        ([(100, 0.4), (100, 0.5)], [0, 1], 2.0),
+        ([(100, 0.4), (100, 1.5)], [0], 1.0),  # 1.1 s more to wait, 1 s more saved
+        ([(100, 1.5), (100, 1.5)], [0, 1], 2.0),  # none alone, both together
+        ([(100, 9.0), (100, 0.4)], [1], 1.0),
+    ],
+)
+def test_what_pays_to_wait_for_is_chosen(chunks, chosen, patience):
+    seen = coming(chunks)
+    found, seconds = worth_awaiting({one: one.tokens * 0.01 for one in seen})
+    assert sorted(seen.index(one) for one in found) == chosen
+    assert seconds == pytest.approx(patience)
+
+
+def test_what_is_under_way_is_awaited_until_it_is_there(store, prefilling, counted):
+    for name in NAMES[2:]:
+        store.put(name, some_kv())
+    with prefilling.announced([batch(*NAMES[:2], takes_s=5.0)]):
+        timer = threading.Timer(0.2, lambda: [store.put(name, some_kv()) for name in NAMES[:2]])
+        timer.start()
+        assert 0.15 < waited(reuse(store, token_s=0.1)) < 4.0
+        timer.join()
+    assert all(name in store for name in NAMES)
+    assert counted() == {"in_time": 2}
+
+
+def test_nobody_waits_longer_than_recomputing_takes(store, prefilling, counted):
+    with prefilling.announced([batch(*NAMES[:1], takes_s=0.5)]):
+        assert waited(reuse(store, token_s=0.006)) > 0.5  # 100 tokens: 0.6 s
+        assert counted() == {"late": 1}
+
+
+def test_nobody_waits_longer_than_the_settings_say(store, prefilling, counted):
+    with prefilling.announced([batch(*NAMES[:1], takes_s=5.0)]):
+        assert waited(reuse(store, token_s=0.1, most_s=0.05)) < 4.0
+    assert counted() == {"late": 1}
+
+
+def test_what_is_recomputed_all_the_same_saves_nothing(store, prefilling, counted):
+    with prefilling.announced([batch(*NAMES[:1], takes_s=5.0)]):
+        assert waited(reuse(store, token_s=0.09), repaired=0.5) < 4.0
+    assert counted() == {"not_awaited": 1}
+
+
+def test_what_takes_long_is_not_awaited_nor_what_nobody_could_estimate(store, prefilling, counted):
+    with prefilling.announced([batch(*NAMES, takes_s=60.0)]):
+        assert waited(reuse(store)) < 4.0
+    with prefilling.announced([batch(*NAMES)]):
+        assert waited(EarlyReuse(store, LoadCost(), Patience(10.0, 0.0))) < 4.0
+    assert counted() == {"not_awaited": 8}
+
+
+def test_without_an_announcement_nothing_is_looked_up(store, prefilling, counted):
+    assert not prefilling.any()
+    waited(reuse(store))
+    assert counted() == {}
+
+
+def test_a_worker_that_ends_without_the_kv_ends_the_wait(store, prefilling, counted):
+    announced = prefilling.announced([batch(*NAMES, takes_s=5.0)])
+    announced.__enter__()
+    threading.Timer(0.1, announced.__exit__, (None, None, None)).start()
+    assert waited(reuse(store, token_s=0.1)) < 4.0
+    assert counted() == {"failed": 4}
+
+
+def test_a_worker_that_was_killed_delays_nobody(store, prefilling, counted):
+    code = (
+        "import sys, time; from pathlib import Path; from ragkv.kv.prefilling import Batch, Prefilling\n"
+        f"with Prefilling(Path({str(store.folder)!r})).announced([Batch(({NAMES[0]!r},), time.time(), 5.0)]):\n"
+        "    print('announced', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
+        assert worker.stdout.readline()
+        assert prefilling.ready_in_s({NAMES[0]})
+        worker.send_signal(signal.SIGKILL)
+    assert prefilling.any()
+    assert waited(reuse(store, token_s=1.0)) < 4.0
+    assert counted() == {}
+    with prefilling.announced([batch(NAMES[1])]):
+        assert len(list((store.folder / FOLDER).iterdir())) == 1
+    assert not prefilling.any()
+
+
+def test_an_estimate_is_no_promise(prefilling):
+    seconds = {}
+    for ago in (0.0, 0.5, 1.0, 1.5, 2.1, -3600.0):
+        with prefilling.announced([batch("a", ago_s=ago)]):
+            seconds[ago] = prefilling.ready_in_s({"a", "b"}).get("a")
+    assert seconds == {
+        0.0: pytest.approx(1.0, abs=0.3), 0.5: pytest.approx(0.5, abs=0.3), 1.0: pytest.approx(0.1), 1.5: pytest.approx(0.1),
+        2.1: None, -3600.0: pytest.approx(3601, abs=1),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\x00", b"[[1]]", b'[["a"], 1, 2'])
+def test_a_damaged_announcement_is_none(prefilling, content):
+    with prefilling.announced([batch("a")]):
+        (file,) = (prefilling.folder / FOLDER).iterdir()
+        file.write_bytes(content)
+        assert prefilling.ready_in_s({"a"}) == {}
+
+
+def test_a_folder_that_cannot_be_written_announces_nothing(tmp_path):
+    (tmp_path / FOLDER).write_text("a file in its place")
+    with Prefilling(tmp_path).announced([batch("a")]):
+        assert not Prefilling(tmp_path).any()
+    assert not Prefilling(Path("/dev/null/nowhere")).any()
+
+
+def test_batches_are_announced_at_the_rate_of_those_before(prefilling):
+    announcer = Announcer(prefilling, prefix_tokens=3)
+    batches = [[(name, one)] for name, one in zip(NAMES, CHUNKS, strict=True)]
+    with announcer.under_way(batches):
+        assert not prefilling.any()
+        time.sleep(0.2)
+    with announcer.under_way(batches[1:]):
+        seconds = prefilling.ready_in_s(set(NAMES))
+    assert list(seconds) == NAMES[1:]
+    one, two, three = seconds.values()
+    assert one > 0.15
+    assert two - one == pytest.approx(three - two) == pytest.approx(one, rel=0.5)
+
+
+def test_no_more_is_announced_than_a_question_could_wait_for(prefilling):
+    announcer = Announcer(prefilling, prefix_tokens=3)
+    batches = [[(str(number), chunk(number))] for number in range(1000)]
+    with announcer.under_way(batches):
+        pass
+    with announcer.under_way(batches):
+        (file,) = (prefilling.folder / FOLDER).iterdir()
+        assert len(json.loads(file.read_bytes())) == AHEAD_TOKENS // (TOKENS + 3)

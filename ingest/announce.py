@@ -1,8 +1,7 @@
 """Announces the KV that a prefill computes, with when it is to be there as far as this process's rate tells."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from ingest.precompute import Batch
 from ragkv.kv import prefilling
@@ -22,14 +21,19 @@ class Announcer:
         self._prefilling = prefilling
         self._prefix_tokens = prefix_tokens
         self._token_s: float | None = None
+        self._announced = prefilling.announce(())
+        self._batches: Sequence[Batch] = ()
+        self._began = 0.0
 
-    @contextmanager
-    def under_way(self, batches: Sequence[Batch]) -> Iterator[None]:
-        """Announce these while the block computes the first of them, which is timed."""
-        with self._prefilling.announced(self._estimated(batches, time.time())):
-            began = time.perf_counter()
-            yield
-            self._computed(self._tokens(batches[0]), time.perf_counter() - began)
+    def under_way(self, batches: Sequence[Batch]) -> None:
+        """Announce these, in the order in which they are computed from now on, in place of those announced before. The first of
+        those is done if one less is left, and shows the rate."""
+        now = time.time()
+        if self._batches and len(batches) == len(self._batches) - 1:
+            self._computed(self._tokens(self._batches[0]), time.perf_counter() - self._began)
+        before, self._announced = self._announced, self._prefilling.announce(self._estimated(batches, now))
+        before.withdraw()
+        self._batches, self._began = batches, time.perf_counter()
 
     def _estimated(self, batches: Sequence[Batch], now: float) -> list[prefilling.Batch]:
         """takes_s counts from now for each: batches come one after the other."""

@@ -1,7 +1,6 @@
 """KV files for a document's chunks: existing ones are kept, missing ones computed in batches."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from ingest.prefill import Prefiller
@@ -40,13 +39,13 @@ class Hooks:
 
     progress(done, total): chunk tokens, after every batch. kept: what the batch left in the store. Either may raise: what is in
     the store stays there, and the next run goes on from it. has_room: for a batch of so many tokens; without it the rest is left
-    out. under_way: in its context the first of these batches is computed and stored; the others come after it.
+    out. under_way: these batches are computed and stored now, one after the other; it is told before each, and of none at the end.
     """
 
     progress: TokenProgress = lambda done, total: None
     kept: Callable[[Sequence[KVEntry]], None] = lambda entries: None
     has_room: Callable[[int], bool] = lambda tokens: True
-    under_way: Callable[[Sequence[Batch]], AbstractContextManager[None]] = lambda batches: nullcontext()
+    under_way: Callable[[Sequence[Batch]], None] = lambda batches: None
 
 
 _NO_HOOKS = Hooks()
@@ -78,15 +77,18 @@ def precompute(
     if not todo and keys.prefix() not in store:
         _compute([], keys, prefiller(), store)
     batches = list(_batches(todo, len(keys.prefix_ids), batch_tokens))
-    for number, batch in enumerate(batches):
-        if not hooks.has_room(sum(chunk.num_tokens for _, chunk in batch)):
-            break
-        model = prefiller()
-        with hooks.under_way(batches[number:]):
+    try:
+        for number, batch in enumerate(batches):
+            if not hooks.has_room(sum(chunk.num_tokens for _, chunk in batch)):
+                break
+            model = prefiller()
+            hooks.under_way(batches[number:])
             _compute(batch, keys, model, store)
-        hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in batch])
-        done += sum(chunk.num_tokens for _, chunk in batch)
-        hooks.progress(done, total)
+            hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in batch])
+            done += sum(chunk.num_tokens for _, chunk in batch)
+            hooks.progress(done, total)
+    finally:
+        hooks.under_way(())
     sizes = ((key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in named.items())
     entries = tuple(KVEntry(*entry) for entry in sizes if entry[-1])
     return Precomputed(

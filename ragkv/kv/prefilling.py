@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,24 +44,30 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
+class Announcement:
+    """A file, and the descriptor that locks it; None for one that could not be written."""
+
+    path: Path
+    descriptor: int | None
+
+    def withdraw(self) -> None:
+        if self.descriptor is not None:
+            with suppress(OSError):
+                self.path.unlink()
+            os.close(self.descriptor)
+
+
+@dataclass(frozen=True, slots=True)
 class Prefilling:
     """The announcements of a folder of KV, which any process may write and read."""
 
     folder: Path
     """Of KV."""
 
-    @contextmanager
-    def announced(self, batches: Sequence[Batch]) -> Iterator[None]:
-        """Announce these while the block runs. Raises nothing of its own: a disk that is full announces nothing."""
+    def announce(self, batches: Sequence[Batch]) -> "Announcement":
+        """Announce these until it is withdrawn. Raises nothing: a disk that is full announces nothing."""
         path = self.folder / FOLDER / new_id()
-        descriptor = self._write(path, msgspec.json.encode(batches)) if batches else None
-        try:
-            yield
-        finally:
-            if descriptor is not None:
-                with suppress(OSError):
-                    path.unlink()
-                os.close(descriptor)
+        return Announcement(path, self._write(path, msgspec.json.encode(batches)) if batches else None)
 
     def ready_in_s(self, keys: Collection[str]) -> Mapping[str, float]:
         """Seconds until the KV of each of these keys is there as estimated; without those that no living process computes."""

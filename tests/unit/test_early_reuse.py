@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ def store(tmp_path):
 @pytest.fixture
 def prefilling(tmp_path):
     return Prefilling(tmp_path)
+
+
+@contextmanager
+def announced(prefilling, *batches):
+    announcement = prefilling.announce(batches)
+    yield
+    announcement.withdraw()
 
 
 def batch(*keys, takes_s=1.0, ago_s=0.0):
@@ -98,7 +106,7 @@ def test_what_pays_to_wait_for_is_chosen(chunks, chosen, patience):
 def test_what_is_under_way_is_awaited_until_it_is_there(store, prefilling, counted):
     for name in NAMES[2:]:
         store.put(name, some_kv())
-    with prefilling.announced([batch(*NAMES[:2], takes_s=5.0)]):
+    with announced(prefilling, batch(*NAMES[:2], takes_s=5.0)):
         timer = threading.Timer(0.2, lambda: [store.put(name, some_kv()) for name in NAMES[:2]])
         timer.start()
         assert 0.15 < waited(reuse(store, token_s=0.1)) < 4.0
@@ -108,27 +116,27 @@ def test_what_is_under_way_is_awaited_until_it_is_there(store, prefilling, count
 
 
 def test_nobody_waits_longer_than_recomputing_takes(store, prefilling, counted):
-    with prefilling.announced([batch(*NAMES[:1], takes_s=0.5)]):
+    with announced(prefilling, batch(*NAMES[:1], takes_s=0.5)):
         assert waited(reuse(store, token_s=0.006)) > 0.5  # 100 tokens: 0.6 s
         assert counted() == {"late": 1}
 
 
 def test_nobody_waits_longer_than_the_settings_say(store, prefilling, counted):
-    with prefilling.announced([batch(*NAMES[:1], takes_s=5.0)]):
+    with announced(prefilling, batch(*NAMES[:1], takes_s=5.0)):
         assert waited(reuse(store, token_s=0.1, most_s=0.05)) < 4.0
     assert counted() == {"late": 1}
 
 
 def test_what_is_recomputed_all_the_same_saves_nothing(store, prefilling, counted):
-    with prefilling.announced([batch(*NAMES[:1], takes_s=5.0)]):
+    with announced(prefilling, batch(*NAMES[:1], takes_s=5.0)):
         assert waited(reuse(store, token_s=0.09), repaired=0.5) < 4.0
     assert counted() == {"not_awaited": 1}
 
 
 def test_what_takes_long_is_not_awaited_nor_what_nobody_could_estimate(store, prefilling, counted):
-    with prefilling.announced([batch(*NAMES, takes_s=60.0)]):
+    with announced(prefilling, batch(*NAMES, takes_s=60.0)):
         assert waited(reuse(store)) < 4.0
-    with prefilling.announced([batch(*NAMES)]):
+    with announced(prefilling, batch(*NAMES)):
         assert waited(EarlyReuse(store, LoadCost(), Patience(10.0, 0.0))) < 4.0
     assert counted() == {"not_awaited": 8}
 
@@ -140,9 +148,8 @@ def test_without_an_announcement_nothing_is_looked_up(store, prefilling, counted
 
 
 def test_a_worker_that_ends_without_the_kv_ends_the_wait(store, prefilling, counted):
-    announced = prefilling.announced([batch(*NAMES, takes_s=5.0)])
-    announced.__enter__()
-    threading.Timer(0.1, announced.__exit__, (None, None, None)).start()
+    announcement = prefilling.announce([batch(*NAMES, takes_s=5.0)])
+    threading.Timer(0.1, announcement.withdraw).start()
     assert waited(reuse(store, token_s=0.1)) < 4.0
     assert counted() == {"failed": 4}
 
@@ -150,8 +157,8 @@ def test_a_worker_that_ends_without_the_kv_ends_the_wait(store, prefilling, coun
 def test_a_worker_that_was_killed_delays_nobody(store, prefilling, counted):
     code = (
         "import sys, time; from pathlib import Path; from ragkv.kv.prefilling import Batch, Prefilling\n"
-        f"with Prefilling(Path({str(store.folder)!r})).announced([Batch(({NAMES[0]!r},), time.time(), 5.0)]):\n"
-        "    print('announced', flush=True); time.sleep(60)"
+        f"Prefilling(Path({str(store.folder)!r})).announce([Batch(({NAMES[0]!r},), time.time(), 5.0)])\n"
+        "print('announced', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
         assert worker.stdout.readline()
@@ -160,7 +167,7 @@ def test_a_worker_that_was_killed_delays_nobody(store, prefilling, counted):
     assert prefilling.any()
     assert waited(reuse(store, token_s=1.0)) < 4.0
     assert counted() == {}
-    with prefilling.announced([batch(NAMES[1])]):
+    with announced(prefilling, batch(NAMES[1])):
         assert len(list((store.folder / FOLDER).iterdir())) == 1
     assert not prefilling.any()
 
@@ -168,7 +175,7 @@ def test_a_worker_that_was_killed_delays_nobody(store, prefilling, counted):
 def test_an_estimate_is_no_promise(prefilling):
     seconds = {}
     for ago in (0.0, 0.5, 1.0, 1.5, 2.1, -3600.0):
-        with prefilling.announced([batch("a", ago_s=ago)]):
+        with announced(prefilling, batch("a", ago_s=ago)):
             seconds[ago] = prefilling.ready_in_s({"a", "b"}).get("a")
     assert seconds == {
         0.0: pytest.approx(1.0, abs=0.3), 0.5: pytest.approx(0.5, abs=0.3), 1.0: pytest.approx(0.1), 1.5: pytest.approx(0.1),
@@ -178,7 +185,7 @@ def test_an_estimate_is_no_promise(prefilling):
 
 @pytest.mark.parametrize("content", [b"", b"\xff\x00", b"[[1]]", b'[["a"], 1, 2'])
 def test_a_damaged_announcement_is_none(prefilling, content):
-    with prefilling.announced([batch("a")]):
+    with announced(prefilling, batch("a")):
         (file,) = (prefilling.folder / FOLDER).iterdir()
         file.write_bytes(content)
         assert prefilling.ready_in_s({"a"}) == {}
@@ -186,7 +193,7 @@ def test_a_damaged_announcement_is_none(prefilling, content):
 
 def test_a_folder_that_cannot_be_written_announces_nothing(tmp_path):
     (tmp_path / FOLDER).write_text("a file in its place")
-    with Prefilling(tmp_path).announced([batch("a")]):
+    with announced(Prefilling(tmp_path), batch("a")):
         assert not Prefilling(tmp_path).any()
     assert not Prefilling(Path("/dev/null/nowhere")).any()
 
@@ -194,22 +201,26 @@ def test_a_folder_that_cannot_be_written_announces_nothing(tmp_path):
 def test_batches_are_announced_at_the_rate_of_those_before(prefilling):
     announcer = Announcer(prefilling, prefix_tokens=3)
     batches = [[(name, one)] for name, one in zip(NAMES, CHUNKS, strict=True)]
-    with announcer.under_way(batches):
-        assert not prefilling.any()
-        time.sleep(0.2)
-    with announcer.under_way(batches[1:]):
-        seconds = prefilling.ready_in_s(set(NAMES))
+    announcer.under_way(batches)
+    assert not prefilling.any()
+    time.sleep(0.2)
+    announcer.under_way(batches[1:])
+    seconds = prefilling.ready_in_s(set(NAMES))
     assert list(seconds) == NAMES[1:]
     one, two, three = seconds.values()
     assert one > 0.15
     assert two - one == pytest.approx(three - two) == pytest.approx(one, rel=0.5)
+    announcer.under_way(batches[2:])
+    assert list(prefilling.ready_in_s(set(NAMES))) == NAMES[2:]
+    announcer.under_way(())
+    assert not prefilling.any()
 
 
 def test_no_more_is_announced_than_a_question_could_wait_for(prefilling):
     announcer = Announcer(prefilling, prefix_tokens=3)
     batches = [[(str(number), chunk(number))] for number in range(1000)]
-    with announcer.under_way(batches):
-        pass
-    with announcer.under_way(batches):
-        (file,) = (prefilling.folder / FOLDER).iterdir()
-        assert len(json.loads(file.read_bytes())) == AHEAD_TOKENS // (TOKENS + 3)
+    announcer.under_way(batches)
+    announcer.under_way(batches[1:])
+    (file,) = (prefilling.folder / FOLDER).iterdir()
+    assert len(json.loads(file.read_bytes())) == AHEAD_TOKENS // (TOKENS + 3)
+    announcer.under_way(())

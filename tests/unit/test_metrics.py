@@ -52,6 +52,7 @@ def exposed():
     metrics.kv_loaded(1000, 0.2)
     metrics.kv_load_failed("missing")
     metrics.kv_promoted("in_time")
+    metrics.kv_awaited("late")
     metrics.waited_for_kv(0.2)
     metrics.kv_wasted(1)
     metrics.answer_cache(hit=True)

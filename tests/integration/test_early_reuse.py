@@ -1,0 +1,102 @@
+"""A question about a document whose prefill is under way: answered at once, with the KV that comes in time."""
+
+import asyncio
+import io
+import threading
+import time
+
+import msgspec
+import pytest
+
+from ingest.parts import IngestParts
+from ingest.pipeline import IngestOutcome, ingest_document
+from ragkv.answer.question import Answer, Question
+from ragkv.catalog.documents import store_document
+from ragkv.observe import metrics
+from ragkv.parts import Parts
+from ragkv.status import Status
+from tests.echo_engine import EchoEngine
+from tests.integration.test_turns import status
+from tests.integration.test_workers import LONG
+
+
+class Halting:
+    """The real model, which stops before its second batch until it may go on."""
+
+    def __init__(self, prefiller):
+        self.prefiller = prefiller
+        self.batches = 0
+        self.halted, self.may_go_on = threading.Event(), threading.Event()
+
+    def prefill(self, *args):
+        self.batches += 1
+        if self.batches == 1:
+            time.sleep(1)
+        if self.batches == 2:
+            self.halted.set()
+            assert self.may_go_on.wait(60)
+        return self.prefiller.prefill(*args)
+
+
+@pytest.fixture
+def halting(parts: Parts, ingest: IngestParts, engine: EchoEngine) -> Halting:
+    """A worker whose first batch takes a second, so that the next ones are expected to."""
+    engine.stitches = engine.started = True
+    parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200, kv_wait_ms=60_000.0)
+    halting = ingest.prefiller = Halting(ingest.prefiller)
+    return halting
+
+
+def ask(parts: Parts) -> tuple[Answer, float]:
+    """An answer about all of the document, and the seconds that it took."""
+    ref = parts.default_collection
+
+    async def answer() -> Answer:
+        question = Question(ref.tenant_id, ref.collection_id, "Where stood engine number 7?", top_k=50, hops=1)
+        *_, last = [event async for event in parts.answerer.stream(question)]
+        return last
+
+    began = time.perf_counter()
+    return asyncio.run(answer()), time.perf_counter() - began
+
+
+def in_time() -> float:
+    return metrics._kv_awaited.labels("in_time")._value.get()
+
+
+def test_kv_that_is_being_computed_is_awaited_where_that_is_sooner(parts: Parts, ingest: IngestParts, halting: Halting):
+    parts.load_cost.computed(1000, seconds=1000.0)
+    document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts).document_id
+    outcomes: list[IngestOutcome] = []
+    worker = threading.Thread(target=lambda: outcomes.append(ingest_document(document_id, ingest)))
+    worker.start()
+    assert halting.halted.wait(60)
+    before = in_time()
+    threading.Timer(0.3, halting.may_go_on.set).start()
+
+    answer, _ = ask(parts)
+
+    worker.join()
+    assert outcomes == [IngestOutcome.READY]
+    assert in_time() - before >= 2
+    assert answer.usage.failed_chunks == 0
+    assert {passage.source for passage in answer.kv} <= {"disk", "host"}
+
+
+def test_what_is_recomputed_sooner_is_not_awaited(parts: Parts, ingest: IngestParts, halting: Halting):
+    parts.load_cost.computed(1_000_000, seconds=1.0)
+    document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts).document_id
+    worker = threading.Thread(target=ingest_document, args=(document_id, ingest))
+    worker.start()
+    assert halting.halted.wait(60)
+
+    answer, took = ask(parts)
+
+    assert not halting.may_go_on.is_set()
+    assert took < 30.0
+    assert answer.usage.failed_chunks >= 2
+    assert answer.passages
+    halting.may_go_on.set()
+    worker.join()
+    assert status(parts, "default", document_id) is Status.READY
+    assert ask(parts)[0].usage.failed_chunks == 0

@@ -15,15 +15,19 @@ from rich.table import Table
 from bench.measuring import check_folder, write_report
 from bench.plan import figures, measured_bandwidths, measured_prefill
 from bench.tiers.costs import Bandwidths, Costs
+from bench.tiers.question_log import exported_log, logged, retrieved
 from bench.tiers.run import Report, Trial
-from bench.tiers.workload import read_trace, zipf
+from bench.tiers.workload import Workload, read_trace, zipf
+from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.errors import Rejected
 from ragkv.eviction import EVICTION, eviction_policy
 from ragkv.models import model_folder
+from ragkv.parts import Parts
 from ragkv.planning.plan import DISK, MEMORY, TIERS, Device, by_name
 from ragkv.planning.shape import shape_of
 from ragkv.settings import Settings
+from ragkv.tenancy import DEFAULT_TENANT
 
 _OBJECT_STORE = TIERS[-1].name
 _SHARE = click.FloatRange(0, 1, min_open=True)
@@ -52,6 +56,17 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--zipf", "exponents", type=click.FloatRange(0, 5), multiple=True, help="Synthetic requests, by this exponent; may be repeated."
 )  # fmt: skip
+@click.option(
+    "--questions",
+    "exports",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    help="Export of this service's log of questions, each searched again; may be repeated.",
+)
+@click.option(
+    "--collection", "collections", multiple=True, help="Name or id: the log of its questions; may be repeated."
+)
+@click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Whose questions they are.")
 @click.option("--chunks", type=click.IntRange(2), default=20_000, show_default=True, help="Of the synthetic corpus.")
 @click.option("--requests", type=click.IntRange(2), default=40_000, show_default=True, help="Synthetic ones.")
 @click.option("--top-k", type=click.IntRange(1), default=16, show_default=True, help="Chunks of a synthetic request.")
@@ -98,7 +113,8 @@ def tiers(
         eviction_policy(name, 1.0)
     workloads = [read_trace(file) for file in traces]
     size = (given["chunks"], given["requests"], given["top_k"])
-    workloads += [zipf(exponent, *size) for exponent in exponents or ([] if traces else [1.0])]
+    workloads += _asked(given["exports"], given["collections"], given["tenant"])
+    workloads += [zipf(exponent, *size) for exponent in exponents or ([] if workloads else [1.0])]
     known = figures("--bandwidth", bandwidths)
     costs = _costs(model, given["rate"], known, measure=measure, object_store=given["object_store"])
     reports = []
@@ -115,6 +131,27 @@ def tiers(
         write_report(TiersReport(model=costs.shape.name, bandwidths=bandwidth, workloads=reports), json_file)
     for report in reports:
         _show(report, Console())
+
+
+def _asked(exports: Sequence[Path], collections: Sequence[str], tenant: str) -> list[Workload]:
+    """What is retrieved for logged questions. How much of a log says nothing is told on standard error."""
+    if not exports and not collections:
+        return []
+    console = Console(stderr=True)
+    found = []
+    with opened_parts(Parts.prepare_database) as parts, progress_bars(console) as progress:
+        logs = [exported_log(file) for file in exports]
+        logs += [logged(tenant, collection, parts) for collection in collections]
+        task = progress.add_task("searching", total=sum(len(log.questions) for log in logs))
+        for log in logs:
+            workload, without = retrieved(log, tenant, parts, lambda: progress.advance(task))
+            found.append(workload)
+            console.print(
+                f"{log.name}: {len(workload.requests):,} questions since {log.questions[0].asked_at:%Y-%m-%d %H:%M} searched again; left "
+                f"out: {log.left_out:,} kept answers or records that are gone, {without:,} that find nothing now",
+                highlight=False,
+            )
+    return found
 
 
 def _costs(

@@ -1,0 +1,103 @@
+"""Requests for chunks from a service's own log of questions.
+
+The log holds questions, not what was retrieved for them: each is searched again, in its collection as it is now. What was asked about
+documents that are gone finds others, or none.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from bench.jsonl import read_lines
+from bench.tiers.workload import Request, Workload
+from ragkv.answer.service import in_prompt_order
+from ragkv.catalog.questions import all_questions
+from ragkv.chunk import Passage
+from ragkv.db.feedback import QuestionFilter
+from ragkv.db.tenants import collection_ref, find_collection_ref
+from ragkv.errors import NotFound, Rejected
+from ragkv.parts import Parts
+
+_EXPORT = ": give the export of the log, GET /v1/questions/export"
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the log's export, as far as it is needed. Without a mode nothing was retrieved: the answer was a kept one, or the
+    record of the question is gone and its feedback alone is left."""
+
+    question: str
+    asked_at: datetime
+    collection_id: str
+    mode: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Questions in order of time, those of which nothing is known to have been retrieved left out, and how many these were."""
+
+    name: str
+    questions: Sequence[Asked]
+    left_out: int
+
+    @classmethod
+    def of(cls, name: str, asked: Iterator[Asked]) -> "Log":
+        every = list(asked)
+        kept = sorted((one for one in every if one.mode is not None), key=lambda one: one.asked_at)
+        return cls(name, kept, len(every) - len(kept))
+
+
+def exported_log(file: Path) -> Log:
+    """The export of a log. Raises Rejected for what is none."""
+    return Log.of(file.stem, (asked for _, asked in read_lines(file, Asked, _EXPORT)))
+
+
+def logged(tenant: str, collection: str, parts: Parts) -> Log:
+    """The log of a collection in this service's database. Raises NotFound."""
+    tenant_id = find_collection_ref(parts.database, tenant).tenant_id
+    ref = collection_ref(tenant_id, collection, parts.database)
+    found = all_questions(QuestionFilter(tenant_id, ref.collection_id), parts.database)
+    return Log.of(
+        collection,
+        (
+            Asked(question=one.question, asked_at=one.asked_at, collection_id=one.collection_id, mode=one.mode)
+            for one in found
+        ),
+    )
+
+
+def retrieved(log: Log, tenant: str, parts: Parts, advance: Callable[[], object]) -> tuple[Workload, int]:
+    """What is retrieved for the questions of a log, and the number of those that find nothing.
+
+    By the settings' top_k, hops and order; the order of a re-ranker that the engine runs is left out. Raises Rejected if there are
+    not two questions that find something.
+    """
+    tenant_id = find_collection_ref(parts.database, tenant).tenant_id
+    settings = parts.settings
+    requests: list[Request] = []
+    tokens: dict[str, int] = {}
+    for asked in log.questions:
+        found = _search(asked, tenant_id, parts)
+        chunks = [passage.chunk for passage in in_prompt_order(found, settings.passage_order)]
+        if chunks:
+            tokens |= {chunk.id: chunk.num_tokens for chunk in chunks}
+            moment = asked.asked_at.timestamp()
+            requests.append(Request(moment, tuple(dict.fromkeys(chunk.id for chunk in chunks))))
+        advance()
+    if len(requests) < 2:  # noqa: PLR2004 - nothing is used again before the second
+        raise Rejected(
+            f"{log.name}: {len(requests)} of {len(log.questions)} questions find a passage, two are needed. Questions that retention "
+            "removed, kept answers, and collections that are gone or empty say nothing about the use of chunks"
+        )
+    return Workload(f"questions({log.name})", requests, tokens), len(log.questions) - len(requests)
+
+
+def _search(asked: Asked, tenant_id: str, parts: Parts) -> Sequence[Passage]:
+    try:
+        collection_ref(tenant_id, asked.collection_id, parts.database)
+    except NotFound:
+        return ()
+    limits = (parts.settings.top_k, parts.settings.hops)
+    return parts.retriever.search(tenant_id, asked.collection_id, asked.question, *limits)

@@ -77,9 +77,8 @@ class EarlyReuse:
 
     def _still_coming(self, keys: Sequence[str]) -> list[str]:
         """Those that are not there yet and that a living process still computes."""
-        expected = self._prefilling.ready_in_s(
-            set(keys)
-        )  # before the look at the files: a worker stores, then withdraws
+        # Before the look at the files: a worker stores, then withdraws.
+        expected = self._prefilling.ready_in_s(set(keys))
         return [key for key in keys if key in expected and key not in self._store]
 
 

@@ -127,7 +127,10 @@ class TestChat:
         assert completion.ragkv["timings"]["ttft_ms"] > 0
 
     def test_a_stream_gives_the_same_piece_by_piece(self, client: OpenAI, model: str, store: str, read: str):
-        options = {"include_usage": True, "continuous_usage_stats": True}  # the second is vLLM's: guidellm always sends it
+        options = {
+            "include_usage": True,
+            "continuous_usage_stats": True,
+        }  # the second is vLLM's: guidellm always sends it
         body = {"vector_store_ids": [store]}
         with client.chat.completions.create(
             model=model, messages=QUESTION, stream=True, stream_options=options, extra_body=body

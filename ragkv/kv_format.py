@@ -6,6 +6,9 @@ from enum import StrEnum
 BITS = 16
 """Of a value as the model computes it."""
 
+QCACHE_BLOCK = 16
+"""Tokens per stored mean key; the last block of a chunk may be shorter."""
+
 
 class KVFormat(StrEnum):
     """Format of keys and values in a KV file. bf16: as the model computes them."""

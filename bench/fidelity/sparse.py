@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from bench.fidelity.kit import Case, Kit, Prepared, shortened
-from ragkv.kv.file import QCACHE_BLOCK
+from ragkv.kv_format import QCACHE_BLOCK
 from ragkv.span import total_tokens
 from ragkv.stitch.select import ChunkEvidence, block_logits, budget_of, enriched_queries
 

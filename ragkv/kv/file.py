@@ -18,9 +18,8 @@ from ragkv.disk import sync
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.layout import LAYOUT_VERSION, Layout
 from ragkv.kv.quantise import Packed, pack_keys, pack_values
-from ragkv.kv_format import GRIDS, KVFormat
+from ragkv.kv_format import GRIDS, QCACHE_BLOCK, KVFormat
 
-QCACHE_BLOCK = 16  # tokens per stored mean key; the last block of a chunk may be shorter
 PARTIAL = ".partial"
 """How the name of a file ends that is still being written."""
 

@@ -70,7 +70,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
     needed_bandwidth: GB a second from which loading beats computing. load_s, total_s: seconds to load a question's context, and
     with what is recomputed. sooner: full prefill's time over that. break_even_reads: reads of a token a month from which storing
-    it is cheaper than computing it. storage_price: dollars a month for the corpus.
+    it is cheaper than computing it. storage_price: dollars a month for the corpus' files.
     """
 
     tier: str
@@ -87,7 +87,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """bytes_per_token, storage_gb: by format. prefill_rate: tokens a second; prefill_s: of a question's context. reads: of a stored
+    """bytes_per_token: of keys and values, by format. storage_gb: of the corpus' files, which have each chunk's Q-Cache too. prefill_rate: tokens a second; prefill_s: of a question's context. reads: of a stored
     token a month, in the mean. million_price: dollars to compute a million tokens. settings: what to set, and advice: in words."""
 
     model: str
@@ -123,10 +123,14 @@ def plan(shape: Shape, load: Load, device: Device, tiers: Sequence[Tier] = TIERS
     sizes = {
         kv_format: shape.bytes_per_token * share_of(kv_format, shape.head_dim, CHUNK_TOKENS) for kv_format in KVFormat
     }
+    files = {
+        kv_format: corpus * (size + shape.qcache_bytes(CHUNK_TOKENS, kv_format) / CHUNK_TOKENS) / _GIGA
+        for kv_format, size in sizes.items()
+    }
     million_price = 1e6 / rate * device.count * device.price / 3600
     reads = load.questions_per_day * DAYS_A_MONTH * load.context / corpus
     options = tuple(
-        _option(tier, kv_format, size, load, rate, million_price / 1e6, reads)
+        _option(tier, kv_format, size, files[kv_format], load, rate, million_price / 1e6, reads)
         for tier in tiers
         for kv_format, size in sizes.items()
     )
@@ -135,7 +139,7 @@ def plan(shape: Shape, load: Load, device: Device, tiers: Sequence[Tier] = TIERS
         model=shape.name,
         bytes_per_token=sizes,
         corpus_tokens=corpus,
-        storage_gb={kv_format: size * corpus / _GIGA for kv_format, size in sizes.items()},
+        storage_gb=files,
         context=load.context,
         prefill_rate=rate,
         prefill_s=load.context / rate,
@@ -148,7 +152,14 @@ def plan(shape: Shape, load: Load, device: Device, tiers: Sequence[Tier] = TIERS
 
 
 def _option(
-    tier: Tier, kv_format: KVFormat, size: float, load: Load, rate: float, token_price: float, reads: float
+    tier: Tier,
+    kv_format: KVFormat,
+    size: float,
+    files_gb: float,
+    load: Load,
+    rate: float,
+    token_price: float,
+    reads: float,
 ) -> Option:
     needed = size * rate / (1 - load.recomputed) / _GIGA
     load_s = size * load.context / tier.bandwidth / _GIGA
@@ -164,7 +175,7 @@ def _option(
         total_s=total_s,
         sooner=load.context / rate / total_s,
         break_even_reads=break_even,
-        storage_price=stored_price * load.documents * load.tokens,
+        storage_price=files_gb * tier.price,
         wins=tier.bandwidth > needed,
         pays=reads >= break_even,
     )

@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
+from ragkv.choosing import middle_third
 from ragkv.errors import NotFound, Rejected
+from ragkv.kv_format import QCACHE_BLOCK, KVFormat
 
 KNOWN = Path(__file__).parent / "models.json"
 """Configurations of public models, by name: the fields of their config.json that are read here."""
@@ -48,6 +50,15 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     def bytes_per_token(self) -> int:
         """In bfloat16."""
         return _HALF * self.values_per_token
+
+    def qcache_bytes(self, tokens: int, kv_format: KVFormat) -> int:
+        """Of a chunk's Q-Cache, which its KV file has beside keys and values: two vectors of every query head and a mean key for every
+        block of tokens, of the layers that choose, in float32 or, quantised, in bfloat16. None for latents, which are not stored."""
+        if self.latent is not None:
+            return 0
+        vectors = 2 * self.heads + self.kv_heads * -(-tokens // QCACHE_BLOCK)
+        values = len(middle_third(self.layers)) * self.head_dim * vectors
+        return values * (2 * _HALF if kv_format is KVFormat.BF16 else _HALF)
 
     @property
     def active_parameters(self) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from ragkv.kv.file import QCACHE_BLOCK
+from ragkv.kv_format import QCACHE_BLOCK
 from ragkv.policies import POLICIES
 from ragkv.span import Span, merge, total_tokens
 

@@ -11,8 +11,8 @@ from ingest.compress.methods import LAQ_KERNEL, METHODS, SINKS, SNAPKV_KERNEL, W
 from ingest.compress.rows import rows_of
 from ingest.compress.view import Watcher
 from ingest.prefill import Prefiller
-from ragkv.kv.file import QCACHE_BLOCK
 from ragkv.kv.layout import layout_of
+from ragkv.kv_format import QCACHE_BLOCK
 
 TINY = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,

@@ -17,8 +17,8 @@ from transformers import (
 
 from ingest.capture import modules_with_rotation
 from ingest.prefill import QCACHE_VIEW, Prefiller
-from ragkv.kv.file import QCACHE_BLOCK
 from ragkv.kv.layout import layout_of
+from ragkv.kv_format import QCACHE_BLOCK
 
 TINY = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,

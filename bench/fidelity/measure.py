@@ -25,12 +25,14 @@ from bench.fidelity.methods import Method, context_of
 from ragkv.batched import batched
 from ragkv.engine.protocol import WHOLE_VOCABULARY, Engine, Generate, Report
 from ragkv.errors import Unavailable
+from ragkv.evaluation.fidelity import settled
 from ragkv.evaluation.metrics import best_f1, exact_match, mean_kl, mean_nll, normalised
+from ragkv.stitch.plan import StitchPlan
 
 BLOCK_TOKENS = 32
 """vLLM's blocks while measuring. A prompt's last, partial block is not cached. With small blocks the question nearly
-fills it alone: what follows the first request finds the stitched context, or has a few tokens of it stitched again,
-alike unless the engine itself selects them."""
+fills it alone: what follows the first request finds the stitched context, or has a few tokens of it stitched again, as
+they were."""
 ENGINE_ARGUMENTS = {"max_logprobs": WHOLE_VOCABULARY, "block_size": BLOCK_TOKENS}
 _CACHE_SHARE = 0.8  # of the KV cache that one group of methods may fill
 _TIMED_TOKENS = 2  # the first is timed, the report comes with the second
@@ -67,6 +69,11 @@ class _Begun:
     salt: str
     ttft_s: float
     report: Report
+
+    @property
+    def plan(self) -> StitchPlan | None:
+        """What follows has this one: nothing is left to select."""
+        return settled(self.prepared.plan, self.report)
 
     @property
     def recomputed_tokens(self) -> int:
@@ -156,14 +163,14 @@ class Measure:
         return _Answered(begun, answer, np.stack(distributions))
 
     async def _answer(self, begun: _Begun) -> str:
-        prompt, plan = begun.prepared.prompt, begun.prepared.plan
-        request = Generate(prompt.token_ids, begun.salt, plan, max_tokens=ANSWER_TOKENS, stop=("\n",))
+        ids = begun.prepared.prompt.token_ids
+        request = Generate(ids, begun.salt, begun.plan, max_tokens=ANSWER_TOKENS, stop=("\n",))
         return "".join([output.text async for output in self.engine.generate(request)]).strip()
 
     async def _distribution(self, begun: _Begun, answer_ids: Sequence[int]) -> NDArray[np.float32]:
         """Log probabilities of the token after `answer_ids`, [vocabulary]."""
         ids = (*begun.prepared.prompt.token_ids, *answer_ids)
-        request = Generate(ids, begun.salt, begun.prepared.plan, max_tokens=1, logprobs=WHOLE_VOCABULARY)
+        request = Generate(ids, begun.salt, begun.plan, max_tokens=1, logprobs=WHOLE_VOCABULARY)
         (step,) = [step async for output in self.engine.generate(request) for step in output.logprobs]
         return _dense(step)
 

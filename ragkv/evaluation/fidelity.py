@@ -93,7 +93,7 @@ class FidelityMeter:
             first = first or time.perf_counter() - began
             text, report = text + output.text, output.report or report
         assert first is not None, "an engine's answer has an output"
-        return _Answered(prompt, _settled(plan, report), salt, text.strip(), first, report)
+        return _Answered(prompt, settled(plan, report), salt, text.strip(), first, report)
 
     async def _log_probs(self, prompt: Prompt, plan: StitchPlan | None, salt: str, ids: Sequence[int]) -> LogProbs:
         found: list[Mapping[int, float]] = []
@@ -114,7 +114,7 @@ class FidelityMeter:
         return step
 
 
-def _settled(plan: StitchPlan | None, report: Report) -> StitchPlan | None:
+def settled(plan: StitchPlan | None, report: Report) -> StitchPlan | None:
     """The plan with what the engine selected written out: what of the prompt is not in its cache is then stitched again as
     it was, and not selected anew among fewer tokens."""
     if plan is None or plan.selection is None or report.recomputed_spans is None:

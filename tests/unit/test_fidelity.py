@@ -1,9 +1,13 @@
 """The fidelity instrument without an engine: figures, data, what is refused, what survives a broken run."""
 
+import asyncio
 import io
 import json
 import math
 import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,18 +18,20 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from bench.fidelity.compression import compressed_keys
-from bench.fidelity.data import padded, read_questions
-from bench.fidelity.kit import Variant, shortened
-from bench.fidelity.measure import MethodOutcome
-from bench.fidelity.methods import FULL_RETRIEVAL_ORDER, NAMES, POLICIES_MEASURED, WRITER, methods_of
+from bench.fidelity.data import KnownQuestion, padded, read_questions
+from bench.fidelity.kit import Case, Prepared, Variant, shortened
+from bench.fidelity.measure import Measure, MethodOutcome
+from bench.fidelity.methods import FULL, FULL_RETRIEVAL_ORDER, NAMES, POLICIES_MEASURED, WRITER, Method, methods_of
 from bench.fidelity.records import MEASURED, Record, Records, digest_of
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.sparse import better_part
 from bench.fidelity.table import table_of
 from ingest.compress.compression import Compression, CompressionMethod
+from ragkv.answer.prompt import Prompt
 from ragkv.answer.service import in_prompt_order
 from ragkv.chunk import Chunk, Passage
 from ragkv.cli import main
+from ragkv.engine.protocol import Generate, Output
 from ragkv.errors import Rejected
 from ragkv.evaluation.metrics import (
     best_f1,
@@ -43,7 +49,9 @@ from ragkv.kv.key import KeyMaker
 from ragkv.policies import POLICIES
 from ragkv.settings import Settings
 from ragkv.span import Span
+from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 from ragkv.stitch.select import ChunkEvidence
+from tests.echo_engine import EchoEngine
 
 ROOT = Path(__file__).parents[2]
 KEYS = KeyMaker(b"k" * 32, "m", "bfloat16", (1, 2))
@@ -478,3 +486,39 @@ def test_the_kl_of_the_likeliest_tokens_is_below_that_of_all_and_near_it():
 
 def log_softmax(rows: np.ndarray) -> np.ndarray:
     return rows - np.log(np.exp(rows).sum(-1, keepdims=True))
+
+
+class _Recording(EchoEngine):
+    """Keeps what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(1000)
+        self.stitches = True
+        self.asked: list[Generate] = []
+
+    async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
+        self.asked.append(request)
+        async with aclosing(super().generate(request)) as outputs:
+            async for output in outputs:
+                even = ({0: math.log(0.5), 1: math.log(0.5)},) if request.logprobs is not None else ()
+                yield replace(output, logprobs=even)
+
+
+def test_what_the_engine_selected_is_what_answers_and_distributions_are_of():
+    """Of the part of the prompt that is not in the cache the engine would select others."""
+    prompt = Prompt(tuple(range(50)), Span(0, 10), (Span(10, 25), Span(25, 40)), Span(40, 50))
+    placed = tuple(PlacedChunk(key, span) for key, span in zip("pab", (prompt.prefix, *prompt.chunks), strict=True))
+    plan = StitchPlan(placed, selection=EngineSelection("question", 0.2, 4))
+    methods = [
+        Method(FULL, lambda _kit, _case: Prepared(prompt, None)),
+        Method("question", lambda _kit, _case: Prepared(prompt, plan), 0.2),
+    ]
+    case = Case(KnownQuestion(1, "", "Who?", ("Ada",), ()), (), (), (0, 1), None, 0.0)
+    engine = _Recording()
+    engine.started = True
+
+    asyncio.run(Measure(engine, None, 10_000).measure(case, methods, lambda _method: None))  # type: ignore[arg-type]
+
+    first, *others = [request.plan for request in engine.asked if request.plan]
+    assert first == plan
+    assert others == [replace(plan, recompute=(Span(37, 40),), selection=None)] * 3

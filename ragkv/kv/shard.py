@@ -8,24 +8,25 @@ from ragkv.kv.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The heads of rank `rank` of `size`. Raises Unsupported for heads that cannot be shared out among so many."""
+    """The heads of rank `rank` of `size`. With more ranks than KV heads each head has as many ranks as any other, which hold copies of
+    it. Raises Unsupported for heads that cannot be shared out among so many."""
 
     whole: Layout
     rank: int = 0
     size: int = 1
 
     def __post_init__(self) -> None:
-        if self.whole.q_heads % self.size or self.whole.kv_heads % self.size:
+        if self.whole.q_heads % self.size or (self.whole.kv_heads % self.size and self.size % self.whole.kv_heads):
             raise Unsupported(
                 f"{self.whole.q_heads} query heads and {self.whole.kv_heads} KV heads cannot be shared out among {self.size} ranks: "
-                "set RAGKV_TENSOR_PARALLEL_SIZE to a number that divides both"
+                "set RAGKV_TENSOR_PARALLEL_SIZE to a number that divides the query heads, and that the KV heads divide or are divided by"
             )
 
     @property
     def kv_heads(self) -> slice:
         """Its KV heads, among the model's."""
-        own = self.whole.kv_heads // self.size
-        return slice(self.rank * own, (self.rank + 1) * own)
+        first = self.rank * self.whole.kv_heads // self.size
+        return slice(first, first + max(self.whole.kv_heads // self.size, 1))
 
     @property
     def q_heads(self) -> range:

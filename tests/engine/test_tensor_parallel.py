@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,25 +26,37 @@ from tests.engine.tiny import TINY, save_tiny
 from tests.engine.world import Answered, World, kl, request, whole_context
 
 FOUR_KV_HEADS = TINY | {"num_attention_heads": 8, "num_key_value_heads": 4}
+ONE_KV_HEAD = TINY | {"num_attention_heads": 8, "num_key_value_heads": 1}
 HEADS = ((0, 0), (1, 3), (2, 4), (3, 7))
 """Of both ranks: each has four query heads."""
 
 
 @pytest.fixture(scope="module")
 def two(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    home = tmp_path_factory.mktemp("ranks")
-    settings = Settings(
-        data_dir=home / "data", model=str(save_tiny(LlamaConfig(**FOUR_KV_HEADS), language_model, home / "model")),
-        dtype="float32", chunk_tokens=96, max_model_len=2048, max_batched_tokens=512, kv_cache_gib=0.03, tensor_parallel_size=2,
-    )  # fmt: skip
-    world = started(settings, 24, worker_extension_cls="tests.engine.peek.Peek")
+    world = on_two_ranks(FOUR_KV_HEADS, language_model, tmp_path_factory.mktemp("ranks"))
     yield world
     world.stop()
 
 
 @pytest.fixture
-def one(two: World) -> Iterator[World]:
-    """The same model and KV on one rank."""
+def sharing(language_model: Path, tmp_path: Path) -> Iterator[World]:
+    """Two ranks with copies of the one KV head."""
+    world = on_two_ranks(ONE_KV_HEAD, language_model, tmp_path)
+    yield world
+    world.stop()
+
+
+def on_two_ranks(tiny: dict[str, Any], language_model: Path, home: Path) -> World:
+    settings = Settings(
+        data_dir=home / "data", model=str(save_tiny(LlamaConfig(**tiny), language_model, home / "model")),
+        dtype="float32", chunk_tokens=96, max_model_len=2048, max_batched_tokens=512, kv_cache_gib=0.03, tensor_parallel_size=2,
+    )  # fmt: skip
+    return started(settings, 24, worker_extension_cls="tests.engine.peek.Peek")
+
+
+@contextmanager
+def on_one_rank(two: World) -> Iterator[World]:
+    """The same model and KV."""
     settings = msgspec.structs.replace(two.model.settings, tensor_parallel_size=1)
     engine = LocalEngine(settings, Path(settings.model), two.model.layout, {"max_logprobs": -1})
     world = World(two.model, engine).start()
@@ -52,7 +66,11 @@ def one(two: World) -> Iterator[World]:
 
 @pytest.fixture
 def chunks(two: World) -> list[Chunk]:
-    return [two.model.chunks[index] for index in (9, 2, 14, 5)]
+    return some_chunks(two)
+
+
+def some_chunks(world: World) -> list[Chunk]:
+    return [world.model.chunks[index] for index in (9, 2, 14, 5)]
 
 
 def on_ranks(world: World, method: str, *args: object, **options: object) -> None:
@@ -72,6 +90,22 @@ def seen_of_the_question(world: World, chunks: list[Chunk], heads: tuple[tuple[i
 
 
 def test_recomputing_everything_is_full_prefill(two: World):
+    assert_recomputing_everything_is_full_prefill(two)
+
+
+@pytest.mark.long
+def test_two_ranks_answer_as_one_does(two: World):
+    assert_answers_as_one_rank(two)
+
+
+@pytest.mark.long
+def test_two_ranks_that_share_a_kv_head_answer_as_one_does(sharing: World):
+    """More ranks than KV heads."""
+    assert_recomputing_everything_is_full_prefill(sharing)
+    assert_answers_as_one_rank(sharing)
+
+
+def assert_recomputing_everything_is_full_prefill(two: World) -> None:
     """The oracle, with its own bound."""
     divergences = []
     for prompt, plan, _ in prompts_of(two):
@@ -83,22 +117,25 @@ def test_recomputing_everything_is_full_prefill(two: World):
     assert max(divergences) <= 0.005
 
 
-@pytest.mark.long
-def test_two_ranks_answer_as_one_does(two: World, one: World, chunks: list[Chunk]):
+def assert_answers_as_one_rank(two: World) -> None:
     """In full, stitched at every ratio, with every policy that looks at heads: the same tokens are recomputed. In float32."""
+    chunks = some_chunks(two)
     prompt, plan = two.model.prompt(chunks), two.model.plan(chunks)
     plans = [None, plan, two.model.plan(chunks, [whole_context(prompt)])]
     plans += [selecting(plan, policy, 0.1) for policy in ("question", "deviation", "infoflow")]
-    for each in plans:
-        alone, together = (world.ask(prompt, each, logprobs=-1, max_tokens=4) for world in (one, two))
-        assert kl(alone.logprobs[0], together.logprobs[0]) <= 1e-4
-        assert together.token_ids == alone.token_ids
-        assert together.report.recomputed_spans == alone.report.recomputed_spans
-        assert together.report.stitched == alone.report.stitched
-    alone, together = (seen_of_the_question(world, chunks, None).report.queries for world in (one, two))
-    torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-4)
-    alone, together = (torch.tensor(seen_of_the_question(world, chunks, HEADS).report.shares) for world in (one, two))
-    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
+    with on_one_rank(two) as one:
+        for each in plans:
+            alone, together = (world.ask(prompt, each, logprobs=-1, max_tokens=4) for world in (one, two))
+            assert kl(alone.logprobs[0], together.logprobs[0]) <= 1e-4
+            assert together.token_ids == alone.token_ids
+            assert together.report.recomputed_spans == alone.report.recomputed_spans
+            assert together.report.stitched == alone.report.stitched
+        alone, together = (seen_of_the_question(world, chunks, None).report.queries for world in (one, two))
+        torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-4)
+        alone, together = (
+            torch.tensor(seen_of_the_question(world, chunks, HEADS).report.shares) for world in (one, two)
+        )
+        torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
 
 
 def test_requests_at_once_answer_as_they_do_alone(two: World):

@@ -18,16 +18,22 @@ def layout(q_heads: int, kv_heads: int) -> Layout:
         ((8, 4), 2, [[0, 1], [2, 3]], [[0, 1, 2, 3], [4, 5, 6, 7]]),
         ((8, 4), 4, [[0], [1], [2], [3]], [[0, 1], [2, 3], [4, 5], [6, 7]]),
         ((9, 3), 1, [[0, 1, 2]], [list(range(9))]),
+        ((8, 2), 4, [[0], [0], [1], [1]], [[0, 1], [2, 3], [4, 5], [6, 7]]),
+        ((4, 1), 2, [[0], [0]], [[0, 1], [2, 3]]),
     ],
 )
-def test_every_head_is_one_ranks(heads: tuple[int, int], size: int, kv: list[list[int]], q: list[list[int]]):
+def test_a_query_head_is_one_ranks_and_a_kv_head_is_with_each_rank_that_asks_it(
+    heads: tuple[int, int], size: int, kv: list[list[int]], q: list[list[int]]
+):
     shards = [Shard(layout(*heads), rank, size) for rank in range(size)]
     assert [list(range(heads[1]))[shard.kv_heads] for shard in shards] == kv
     assert [list(shard.q_heads) for shard in shards] == q
     assert all((shard.layout.kv_heads, shard.layout.q_heads) == (len(kv[0]), len(q[0])) for shard in shards)
 
 
-@pytest.mark.parametrize(("heads", "size"), [((9, 3), 2), ((8, 3), 2), ((12, 6), 4), ((8, 8), 3), ((8, 2), 4)])
+@pytest.mark.parametrize(
+    ("heads", "size"), [((9, 3), 2), ((8, 3), 2), ((12, 6), 4), ((8, 8), 3), ((12, 2), 3), ((6, 2), 4)]
+)
 def test_heads_that_cannot_be_shared_out_are_refused(heads: tuple[int, int], size: int):
     with pytest.raises(Unsupported, match="RAGKV_TENSOR_PARALLEL_SIZE"):
         Shard(layout(*heads), size=size)

@@ -25,6 +25,7 @@ from workers.pulse import Pulse
 from workers.sweep import Sweeper
 from workers.tasks import register_tasks
 from workers.uploads import Uploads
+from workers.watching import Watching
 from workers.webhooks import Webhooks
 
 os.umask(0o077)  # files are readable by this user only
@@ -43,6 +44,7 @@ stopping = register_tasks(app, ingest, pulse)
 sweeper = Sweeper(parts)
 webhooks = Webhooks(parts)
 data_sources = DataSources(parts)
+watching = Watching(parts)
 tracing = ExitStack()
 
 
@@ -63,6 +65,7 @@ def start_threads(**signal: Any) -> None:
     uploads.start()
     webhooks.start()
     data_sources.start()
+    watching.start()
     pulse.start()
 
 
@@ -74,6 +77,7 @@ def stop_early(**signal: Any) -> None:
     uploads.stop()
     webhooks.stop()
     data_sources.stop()
+    watching.stop()
 
 
 @worker_shutdown.connect(weak=False)

@@ -613,16 +613,20 @@ FIELDS: dict[str, dict[str, str]] = {
         "location": "Folder of the service's machine, or URL of an object store: `s3://`, `gs://` or `az://`.",
         "collection": "Id or name of the collection that is kept in step.",
         "interval_minutes": "Minutes from one sync to the next; 0: only on request.",
+        "watch": "Whether a sync is also due a few seconds after the folder changed. By default it is for folders with an interval.",
     },
     "DataSourcePatch": {
         "paused": "Whether it is paused: no sync begins, and one under way ends.",
         "interval_minutes": "Minutes from one sync to the next; 0: only on request.",
+        "watch": "Whether a sync is also due a few seconds after the folder changed.",
     },
     "SyncBody": {"confirm": "Whether the deletions that the last sync held back may be made."},
     "DataSourceView": {
         "collection_id": "Id of the collection that is kept in step.",
         "location": "Folder, or URL of an object store.",
         "interval_minutes": "Minutes from one sync to the next; 0: only on request.",
+        "watch": "Whether a sync is also due a few seconds after the folder changed.",
+        "watch_error": "Reason why the folder cannot be watched; syncs are due by the interval alone.",
         "status": "`waiting` for its first sync, `syncing`, `synced`, `held`: deletions wait to be confirmed, `failed`: the last "
         "sync stopped, or `paused`.",
         "error": "Reason why the last sync stopped or deleted nothing.",

@@ -43,6 +43,7 @@ class NewDataSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     location: Annotated[str, Meta(examples=["s3://company/handbook"])]
     collection: str = DEFAULT_COLLECTION
     interval_minutes: Interval = DEFAULT_INTERVAL_MINUTES
+    watch: bool | None = None
 
 
 class DataSourcePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,6 +51,7 @@ class DataSourcePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     paused: bool | None = None
     interval_minutes: Interval | None = None
+    watch: bool | None = None
 
 
 class SyncBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,7 +66,7 @@ class SyncBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     responses=json_problems(
         NOT_FOUND="No such collection.",
         CONFLICT="The location is connected to the collection already, or the tenant has as many data sources as it may.",
-        UNPROCESSABLE_ENTITY="The location is neither a path nor the URL of an object store.",
+        UNPROCESSABLE_ENTITY="The location is neither a path nor the URL of an object store, or an object store to be watched.",
     ),
     sync_to_thread=True,
 )
@@ -80,7 +82,13 @@ def create(
     begins the first sync within seconds.
     """
     made = add_data_source(
-        caller.tenant_id, data.collection, data.location, data.interval_minutes, parts.database, parts.settings
+        caller.tenant_id,
+        data.collection,
+        data.location,
+        data.interval_minutes,
+        parts.database,
+        parts.settings,
+        data.watch,
     )
     note_made(request, made.id)
     return made
@@ -121,7 +129,7 @@ def files(
 @patch(
     "/{data_source_id:str}",
     summary="Update a data source",
-    responses=json_problems(NOT_FOUND=NO_SUCH),
+    responses=json_problems(NOT_FOUND=NO_SUCH, UNPROCESSABLE_ENTITY="Only folders can be watched."),
     sync_to_thread=True,
 )
 def amend(
@@ -130,8 +138,16 @@ def amend(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> DataSourceView:
-    """Update a data source: pause it, which ends a sync under way, resume it, or change its interval."""
-    return change_data_source(caller.tenant_id, data_source_id, data.paused, data.interval_minutes, parts.database)
+    """Update a data source: pause it, which ends a sync under way, resume it, change its interval, or whether its folder is
+    watched."""
+    return change_data_source(
+        caller.tenant_id,
+        data_source_id,
+        parts.database,
+        paused=data.paused,
+        interval_minutes=data.interval_minutes,
+        watch=data.watch,
+    )
 
 
 @post(

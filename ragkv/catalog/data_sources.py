@@ -1,20 +1,24 @@
 """Data sources of a tenant: made, listed with how far they are, changed, removed; and their files."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ragkv.data_sources.location import location_of
+from ragkv.data_sources.location import FOLDER, Location, location_of
 from ragkv.data_sources.opening import files_of
 from ragkv.db.clock import now_of
 from ragkv.db.data_sources import (
     FileStatus,
     data_source_by_id,
+    data_source_changed,
     data_sources_of,
     files_by_status,
     files_in,
     forget_failed_versions,
+    note_watch,
+    watched_data_sources,
 )
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.pages import rows_behind
@@ -32,6 +36,8 @@ MAX_DATA_SOURCES = 20
 """Of a tenant."""
 DEFAULT_INTERVAL_MINUTES = 15
 MAX_INTERVAL_MINUTES = 7 * 24 * 60
+
+_NO_SYNC = {"synchronize_session": False}
 
 SyncStatus = Literal["waiting", "syncing", "synced", "held", "failed", "paused"]
 """waiting: for its first sync; held: deletions wait to be confirmed."""
@@ -54,6 +60,8 @@ class DataSourceView(msgspec.Struct, frozen=True, kw_only=True):
     collection_id: str
     location: str
     interval_minutes: int
+    watch: bool
+    watch_error: str | None
     status: SyncStatus
     error: str | None
     held_deletions: int
@@ -62,6 +70,15 @@ class DataSourceView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     synced_at: datetime | None
     next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedFolder:
+    """A data source whose folder is to be watched."""
+
+    data_source_id: str
+    tenant_id: str
+    location: str
 
 
 class SourceFileView(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,16 +100,26 @@ class SourceFilePage(msgspec.Struct, frozen=True):
 
 
 def add_data_source(
-    tenant_id: str, collection: str, location: str, interval_minutes: int, database: Database, settings: Settings
+    tenant_id: str,
+    collection: str,
+    location: str,
+    interval_minutes: int,
+    database: Database,
+    settings: Settings,
+    watch: bool | None = None,
 ) -> DataSourceView:
     """Connect a location to a collection; its first sync is due at once.
 
-    Raises Rejected for what is no location or an interval out of range, Forbidden for a location that the operator does not
+    watch: whether changes are noticed between syncs; None: where the location is a folder that is synced by itself. Raises
+    Rejected for what is no location, an object store to be watched, or an interval out of range, Forbidden for a location that the operator does not
     allow, NotFound for the collection, and Conflict for one that is connected already, or one too many.
     """
     place = location_of(location)
     files_of(place, tenant_name(tenant_id, database), settings)
     _check_interval(interval_minutes)
+    if watch is None:
+        watch = place.scheme == FOLDER and interval_minutes > 0
+    _check_watch(watch, place)
     collection_id = collection_ref(tenant_id, collection, database).collection_id
     with database.writing() as session:
         advisory_lock(session, f"data sources {tenant_id}")
@@ -102,7 +129,11 @@ def add_data_source(
         if len(there) >= MAX_DATA_SOURCES:
             raise Conflict(f"the tenant has {MAX_DATA_SOURCES} data sources already: remove one")
         row = DataSourceRow(
-            tenant_id=tenant_id, collection_id=collection_id, location=str(place), interval_minutes=interval_minutes
+            tenant_id=tenant_id,
+            collection_id=collection_id,
+            location=str(place),
+            interval_minutes=interval_minutes,
+            watch=watch,
         )
         session.add(row)
         session.flush()
@@ -134,11 +165,17 @@ def list_source_files(
 
 
 def change_data_source(
-    tenant_id: str, data_source_id: str, paused: bool | None, interval_minutes: int | None, database: Database
+    tenant_id: str,
+    data_source_id: str,
+    database: Database,
+    *,
+    paused: bool | None = None,
+    interval_minutes: int | None = None,
+    watch: bool | None = None,
 ) -> DataSourceView:
-    """Pause it, which ends a sync under way, or let it go on; change its interval. What is None stays.
+    """Pause it, which ends a sync under way, or let it go on; change its interval, or whether it is watched. What is None stays.
 
-    Raises NotFound, Rejected for an interval out of range.
+    Raises NotFound, Rejected for an interval out of range, or an object store to be watched.
     """
     with database.writing() as session:
         row = _find(session, tenant_id, data_source_id)
@@ -147,6 +184,9 @@ def change_data_source(
             _check_interval(interval_minutes)
             row.interval_minutes = interval_minutes
             row.next_at = now + timedelta(minutes=interval_minutes) if interval_minutes else None
+        if watch is not None:
+            _check_watch(watch, location_of(row.location))
+            row.watch, row.watch_error = watch, None
         if paused and not row.paused:
             row.lease_owner = row.lease_until = None
         if paused is False and row.paused:
@@ -178,7 +218,7 @@ def retry_files(tenant_id: str, data_source_id: str, database: Database) -> Data
     """`request_sync` that reads unreadable and failed files again, though they did not change. Raises like it."""
     with database.writing() as session:
         found = _find(session, tenant_id, data_source_id)
-        session.execute(forget_failed_versions(found.id), execution_options={"synchronize_session": False})
+        session.execute(forget_failed_versions(found.id), execution_options=_NO_SYNC)
     return request_sync(tenant_id, data_source_id, confirm=False, database=database)
 
 
@@ -188,9 +228,33 @@ def remove_data_source(tenant_id: str, data_source_id: str, database: Database) 
         session.delete(_find(session, tenant_id, data_source_id))
 
 
+def watched_folders(database: Database) -> list[WatchedFolder]:
+    """The folders that are to be watched, of all tenants, oldest first."""
+    with database.reading() as session:
+        rows = session.scalars(watched_data_sources()).all()
+        return [WatchedFolder(row.id, row.tenant_id, row.location) for row in rows]
+
+
+def folder_changed(data_source_id: str, database: Database) -> None:
+    """Make a sync due now, or after the one that is under way."""
+    with database.writing() as session:
+        session.execute(data_source_changed(data_source_id, now_of(session)), execution_options=_NO_SYNC)
+
+
+def note_watching(data_source_id: str, error: str | None, database: Database) -> None:
+    """Note that a folder is watched, or why it cannot be."""
+    with database.writing() as session:
+        session.execute(note_watch(data_source_id, error), execution_options=_NO_SYNC)
+
+
 def _check_interval(minutes: int) -> None:
     if not 0 <= minutes <= MAX_INTERVAL_MINUTES:
         raise Rejected(f"the interval must lie in [0, {MAX_INTERVAL_MINUTES:,}] minutes, 0 for syncs by hand alone")
+
+
+def _check_watch(watch: bool, location: Location) -> None:
+    if watch and location.scheme != FOLDER:
+        raise Rejected("only folders can be watched: an object store is synced by its interval")
 
 
 def _find(session: "Session", tenant_id: str, data_source_id: str) -> DataSourceRow:
@@ -216,6 +280,8 @@ def _view(row: DataSourceRow, counts: dict[str, int], now: datetime) -> DataSour
         collection_id=row.collection_id,
         location=row.location,
         interval_minutes=row.interval_minutes,
+        watch=row.watch,
+        watch_error=row.watch_error,
         status=_status(row, now),
         error=row.error,
         held_deletions=row.held_deletions,

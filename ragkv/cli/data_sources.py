@@ -46,11 +46,14 @@ def data_sources() -> None:
     "--every", "minutes", type=int, default=DEFAULT_INTERVAL_MINUTES, show_default=True,
     help="Minutes between syncs; 0: only when asked for.",
 )  # fmt: skip
-def add(location: str, tenant: str, collection: str, minutes: int) -> None:
+@click.option(
+    "--watch/--no-watch", default=None, help="Sync seconds after a folder changed, too.  [default: for folders]",
+)  # fmt: skip
+def add(location: str, tenant: str, collection: str, minutes: int, *, watch: bool | None) -> None:
     """Connect LOCATION, a folder or a URL such as s3://bucket/prefix, to a collection. A worker syncs it."""
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = _tenant(tenant, parts)
-        made = add_data_source(tenant_id, collection, location, minutes, parts.database, parts.settings)
+        made = add_data_source(tenant_id, collection, location, minutes, parts.database, parts.settings, watch)
         _note(tenant_id, "Create a data source", "add", made.id, parts)
     click.echo(made.id)
 
@@ -65,7 +68,7 @@ def show_all(tenant: str) -> None:
             click.echo(f"{one.id}  {one.location}")
             click.echo(
                 f"    {one.status}: {files.ready:,} ready, {files.waiting:,} waiting, {files.failed:,} failed, "
-                f"{files.unreadable:,} unreadable, {files.skipped:,} skipped; last sync {_last(one)}"
+                f"{files.unreadable:,} unreadable, {files.skipped:,} skipped; last sync {_last(one)}{_watched(one)}"
             )
 
 
@@ -81,7 +84,7 @@ def show(data_source_id: str, tenant: str, status: str | None) -> None:
         tenant_id = _tenant(tenant, parts)
         view = data_source_view(tenant_id, data_source_id, parts.database)
         reason = f": {view.error}" if view.error else ""
-        console.print(f"{view.location}  {view.status}{reason}", highlight=False, markup=False)
+        console.print(f"{view.location}  {view.status}{reason}{_watched(view)}", highlight=False, markup=False)
         cursor: str | None = None
         while True:
             page = list_source_files(tenant_id, data_source_id, chosen, MAX_PAGE, cursor, parts.database)
@@ -133,9 +136,22 @@ def pause(data_source_id: str, tenant: str, *, off: bool) -> None:
     """Stop syncing a data source until it is resumed. A sync under way ends."""
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = _tenant(tenant, parts)
-        changed = change_data_source(tenant_id, data_source_id, not off, None, parts.database)
+        changed = change_data_source(tenant_id, data_source_id, parts.database, paused=not off)
         _note(tenant_id, "Update a data source", "pause", changed.id, parts)
     click.echo(f"{changed.location} is {'resumed' if off else 'paused'}")
+
+
+@data_sources.command()
+@ID
+@TENANT
+@click.option("--off", is_flag=True, help="Sync it by its interval alone.")
+def watch(data_source_id: str, tenant: str, *, off: bool) -> None:
+    """Watch a folder: a sync is due a few seconds after it changed, too."""
+    with opened_parts(Parts.prepare_database) as parts:
+        tenant_id = _tenant(tenant, parts)
+        changed = change_data_source(tenant_id, data_source_id, parts.database, watch=not off)
+        _note(tenant_id, "Update a data source", "watch", changed.id, parts)
+    click.echo(f"{changed.location} is {'not watched' if off else 'watched'}")
 
 
 @data_sources.command()
@@ -158,6 +174,12 @@ def _tenant(name: str, parts: Parts) -> str:
 def _note(tenant_id: str, action: str, command: str, data_source_id: str, parts: Parts) -> None:
     change = Change(tenant_id, None, action, f"ragkv data-sources {command}", COMMAND_LINE, [data_source_id])
     record_change(change, parts.database)
+
+
+def _watched(view: DataSourceView) -> str:
+    if not view.watch:
+        return ""
+    return f"; not watched: {view.watch_error}" if view.watch_error else "; watched"
 
 
 def _last(view: DataSourceView) -> str:

@@ -40,6 +40,20 @@ class FolderFiles:
             raise Unavailable(f"the folder cannot be read: {_reason(error)}") from None
         yield from self._walk(folder, "", 0)
 
+    @property
+    def path(self) -> Path:
+        return self._root.joinpath(*self._names)
+
+    def folders(self) -> Iterator[Path]:
+        """The folder and those below it that can be read, but hidden ones and links. Raises Unavailable."""
+        try:
+            os.close(self._opened((), _FOLDER))
+        except OSError as error:
+            raise Unavailable(f"the folder cannot be read: {_reason(error)}") from None
+        for folder, below, _ in os.walk(self.path):
+            yield Path(folder)
+            below[:] = (name for name in below if not is_hidden(name))
+
     @contextmanager
     def open(self, key: str) -> Iterator[Readable]:
         try:

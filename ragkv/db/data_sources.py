@@ -63,6 +63,24 @@ def due_data_source(now: datetime) -> Select[str]:
     return select(DataSourceRow.id).where(*is_due).order_by(is_served, DataSourceRow.next_at, DataSourceRow.id)
 
 
+def watched_data_sources() -> Select[DataSourceRow]:
+    """The data sources of all tenants whose folders are to be watched, oldest first."""
+    is_watched = (DataSourceRow.watch, ~DataSourceRow.paused)
+    return select(DataSourceRow).where(*is_watched).order_by(DataSourceRow.created_at, DataSourceRow.id)
+
+
+def data_source_changed(data_source_id: str, now: datetime) -> Update:
+    """Make a sync due, if none is: also one after the sync that is under way."""
+    is_due = and_(DataSourceRow.next_at <= now, DataSourceRow.lease_until.is_(None))
+    mine = (DataSourceRow.id == data_source_id, DataSourceRow.watch, ~DataSourceRow.paused)
+    return update(DataSourceRow).where(*mine, or_(DataSourceRow.next_at.is_(None), ~is_due)).values(next_at=now)
+
+
+def note_watch(data_source_id: str, error: str | None) -> Update:
+    """Whether its folder is watched: the reason if it cannot be."""
+    return update(DataSourceRow).where(DataSourceRow.id == data_source_id).values(watch_error=error)
+
+
 def claim_data_source(data_source_id: str, owner: str, now: datetime, until: datetime) -> Update:
     """Begin a sync. Changes no row while another process holds the lease."""
     is_free = or_(DataSourceRow.lease_until.is_(None), DataSourceRow.lease_until < now)
@@ -75,8 +93,9 @@ def held_data_source(data_source_id: str, owner: str) -> Update:
     return update(DataSourceRow).where(DataSourceRow.id == data_source_id, DataSourceRow.lease_owner == owner)
 
 
-def interval_of(data_source_id: str) -> Select[int]:
-    return select(DataSourceRow.interval_minutes).where(DataSourceRow.id == data_source_id)
+def schedule_of(data_source_id: str) -> Select[int, datetime | None]:
+    """(minutes between syncs, when the next is due)."""
+    return select(DataSourceRow.interval_minutes, DataSourceRow.next_at).where(DataSourceRow.id == data_source_id)
 
 
 def files_named(data_source_id: str, keys: Sequence[str]) -> Select[DataSourceFileRow]:

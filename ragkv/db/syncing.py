@@ -20,9 +20,9 @@ from ragkv.db.data_sources import (
     forget_files,
     forget_version,
     held_data_source,
-    interval_of,
     number_of_files,
     other_files_of,
+    schedule_of,
 )
 from ragkv.db.database import Database
 from ragkv.db.pages import rows_behind
@@ -142,11 +142,13 @@ class SyncLease:
             session.execute(forget_files(self.source.id, keys))
 
     def end(self, *, is_whole: bool, **changes: Any) -> None:
-        """Release it, with the outcome. The next sync is due an interval later. is_whole: the listing came to its end."""
+        """Release it, with the outcome. The next sync is due an interval later, or when it was asked for since this one began.
+        is_whole: the listing came to its end."""
         with self.database.writing() as session:
             now = now_of(session)
-            interval = session.scalar(interval_of(self.source.id))
-            next_at = now + timedelta(minutes=interval) if interval else None
+            interval, next_at = session.execute(schedule_of(self.source.id)).one_or_none() or (0, None)
+            if next_at is None or next_at <= (self.source.next_at or now):
+                next_at = now + timedelta(minutes=interval) if interval else None
             synced = {"synced_at": now} if is_whole else {}
             self._change(session, next_at=next_at, **synced, **changes, **_RELEASED)
 

@@ -439,6 +439,7 @@ class DataSourceRow(Base):
     holds the lease.
 
     interval_minutes: from one sync to the next; 0: only when somebody asks for it.
+    watch: whether a sync is due at once when the folder changes; watch_error: why no worker can tell.
     next_at: when the next sync is due; None: none is. It stays in the past during a sync, so that another goes on if it is
         lost.
     syncs: counts those that began. `listed`, `skipped`: files of the last one, and those that ingestion does not read.
@@ -454,6 +455,8 @@ class DataSourceRow(Base):
     collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"))
     location: Mapped[str] = mapped_column(String(1000))
     interval_minutes: Mapped[int]
+    watch: Mapped[bool] = mapped_column(default=False, server_default=false())
+    watch_error: Mapped[str | None] = mapped_column(Text)
     paused: Mapped[bool] = mapped_column(default=False, server_default=false())
     next_at: Mapped[datetime | None] = mapped_column(default=utc_now)
     lease_owner: Mapped[str | None] = mapped_column(String(200))

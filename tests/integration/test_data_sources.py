@@ -498,14 +498,14 @@ class TestTurns:
         fill(folder, 3)
 
         def pausing(tally: SyncTally) -> bool:
-            change_data_source(tenant_id, folder.view.id, True, None, folder.parts.database)
+            change_data_source(tenant_id, folder.view.id, folder.parts.database, paused=True)
             return True
 
         with pytest.raises(Conflict):
             sync_now(folder.view.id, folder.parts, pausing)
         assert len(documents(folder)) <= 1
         assert sync_next(folder.parts, on) is None
-        change_data_source(tenant_id, folder.view.id, False, None, folder.parts.database)
+        change_data_source(tenant_id, folder.view.id, folder.parts.database, paused=False)
         assert sync_next(folder.parts, on) is not None
         assert len(documents(folder)) == 3
 

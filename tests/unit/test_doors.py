@@ -38,6 +38,7 @@ DOORS = {
     "python_calamine": ("ingest/parse/",),
     "authlib": ("ragkv/access/provider.py",),
     "joserfc": ("ragkv/access/provider.py",),
+    "watchfiles": ("ragkv/data_sources/watching.py",),
     "structlog": ("ragkv/observe/logs.py",),
     "prometheus_client": ("ragkv/observe/metrics.py",),
     "opentelemetry": ("ragkv/observe/traces.py",),

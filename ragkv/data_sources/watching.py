@@ -1,0 +1,115 @@
+"""Watches folders for changes, as the kernel tells of them. The only module that imports watchfiles."""
+
+import threading
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path, PurePath
+
+from watchfiles import Change
+from watchfiles._rust_notify import RustNotify
+
+from ragkv.data_sources.files import is_hidden
+from ragkv.data_sources.folder import FolderFiles
+from ragkv.errors import Unavailable
+from ragkv.file_types import is_read
+
+MAX_FOLDERS = 10_000
+"""Of one data source: the kernel keeps a watch for each, and only so many for each user."""
+QUIET_MS = 1_000
+"""Changes that come closer together are one."""
+BURST_MS = 10_000
+"""As long as changes may hold up the news of them."""
+LOOK_MS = 60_000
+NETWORK = (
+    "nfs",
+    "cifs",
+    "smb",
+    "9p",
+    "afs",
+    "ceph",
+    "gluster",
+    "lustre",
+    "beegfs",
+    "gpfs",
+    "fuse.",
+    "virtiofs",
+    "davfs",
+)
+"""Beginnings of the types of file systems that others change without the kernel's knowledge."""
+_MOUNTS = Path("/proc/self/mounts")
+
+
+def watch(
+    files: FolderFiles,
+    stop: threading.Event,
+    changed: Callable[[], None],
+    begun: Callable[[], None],
+    quiet_ms: int = QUIET_MS,
+) -> None:
+    """Call `begun` once the folder is watched, then `changed` after every burst of changes until `stop` is set.
+
+    Raises Unavailable, with the reason, once the folder cannot be watched: it is gone, it lies on a network disk, or the kernel
+    has no watch left. Links are not followed; hidden files and folders, and changes
+    of files that ingestion does not read, are nobody's business.
+    """
+    watched = _watched(files)
+    try:
+        begun()
+        while not stop.is_set():
+            changes = watched.watch(BURST_MS, quiet_ms, LOOK_MS, stop)
+            if isinstance(changes, str) or not any(_matters(kind, path, files.path) for kind, path in changes):
+                continue
+            before, watched = (
+                watched,
+                _watched(files),
+            )  # folders that are new; what changes from here on is told by these
+            before.close()
+            changed()
+    finally:
+        watched.close()
+
+
+def _watched(files: FolderFiles) -> RustNotify:
+    """Watches of the folder and of each below it. One for the whole tree would follow links."""
+    _refuse_network(files.path)
+    folders = list(islice(map(str, files.folders()), MAX_FOLDERS + 1))
+    if len(folders) > MAX_FOLDERS:
+        raise Unavailable(f"it has more than {MAX_FOLDERS:,} folders")
+    try:
+        return RustNotify(folders, False, False, 0, False, True)
+    except FileNotFoundError:
+        raise Unavailable("a folder vanished meanwhile") from None
+    except (OSError, RuntimeError) as error:
+        raise Unavailable(f"{_reason(error)}: raise fs.inotify.max_user_watches and max_user_instances") from None
+
+
+def _matters(kind: int, path: str, root: Path) -> bool:
+    """Whether a sync may find something else than before. What came or went may be a folder."""
+    names = PurePath(path).relative_to(root).parts if PurePath(path).is_relative_to(root) else ()
+    if any(map(is_hidden, names)):
+        return False
+    return kind != Change.modified or not names or is_read(names[-1])
+
+
+def _refuse_network(folder: Path) -> None:
+    try:
+        kind = kind_of_disk(folder, _MOUNTS.read_text().splitlines())
+    except OSError:
+        return
+    if kind.startswith(NETWORK):
+        raise Unavailable(f"it lies on a network disk ({kind}), of which the kernel tells no changes that others make")
+
+
+def kind_of_disk(folder: Path, mounts: Iterable[str]) -> str:
+    """The type of the file system that a folder lies on, from lines of /proc/mounts; empty if none says."""
+    kinds = {PurePath(_unescaped(place)): kind for _, place, kind, *_ in map(str.split, mounts)}
+    return next((kinds[place] for place in (folder, *folder.parents) if place in kinds), "")
+
+
+def _unescaped(place: str) -> str:
+    r"""Spaces and the like are written as \040 there."""
+    return place.replace(r"\040", " ").replace(r"\011", "\t").replace(r"\012", "\n").replace(r"\134", "\\")
+
+
+def _reason(error: Exception) -> str:
+    return str(error).partition(" about [")[0].strip() or type(error).__name__

@@ -1,0 +1,129 @@
+"""Data sources whose folders are watched: by the worker's threads, real files and the kernel's notices."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ragkv.catalog.data_sources import (
+    DataSourceView,
+    add_data_source,
+    change_data_source,
+    data_source_view,
+    folder_changed,
+)
+from ragkv.catalog.syncing import sync_next, sync_now
+from ragkv.db.tables import DataSourceRow
+from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.errors import Rejected
+from ragkv.parts import Parts
+from tests.over_http import Client, wait_until
+from workers.data_sources import DataSources
+from workers.watching import Watching
+
+
+@pytest.fixture
+def inbox(tmp_path: Path, parts: Parts, redis_server: EmbeddedRedis) -> Path:
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    parts.settings = msgspec.structs.replace(parts.settings, data_sources_allowed=f"{tmp_path},s3://bucket")
+    return folder
+
+
+@contextmanager
+def watching(parts: Parts) -> Iterator[None]:
+    """As in a worker, but quicker."""
+    watches, syncs = Watching(parts, 0.05, 0.1, 50), DataSources(parts, 0.05)
+    watches.start()
+    syncs.start()
+    try:
+        yield
+    finally:
+        watches.stop()
+        syncs.stop()
+        time.sleep(0.2)
+
+
+def connected(parts: Parts, location: str, minutes: int = 15, watch: bool | None = None) -> DataSourceView:
+    ref = parts.default_collection
+    return add_data_source(ref.tenant_id, ref.collection_id, location, minutes, parts.database, parts.settings, watch)
+
+
+def now(parts: Parts, source: DataSourceView) -> DataSourceView:
+    return data_source_view(parts.default_collection.tenant_id, source.id, parts.database)
+
+
+def syncs(parts: Parts, source: DataSourceView) -> int:
+    with parts.database.reading() as session:
+        return session.get_one(DataSourceRow, source.id).syncs
+
+
+def test_changes_are_read_long_before_the_schedule(parts: Parts, inbox: Path):
+    """New, changed and deleted files, and a folder that disappears and comes back."""
+    (inbox / "a.md").write_bytes(b"# A\n")
+    source = connected(parts, str(inbox))
+    with watching(parts):
+        wait_until(lambda: now(parts, source).files.waiting == 1)
+        (inbox / "sub").mkdir()
+        (inbox / "sub" / "b.md").write_bytes(b"# B\n")
+        wait_until(lambda: now(parts, source).files.waiting == 2)
+        (inbox / "a.md").unlink()
+        wait_until(lambda: now(parts, source).files.waiting == 1)
+
+        inbox.rename(inbox.with_name("away"))
+        wait_until(lambda: now(parts, source).watch_error is not None)
+        assert "cannot be read" in str(now(parts, source).watch_error)
+        assert now(parts, source).files.waiting == 1
+        shutil.copytree(inbox.with_name("away"), inbox)
+        (inbox / "c.md").write_bytes(b"# C\n")
+        wait_until(lambda: now(parts, source).files.waiting == 2)
+        assert now(parts, source).watch_error is None
+
+
+def test_a_change_during_a_sync_makes_another_due(parts: Parts, inbox: Path):
+    (inbox / "a.md").write_bytes(b"# A\n")
+    source = connected(parts, str(inbox))
+
+    def change(tally: object) -> bool:
+        folder_changed(source.id, parts.database)
+        return True
+
+    sync_now(source.id, parts, change)
+    assert sync_next(parts, lambda tally: True) is not None
+    assert sync_next(parts, lambda tally: True) is None
+
+
+def test_it_ends_when_it_is_switched_off_paused_or_removed(parts: Parts, inbox: Path):
+    source, tenant_id = connected(parts, str(inbox)), parts.default_collection.tenant_id
+    with watching(parts):
+        wait_until(lambda: now(parts, source).status == "synced")
+        change_data_source(tenant_id, source.id, parts.database, watch=False)
+        time.sleep(0.3)
+        before = syncs(parts, source)
+        (inbox / "a.md").write_bytes(b"# A\n")
+        time.sleep(0.4)
+        assert syncs(parts, source) == before
+
+
+def test_what_is_watched_unless_somebody_says_so(parts: Parts, inbox: Path):
+    """Folders with an interval. Who wants syncs by hand alone gets no others."""
+    assert connected(parts, str(inbox)).watch
+    assert not connected(parts, str(inbox / "by hand"), minutes=0).watch
+    assert connected(parts, str(inbox / "watched alone"), minutes=0, watch=True).watch
+    assert not connected(parts, "s3://bucket/x").watch
+    with pytest.raises(Rejected, match="only folders can be watched"):
+        connected(parts, "s3://bucket/y", watch=True)
+
+
+def test_over_http(client: Client, parts: Parts, inbox: Path):
+    made = client.post("/v1/data-sources", json={"location": str(inbox), "watch": False}).json()
+    assert (made["watch"], made["watch_error"]) == (False, None)
+    path = f"/v1/data-sources/{made['id']}"
+    assert client.patch(path, json={"watch": True}).json()["watch"]
+    assert "watched for changes" in client.get(f"/admin{path.removeprefix('/v1')}").text
+    refused = client.post("/v1/data-sources", json={"location": "s3://bucket/x", "watch": True})
+    assert refused.status_code == 422

@@ -1,0 +1,118 @@
+"""Watches the folders of data sources, each in a thread of its own: a sync is due seconds after a change. Several workers may do so
+at once; the schedule goes on beside them."""
+
+import logging
+import threading
+import time
+from contextlib import suppress
+
+from ragkv.catalog.data_sources import WatchedFolder, folder_changed, note_watching, watched_folders
+from ragkv.data_sources.folder import FolderFiles
+from ragkv.data_sources.location import location_of
+from ragkv.data_sources.opening import files_of
+from ragkv.data_sources.watching import QUIET_MS, watch
+from ragkv.db.tenants import tenant_name
+from ragkv.errors import RagKVError, Unavailable
+from ragkv.parts import Parts
+from workers.repeating import repeat
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 5.0
+RETRY_S = 30.0
+"""Until a folder that could not be watched is tried again."""
+MAX_WATCHED = 50
+"""Each takes a thread, and one of the 128 watchers that the kernel gives a user by default."""
+_TOO_MANY = f"the worker watches {MAX_WATCHED} folders already"
+
+
+class Watching:
+    """Threads that watch what is to be watched, which is read from the database now and then."""
+
+    def __init__(
+        self, parts: Parts, interval_s: float = INTERVAL_S, retry_s: float = RETRY_S, quiet_ms: int = QUIET_MS
+    ) -> None:
+        self._parts = parts
+        self._interval_s = interval_s
+        self._retry_s = retry_s
+        self._quiet_ms = quiet_ms
+        self._stop = threading.Event()
+        self._watches: dict[WatchedFolder, _Watch] = {}
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="watching", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _run(self) -> None:
+        repeat(self._keep_in_step, self._stop, self._interval_s, "watched folders")
+        for one in self._watches.values():
+            one.stop()
+
+    def _keep_in_step(self) -> bool:
+        wanted = watched_folders(self._parts.database)
+        for folder in self._watches.keys() - set(wanted):
+            self._watches.pop(folder).stop()
+        for number, folder in enumerate(wanted):
+            before = self._watches.get(folder)
+            if before is not None and not before.is_over(self._retry_s):
+                continue
+            self._watches[folder] = _Watch(folder, self._parts, self._quiet_ms, is_again=before is not None)
+            self._watches[folder].start(_TOO_MANY if number >= MAX_WATCHED else None)
+        return False
+
+
+class _Watch:
+    """One folder, watched until it is stopped or cannot be watched any more."""
+
+    def __init__(self, folder: WatchedFolder, parts: Parts, quiet_ms: int, *, is_again: bool) -> None:
+        self._folder = folder
+        self._parts = parts
+        self._quiet_ms = quiet_ms
+        self._is_again = is_again
+        self._stop = threading.Event()
+        self._ended_at: float | None = None
+
+    def start(self, refusal: str | None) -> None:
+        name = f"watching-{self._folder.data_source_id[:8]}"
+        threading.Thread(target=self._run, args=(refusal,), name=name, daemon=True).start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def is_over(self, since_s: float) -> bool:
+        return self._ended_at is not None and time.monotonic() - self._ended_at > since_s
+
+    def _run(self, refusal: str | None) -> None:
+        try:
+            self._watch(refusal)
+        except RagKVError as error:
+            self._note(str(error))
+        except Exception:
+            log.exception("watching %s", self._folder.location)
+            self._note("an unexpected error, which is in the worker's log")
+        finally:
+            self._ended_at = time.monotonic()
+
+    def _watch(self, refusal: str | None) -> None:
+        if refusal is not None:
+            raise Unavailable(refusal)
+        location = location_of(self._folder.location)
+        files = files_of(location, tenant_name(self._folder.tenant_id, self._parts.database), self._parts.settings)
+        assert isinstance(files, FolderFiles), "nothing else is said to be watched"
+        watch(files, self._stop, self._changed, self._begun, self._quiet_ms)
+
+    def _begun(self) -> None:
+        """What changed while it was not watched is for a sync to find; after a start of the worker for the next by the schedule."""
+        note_watching(self._folder.data_source_id, None, self._parts.database)
+        if self._is_again:
+            self._changed()
+
+    def _changed(self) -> None:
+        folder_changed(self._folder.data_source_id, self._parts.database)
+
+    def _note(self, error: str) -> None:
+        log.warning("%s is not watched: %s", self._folder.location, error)
+        with suppress(RagKVError):
+            note_watching(self._folder.data_source_id, error, self._parts.database)

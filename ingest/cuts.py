@@ -1,12 +1,13 @@
 """Words of a text with their token counts, and the places where the text is cut into chunks."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ragkv.batched import batched
 from ragkv.tokenizer import Tokenizer
 
 # A word here includes the space before it: byte-level and SentencePiece vocabularies both split there, so the tokens of a text
@@ -32,14 +33,15 @@ _Ints = NDArray[np.int64]
 class Words:
     """The words of a text: their places and token counts."""
 
-    def __init__(self, text: str, tokenizer: Tokenizer, longest: int) -> None:
-        """A word of more than `longest` tokens is split, so that it can be cut."""
+    def __init__(self, text: str, tokenizer: Tokenizer, longest: int, watch: Callable[[], None] = lambda: None) -> None:
+        """A word of more than `longest` tokens is split, so that it can be cut. `watch` is called every now and then; what it raises
+        is raised."""
         pieces = _PIECE.findall(text)
-        counts = _token_counts(pieces, tokenizer)
+        counts = _token_counts(pieces, tokenizer, watch)
         long = {piece for piece, tokens in counts.items() if tokens > longest}
         if long:
-            pieces = list(chain.from_iterable(_fragments(p, tokenizer) if p in long else (p,) for p in pieces))
-            counts |= _token_counts([piece for piece in pieces if piece not in counts], tokenizer)
+            pieces = list(chain.from_iterable(_fragments(p, tokenizer, watch) if p in long else (p,) for p in pieces))
+            counts |= _token_counts([piece for piece in pieces if piece not in counts], tokenizer, watch)
         words = map(str.lstrip, pieces)
         self._text = text
         self._ends: _Ints = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
@@ -90,19 +92,20 @@ class Words:
         return target
 
 
-def _token_counts(pieces: list[str], tokenizer: Tokenizer) -> dict[str, int]:
+def _token_counts(pieces: list[str], tokenizer: Tokenizer, watch: Callable[[], None]) -> dict[str, int]:
     """Tokens of each distinct piece. Very long pieces are not encoded: they count as one token a character."""
     counts = {piece: len(piece) for piece in pieces}
     distinct = [piece for piece, length in counts.items() if length <= _LONG_PIECE_CHARS]
-    for begin in range(0, len(distinct), _ENCODE_AT_ONCE):
-        batch = distinct[begin : begin + _ENCODE_AT_ONCE]
-        counts |= zip(batch, map(len, tokenizer.encode_batch(batch)), strict=True)
+    for batch in batched(distinct, _ENCODE_AT_ONCE):
+        watch()
+        counts |= zip(batch, map(len, tokenizer.encode_batch(list(batch))), strict=True)
     return counts
 
 
-def _fragments(piece: str, tokenizer: Tokenizer) -> Iterator[str]:
+def _fragments(piece: str, tokenizer: Tokenizer, watch: Callable[[], None]) -> Iterator[str]:
     """Cut a piece between characters every few tokens."""
     for begin in range(0, len(piece), _LONG_PIECE_CHARS):
+        watch()
         part = piece[begin : begin + _LONG_PIECE_CHARS]
         _, offsets = tokenizer.encode_with_offsets(part)
         places = sorted({0, *(start for start, _ in offsets[::_FRAGMENT_TOKENS]), len(part)})

@@ -164,7 +164,8 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     lease.enter(Status.PARSING)
     with ingest.stage("parse"):
         parsed = _parse(document, ingest, reporter)
-        chunks = split(document.id, parsed, parts.tokenizer, parts.settings.chunk_tokens)
+        splitting = reporter.stage("parse")
+        chunks = split(document.id, parsed, parts.tokenizer, parts.settings.chunk_tokens, watch=lambda: splitting(0, 0))
     attached = ((attachment.name, attachment.body) for attachment in parsed.attachments)
     for document_id in settle_attachments(document, attached, parts):
         ingest.attached(document_id)

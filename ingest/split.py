@@ -6,12 +6,13 @@ whose tokens are counted once each; the final count is always that of the whole 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ingest.cuts import Words
 from ingest.parse import Parsed
 from ingest.sections import Part, parts_of
+from ragkv.batched import batched
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import Rejected
 from ragkv.settings import MIN_CHUNK_TOKENS
@@ -33,20 +34,26 @@ class _Draft:
     budget: int
 
 
-def split(document_id: str, parsed: Parsed, tokenizer: Tokenizer, chunk_tokens: int) -> list[Chunk]:
+def split(
+    document_id: str, parsed: Parsed, tokenizer: Tokenizer, chunk_tokens: int, watch: Callable[[], None] = lambda: None
+) -> list[Chunk]:
     """Chunks in the order of the text; `prompt_text` of each has at most `chunk_tokens` tokens.
 
     Every word of the text is in exactly one chunk, but for headings, which stand in the titles of their chunks
     instead. Words are cut only where one has more than half of `chunk_tokens`. The same input gives the same chunks
-    and ids. Raises Rejected for fewer than MIN_CHUNK_TOKENS.
+    and ids. `watch` is called every now and then, as a long text takes minutes; what it raises is raised. Raises Rejected for fewer
+    than MIN_CHUNK_TOKENS.
     """
     if chunk_tokens < MIN_CHUNK_TOKENS:
         raise Rejected(f"RAGKV_CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
-    words = Words(parsed.text, tokenizer, longest=chunk_tokens // 2)
+    words = Words(parsed.text, tokenizer, longest=chunk_tokens // 2, watch=watch)
     parts = parts_of(parsed, words, small=chunk_tokens // _SMALL_SHARE, full=chunk_tokens * 3 // 4)
     titles = _Titles(tokenizer, chunk_tokens)
     drafts = [draft for part in parts for draft in _drafts(titles.draft(part), words)]
-    fitted = _fitted(drafts, words, parsed.text, tokenizer, chunk_tokens)
+    fitted: list[tuple[_Draft, list[int]]] = []
+    for some in batched(drafts):
+        watch()
+        fitted += _fitted(some, words, parsed.text, tokenizer, chunk_tokens)
     page_starts = [page.start for page in parsed.pages]
     return [
         Chunk(
@@ -94,7 +101,7 @@ def _drafts(whole: _Draft, words: Words) -> Iterator[_Draft]:
 
 
 def _fitted(
-    drafts: list[_Draft], words: Words, text: str, tokenizer: Tokenizer, chunk_tokens: int
+    drafts: Sequence[_Draft], words: Words, text: str, tokenizer: Tokenizer, chunk_tokens: int
 ) -> list[tuple[_Draft, list[int]]]:
     """Each draft with its token ids; a draft that is too long is cut again."""
     fitted: list[tuple[_Draft, list[int]]] = []

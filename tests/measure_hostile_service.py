@@ -73,7 +73,7 @@ class Seen:
     @property
     def is_searchable(self) -> bool:
         """Without KV this is the end."""
-        return bool(self.document["status"] == "searchable" and self.document["kv_evicted"])
+        return bool(self.document["status"] == "searchable")
 
     @property
     def is_ended(self) -> bool:

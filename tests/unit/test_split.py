@@ -104,6 +104,24 @@ def test_a_short_text_is_one_chunk_and_no_text_none(tokenizer: Tokenizer) -> Non
     assert split("doc", plain(""), tokenizer, 64) == []
 
 
+@pytest.mark.parametrize("text", ["a" * 100_000, " ".join(map(str, range(30_000)))], ids=["one line", "words"])
+def test_who_watches_may_stop_it_anywhere(tokenizer: Tokenizer, text: str):
+    """A document that is deleted meanwhile must not hold up the next for minutes."""
+    looks: list[int] = []
+    split("doc", plain(text), tokenizer, 64, lambda: looks.append(len(looks)))
+    assert len(looks) >= 3
+
+    def stop() -> None:
+        if not left:
+            raise InterruptedError
+        left.pop()
+
+    for last in looks[:: len(looks) // 3]:
+        left = looks[:last]
+        with pytest.raises(InterruptedError):
+            split("doc", plain(text), tokenizer, 64, stop)
+
+
 def test_cuts_fall_between_paragraphs_where_they_can(tokenizer: Tokenizer) -> None:
     paragraphs = [" ".join(sentences(2, seed=n)) for n in range(30)]
     chunks = split("doc", plain("\n\n".join(paragraphs)), tokenizer, 128)

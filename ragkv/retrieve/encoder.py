@@ -1,17 +1,21 @@
-"""Text to unit vectors, with a sentence-transformers model from a local folder."""
+"""Text to unit vectors, with a sentence-transformers model from a local folder.
+
+sentence-transformers takes seconds to import: only the process that loads an encoder pays.
+"""
 
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
-from transformers.utils import logging
 
 from ragkv.batched import batched
 from ragkv.errors import Rejected
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 BATCH = 32
 
@@ -34,7 +38,7 @@ class Encoder:
     """Dense vectors of texts, safe to share between threads.
     Text beyond the model's window (256 word pieces for all-MiniLM-L6-v2) is not seen."""
 
-    def __init__(self, model: SentenceTransformer) -> None:
+    def __init__(self, model: "SentenceTransformer") -> None:
         self._model = model
         self._lock = threading.Lock()  # a fast tokenizer keeps its padding state in itself: one thread at a time
         self.dim = int(model.get_embedding_dimension() or 0)
@@ -46,6 +50,9 @@ class Encoder:
             raise Rejected(
                 f"{folder} holds no sentence encoder (no config.json): set RAGKV_ENCODER to a folder that does"
             )
+        from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - see above
+        from transformers.utils import logging  # noqa: PLC0415 - likewise
+
         logging.disable_progress_bar()
         try:
             model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)

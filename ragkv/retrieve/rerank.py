@@ -1,17 +1,21 @@
-"""Passages put in a new order by a cross-encoder, which reads question and passage together."""
+"""Passages put in a new order by a cross-encoder, which reads question and passage together.
+
+sentence-transformers takes seconds to import: only the process that loads a cross-encoder pays.
+"""
 
 import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
-
-from sentence_transformers import CrossEncoder
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ragkv.chunk import Passage
 from ragkv.errors import Rejected
 from ragkv.retrieve.embed import search_text
 from ragkv.retrieve.fusion import in_both_orders
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
 
 CANDIDATES = 20
 """Passages a question that are read again, the best by retrieval."""
@@ -29,7 +33,7 @@ class Reorders(Protocol):
 class Reranker:
     """A sentence-transformers CrossEncoder with one score a pair, on the CPU. Safe to share between threads."""
 
-    def __init__(self, model: CrossEncoder) -> None:
+    def __init__(self, model: "CrossEncoder") -> None:
         self._model = model
         self._lock = threading.Lock()  # a fast tokenizer keeps its padding state in itself: one thread at a time
 
@@ -47,6 +51,8 @@ class Reranker:
                 f"{folder} holds no cross-encoder: RAGKV_RERANKER takes a sentence-transformers CrossEncoder, "
                 "such as cross-encoder/ms-marco-MiniLM-L6-v2"
             )
+        from sentence_transformers import CrossEncoder  # noqa: PLC0415 - see above
+
         try:
             model = CrossEncoder(str(folder), device="cpu", local_files_only=True)
         except (OSError, ValueError, KeyError) as error:

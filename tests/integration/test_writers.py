@@ -14,6 +14,7 @@ from ingest.progress import Interrupted, ignore
 from ingest.writer.adapter import Adapter
 from ingest.writer.job import MAX_ATTEMPTS, evaluate_asked
 from ingest.writer.reading import load_model
+from ingest.writer.run import LEAST_NEIGHBOURHOODS, NEIGHBOURS
 from ragkv.access.keys import issue_key_by_name
 from ragkv.clock import utc_now
 from ragkv.parts import Parts
@@ -21,6 +22,9 @@ from ragkv.writer import ADAPTER, CONFIG, Gate, read_card, write_card
 from ragkv.writer_evaluation import Evaluation, read_evaluation, write_evaluation
 from tests.over_http import Client, assert_problem, upload
 from tests.unit.test_writer import GOOD, card
+
+ENOUGH = 2 * LEAST_NEIGHBOURHOODS * NEIGHBOURS
+"""Sentences, of which two are a chunk."""
 
 
 @pytest.fixture
@@ -138,7 +142,7 @@ class TestEvaluation:
     ):
         """A worker that stops leaves it as it was asked for; the next one makes it."""
         Adapter.new(load_model(parts.model_folder, torch.float32)).save(trained)
-        sentences = (f"Number {n} was built by Ada Lovelace in the town of Bath in {1700 + n}." for n in range(330))
+        sentences = (f"Number {n} was built by Ada Lovelace in the town of Bath in {1700 + n}." for n in range(ENOUGH))
         document = upload(client, "\n\n".join(sentences).encode(), "many.md").json()["id"]
         ingest_document(document, ingest)
         folder = parts.settings.evaluations_dir

@@ -18,9 +18,9 @@ from typing import Protocol
 from ragkv.answer.question import Citation
 from ragkv.answer.sentences import Place, sentences
 from ragkv.chunk import Passage
-from ragkv.retrieve.languages import DEFAULT, STOP_WORDS
+from ragkv.retrieve import sparse
+from ragkv.retrieve.languages import Language, Script, languages_of
 from ragkv.retrieve.links import Name, names
-from ragkv.retrieve.sparse import stem, without_accents
 
 MAX_PER_STATEMENT = 3
 SHORT_TERMS = 4
@@ -33,15 +33,17 @@ MIN_ABOUT = 0.3
 MIN_ASKED_BY_WEAK_MATCH = 0.15
 """Share of the question beside a common word, without which that word supports nothing."""
 NUMBER, NAME, WORD = 3.0, 2.0, 1.0
+PAIR = 0.5
+"""Of a script without spaces, and Korean: a word of it is several pairs of characters."""
 POLAR = frozenset(("yes", "no", "true", "fals"))
 WORK = 2_000_000
 """Terms of sentences that are looked at for one answer, SENTENCE_WORK more for each sentence: about a second. Forty
 statements over 200 passages of 256 tokens take as much."""
 SENTENCE_WORK = 8
 
-_WORD = re.compile(r"[^\W_]+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
+_Languages = Mapping[Script, Language]
 Phrase = str
 """Folded words with a space around each, so that a phrase occurs in another, word for word, where its characters do."""
 
@@ -119,27 +121,42 @@ def cite(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Citat
     the same citations.
     """
     by_score = sorted(passages, key=lambda passage: -passage.score)
-    candidates = [sentence for passage in by_score for sentence in _sentences_of(passage)]
+    languages = _languages_of(answer, question, by_score)
+    candidates = [sentence for passage in by_score for sentence in _sentences_of(passage, languages)]
     # Rarity is 1 for a term that no or one sentence has, towards 0 for one that all have.
     counts = Counter(term for sentence in candidates for term in sentence.known)
     most = math.log1p(len(candidates))
     rarity = {term: math.log1p(len(candidates) / count) / most for term, count in counts.items()}
-    asked = _weights(question, rarity)
+    asked = _weights(question, rarity, languages)
     work = sum(SENTENCE_WORK + len(sentence.known) for sentence in candidates)  # that one statement takes
     affordable = max(WORK // work, 1) if work else 0
     return tuple(
         _citation(place, sentence)
         for place in sentences(answer)[:affordable]
-        for sentence in _support(answer[slice(*place)], asked, candidates, rarity).sentences
+        for sentence in _support(answer[slice(*place)], asked, candidates, rarity, languages).sentences
     )
 
 
-def _support(text: str, asked: _Weights, candidates: Sequence[_Sentence], rarity: Mapping[str, float]) -> _Cited:
-    covered = _weights(text, rarity).of
+def _languages_of(answer: str, question: str, passages: Sequence[Passage]) -> _Languages:
+    """One language for each script, so that a word has the same stem wherever it stands: that of answer and question if they
+    tell it, else that of the passages."""
+    told = languages_of(sparse.words(f"{question}\n{answer}"))
+    return languages_of(word for passage in passages for word in sparse.words(passage.chunk.text)) | told
+
+
+def _support(
+    text: str,
+    asked: _Weights,
+    candidates: Sequence[_Sentence],
+    rarity: Mapping[str, float],
+    languages: _Languages,
+) -> _Cited:
+    strengths = _strengths(text, languages)
+    covered = {term: strength * rarity.get(term, 1.0) for term, strength in strengths.items()}
     if covered and covered.keys() <= asked.of.keys() | POLAR:
         return _extend(_Cited(), candidates, partial(_accounted, asked=asked))
     new = {term: weight for term, weight in covered.items() if term not in asked.of}
-    strong = frozenset(term for term, strength in _strengths(text).items() if strength > WORD and term in new)
+    strong = frozenset(term for term, strength in strengths.items() if strength > WORD and term in new)
     statement = _Statement(_words(text), _Weights(new), strong, asked)
     first = _best(candidates, partial(_support_score, statement=statement))
     return (
@@ -205,16 +222,16 @@ def _best(candidates: Sequence[_Sentence], score: Callable[[_Sentence], float]) 
     return best if best is not None and score(best) > 0 else None
 
 
-def _sentences_of(passage: Passage) -> list[_Sentence]:
+def _sentences_of(passage: Passage, languages: _Languages) -> list[_Sentence]:
     title = _Title(
         _words(passage.chunk.title),
-        _terms(passage.chunk.title),
-        tuple(_phrase(name) for name in names(passage.chunk.title)),
+        _terms(passage.chunk.title, languages),
+        tuple(_phrase(_folded(" ".join(name))) for name in names(passage.chunk.title)),
     )
     found = []
     for place in sentences(passage.chunk.text):
         text = passage.chunk.text[slice(*place)]
-        terms = _terms(text)
+        terms = _terms(text, languages)
         found.append(_Sentence(passage, place, _words(text), terms, terms | title.terms, title))
     return found
 
@@ -236,31 +253,41 @@ def _citation(answer: Place, sentence: _Sentence) -> Citation:
     )
 
 
-def _weights(text: str, rarity: Mapping[str, float]) -> _Weights:
-    return _Weights({term: strength * rarity.get(term, 1.0) for term, strength in _strengths(text).items()})
+def _weights(text: str, rarity: Mapping[str, float], languages: _Languages) -> _Weights:
+    strengths = _strengths(text, languages)
+    return _Weights({term: strength * rarity.get(term, 1.0) for term, strength in strengths.items()})
 
 
-def _strengths(text: str) -> dict[str, float]:
-    """The terms of a text as numbers, names (written with a capital) or words, whichever is strongest."""
+def _strengths(text: str, languages: _Languages) -> dict[str, float]:
+    """The terms of a text as numbers, names (written with a capital), words or pairs, whichever is strongest."""
     strengths: dict[str, float] = {}
     for word in _raw_words(text):
-        if word.casefold() not in STOP_WORDS[DEFAULT] or word.casefold() in POLAR:
-            term = stem(word.casefold())
-            strength = NAME if word[0].isupper() else WORD
-            if any(letter.isdigit() for letter in word):
-                strength = NUMBER
+        folded = word.casefold()
+        strength = NAME if word[0].isupper() else PAIR if sparse.is_run(word) else WORD
+        if any(letter.isdigit() for letter in word):
+            strength = NUMBER
+        for term in (folded,) if folded in POLAR else sparse.terms_told(folded, languages):
             strengths[term] = max(strengths.get(term, 0.0), strength)
     return strengths
 
 
-def _terms(text: str) -> frozenset[str]:
-    return frozenset(_strengths(text))
+def _terms(text: str, languages: _Languages) -> frozenset[str]:
+    return frozenset(_strengths(text, languages))
 
 
 def _words(text: str) -> Phrase:
     """All words folded, without an article in front."""
-    words = tuple(word.casefold() for word in _raw_words(text))
+    words = _folded(text)
     return _phrase(words[1:] if len(words) > 1 and words[0] in ("a", "an", "the") else words)
+
+
+def _folded(text: str) -> Name:
+    """Words without accents; each character of a script without spaces is one."""
+    return tuple(
+        part
+        for word in _raw_words(text)
+        for part in (word if sparse.is_run(word) else (sparse.without_accents(word.casefold()),))
+    )
 
 
 def _phrase(words: Name) -> Phrase:
@@ -268,7 +295,7 @@ def _phrase(words: Name) -> Phrase:
 
 
 def _raw_words(text: str) -> list[str]:
-    return _WORD.findall(_THOUSANDS.sub("", without_accents(text)))
+    return sparse.words_as_written(_THOUSANDS.sub("", text))
 
 
 def _holds(words: Phrase, phrase: Phrase) -> bool:

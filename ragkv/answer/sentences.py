@@ -6,9 +6,14 @@ from collections.abc import Iterator
 MAX_CHARACTERS = 400
 """Text without sentence ends (lists, tables) is cut at line breaks when it runs longer."""
 
+MIN_CHARACTERS_TO_SPACE = 40
+"""A sentence in Thai or Lao ends at the first space after as many characters: shorter phrases belong together."""
+
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _LINE_END = re.compile(r"\n")
-_SENTENCE_END = re.compile(r"""[.!?…؟۔।]["'”’)\]»]*(?=\s+["'“‘(\[«„]*[^\sa-z])|[。！？][」』）]*""")
+_SENTENCE_END = re.compile(r"""[.!?…؟۔।]["'”’)\]»]*(?=\s+["'“‘(\[«„]*[^\sa-z])|[。！？។៕။][」』）]*""")
+# Thai and Lao have no mark at the end of a sentence, but a space; one before a sign of repetition or omission ends nothing.
+_PHRASE_END = re.compile(r"(?<=[\u0e00-\u0eff])[^\S\n]+(?=[\u0e00-\u0eff])(?![ๆฯໆຯ])")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(.])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Col|Lt|Capt|Rev|Hon|Mt|vs|ca|cf|al|fl"
     r"|Nr|Abs|Bd|Hr|Str|bzw|vgl|Mme|Mlle|Sra|Dra|art|núm"
@@ -24,9 +29,10 @@ def sentences(text: str) -> list[Place]:
         part for paragraph in _split(text, (0, len(text)), _PARAGRAPH_END) for part in _sentences(text, paragraph)
     )
     trimmed = (
-        _trim(text, part)
+        _trim(text, phrase)
         for place in places
         for part in (_split(text, place, _LINE_END) if place[1] - place[0] > MAX_CHARACTERS else [place])
+        for phrase in _phrases(text, part)
     )
     return [(start, end) for start, end in trimmed if start < end]
 
@@ -36,6 +42,15 @@ def _sentences(text: str, place: Place) -> Iterator[Place]:
     for match in _SENTENCE_END.finditer(text, *place):
         if not _ABBREVIATION.search(text[max(start, match.start() - 6) : match.start() + 1]):
             yield start, match.end()
+            start = match.end()
+    yield start, place[1]
+
+
+def _phrases(text: str, place: Place) -> Iterator[Place]:
+    start = place[0]
+    for match in _PHRASE_END.finditer(text, *place):
+        if match.start() - start >= MIN_CHARACTERS_TO_SPACE:
+            yield start, match.start()
             start = match.end()
     yield start, place[1]
 

@@ -10,7 +10,7 @@ import re
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -84,6 +84,16 @@ def words(text: str) -> list[str]:
     return _WORD.findall(normalised("NFKC", text).casefold())
 
 
+def is_run(word: str) -> bool:
+    """Whether a word of `words` is a run of characters of a script that gives pairs."""
+    return _IS_RUN.match(word) is not None
+
+
+def words_as_written(text: str) -> list[str]:
+    """`words` with their capitals."""
+    return _WORD.findall(normalised("NFKC", text))
+
+
 def codes(text: str) -> list[str]:
     """What is written in one piece and means more than its words: versions, dates, part numbers, addresses."""
     found = _CODE.findall(normalised("NFKC", text).casefold())
@@ -151,7 +161,7 @@ def query_vector(text: str) -> SparseVector:
     told = languages_of(found)
     weights = dict.fromkeys(codes(text), 1.0)
     for word in dict.fromkeys(found):
-        if _IS_RUN.match(word):
+        if is_run(word):
             weights |= dict.fromkeys(_grams(word), GRAM_WEIGHT)
             continue
         weights |= dict.fromkeys(_terms(word, DEFAULT), 1.0)
@@ -169,12 +179,20 @@ def terms(text: str) -> list[str]:
     return [term for word in words(text) for term in _terms(word, DEFAULT)]
 
 
+def terms_told(word: str, languages: Mapping[Script, Language]) -> Iterator[str]:
+    """The terms of a lower-case word where the languages are told: its stem, of a stop word none; of a run its pairs."""
+    if is_run(word):
+        yield from _pairs(word) if len(word) > 1 else word
+    else:
+        yield from _terms(word, languages.get(script_of(word), DEFAULT))
+
+
 def _document_vector(
     found: Sequence[str], found_codes: Sequence[str], languages: dict[Script, Language]
 ) -> SparseVector:
     english, own, grams = list[str](), list[str](), list[str]()
     for word in found:
-        if _IS_RUN.match(word):
+        if is_run(word):
             grams += _grams(word)
         else:
             english += _terms(word, DEFAULT)
@@ -200,7 +218,11 @@ def _own_terms(word: str, language: Language) -> Iterator[str]:
 def _grams(run: str) -> Iterator[str]:
     """Characters, and pairs of neighbours."""
     yield from run
-    yield from map("".join, pairwise(run))
+    yield from _pairs(run)
+
+
+def _pairs(run: str) -> Iterator[str]:
+    return map("".join, pairwise(run))
 
 
 def _ascending(weights: dict[int, float]) -> SparseVector:

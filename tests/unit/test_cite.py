@@ -229,9 +229,78 @@ def test_empty_text_has_no_sentences():
         ("یہ ایک ہے۔ یہ دو ہے۔", ["یہ ایک ہے۔", "یہ دو ہے۔"]),
         ("यह एक है। यह दो है।", ["यह एक है।", "यह दो है।"]),
         ("彼は「はい。」と言った。次。", ["彼は「はい。」", "と言った。", "次。"]),
+        ("ខ្ញុំទៅ។ គាត់មក។", ["ខ្ញុំទៅ។", "គាត់មក។"]),
         ("Siehe z. B. Nr. 5 bzw. Abs. 2. Ende.", ["Siehe z. B. Nr. 5 bzw. Abs. 2.", "Ende."]),
         ("M. Hugo et Mme. Drouet virent Paris. Elle rit.", ["M. Hugo et Mme. Drouet virent Paris.", "Elle rit."]),
     ],
 )
 def test_sentences_end_as_their_script_and_language_have_it(text: str, found: list[str]):
     assert [text[start:end] for start, end in sentences(text)] == found
+
+
+IN_LANGUAGES = {
+    "german": (
+        "Wer hat die Brücke gebaut?",
+        "Die Brücken wurden von dem Ingenieur Karl Weber entworfen.",
+        "Der Ingenieur Karl Weber hat die Brücke entworfen, und sie war die erste aus Stahl.",
+        "Die Häuser der Stadt sind alt. Sie wurden nicht von den Bürgern verkauft.",
+    ),
+    "french": (
+        "Qui a écrit le roman ?",
+        "Les romans sont écrits par une institutrice normande.",
+        "Le roman est écrit par une institutrice de la région normande.",
+        "Les maisons du village sont vieilles. Elles ne sont pas vendues.",
+    ),
+    "arabic": (
+        "متى افتتحت المكتبة؟",
+        "افتتحت المكتبة الكبيرة في شهر مارس.",
+        "هذه هي المكتبات الكبيرة التي افتتحت في مارس.",
+        "كان السوق في المدينة القديمة. بيعت البيوت على الشاطئ.",
+    ),
+    "korean": (
+        "누가 다리를 설계했습니까?",
+        "다리는 기술자 김민수가 설계했습니다.",
+        "기술자 김민수는 한강의 다리를 설계하였다.",
+        "도서관은 봄에 문을 열었다. 책은 무료로 빌릴 수 있다.",
+    ),
+    "japanese": (
+        "橋を設計したのは誰ですか。",
+        "橋は技師の田中一郎が設計しました。",
+        "技師の田中一郎は東京の橋を設計した。",
+        "図書館は春に開館した。本は無料で借りられる。",
+    ),
+    "thai": (
+        "ใครออกแบบสะพาน",
+        "สะพานออกแบบโดยวิศวกรสมชาย ใจดี",
+        "วิศวกรสมชาย ใจดี เป็นผู้ออกแบบสะพานข้ามแม่น้ำเจ้าพระยาในกรุงเทพ",
+        "ห้องสมุดเปิดในฤดูใบไม้ผลิ ผู้อ่านยืมหนังสือได้โดยไม่เสียค่าใช้จ่าย",
+    ),
+}
+
+
+@pytest.mark.parametrize(("question", "answer", "says", "beside"), IN_LANGUAGES.values(), ids=IN_LANGUAGES)
+def test_an_answer_is_cited_where_its_language_says_it_in_other_forms(
+    question: str, answer: str, says: str, beside: str
+):
+    one = passages(("1", beside), ("2", f"{beside}\n\n{says}"))
+    citations = cite(answer, question, one)
+    assert citations and {citation.quote for citation in citations} == {says}
+
+
+@pytest.mark.parametrize(("question", "answer", "says", "beside"), IN_LANGUAGES.values(), ids=IN_LANGUAGES)
+def test_what_no_passage_says_has_no_citation_in_any_language(question: str, answer: str, says: str, beside: str):
+    assert not cite(answer, question, passages(("1", beside)))
+
+
+def test_a_name_without_spaces_is_found_within_a_sentence():
+    says = "日本の首都は東京である。"
+    assert [citation.quote for citation in cite("東京", "日本の首都はどこですか。", passages(("日本", says)))] == [says]
+
+
+THAI = "มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกันในเกียรติศักดิ์และสิทธิ ต่างมีเหตุผลและมโนธรรม และควรปฏิบัติต่อกันด้วยเจตนารมณ์แห่งภราดรภาพ"
+"""The Universal Declaration of Human Rights, article 1."""
+
+
+def test_thai_is_cut_at_spaces_into_parts_of_a_sentences_length():
+    assert texts(THAI) == [THAI[: THAI.index(" ")], THAI[THAI.index(" ") + 1 :]]
+    assert texts("สิ่งต่าง ๆ " * 3 + "ดี") == ["สิ่งต่าง ๆ " * 3 + "ดี"]

@@ -1,0 +1,104 @@
+"""Every file found by words in it: `python -m tests.measure_search FOLDER`, a Markdown table by the ends of the names.
+
+Each file is read as an upload is and all are in one collection. Then words of each are searched for: of a scan the transcription
+of `measure_ocr`, of another file those in the middle of what was read of it. A passage is the file's, or holds the same words, as
+several files of a folder may have the same text.
+"""
+
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
+from ragkv.db.chunks import CHUNK_KEYS, chunks_of, to_chunk
+from ragkv.db.database import Database
+from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.kv_rule import KVWhen
+from ragkv.models import model_folder
+from ragkv.parts import Parts
+from ragkv.settings import Settings
+from tests.conftest import CACHE
+from tests.echo_engine import EchoEngine
+from tests.measure_ocr import TRUTH
+from tests.over_http import Client, client_of, upload
+
+NUM_WORDS = 10
+TOP_K = 5
+
+
+def measure(paths: list[Path], client: Client, ingest: IngestParts) -> int:
+    """Print the table. Returns the number of files that were read and not found."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    searched: dict[Path, tuple[str, str]] = {}
+    misses: list[str] = []
+    for number, path in enumerate(paths, start=1):
+        counts[path.suffix.lower()]["tried"] += 1
+        document_id: str = upload(client, path.read_bytes(), path.name).json()["id"]
+        ingest_document(document_id, ingest)
+        shown = client.get(f"/v1/documents/{document_id}").json()
+        if shown["status"] == "failed":
+            misses.append(f"{path.name}: not read: {shown['error']}")
+        else:
+            searched[path] = document_id, words_of(path, document_id, ingest.parts.database)
+        print(f"read {number} of {len(paths)}", end="\r", file=sys.stderr, flush=True)
+    for path, (document_id, words) in searched.items():
+        rank = rank_of(document_id, words, client)
+        counts[path.suffix.lower()].update({"read": 1, "first": rank == 1, "among 5": rank is not None})
+        misses += [] if rank == 1 else [f"{path.name}: rank {rank or f'above {TOP_K}'} for {words!r}"]
+    print("| format | tried | read | found first | among the first 5 |\n|---|---|---|---|---|")
+    for suffix, found in [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]:
+        print(f"| {suffix} | " + " | ".join(f"{found[c]}" for c in ("tried", "read", "first", "among 5")), "|")
+    print("", *(f"- {line}" for line in misses), sep="\n")
+    total = sum(counts.values(), Counter())
+    return total["read"] - total["among 5"]
+
+
+def words_of(path: Path, document_id: str, database: Database) -> str:
+    """Consecutive words that a reader of the file sees in the middle of it."""
+    if path.name in TRUTH:
+        words = TRUTH[path.name].split()
+    else:
+        with database.reading() as session:
+            chunks = [to_chunk(row) for row in session.scalars(chunks_of(document_id).order_by(*CHUNK_KEYS))]
+        words = chunks[len(chunks) // 2].text.split()
+    start = max(0, (len(words) - NUM_WORDS) // 2)
+    return " ".join(words[start : start + NUM_WORDS])
+
+
+def rank_of(document_id: str, words: str, client: Client) -> int | None:
+    """The place of the first passage of the document, or with the same words; None if it is not among TOP_K."""
+    found = client.post("/v1/search", json={"question": words, "top_k": TOP_K}).raise_for_status().json()["passages"]
+    return next(
+        (
+            rank
+            for rank, passage in enumerate(found, start=1)
+            if passage["document_id"] == document_id or words in " ".join(passage["text"].split())
+        ),
+        None,
+    )
+
+
+def main(folder: Path) -> int:
+    paths = sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda path: (path.stat().st_size, path))
+    with tempfile.TemporaryDirectory() as data_dir, ExitStack() as stack:
+        settings = Settings(
+            data_dir=Path(data_dir),
+            model=str(model_folder(Settings(data_dir=CACHE))),
+            kv_when=KVWhen.NEVER,
+            requests_per_minute=0,
+            tenant_requests_per_minute=0,
+        )
+        redis_server = EmbeddedRedis(settings)
+        redis_server.start()
+        stack.callback(redis_server.stop)
+        parts = Parts(settings, EchoEngine(settings.max_model_len))
+        parts.prepare()
+        stack.callback(parts.close)
+        return measure(paths, stack.enter_context(client_of(parts)), IngestParts(parts)) and 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -23,7 +23,7 @@ from ragkv.catalog.mail_attachments import settle_attachments
 from ragkv.chunk import Chunk
 from ragkv.db.ingestion import Lease, forget_unused
 from ragkv.db.tables import DocumentRow
-from ragkv.errors import Conflict, Rejected, Unavailable
+from ragkv.errors import Conflict, Rejected, TooLarge, Unavailable
 from ragkv.ids import new_id
 from ragkv.outages import is_outage
 from ragkv.parts import Parts
@@ -164,6 +164,12 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     lease.enter(Status.PARSING)
     with ingest.stage("parse"):
         parsed = _parse(document, ingest, reporter)
+        most = parts.settings.max_document_characters
+        if len(parsed.text) > most:
+            raise TooLarge(
+                f"{document.name}: it has {len(parsed.text):,} characters of text, more than {most:,} "
+                "(RAGKV_MAX_DOCUMENT_CHARACTERS): split it"
+            )
         splitting = reporter.stage("parse")
         chunks = split(document.id, parsed, parts.tokenizer, parts.settings.chunk_tokens, watch=lambda: splitting(0, 0))
     attached = ((attachment.name, attachment.body) for attachment in parsed.attachments)

@@ -10,7 +10,6 @@ from openai import OpenAI
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.access.keys import issue_key_by_name
 from ragkv.catalog.documents import stuck_ids
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.models import public_name
@@ -18,6 +17,7 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine
+from tests.issued_keys import issue_key_by_name
 from tests.over_http import serving
 
 MAX_UPLOAD_BYTES = 100_000

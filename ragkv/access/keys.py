@@ -18,7 +18,6 @@ from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.keys import keys_of_tenant, keys_with_tenants, mark_used, some_key
 from ragkv.db.tables import ApiKeyRow
-from ragkv.db.tenants import ensure_collection
 from ragkv.errors import NotFound, Rejected, Unauthorised, Unavailable
 from ragkv.names import clean_name
 from ragkv.scopes import KEY_SCOPES, KeyScope
@@ -81,13 +80,6 @@ def issue_key(
     with database.writing() as session:
         session.add(row)
     return IssuedKey(key=f"rk_{key_id}_{secret}", view=_view(row))
-
-
-def issue_key_by_name(
-    tenant: str, name: str, scopes: Iterable[KeyScope], database: Database, days: int | None = None
-) -> IssuedKey:
-    """A new key of a tenant by name; the tenant is made where there is none. Raises like `issue_key`."""
-    return issue_key(ensure_collection(database, clean_name(tenant)).tenant_id, name, scopes, database, days)
 
 
 def list_keys(tenant_id: str, database: Database) -> list[KeyView]:

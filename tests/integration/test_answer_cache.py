@@ -10,7 +10,6 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.access.keys import issue_key_by_name
 from ragkv.answer_cache.ring import MAX_ENTRIES, RingName, record_type
 from ragkv.catalog.changes import amend_document, replace_document
 from ragkv.catalog.documents import accept_document, delete_document
@@ -18,6 +17,7 @@ from ragkv.db.collections import cache_rule
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from tests.echo_engine import EchoEngine
+from tests.issued_keys import issue_key_by_name
 from tests.over_http import Client, assert_problem, events_of, upload
 
 QUESTION = "Who wrote the first program?"

@@ -15,7 +15,6 @@ from api.access.auth import reading
 from api.command import listen
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.access.keys import issue_key_by_name
 from ragkv.db.tables import QuestionRow
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected
@@ -23,6 +22,7 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.threads import OWNER
 from tests.echo_engine import EchoEngine
+from tests.issued_keys import issue_key_by_name
 from tests.over_http import ADA, Client, assert_problem, events_of, serving, upload, wait_until
 
 

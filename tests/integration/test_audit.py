@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from api.app import create_app
 from ragkv.access.audit import AuditFilter, Change, list_audit, record_change
-from ragkv.access.keys import issue_key, issue_key_by_name
+from ragkv.access.keys import issue_key
 from ragkv.cli.keys import keys as keys_command
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
@@ -22,6 +22,7 @@ from ragkv.ids import new_id
 from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
 from tests.integration.test_tenants import routes_of
+from tests.issued_keys import issue_key_by_name
 from tests.over_http import HERE, Client, assert_problem, upload
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.access.keys import issue_key_by_name, list_all_keys
+from ragkv.access.keys import list_all_keys
 from ragkv.catalog.documents import accept_document, delete_document, document_view, store_document, stuck_ids
 from ragkv.cli.backup import backup as backup_command
 from ragkv.cli.backup import restore as restore_command
@@ -28,6 +28,7 @@ from ragkv.status import Status
 from ragkv.upkeep.backup import backup
 from ragkv.upkeep.restore import restore
 from tests.conftest import lend_models
+from tests.issued_keys import issue_key_by_name
 
 ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
 ALAN = b"# Alan Turing\n\nAlan Turing wrote of machines that compute, and of whether they think.\n"

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from ingest.parts import IngestParts
-from ragkv.access.keys import issue_key_by_name
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine
+from tests.issued_keys import issue_key_by_name
 from tests.over_http import serving, upload
 
 HOSTILE: list[Any] = [

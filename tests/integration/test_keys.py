@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from api.command import serve
 from ragkv.access.gate import Gate
-from ragkv.access.keys import authenticate, issue_key, issue_key_by_name, list_keys, revoke_key
+from ragkv.access.keys import authenticate, issue_key, list_keys, revoke_key
 from ragkv.access.rate import RateLimit
 from ragkv.cli.keys import keys as keys_command
 from ragkv.clock import utc_now
@@ -22,6 +22,7 @@ from ragkv.errors import NotFound, Rejected, Throttled, Unauthorised, Unavailabl
 from ragkv.parts import Parts
 from ragkv.redis_client import connect
 from ragkv.settings import Settings
+from tests.issued_keys import issue_key_by_name
 from tests.over_http import ADA, Client, assert_problem, client_of, upload
 
 

@@ -11,12 +11,13 @@ from sqlalchemy import select
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.access.keys import issue_key, issue_key_by_name
+from ragkv.access.keys import issue_key
 from ragkv.db.tables import JobRow
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.observe import logs
 from ragkv.observe.cause import REQUEST_ID
 from ragkv.parts import Parts
+from tests.issued_keys import issue_key_by_name
 from tests.over_http import ADA, Client, upload
 
 QUESTION = "Who wrote the first program?"

@@ -15,12 +15,12 @@ from PIL import Image
 from ingest.page_views import _Kept
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.access.keys import issue_key_by_name
 from ragkv.answer.sentences import sentences
 from ragkv.kv_rule import KVWhen
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.hostile_files import FONTS, page, stream
+from tests.issued_keys import issue_key_by_name
 from tests.made_files import pdf
 from tests.over_http import Client, assert_problem, upload
 from tests.scans import DRAGON, GEESE, encoded, picture, scanned_pdf

@@ -14,7 +14,6 @@ from api.access.refusals import Refusals
 from api.access.tarpit import AT_ONCE
 from api.http.connections import TimedProtocol
 from api.http.forms import FIELD_BYTES
-from ragkv.access.keys import issue_key_by_name
 from ragkv.access.rate import RateLimit
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Throttled
@@ -22,6 +21,7 @@ from ragkv.parts import Parts
 from ragkv.redis_client import connect
 from ragkv.settings import Settings
 from tests.echo_engine import EchoEngine
+from tests.issued_keys import issue_key_by_name
 from tests.over_http import ADA, Client, assert_problem, client_of, serving, upload, wait_until
 
 GRACE_S = 0.4

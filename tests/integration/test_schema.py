@@ -21,7 +21,6 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 from api.schema.document import BYTES, EVENTS, Json
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.access.keys import issue_key_by_name
 from ragkv.catalog.documents import stuck_ids
 from ragkv.db.ingestion import Lease
 from ragkv.embedded_redis import EmbeddedRedis
@@ -29,6 +28,7 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine
+from tests.issued_keys import issue_key_by_name
 from tests.over_http import ADA, serving, upload
 
 FEW, MANY = 6, 60

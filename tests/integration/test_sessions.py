@@ -11,11 +11,12 @@ from api.access.auth import PUBLIC
 from api.access.session import COOKIE
 from api.admin.headers import HEADERS
 from api.app import create_app
-from ragkv.access.keys import issue_key, issue_key_by_name, revoke_key
+from ragkv.access.keys import issue_key, revoke_key
 from ragkv.calibration import write_calibration
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import LOGINS_PER_MINUTE, Parts
 from tests.calibrated import FOUND
+from tests.issued_keys import issue_key_by_name
 from tests.over_http import HERE, Client, assert_problem, client_of, upload
 
 HTML = {"accept": "text/html"}

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 from api.access.session import COOKIE
 from api.command import serve
-from ragkv.access.keys import issue_key_by_name
 from ragkv.access.provider import Challenge, Identity, Provider
 from ragkv.access.rights import Rights
 from ragkv.cli.status import status
@@ -25,6 +24,7 @@ from ragkv.parts import LOGINS_PER_MINUTE, Parts
 from ragkv.settings import Settings
 from ragkv.sign_in import read_grants
 from tests.integration.test_sessions import csrf_token
+from tests.issued_keys import issue_key_by_name
 from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, OIDCProvider
 from tests.over_http import HERE, Client, assert_problem, client_of, upload
 

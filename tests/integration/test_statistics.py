@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ragkv.access.keys import issue_key_by_name
 from ragkv.db.database import Database
 from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, QuestionRow
 from ragkv.db.tenants import ensure_collection
@@ -13,6 +12,7 @@ from ragkv.parts import Parts
 from ragkv.statistics.summary import latest, summary, tier_use
 from ragkv.status import JobStatus
 from ragkv.tenancy import CollectionRef
+from tests.issued_keys import issue_key_by_name
 from tests.over_http import Client, assert_problem
 
 MODEL = "model"

@@ -15,7 +15,7 @@ from sqlalchemy import update
 
 from api.access.session import COOKIE
 from api.v1.watching import POLL_EVERY_S
-from ragkv.access.keys import issue_key_by_name, revoke_key
+from ragkv.access.keys import revoke_key
 from ragkv.catalog.watch import CollectionWatch
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
@@ -23,6 +23,7 @@ from ragkv.db.tables import DocumentRow
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from tests.issued_keys import issue_key_by_name
 from tests.over_http import assert_problem, events_of, serving, upload, wait_until
 
 CONFIRM_EVERY_S = 0.2

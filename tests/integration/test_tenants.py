@@ -13,10 +13,10 @@ from api.access.auth import PUBLIC, Requires
 from api.app import create_app
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.access.keys import issue_key_by_name
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.scopes import KEY_SCOPES, KeyScope
+from tests.issued_keys import issue_key_by_name
 from tests.openai_bodies import openai_bodies, openai_ids
 from tests.over_http import Client, client_of, upload
 

@@ -15,11 +15,11 @@ from ingest.writer.adapter import Adapter
 from ingest.writer.job import MAX_ATTEMPTS, evaluate_asked
 from ingest.writer.reading import load_model
 from ingest.writer.run import LEAST_NEIGHBOURHOODS, NEIGHBOURS
-from ragkv.access.keys import issue_key_by_name
 from ragkv.clock import utc_now
 from ragkv.parts import Parts
 from ragkv.writer import ADAPTER, CONFIG, Gate, read_card, write_card
 from ragkv.writer_evaluation import Evaluation, read_evaluation, write_evaluation
+from tests.issued_keys import issue_key_by_name
 from tests.over_http import Client, assert_problem, upload
 from tests.unit.test_writer import GOOD, card
 

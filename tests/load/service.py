@@ -14,7 +14,6 @@ from api.http.draining import Draining
 from api.http.server import Server, raise_descriptor_limit
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.access.keys import issue_key_by_name
 from ragkv.catalog.documents import store_document
 from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_collection
@@ -24,6 +23,7 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import CACHE
 from tests.echo_engine import EchoEngine
+from tests.issued_keys import issue_key_by_name
 from tests.load.world import World
 from tests.over_http import ADA
 

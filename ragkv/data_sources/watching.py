@@ -1,4 +1,8 @@
-"""Watches folders for changes, as the kernel tells of them. The only module that imports watchfiles."""
+"""Watches folders for changes, as the kernel tells of them. The only module that imports watchfiles.
+
+Of watchfiles this takes what its `watch` is made of: that one opens its watches only when it is asked for changes, too late to
+say since when there are any.
+"""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -21,20 +25,8 @@ BURST_MS = 10_000
 """As long as changes may hold up the news of them."""
 LOOK_MS = 60_000
 NETWORK = (
-    "nfs",
-    "cifs",
-    "smb",
-    "9p",
-    "afs",
-    "ceph",
-    "gluster",
-    "lustre",
-    "beegfs",
-    "gpfs",
-    "fuse.",
-    "virtiofs",
-    "davfs",
-)
+    "nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "beegfs", "gpfs", "fuse.", "virtiofs", "davfs",
+)  # fmt: skip
 """Beginnings of the types of file systems that others change without the kernel's knowledge."""
 _MOUNTS = Path("/proc/self/mounts")
 
@@ -49,8 +41,8 @@ def watch(
     """Call `begun` once the folder is watched, then `changed` after every burst of changes until `stop` is set.
 
     Raises Unavailable, with the reason, once the folder cannot be watched: it is gone, it lies on a network disk, or the kernel
-    has no watch left. Links are not followed; hidden files and folders, and changes
-    of files that ingestion does not read, are nobody's business.
+    has no watch left. Links are not followed; hidden files and folders, and changes of files that ingestion does not read, are
+    nobody's business.
     """
     watched = _watched(files)
     try:
@@ -59,10 +51,8 @@ def watch(
             changes = watched.watch(BURST_MS, quiet_ms, LOOK_MS, stop)
             if isinstance(changes, str) or not any(_matters(kind, path, files.path) for kind, path in changes):
                 continue
-            before, watched = (
-                watched,
-                _watched(files),
-            )  # folders that are new; what changes from here on is told by these
+            # With folders that are new. Opened before the others are closed: no change falls between them.
+            before, watched = watched, _watched(files)
             before.close()
             changed()
     finally:

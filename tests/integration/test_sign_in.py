@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from api.access.session import COOKIE
 from api.command import serve
-from ragkv.access.provider import Challenge, Identity, Provider
+from ragkv.access.provider import TIMEOUT_S, Challenge, Identity, Provider
 from ragkv.access.rights import Rights
 from ragkv.cli.status import status
 from ragkv.db.tenants import ensure_collection
@@ -69,11 +69,11 @@ def sign_in(client: Client, provider: OIDCProvider, subject: str = "ada", **para
     return client.get(back, follow_redirects=False)
 
 
-def identify(settings: Settings, provider: OIDCProvider, **given: Any) -> Identity:
+def identify(settings: Settings, provider: OIDCProvider, timeout_s: float = TIMEOUT_S, **given: Any) -> Identity:
     """A person's identity, without the service around it."""
     sign_in = msgspec.structs.replace(settings, **given).sign_in
     assert sign_in is not None
-    return asyncio.run(_identity(Provider(sign_in, timeout_s=1), provider))
+    return asyncio.run(_identity(Provider(sign_in, timeout_s), provider))
 
 
 async def _identity(ours: Provider, provider: OIDCProvider) -> Identity:
@@ -406,7 +406,7 @@ class TestOutages:
         oidc_provider.misbehave(**faults)
 
         with pytest.raises(Unavailable, match=f"{reason}.*log in with an API key"):
-            identify(settings, oidc_provider)
+            identify(settings, oidc_provider, timeout_s=1 if "slow_s" in faults else TIMEOUT_S)
 
     def test_the_login_with_a_key_is_left_and_sign_in_works_as_soon_as_the_provider_does(
         self, client: Client, oidc_provider: OIDCProvider

@@ -34,7 +34,7 @@ def environment(data_dir: Path, model: Path | str, **settings: object) -> dict[s
     return inherited | {"VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"} | given
 
 
-def _command_line(process: psutil.Process) -> str:
+def command_line(process: psutil.Process) -> str:
     """Empty for one that has ended: a process whose parent never asks after it stays in the table."""
     try:
         return " ".join(process.cmdline())
@@ -73,7 +73,7 @@ class Service:
         code = self._process.wait(STOP_S)
         seconds = time.monotonic() - began
         _, left = psutil.wait_procs(family[1:], timeout=2)
-        return Stopped(code, seconds, [line for line in map(_command_line, left) if line])
+        return Stopped(code, seconds, [line for line in map(command_line, left) if line])
 
     def clear_away(self) -> None:
         """Nothing of it is left when this returns, whatever state it was in."""

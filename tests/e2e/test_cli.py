@@ -13,7 +13,7 @@ import psutil
 import pytest
 from transformers import DeepseekV3Config
 
-from tests.e2e.service import RAGKV, environment
+from tests.e2e.service import RAGKV, command_line, environment
 
 ADA = "# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
 HARBOUR = "# Harbour\n\nThe harbour of Zembla was dug in 1630. Its light was built by Ragnhild Oste.\n"
@@ -189,7 +189,7 @@ def process_named(parent: "subprocess.Popen[bytes]", name: str) -> psutil.Proces
     deadline = time.monotonic() + BEFORE_AN_ENGINE_S
     while time.monotonic() < deadline:
         for process in family_of(parent.pid):
-            if name in " ".join(process.cmdline()):
+            if name in command_line(process):
                 return process
         time.sleep(0.1)
     raise AssertionError(f"no process {name} within {BEFORE_AN_ENGINE_S} s")

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from ragkv.policies import POLICIES
-from tests.e2e.service import SAMPLE, Service, Stopped, environment, parsed, started
+from tests.e2e.service import SAMPLE, Service, Stopped, command_line, environment, parsed, started
 
 QUESTION = "Who directed the film Madame la Presidente?"
 MAX_UPLOAD_BYTES = 50_000
@@ -389,4 +389,4 @@ def without_kv(data_dir: Path) -> Iterator[None]:
 
 
 def _engine_of(service: Service) -> psutil.Process | None:
-    return next((process for process in service.family() if "EngineCore" in " ".join(process.cmdline())), None)
+    return next((process for process in service.family() if "EngineCore" in command_line(process)), None)

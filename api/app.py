@@ -77,7 +77,7 @@ def create_app(
     draining = draining or Draining()
     probes = Probes(parts)
     page_views = PageViews(parts)
-    admissions = Admissions(parts.gate, parts.sessions, confirm_every_s)
+    admissions = Admissions(parts.gate, parts.sessions, parts.settings.public_url, confirm_every_s)
     streams = ProgressStreams(admissions, draining, parts.settings.max_streams)
     mcp = MCPServer(Service(parts, page_views))
     app = Litestar(

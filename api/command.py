@@ -87,7 +87,8 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
 
 
 def _check_keys(parts: Parts) -> None:
-    """Raises Rejected for an address that other machines can reach while there is no API key."""
+    """Check that a service within reach of other machines has keys. Raises Rejected for an address that other machines
+    can reach while there is no API key."""
     if parts.gate.is_open():
         log.info(
             "no API keys: every program on this machine has full access until `ragkv keys create` makes the first key"
@@ -100,7 +101,8 @@ def _check_keys(parts: Parts) -> None:
 
 
 def _check_sign_in(settings: Settings) -> None:
-    """Raises Rejected where the provider could not send people back."""
+    """Check the address to which the sign-in provider redirects. Raises Rejected where the provider could not send
+    people back."""
     if settings.sign_in is None:
         return
     if settings.public_url is None and not settings.on_loopback:

@@ -46,7 +46,7 @@ class Compared:
         return self.full.timings.engine_ttft_ms / answer.timings.engine_ttft_ms
 
     def check(self) -> None:
-        """Raises Rejected if an answer did not come back or its figures cannot be."""
+        """Check both answers. Raises Rejected if an answer did not come back or its figures cannot be."""
         for answer in (self.full, self.stitched):
             usage = answer.usage
             counted = usage.cached + usage.stitched + usage.recomputed + usage.computed

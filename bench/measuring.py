@@ -10,7 +10,8 @@ from ragkv.errors import Rejected
 
 
 def check_folder(option: str, file: Path | None) -> None:
-    """Raises Rejected if there is no folder for the file: measuring takes minutes, and that is better known before."""
+    """Check the folder of an output file. Raises Rejected if there is no folder for the file: measuring takes minutes,
+    and that is better known before."""
     if file is not None and not file.parent.is_dir():
         raise Rejected(f"{option} {file}: there is no folder {file.parent}")
 

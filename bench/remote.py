@@ -65,7 +65,7 @@ class RemoteReport(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Seen:
-    """Of one mode. answers: by number of the question."""
+    """Measurements of one mode. answers: by number of the question."""
 
     firsts: list[float] = field(default_factory=list)
     answers: dict[int, list[int]] = field(default_factory=dict)

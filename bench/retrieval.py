@@ -34,7 +34,7 @@ from ragkv.evaluation.metrics import interval, resamples
 from ragkv.retrieve import sparse
 from ragkv.retrieve.embed import embed_chunks, embed_question
 from ragkv.retrieve.encoder import Encoder, TextProgress
-from ragkv.retrieve.index import Index
+from ragkv.retrieve.index import DocumentIds, Index
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.rerank import Reorders
@@ -136,7 +136,8 @@ class Corpus:
 
     @classmethod
     def read(cls, path: Path) -> "Corpus":
-        """Raises Rejected, naming file and line, for what is no passage and an id that was there before."""
+        """The passages of a file. Raises Rejected, naming file and line, for what is no passage and an id that was
+        there before."""
         chunks: dict[str, Chunk] = {}
         for number, line in read_lines(path, _Passage):
             chunk_id = str(line.id)
@@ -157,6 +158,9 @@ class Corpus:
 
     def indexed_documents(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
         return {_DOCUMENT: 1}
+
+    def of_other_encoders(self, tenant_id: str, collection_id: str) -> DocumentIds:
+        return frozenset()
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         return [self._chunks[i] for i in chunk_ids if i in self._chunks]
@@ -264,7 +268,7 @@ def summarise(method: str, outcomes: Sequence[FoundPassages]) -> RetrievalRow:
 
 
 def difference(method: str, against: str, cutoff: int, outcomes: Mapping[str, Sequence[FoundPassages]]) -> Difference:
-    """Of two methods over the same questions, at least one."""
+    """Difference of two methods over the same questions, at least one."""
     ours, theirs = (
         np.array([100 * recall(o.found, o.gold, cutoff) for o in outcomes[name]]) for name in (method, against)
     )

@@ -18,6 +18,7 @@ from bench.measuring import check_folder, write_report
 from ragkv.cli.progress import shown
 from ragkv.errors import Rejected, Unavailable
 from ragkv.evaluation.outcome import EvaluationReport, EvaluationRun, EvaluationRunPage, GivenQuestion, Kind
+from ragkv.settings import CLIENT_KEY
 from ragkv.tenancy import DEFAULT_COLLECTION
 
 PATH = "/v1/evaluations"
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 def of_service(command: Any) -> Any:
     """The options that name a service and a key for it."""
-    key = click.option("--key", envvar="RAGKV_API_KEY", help="An API key with the scope admin.  [env: RAGKV_API_KEY]")
+    key = click.option("--key", envvar=CLIENT_KEY, help=f"An API key with the scope admin.  [env: {CLIENT_KEY}]")
     url = click.option("--url", default="http://127.0.0.1:8000", show_default=True, help="URL of the service.")
     return url(key(command))
 
@@ -174,7 +175,7 @@ def _failure(run: EvaluationRun, least: float | None) -> str | None:
 
 
 def _refused(response: httpx.Response) -> None:
-    """Raises Rejected with what the service says."""
+    """Check the status of a response. Raises Rejected with what the service says."""
     if response.is_success:
         return
     response.read()

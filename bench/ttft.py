@@ -87,7 +87,8 @@ class Bench:
     ratios: Sequence[float] = RATIOS
 
     def check(self, chunks: Sequence[Chunk], sizes: Sequence[int]) -> None:
-        """Raises Rejected if the chunks hold too little text for one of the sizes. Needs no engine."""
+        """Check that the chunks suffice. Raises Rejected if the chunks hold too little text for one of the sizes. Needs
+        no engine."""
         for size in sizes:
             _passages(chunks, size)
 

@@ -17,7 +17,7 @@ class Announcer:
     """One per process. Nothing is announced before the first batch has shown how fast the model is."""
 
     def __init__(self, prefilling: Prefilling, prefix_tokens: int) -> None:
-        """prefix_tokens: that run through the model with each chunk."""
+        """prefix_tokens: length of the prefix prefilled with each chunk."""
         self._prefilling = prefilling
         self._prefix_tokens = prefix_tokens
         self._token_s: float | None = None
@@ -26,8 +26,8 @@ class Announcer:
         self._began = 0.0
 
     def under_way(self, batches: Sequence[Batch]) -> None:
-        """Announce these, in the order in which they are computed from now on, in place of those announced before. The first of
-        those is done if one less is left, and shows the rate."""
+        """Announce these, in the order in which they are computed from now on, in place of those announced before. If one
+        batch fewer remains, the first has finished and updates the rate."""
         now = time.time()
         if self._batches and len(batches) == len(self._batches) - 1:
             self._computed(self._tokens(self._batches[0]), time.perf_counter() - self._began)
@@ -53,5 +53,5 @@ class Announcer:
         self._token_s = now if self._token_s is None else FORGETTING * self._token_s + (1 - FORGETTING) * now
 
     def _tokens(self, batch: Batch) -> int:
-        """That run through the model, padding included."""
+        """Tokens that run through the model, padding included."""
         return len(batch) * (self._prefix_tokens + max(chunk.num_tokens for _, chunk in batch))

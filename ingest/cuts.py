@@ -1,21 +1,28 @@
 """Words of a text with their token counts, and the places where the text is cut into chunks."""
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
 from ragkv.batched import batched
 from ragkv.tokenizer import Tokenizer
 
 # A word here includes the space before it: byte-level and SentencePiece vocabularies both split there, so the tokens of a text
-# are those of its words.
-_PIECE = re.compile(r"\s*(?:[^\s。！？]+[。！？]*|[。！？]+)")
+# are those of its words. None begins inside a grapheme cluster (Unicode Standard Annex 29).
+_EXTENDING = r"[\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=ZWJ}]"
+_END = rf"[。！？]{_EXTENDING}*"
+_PIECE = regex.compile(rf"\s*(?:[^\s。！？]+(?:{_END})*|(?:{_END})+)")
+# With the space before it, too. Flags apart: at each, \X counts all regional indicators that come before it.
+_CLUSTER = regex.compile(rf"\s*(?:\p{{RI}}{{2}}{_EXTENDING}*|\X)")
 _ENCODE_AT_ONCE = 20_000
 _LONG_PIECE_CHARS = 4_096
 _FRAGMENT_TOKENS = 8
+_CLUSTER_SHARE = 3  # a grapheme cluster stays whole up to a third of the tokens of the longest word that does
 
 # Citations use stricter ends of sentences (`ragkv.answer.sentences`); here a superfluous place does no harm. A change of these
 # patterns changes chunks, so that stored KV is computed again.
@@ -40,7 +47,10 @@ class Words:
         counts = _token_counts(pieces, tokenizer, watch)
         long = {piece for piece, tokens in counts.items() if tokens > longest}
         if long:
-            pieces = list(chain.from_iterable(_fragments(p, tokenizer, watch) if p in long else (p,) for p in pieces))
+            most = longest // _CLUSTER_SHARE
+            pieces = list(
+                chain.from_iterable(_fragments(p, tokenizer, most, watch) if p in long else (p,) for p in pieces)
+            )
             counts |= _token_counts([piece for piece in pieces if piece not in counts], tokenizer, watch)
         words = map(str.lstrip, pieces)
         self._text = text
@@ -79,7 +89,7 @@ class Words:
         return self._best_break(first, min(max(earliest, first + 1), limit), target, limit)
 
     def _best_break(self, first: int, earliest: int, target: int, limit: int) -> int:
-        """Of the words [earliest, limit], the one after the strongest break; among equal breaks, the one nearest to
+        """The word in [earliest, limit] after the strongest break; among equal breaks, the one nearest to
         target."""
         offset = int(self._starts[first])
         window = self._text[offset : int(self._starts[limit]) + 1]
@@ -102,11 +112,25 @@ def _token_counts(pieces: list[str], tokenizer: Tokenizer, watch: Callable[[], N
     return counts
 
 
-def _fragments(piece: str, tokenizer: Tokenizer, watch: Callable[[], None]) -> Iterator[str]:
-    """Cut a piece between characters every few tokens."""
-    for begin in range(0, len(piece), _LONG_PIECE_CHARS):
+def _fragments(piece: str, tokenizer: Tokenizer, most: int, watch: Callable[[], None]) -> Iterator[str]:
+    """Cut a piece every few tokens, between grapheme clusters; inside those that take more than `most` tokens, between characters."""
+    begin = 0
+    while begin < len(piece):
         watch()
-        part = piece[begin : begin + _LONG_PIECE_CHARS]
-        _, offsets = tokenizer.encode_with_offsets(part)
-        places = sorted({0, *(start for start, _ in offsets[::_FRAGMENT_TOKENS]), len(part)})
-        yield from (part[start:end] for start, end in pairwise(places))
+        window = piece[begin : begin + _LONG_PIECE_CHARS + 1]
+        bounds = cluster_bounds(window)
+        # Behind the window its last cluster may go on: it belongs to the next, unless it fills this one.
+        stop = bounds[-1] if begin + len(window) == len(piece) else bounds[-2] or _LONG_PIECE_CHARS
+        _, offsets = tokenizer.encode_with_offsets(window[:stop])
+        starts = [start for start, _ in offsets]
+        places = {0, stop}
+        for index in range(0, len(starts), _FRAGMENT_TOKENS):
+            bound = bounds[bisect_right(bounds, starts[index]) - 1]
+            places.add(bound if index - bisect_left(starts, bound) <= most else starts[index])
+        yield from (window[start:end] for start, end in pairwise(sorted(places)))
+        begin += stop
+
+
+def cluster_bounds(text: str) -> list[int]:
+    """Ascending places between grapheme clusters, both ends of the text among them."""
+    return [0, *(cluster.end() for cluster in _CLUSTER.finditer(text))]

@@ -14,7 +14,7 @@ from ragkv.disk import check_room
 from ragkv.errors import Conflict
 from ragkv.kv.key import KeyMaker
 from ragkv.kv_format import share_of
-from ragkv.upkeep.room import IncomingKV, make_room_for
+from ragkv.upkeep.room import NewKV, make_room_for
 from ragkv.upkeep.upload import has_room_on_disk
 
 OVERHEAD = 1.2
@@ -43,7 +43,7 @@ def keep_kv(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: 
         num_bytes = int(tokens * parts.layout.bytes_per_token * OVERHEAD * share)
         if parts.kv_remote is not None and not has_room_on_disk(num_bytes, parts):
             return False
-        return make_room_for(IncomingKV(document.tenant_id, document.id, num_bytes), parts)
+        return make_room_for(NewKV(document.tenant_id, document.id, num_bytes), parts)
 
     try:
         with ingest.stage("prefill"):

@@ -13,6 +13,7 @@ from typing import BinaryIO, Generic, TypeVar
 from msgspec import DecodeError
 from PIL import Image
 
+from ingest.parse.parsed import MAX_PAGES
 from ingest.parse.quotes import MAX_PAGES_AT_ONCE, BoxedPage, Drawing, Located, Locating, Picture, Quote
 from ingest.parse.scan import ScannedPage
 from ingest.parse.sniff import image_format
@@ -21,7 +22,7 @@ from ingest.sandbox.parser import Parser
 from ingest.sandbox.verdict import ParserStopped
 from ragkv.catalog.cited import cited_text
 from ragkv.catalog.documents import document_file
-from ragkv.errors import Rejected, Unavailable
+from ragkv.errors import NotFound, Rejected, Unavailable
 from ragkv.parts import Parts
 from ragkv.threads import Threads
 
@@ -53,6 +54,7 @@ class PageViews:
 
     def picture(self, tenant_id: str, document_id: str, number: int, width: int) -> bytes:
         """A page as PNG, at most `width` pixels wide."""
+        _check_number(number)
         path, name = document_file(tenant_id, document_id, self._parts.database, self._parts.files)
         key = (path, number, width)
         kept = self._kept.get(key)
@@ -71,6 +73,7 @@ class PageViews:
 
     def page(self, tenant_id: str, document_id: str, number: int) -> tuple[BoxedPage, int]:
         """A page without boxes, and how many there are."""
+        _check_number(number)
         located = self._located(tenant_id, document_id, Locating(number, number, ()))
         return located.pages[0], located.num_pages
 
@@ -108,6 +111,11 @@ class PageViews:
                 raise Rejected(str(refusal)) from refusal  # none of them concerns what the caller sent
             except ParserStopped as stopped:
                 raise Unavailable(str(stopped)) from stopped
+
+
+def _check_number(number: int) -> None:
+    if not 1 <= number <= MAX_PAGES:
+        raise NotFound(f"there is no page {number}: a document has at most {MAX_PAGES:,}")
 
 
 class _Kept(Generic[V]):

@@ -37,7 +37,8 @@ def ocr_limits(settings: Settings) -> OCRLimits | str:
 class IngestParts:
     """One per process. Work is counted if the counters have a Redis.
 
-    `kept` is called when KV was kept, `attached` with the id of each document that is an attachment, which waits. `owed`: leases to release, each with its reason, as soon as the database is available again.
+    `kept` is called when KV was kept, `attached` with the id of each document that is an attachment, which waits.
+    `owed`: leases to release, each with its reason, as soon as the database is available again.
     """
 
     parts: Parts

@@ -100,7 +100,7 @@ def _attempt(lease: Lease, ingest: IngestParts, progress: StageProgress, turn: T
         if is_outage(error):
             _postpone(lease, error, ingest)
             raise
-        return _record_failure(lease, error)
+        return _record_failure(lease, error, ingest)
     return IngestOutcome.READY
 
 
@@ -129,13 +129,18 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, Rejected) else f"{type(error).__name__}: {error}"
 
 
-def _record_failure(lease: Lease, error: Exception) -> IngestOutcome:
+def _record_failure(lease: Lease, error: Exception, ingest: IngestParts) -> IngestOutcome:
     """Fail for good, or give the document back and raise the error again."""
     reason = _reason(error)
     try:
-        if isinstance(error, Rejected) or lease.document().attempts >= MAX_ATTEMPTS:
-            lease.fail(reason)
-            log.warning("document %s failed: %s", lease.document_id, reason)
+        document = lease.document()
+        if isinstance(error, Rejected) or document.attempts >= MAX_ATTEMPTS:
+            if _is_reread(document, ingest.parts):
+                lease.keep_earlier(reason)
+                log.warning("document %s was not read again and answers as before: %s", lease.document_id, reason)
+            else:
+                lease.fail(reason)
+                log.warning("document %s failed: %s", lease.document_id, reason)
             return IngestOutcome.FAILED
         lease.give_back(reason)
     except Conflict:
@@ -151,17 +156,27 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
     if deaths >= MAX_DEATHS or (deaths >= MAX_ATTEMPTS and lease.others_lost_workers() < SEVERAL):
         raise Rejected(f"the worker died {deaths} times while reading this document")
     parts, superseded = ingest.parts, list[str]()
-    if document.status is not Status.SEARCHABLE:
+    if document.status is not Status.SEARCHABLE or _is_reread(document, parts):
         superseded = _make_searchable(lease, document, ingest, reporter)
         turn.made_searchable()
     keep_kv(lease, document, ingest, reporter, turn)
     parts.kv_store.delete(forget_unused(superseded, parts.database))
 
 
+def _is_reread(document: DocumentRow, parts: Parts) -> bool:
+    """Whether the document is searchable by chunks that are made otherwise now."""
+    return document.status is Status.SEARCHABLE and document.index_fingerprint != parts.index_fingerprint
+
+
 def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> list[str]:
-    """Store and index the chunks. Returns the KV keys that only the document's previous chunks used."""
+    """Store and index the chunks. Returns the KV keys that only the document's previous chunks used.
+
+    A document that is read again stays searchable by its previous chunks until then.
+    """
     parts = ingest.parts
-    lease.enter(Status.PARSING)
+    is_reread = _is_reread(document, parts)
+    if not is_reread:
+        lease.enter(Status.PARSING)
     with ingest.stage("parse"):
         parsed = _parse(document, ingest, reporter)
         most = parts.settings.max_document_characters
@@ -175,18 +190,20 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     attached = ((attachment.name, attachment.body) for attachment in parsed.attachments)
     for document_id in settle_attachments(document, attached, parts):
         ingest.attached(document_id)
-    lease.enter(Status.INDEXING, title=parsed.title, media_type=parsed.media_type)
+    parsed_as = {"title": parsed.title, "media_type": parsed.media_type}
+    if not is_reread:
+        lease.enter(Status.INDEXING, **parsed_as)
     with ingest.stage("embed"):
         embedded, tokens = reporter.stage("embed"), sum(chunk.num_tokens for chunk in chunks)
         texts = [(chunk.title, chunk.text) for chunk in chunks]
         vectors = embed_chunks(
             parts.encoder, texts, lambda done, total: embedded(tokens * done // max(total, 1), tokens)
         )
+    made_with = parts.source.present._asdict()
     if parts.server_index is None:
-        return lease.store_chunks(
-            chunks, vectors, Status.SEARCHABLE, index_fingerprint=parts.index_fingerprint, attempts=1
-        )
-    superseded = lease.store_chunks(chunks, vectors, Status.INDEXING, index_fingerprint=parts.index_fingerprint)
+        return lease.store_chunks(chunks, vectors, Status.SEARCHABLE, attempts=1, **parsed_as, **made_with)
+    indexing = Status.SEARCHABLE if is_reread else Status.INDEXING
+    superseded = lease.store_chunks(chunks, vectors, indexing, **parsed_as)
     with ingest.stage("index"):
         _index(lease, document, chunks, vectors, parts)
     return superseded
@@ -222,14 +239,14 @@ def _parse(document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> Pa
 
 
 def _index(lease: Lease, document: DocumentRow, chunks: list[Chunk], vectors: list[Vectors], parts: Parts) -> None:
-    """Replace the document's points on the index server."""
+    """Replace the document's points on the index server. Until the last of them is there the document counts as unread, or
+    outdated."""
     index = parts.server_index
     assert index is not None
     points = [Point(c.id, c.document_id, c.title, v) for c, v in zip(chunks, vectors, strict=True)]
-    index.delete_document(document.tenant_id, document.id)
-    index.upsert(document.tenant_id, document.collection_id, points)
+    index.replace(document.tenant_id, document.collection_id, [document.id], points)
     try:
-        lease.enter(Status.SEARCHABLE, attempts=1)
+        lease.enter(Status.SEARCHABLE, attempts=1, **parts.source.present._asdict())
     except Conflict:  # deleted meanwhile: what was just written must not stay
         index.delete_document(document.tenant_id, document.id)
         raise

@@ -35,7 +35,7 @@ class Precomputed:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What a run tells and asks on its way.
+    """Callbacks of a run.
 
     progress(done, total): chunk tokens, after every batch. kept: what the batch left in the store. Either may raise: what is in
     the store stays there, and the next run goes on from it. has_room: for a batch of so many tokens; without it the rest is left

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ingest.cuts import Words
+from ingest.cuts import Words, cluster_bounds
 from ingest.parse import Parsed
 from ingest.sections import Part, parts_of
 from ragkv.batched import batched
@@ -39,10 +39,10 @@ def split(
 ) -> list[Chunk]:
     """Chunks in the order of the text; `prompt_text` of each has at most `chunk_tokens` tokens.
 
-    Every word of the text is in exactly one chunk, but for headings, which stand in the titles of their chunks
-    instead. Words are cut only where one has more than half of `chunk_tokens`. The same input gives the same chunks
-    and ids. `watch` is called every now and then, as a long text takes minutes; what it raises is raised. Raises Rejected for fewer
-    than MIN_CHUNK_TOKENS.
+    Every word of the text is in exactly one chunk, but for headings, which stand in the titles of their chunks instead.
+    Words are cut only where one has more than half of `chunk_tokens`, and then between grapheme clusters, unless one
+    has more than a sixth. The same input gives the same chunks and ids. `watch` is called every now and then, as a long
+    text takes minutes; what it raises is raised. Raises Rejected for fewer than MIN_CHUNK_TOKENS.
     """
     if chunk_tokens < MIN_CHUNK_TOKENS:
         raise Rejected(f"RAGKV_CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
@@ -90,7 +90,8 @@ class _Titles:
         start = part.start if title == part.title else part.heading_start
         if title is None:
             _, offsets = self._tokenizer.encode_with_offsets(part.short_title)
-            title = part.short_title[: offsets[limit - 1][0]].rstrip() + "…"
+            *_, end, _ = cluster_bounds(part.short_title[: offsets[limit - 1][0] + 1])
+            title = part.short_title[:end].rstrip() + "…"
         frame = len(self._tokenizer.encode(prompt_text(title, "")))
         return _Draft(title, start, part.end, self._chunk_tokens - frame - _SEAM_TOKENS)
 

@@ -76,7 +76,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
             without = self._least(self.plain_kl_at)
             least += f"; without the writer {'none of these' if without is None else f'{without:g}'}"
         return [
-            ("Layers", self.layers + (", sink-aware" if self.sink_aware else "") + kept),
+            ("Layers", self.choice.label + kept),
             ("Model", self.model + (", with a writer" if self.writer_fingerprint else "")),
             ("Checked", f"{self.made_at:%Y-%m-%d %H:%M}, {self.contexts} questions, {self.ratio:.0%} recomputed"),
             ("KL", f"{self.kl:.3f}; default {self.default_kl:.3f}, random {self.random_kl:.3f}"),

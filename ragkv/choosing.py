@@ -53,8 +53,13 @@ class Choice:
         ]
         return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or MIDDLE
 
+    @property
+    def label(self) -> str:
+        """The choice in a table."""
+        return self.text + (", sink-aware" if self.sink_aware else "")
+
     def layers_of(self, num_layers: int) -> tuple[int, ...]:
-        """The layers in a model of so many. Raises Rejected if it lacks one of them."""
+        """The layers in a model of `num_layers`. Raises Rejected if it lacks one of them."""
         layers = self.layers or tuple(middle_third(num_layers))
         if layers[-1] >= num_layers:
             raise Rejected(f"{SETTING}={self.text}: the model has the layers 0 to {num_layers - 1}, name some of these")

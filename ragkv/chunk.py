@@ -10,9 +10,10 @@ from ragkv.page_names import page_label
 class Chunk:
     """A piece of a document's text with the token ids a prompt holds for it.
 
-    `start` and `end` are character offsets into the document's text. `page`, on which it begins, counts from 1 and is None
-    where the format has no pages; the next ones begin at the offsets `page_breaks` of `text`. `token_ids` are those of `prompt_text(title, text)`: they depend on nothing but the chunk.
-    `media_type`: the document's, in chunks that were retrieved; it names their pages.
+    `start` and `end` are character offsets into the document's text. `page`, on which it begins, counts from 1 and is
+    None where the format has no pages; the next ones begin at the offsets `page_breaks` of `text`. `token_ids` are
+    those of `prompt_text(title, text)`: they depend on nothing but the chunk. `media_type`: the document's, in chunks
+    that were retrieved; it names their pages.
     """
 
     id: str

@@ -17,7 +17,8 @@ KV_SHARE = 0.5
 
 
 def check_room(folder: Path, reserve: int | None) -> None:
-    """Raises OutOfSpace while less than `reserve` bytes are free where the folder lies; None is `default_reserve`."""
+    """Check free space. Raises OutOfSpace while less than `reserve` bytes are free where the folder lies; None is
+    `default_reserve`."""
     usage = shutil.disk_usage(_existing(folder))
     least = default_reserve(usage.total) if reserve is None else reserve
     if usage.free < least:
@@ -29,7 +30,8 @@ def check_room(folder: Path, reserve: int | None) -> None:
 
 @contextmanager
 def writable() -> Iterator[None]:
-    """Raises OutOfSpace for a disk that is full, Unavailable for one that is read-only or failing."""
+    """Translate errors of the disk. Raises OutOfSpace for a disk that is full, Unavailable for one that is read-only or
+    failing."""
     try:
         yield
     except OSError as error:

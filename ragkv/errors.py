@@ -6,10 +6,10 @@ RagKVError
   NotFound        404   no such document, collection or passage
   Conflict        409   the state does not allow it now
   Rejected        422   the input will never do: say what to change
-    TooLarge      413   too many bytes
+    TooLarge      413   too many bytes, characters, tokens or parts, or too much work to read
       QuotaExceeded 413 more than a tenant may have
     Unsupported   415   a file type, a kind of body or a model that is not supported, with the reason
-  Throttled       429   too many requests with one key: wait
+  Throttled       429   too many requests of a key, a tenant or an address: wait
   Unavailable     503   engine, index, broker or database is away: retry
     OutOfSpace    507   the disk is nearly full: make room, then retry
   Corrupt         -     a stored block is not what its key says: recompute, never leaves the service
@@ -41,7 +41,7 @@ class Rejected(RagKVError):
 
 
 class TooLarge(Rejected):
-    """More bytes or tokens than the settings allow."""
+    """More bytes, characters, tokens, parts or work than ragkv or the settings allow."""
 
 
 class QuotaExceeded(TooLarge):
@@ -53,7 +53,7 @@ class Unsupported(Rejected):
 
 
 class Throttled(RagKVError):
-    """One key asked too often. The same call succeeds in `retry_after_s` seconds."""
+    """Too many requests of a key, a tenant or an address, or too many at once. The same call succeeds in `retry_after_s` seconds."""
 
     def __init__(self, message: str, retry_after_s: float = 60.0) -> None:
         super().__init__(message)

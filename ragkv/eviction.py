@@ -42,7 +42,7 @@ class EvictionPolicy(Protocol):
     """A policy. A class from outside is named `package.module:Class` and is made without arguments."""
 
     def worth(self, entry: Entry, now: float) -> float:
-        """What keeping the entry is worth, in any unit: the entry of least worth goes first. Called for many entries: keep it short."""
+        """Worth of keeping the entry, in any unit: the entry of least worth goes first. Called for many entries: keep it short."""
 
 
 class LeastRecentlyUsed:

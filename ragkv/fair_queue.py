@@ -8,9 +8,9 @@ T = TypeVar("T")
 SMALLEST_S = 0.001
 """What an item counts for until it is known: those of one owner are not all taken at once."""
 HEAVIEST = 8
-"""Nobody's share becomes so small that it seems none."""
+"""Largest weight: no owner's share becomes so small that it seems none."""
 MANY_OWNERS = 1000
-"""Beyond so many, those who wait for nothing are forgotten."""
+"""Limit on owners that are remembered; beyond it, those without a waiting item are forgotten."""
 
 
 class FairQueue(Generic[T]):

@@ -122,7 +122,7 @@ class FileStore:
             Path(name).rename(path)
 
     def beside(self, tenant_id: str, sha256: str) -> bytes | None:
-        """What was made of a file; None if nothing was."""
+        """Derived data kept beside a file; None if there is none."""
         try:
             return self._beside(tenant_id, sha256).read_bytes()
         except FileNotFoundError:

@@ -9,7 +9,7 @@ from ragkv.disk import replace_file
 from ragkv.errors import Rejected
 
 EMBEDDED_HEADS = Path(__file__).parent / "embedded_heads.json"
-"""Those of the embedded model, which come with ragkv."""
+"""Heads of the embedded model, which come with ragkv."""
 
 
 class Heads(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ragkv.kv.store import KVFile, KVStore
 
 LOW_WATER = 0.9
-"""Of the limit: so much is left, so that not every file has to make room for itself."""
+"""Share of the limit down to which files are removed, so that not every file has to make room for itself."""
 LOOK_EVERY_S = 60.0
 """Other processes of the host write to the folder too."""
 LOOKING_SHARE = 0.01
-"""Of the time, at most, goes into looking at large folders."""
+"""Share of the time, at most, that goes into looking at large folders."""
 
 
 class KVDisk:
@@ -49,7 +49,7 @@ class KVDisk:
 
     @contextmanager
     def room(self, num_bytes: int) -> Iterator[None]:
-        """Remove copies until there is room for so many bytes more, which are written in the block.
+        """Remove copies until there is room for `num_bytes` more, which are written in the block.
 
         Raises OutOfSpace, and Unavailable when the database is away.
         """
@@ -63,7 +63,7 @@ class KVDisk:
                 self._kept += num_bytes
 
     def has_room(self, num_bytes: int) -> bool:
-        """Whether so many bytes more need no file to go."""
+        """Whether `num_bytes` more fit without removing a file."""
         with self._lock:
             if time.monotonic() >= self._look_at:
                 self._look()

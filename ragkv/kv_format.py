@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 BITS = 16
-"""Of a value as the model computes it."""
+"""Bits of a value as the model computes it."""
 
 QCACHE_BLOCK = 16
 """Tokens per stored mean key; the last block of a chunk may be shorter."""
@@ -20,7 +20,7 @@ class KVFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How finely to quantise. tokens: in a group of keys, at most; edges: tokens at each end that are not quantised; centred: codes
+    """Parameters of quantisation. tokens: in a group of keys, at most; edges: tokens at each end that are not quantised; centred: codes
     are signed and stand around zero."""
 
     bits: int

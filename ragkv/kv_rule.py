@@ -7,7 +7,7 @@ from ragkv.kv_format import KVFormat
 
 
 class KVWhen(StrEnum):
-    """When the KV of a chunk is computed and kept. upload: after the upload of its document. nth_use: once so many answers have
+    """When the KV of a chunk is computed and kept. upload: after the upload of its document. nth_use: once `uses` answers have
     used the chunk. never: on request alone."""
 
     UPLOAD = "upload"
@@ -17,7 +17,7 @@ class KVWhen(StrEnum):
 
 class KVWrite(StrEnum):
     """When KV on a disk is uploaded to the object store. through: at once. back: after a while, so that what is replaced or removed
-    soon never is. nth_use: once so many answers have used it of late. What the disk needs the room of is uploaded before."""
+    soon never is. nth_use: once `uses` answers have used it of late. What the disk needs the room of is uploaded before."""
 
     THROUGH = "through"
     BACK = "back"

@@ -13,7 +13,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_private_transport(url: str) -> bool:
-    """Whether nobody on the way can read what is sent to a URL: https, or http on this machine."""
+    """Whether requests to a URL are unreadable on the way: https, or http on this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

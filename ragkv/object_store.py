@@ -1,14 +1,17 @@
 """Object stores by URL, opened with credentials from the settings: for KV files, and for the files of data sources."""
 
+import logging
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import LocalStore, MemoryStore, from_url
 
 from ragkv.errors import Rejected
+
+log = logging.getLogger(__name__)
 
 CONNECT = timedelta(seconds=3)
 TIMEOUT = timedelta(seconds=60)
@@ -18,7 +21,7 @@ RETRIES = 2
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the objects lie. Credentials that are None come from the provider's usual variables."""
+    """Location of the objects. Credentials that are None come from the provider's usual variables."""
 
     url: str
     endpoint: str | None = None
@@ -53,6 +56,14 @@ def opened(place: Place) -> Any:
         return from_url(place.url, **options)
     except (BaseError, ValueError, OSError) as error:
         raise Rejected(first_line(error)) from None
+
+
+def told_of(error: Exception) -> str:
+    """An error of a store for clients. Its own words name hosts and buckets: they are logged."""
+    log.warning("object store: %s", first_line(error))
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        return "the object store refuses the service's credentials: its operator has to mend that"
+    return "the object store does not answer as it should: try again later; the reason is in the service's log"
 
 
 def first_line(error: Exception) -> str:

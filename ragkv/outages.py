@@ -23,5 +23,5 @@ def is_disk_error(error: Exception) -> bool:
 
 
 def retry_delay_s(failures: int, first_s: float = FIRST_DELAY_S) -> float:
-    """Exponential backoff: seconds to wait after so many failures in a row, at most LONGEST_DELAY_S."""
+    """Exponential backoff: seconds to wait after `failures` failures in a row, at most LONGEST_DELAY_S."""
     return min(first_s * 2.0 ** min(failures - 1, 30), LONGEST_DELAY_S)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ragkv.access.gate import Gate
-from ragkv.access.rate import TOO_MANY_OF_A_TENANT, RateLimit
+from ragkv.access.rate import TOO_MANY_FAILED_LOGINS, TOO_MANY_OF_A_TENANT, RateLimit
 from ragkv.access.rights import Rights
 from ragkv.access.sessions import Sessions
 from ragkv.calibration import Calibration, read_calibration
@@ -22,7 +22,7 @@ from ragkv.db.backlog import Backlog
 from ragkv.db.collections import cache_rule
 from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
-from ragkv.db.sources import DatabaseSource
+from ragkv.db.sources import DatabaseSource, MadeWith
 from ragkv.db.tenants import ensure_collection, tenant_secret
 from ragkv.eviction import EvictionPolicy, eviction_policy
 from ragkv.files import FileStore
@@ -116,11 +116,26 @@ class Parts:
         """Names the tokenizer, encoder, chunk size and analysis of terms that chunks and their vectors are made with."""
         from ragkv.retrieve.sparse import ANALYSIS_VERSION
 
-        tokenizer, encoder = (
-            self.fingerprints.tokenizer(self.model_folder),
-            self.fingerprints.encoder(self.encoder_folder),
-        )
-        return _digest(tokenizer, encoder, self.settings.chunk_tokens, ANALYSIS_VERSION)
+        return _digest(*self._read_with, ANALYSIS_VERSION)
+
+    @cached_property
+    def earlier_index_fingerprints(self) -> tuple[str, ...]:
+        """`index_fingerprint` as earlier versions made it with the same models and settings."""
+        from ragkv.retrieve.sparse import ANALYSIS_VERSION
+
+        settings = self.settings
+        of_0_1_0 = _digest(settings.model, settings.encoder, settings.chunk_tokens)  # of names alone
+        analyses = (_digest(*self._read_with, version) for version in range(ANALYSIS_VERSION))
+        return of_0_1_0, _digest(*self._read_with), *analyses
+
+    @property
+    def _read_with(self) -> tuple[object, ...]:
+        return self.fingerprints.tokenizer(self.model_folder), self.encoder_fingerprint, self.settings.chunk_tokens
+
+    @cached_property
+    def encoder_fingerprint(self) -> str:
+        """Names the encoder: vectors of another cannot be compared with its own."""
+        return self.fingerprints.encoder(self.encoder_folder)
 
     def kv_fingerprint(self, kv_format: KVFormat) -> str:
         """Names the model, writer, tokenizer, dtype, format and instructions that KV is made with:
@@ -163,7 +178,7 @@ class Parts:
 
     @cached_property
     def tenant_rate_limit(self) -> RateLimit:
-        """Of all keys of a tenant together: more keys do not make more requests."""
+        """The limit on all keys of a tenant together: more keys do not make more requests."""
         per_minute, lenient = self.settings.tenant_requests_per_minute, self.settings.redis_url is None
         return RateLimit(self.redis, per_minute, fails_open=lenient, refusal=TOO_MANY_OF_A_TENANT)
 
@@ -212,7 +227,8 @@ class Parts:
     @cached_property
     def login_limit(self) -> RateLimit:
         """Rate limit of failed logins from one address."""
-        return RateLimit(self.redis, LOGINS_PER_MINUTE, fails_open=self.settings.redis_url is None)
+        lenient = self.settings.redis_url is None
+        return RateLimit(self.redis, LOGINS_PER_MINUTE, fails_open=lenient, refusal=TOO_MANY_FAILED_LOGINS)
 
     @cached_property
     def queue(self) -> Queue:
@@ -260,7 +276,7 @@ class Parts:
 
     @cached_property
     def patience(self) -> "Patience":
-        """How long a question waits for KV."""
+        """Bounds on the wait of a question for KV."""
         from ragkv.answer.load_cost import Patience
 
         return Patience(self.settings.kv_wait_ms / 1e3, self.settings.kv_wait_token_ms / 1e3)
@@ -270,12 +286,12 @@ class Parts:
         """Brings KV from the object store to disk for questions, if there is an object store."""
         if self.kv_remote is None:
             return None
-        from ragkv.answer.promote import Catalogue, Promoter
+        from ragkv.answer.promote import Promoter, RemoteIndex
 
-        catalogue = Catalogue(
+        remote_index = RemoteIndex(
             partial(sizes_of_remote, self.database), partial(lose_object, self.database), self.kv_disk.room
         )
-        promoter = Promoter(self.kv_store, self.kv_remote, catalogue, self.load_cost, self.patience)
+        promoter = Promoter(self.kv_store, self.kv_remote, remote_index, self.load_cost, self.patience)
         self.kv_disk.dropped = promoter.dropped
         return promoter
 
@@ -385,7 +401,8 @@ class Parts:
 
     @cached_property
     def source(self) -> DatabaseSource:
-        return DatabaseSource(self.database, self.index_fingerprint)
+        present = MadeWith(self.index_fingerprint, self.encoder_fingerprint)
+        return DatabaseSource(self.database, present, lambda texts: self.tokenizer.encode_batch(texts))  # noqa: PLW0108 - loaded when needed
 
     @cached_property
     def server_index(self) -> "QdrantIndex | None":
@@ -412,7 +429,7 @@ class Parts:
 
     @cached_property
     def searcher(self) -> "Searcher":
-        """Searches as questions do. Raises Rejected for settings that ask for heads that nobody found."""
+        """The searcher that questions use. Raises Rejected if the settings ask for heads that were not calibrated."""
         from ragkv.answer.search import QCacheRanker, Searcher
 
         ranker = None
@@ -463,14 +480,14 @@ class Parts:
     @cached_property
     def uncached_answerer(self) -> "Answerer":
         from ragkv.answer.early_reuse import EarlyReuse
-        from ragkv.answer.incoming import IncomingKV
+        from ragkv.answer.incoming import AwaitedKV
         from ragkv.answer.service import Answerer
         from ragkv.journal import Journal
 
         journal = Journal(self.database, self.kv_use, public_name(self.settings))
         answering = (self.settings, self.searcher, self.prompts, self.engine, self.planner)
         early_reuse = EarlyReuse(self.kv_store, self.load_cost, self.patience)
-        incoming = IncomingKV(self.load_cost, early_reuse, self.promoter)
+        incoming = AwaitedKV(self.load_cost, early_reuse, self.promoter)
         return Answerer(*answering, self.keys_of, journal.record, incoming)
 
     @cached_property

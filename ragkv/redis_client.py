@@ -41,7 +41,7 @@ def connect(settings: Settings) -> redis.Redis:
 
 @contextlib.contextmanager
 def reporting() -> Iterator[None]:
-    """Raises Unavailable in place of an error of Redis inside."""
+    """Translate errors of Redis. Raises Unavailable in place of an error of Redis inside."""
     try:
         yield
     except RedisError as error:
@@ -60,12 +60,13 @@ def is_there(client: redis.Redis, settings: Settings) -> bool:
 
 
 def ping(client: redis.Redis) -> None:
-    """Raises Unavailable unless Redis answers."""
+    """Check the connection. Raises Unavailable unless Redis answers."""
     with reporting():
         client.ping()
 
 
 def check_takes(client: redis.Redis) -> None:
-    """Raises Unavailable unless Redis takes new data: one that is full, or cannot write its log, does not."""
+    """Check that Redis can be written to. Raises Unavailable unless Redis takes new data: one that is full, or cannot
+    write its log, does not."""
     with reporting():
         client.set("ragkv:takes", b"", xx=True)  # only if it were there: nothing is written

@@ -16,15 +16,24 @@ from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVRule, KVWhen, KVWrite
 from ragkv.loopback import is_loopback
 from ragkv.policies import ALIASES, PolicyName
-from ragkv.sign_in import SignIn, read_grants
+from ragkv.sign_in import KEY_DAYS, SignIn, read_grants
 
 PREFIX = "RAGKV_"
 SETTINGS_FILE = "RAGKV_SETTINGS"
+CLIENT_KEY = "RAGKV_API_KEY"
+"""The variable from which clients of a service take their API key; no setting."""
 MIN_CHUNK_TOKENS = 32
 MIN_RETENTION_DAYS = 7
 """The statistics show a week."""
 QUESTION_PLACE = "{question}"
 BLOCK_SIZES = range(1, 65)
+_TEXT = "a text"
+_WANTED = {
+    msgspec.inspect.IntType: "a whole number",
+    msgspec.inspect.FloatType: "a number",
+    msgspec.inspect.BoolType: "true or false",
+    msgspec.inspect.NoneType: "",
+}
 
 Mode = Literal["stitched", "full"]
 PassageOrder = Literal["best_last", "best_first"]
@@ -81,6 +90,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     oidc_groups_claim: str = "groups"
     oidc_groups: str | None = None
     oidc_session_s: int = 3600
+    oidc_key_days: int = 90
     max_upload_bytes: int = 64 * 1024 * 1024
     max_tenant_bytes: int = 0
     max_tenant_documents: int = 0
@@ -194,12 +204,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def writer_dir(self) -> Path:
-        """Where the adapter of the writer in use lies, if there is one."""
+        """Folder of the adapter of the writer in use, if there is one."""
         return self.data_dir / "writer"
 
     @property
     def writers_dir(self) -> Path:
-        """Where adapters lie that the dashboard offers, each in a folder of its own."""
+        """Folder of the adapters that the dashboard offers, each in a subfolder."""
         return self.data_dir / "writers"
 
     @property
@@ -209,12 +219,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def heads_file(self) -> Path:
-        """Where the heads that rank passages lie, if some were found."""
+        """File of the heads that rank passages, if some were found."""
         return self.data_dir / "heads.json"
 
     @property
     def calibration_file(self) -> Path:
-        """Where the calibration in use lies, if there is one."""
+        """File of the calibration in use, if there is one."""
         return self.data_dir / "calibration.json"
 
     @property
@@ -225,14 +235,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def from_env(cls, environ: Mapping[str, str]) -> "Settings":
         """Settings from RAGKV_* names, over those of the TOML file that RAGKV_SETTINGS names, if it does.
 
-        Raises Rejected for an unknown name, naming the nearest known one, and for a value of the wrong type.
+        The client variable RAGKV_API_KEY is ignored. Raises Rejected for an unknown name, naming the nearest known one, and
+        for a value of the wrong type.
         """
         given: dict[str, Any] = {}
         if path := environ.get(SETTINGS_FILE):
             given |= _read_toml(Path(path))
         for name, value in environ.items():
-            if name.startswith(PREFIX) and name != SETTINGS_FILE:
-                given[_known(name.removeprefix(PREFIX).lower(), shown=name)] = value
+            if name.startswith(PREFIX) and name not in (SETTINGS_FILE, CLIENT_KEY):
+                given[_known(name, shown=name)] = value
         return cls.of(given)
 
     @classmethod
@@ -244,9 +255,31 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         try:
             settings = msgspec.convert(named, cls, strict=False, dec_hook=_convert)
         except msgspec.ValidationError as error:
-            raise Rejected(f"settings: {error}") from None
+            raise Rejected(_complaint(error, named)) from None
         _check_ranges(settings)
         return settings
+
+
+def _complaint(error: msgspec.ValidationError, given: Mapping[str, Any]) -> str:
+    """Message that names the wrong setting and the values it takes: msgspec names only the field, at the end of its message."""
+    name = str(error).rpartition(" - at `$.")[2].rstrip("`")
+    field = next((field for field in msgspec.inspect.type_info(Settings).fields if field.name == name), None)  # type: ignore[attr-defined]
+    if field is None:
+        return f"settings: {error}"
+    kinds = field.type.types if isinstance(field.type, msgspec.inspect.UnionType) else (field.type,)
+    wanted = " or ".join(filter(None, map(_described, kinds)))
+    shown = "" if wanted == _TEXT else f"={given[name]}"  # passwords are texts
+    return f"{PREFIX}{name.upper()}{shown}: give {wanted}"
+
+
+def _described(kind: msgspec.inspect.Type) -> str:
+    """Description of the values that a setting of this type takes; nothing for None, which no variable can say."""
+    match kind:
+        case msgspec.inspect.LiteralType(values):
+            return f"one of {', '.join(map(str, values))}"
+        case msgspec.inspect.EnumType(cls):
+            return f"one of {', '.join(cls)}"
+    return _WANTED.get(type(kind), _TEXT)
 
 
 def _convert(kind: type[Any], value: Any) -> Any:
@@ -266,9 +299,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
     return {_known(name, shown=f"{name} in {path}"): value for name, value in table.items()}
 
 
-def _known(name: str, shown: str) -> str:
-    """`name`, if it is a setting. Raises Rejected naming the nearest setting otherwise."""
+def _known(given: str, shown: str) -> str:
+    """The setting's field, for its name with or without RAGKV_, in any case. Raises Rejected naming the nearest setting."""
     known = Settings.__struct_fields__
+    name = given.lower().removeprefix(PREFIX.lower())
     if name in known:
         return name
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
@@ -332,4 +366,6 @@ def _check_sign_in(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}{given[0].upper()} is of no use without {PREFIX}OIDC_ISSUER")
     if settings.oidc_issuer is not None and not settings.oidc_client_id:
         raise Rejected(f"{PREFIX}OIDC_ISSUER needs {PREFIX}OIDC_CLIENT_ID, the name of this service at the provider")
+    if settings.oidc_key_days not in KEY_DAYS:
+        raise Rejected(f"{PREFIX}OIDC_KEY_DAYS must lie in [{KEY_DAYS[0]}, {KEY_DAYS[-1]}]")
     settings.sign_in  # noqa: B018 - made once to be checked

@@ -11,6 +11,8 @@ from ragkv.scopes import KEY_SCOPES, KeyScope
 
 SESSION_S = range(300, 12 * 3600 + 1)
 """Allowed lifetimes of a person's session."""
+KEY_DAYS = range(1, 3650 + 1)
+"""Allowed longest lifetimes of API keys that people create."""
 _SYNTAX = "RAGKV_OIDC_GROUPS must be like `rag-admins=default:admin; /team/red=red:admin`, GROUP=TENANT:SCOPE each"
 
 
@@ -38,7 +40,7 @@ class SignIn:
     public_url: str | None
 
     def __post_init__(self) -> None:
-        """Raises Rejected for what no sign-in could work with."""
+        """Check the configuration. Raises Rejected for what no sign-in could work with."""
         _checked_url("RAGKV_OIDC_ISSUER", self.issuer)
         if self.public_url is not None and _checked_url("RAGKV_PUBLIC_URL", self.public_url).path.strip("/"):
             raise Rejected("RAGKV_PUBLIC_URL must be an origin, like https://rag.example.com, without a path")
@@ -92,7 +94,7 @@ def _read_grant(entry: str) -> Grant:
 
 
 def _checked_url(name: str, url: str) -> SplitResult:
-    """Raises Rejected for a URL that is not https, or http on this machine."""
+    """The parts of a URL. Raises Rejected for a URL that is not https, or http on this machine."""
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - raises for one that is no number

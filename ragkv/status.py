@@ -14,6 +14,10 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
+REREAD = "reread"
+"""Stage of a searchable document that waits to be read again, since documents are read otherwise now."""
+
+
 class JobStatus(StrEnum):
     """Status of a job."""
 

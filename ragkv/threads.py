@@ -17,7 +17,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 END_TURN: ContextVar[Callable[[], None]] = ContextVar("end_turn", default=lambda: None)
-"""Called by whoever now waits for what is shared out by itself: others may have the event loop's attention."""
+"""Callback before a wait for a resource with fair turns of its own: others may have the event loop's attention."""
 OWNER: ContextVar[str] = ContextVar("owner", default="")
 """For whom work is done: a tenant's id."""
 

@@ -1,4 +1,4 @@
-"""Evaluations of writers that somebody asked for and a worker makes: a file for each in the data folder."""
+"""Requested evaluations of writers, made by a worker: a file for each in the data folder."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum

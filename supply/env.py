@@ -10,7 +10,8 @@ SECRETS = ("POSTGRES_PASSWORD", "VALKEY_PASSWORD", "QDRANT_API_KEY", "RAGKV_ENGI
 
 
 def write_secrets(path: Path) -> None:
-    """Raises FileExistsError for a file that is there: the servers hold the passwords that it has."""
+    """Write random passwords. Raises FileExistsError for a file that is there: the servers hold the passwords that it
+    has."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.writelines(f"{name}={secrets.token_hex(32)}\n" for name in SECRETS)

@@ -1,11 +1,13 @@
 """Citations held against what a reader is shown: the document's page, its text, its pages, and the boxes on a PDF."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import httpx
 from lxml import html
 
-from ingest.parse import Parsed, parse
+from ingest.parse import Parsed
+from ingest.parse.clean import scrub
 from ragkv.answer.cite import cite
 from ragkv.answer.question import Citation
 from ragkv.answer.sentences import sentences
@@ -29,9 +31,8 @@ def citations_in(document_id: str, database: Database) -> list[Citation]:
     ]
 
 
-def faults(client: httpx.Client, document_id: str, name: str, body: bytes, cited: Citation) -> Iterator[str]:
-    """What is wrong with a citation; nothing if its mark, its page and its boxes lie on the words."""
-    parsed = parse(name, body)
+def faults(client: httpx.Client, document_id: str, parsed: Parsed, body: bytes, cited: Citation) -> Iterator[str]:
+    """Faults of a citation; none if its mark, its page and its boxes lie on the words. `parsed` is what `body` says."""
     if parsed.text[cited.start : cited.end] != cited.quote:
         yield "the document's text has other words there"
     if (page := _page_of(parsed, cited)) != cited.page:
@@ -40,18 +41,18 @@ def faults(client: httpx.Client, document_id: str, name: str, body: bytes, cited
     marked = "".join(mark.text_content() for mark in html.fromstring(shown.text).iter("mark"))
     if marked != cited.quote:
         yield f"the mark lies on {marked[:80]!r}"
-    if parsed.media_type == PDF and not _is_boxed(client, document_id, body, cited):
-        yield "the boxes do not lie on the words"
+    if parsed.media_type == PDF:
+        range_ = {"start": cited.start, "end": cited.end}
+        boxed = client.get(f"/v1/documents/{document_id}/boxes", params=range_).json()["pages"]
+        wanted, under = _letters(cited.quote), _letters(text_under(body, boxed))
+        if under not in (wanted, _letters(cited.quote.replace(" | ", "").replace(": ", ""))):
+            missing, beside = ("".join((one - other).elements()) for one, other in ((wanted, under), (under, wanted)))
+            yield f"the boxes miss {missing[:80]!r} and hold {beside[:80]!r} beside the words"
 
 
-def _is_boxed(client: httpx.Client, document_id: str, body: bytes, cited: Citation) -> bool:
-    """A row's labels are boxed where they stand, in the header: its cells and labels are under the boxes in any order."""
-    range_ = {"start": cited.start, "end": cited.end}
-    under = words(text_under(body, client.get(f"/v1/documents/{document_id}/boxes", params=range_).json()["pages"]))
-    if under == words(cited.quote):
-        return True
-    parts = [words(part) for cell in cited.quote.split(" | ") for part in cell.split(": ")]
-    return len(parts) > 1 and all(part in under for part in parts) and len(under) == sum(map(len, parts))
+def _letters(text: str) -> Counter[str]:
+    """In any order, as labels of a table's rows stand in its header, and exponents above their line."""
+    return Counter(words(scrub(text)))
 
 
 def _page_of(parsed: Parsed, cited: Citation) -> int | None:

@@ -1,7 +1,8 @@
 """Citations over all formats: `python -m tests.measure_citations FOLDER [--sentences 50]`, a Markdown table.
 
 Sentences are drawn evenly over the formats of the folder's files that can be read, and within each over files and their
-length; each is held against the document's page, its text, its pages, and for PDF the boxes.
+length; each is held against the document's page, its text, its pages, and for PDF the boxes. Files that are read by OCR are told and
+left out: they have no letters to hold a citation against.
 """
 
 import argparse
@@ -9,11 +10,15 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
+from ingest.parse import Parsed, parse
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.answer.question import Citation
 from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.errors import Rejected
 from ragkv.kv_rule import KVWhen
 from ragkv.models import model_folder
 from ragkv.parts import Parts
@@ -27,11 +32,20 @@ _GOLDEN = 0.618034
 """Multiples of it, without the whole part, are spread evenly however many there are."""
 
 
+@dataclass(frozen=True)
+class _Document:
+    """A file that was read, with a citation of each of its sentences."""
+
+    id: str
+    parsed: Parsed
+    cited: list[Citation]
+
+
 def measure(files: dict[str, list[Path]], wanted: int, client: Client, ingest: IngestParts) -> int:
     """Print the table. Returns the number of citations that are wrong."""
     tried: Counter[str] = Counter()
     wrong: dict[str, list[str]] = defaultdict(list)
-    documents: dict[Path, str | None] = {}
+    documents: dict[Path, _Document | None] = {}
     number = 0
     while tried.total() < wanted and files:
         suffix = sorted(files)[number % len(files)]
@@ -39,14 +53,14 @@ def measure(files: dict[str, list[Path]], wanted: int, client: Client, ingest: I
         number += 1
         if path not in documents:
             documents[path] = _added(path, client, ingest)
-        document_id = documents[path]
-        if document_id is None or not (cited := citations_in(document_id, ingest.parts.database)):
+        document = documents[path]
+        if document is None:
             files[suffix].remove(path)
             files = {name: paths for name, paths in files.items() if paths}
             continue
-        one = cited[int(number * _GOLDEN % 1 * len(cited))]
+        one = document.cited[int(number * _GOLDEN % 1 * len(document.cited))]
         tried[suffix] += 1
-        found = list(faults(client, document_id, path.name, path.read_bytes(), one))
+        found = list(faults(client, document.id, document.parsed, path.read_bytes(), one))
         wrong[suffix] += [f"{path.name} {one.start}-{one.end} {one.quote[:60]!r}: {'; '.join(found)}"] if found else []
         print(f"{tried.total()} of {wanted}", end="\r", file=sys.stderr, flush=True)
     print("| format | citations | right |\n|---|---|---|")
@@ -61,11 +75,21 @@ def measure(files: dict[str, list[Path]], wanted: int, client: Client, ingest: I
     return total
 
 
-def _added(path: Path, client: Client, ingest: IngestParts) -> str | None:
-    """The id of the document; None for a file that cannot be read."""
+def _added(path: Path, client: Client, ingest: IngestParts) -> _Document | None:
+    """The file as a document; None, and told, for one that cannot be read without OCR, or without a sentence that is cited."""
+    try:
+        parsed = parse(path.name, path.read_bytes())
+    except Rejected as refusal:
+        print(f"left out: {refusal}", file=sys.stderr)
+        return None
     document_id: str = upload(client, path.read_bytes(), path.name).json()["id"]
     ingest_document(document_id, ingest)
-    return None if client.get(f"/v1/documents/{document_id}").json()["status"] == "failed" else document_id
+    shown = client.get(f"/v1/documents/{document_id}").json()
+    assert shown["status"] == "searchable", shown
+    if not (cited := citations_in(document_id, ingest.parts.database)):
+        print(f"left out: {path.name}: none of its sentences is cited", file=sys.stderr)
+        return None
+    return _Document(document_id, parsed, cited)
 
 
 def main() -> int:

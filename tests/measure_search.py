@@ -44,10 +44,13 @@ def measure(paths: list[Path], client: Client, ingest: IngestParts) -> int:
         else:
             searched[path] = document_id, words_of(path, document_id, ingest.parts.database)
         print(f"read {number} of {len(paths)}", end="\r", file=sys.stderr, flush=True)
+    names = {document_id: path.name for path, (document_id, _) in searched.items()}
     for path, (document_id, words) in searched.items():
-        rank = rank_of(document_id, words, client)
+        rank, first = rank_of(document_id, words, client)
         counts[path.suffix.lower()].update({"read": 1, "first": rank == 1, "among 5": rank is not None})
-        misses += [] if rank == 1 else [f"{path.name}: rank {rank or f'above {TOP_K}'} for {words!r}"]
+        misses += (
+            [] if rank == 1 else [f"{path.name}: rank {rank or f'above {TOP_K}'} behind {names[first]} for {words!r}"]
+        )
     print("| format | tried | read | found first | among the first 5 |\n|---|---|---|---|---|")
     for suffix, found in [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]:
         print(f"| {suffix} | " + " | ".join(f"{found[c]}" for c in ("tried", "read", "first", "among 5")), "|")
@@ -68,17 +71,16 @@ def words_of(path: Path, document_id: str, database: Database) -> str:
     return " ".join(words[start : start + NUM_WORDS])
 
 
-def rank_of(document_id: str, words: str, client: Client) -> int | None:
-    """The place of the first passage of the document, or with the same words; None if it is not among TOP_K."""
+def rank_of(document_id: str, words: str, client: Client) -> tuple[int | None, str]:
+    """The place of the first passage of the document, or with the same words, None if it is not among TOP_K; and the document
+    that came first."""
     found = client.post("/v1/search", json={"question": words, "top_k": TOP_K}).raise_for_status().json()["passages"]
-    return next(
-        (
-            rank
-            for rank, passage in enumerate(found, start=1)
-            if passage["document_id"] == document_id or words in " ".join(passage["text"].split())
-        ),
-        None,
+    ranks = (
+        rank
+        for rank, passage in enumerate(found, start=1)
+        if passage["document_id"] == document_id or words in " ".join(passage["text"].split())
     )
+    return next(ranks, None), found[0]["document_id"]
 
 
 def main(folder: Path) -> int:

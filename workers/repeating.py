@@ -14,10 +14,15 @@ def repeat(step: Callable[[], bool], stop: threading.Event, interval_s: float, n
     the interval."""
     wait_s = 0.0
     while not stop.wait(wait_s):
-        wait_s = interval_s
-        try:
-            wait_s = 0.0 if step() else interval_s
-        except (RagKVError, OSError) as error:
-            log.warning("%s: %s", name, error)
-        except Exception:
-            log.exception(name)
+        wait_s = 0.0 if attempt(step, name) else interval_s
+
+
+def attempt(step: Callable[[], object], name: str) -> bool:
+    """Whether a step had something to do. An error is logged, a bug too: it must not end the thread."""
+    try:
+        return bool(step())
+    except (RagKVError, OSError) as error:
+        log.warning("%s: %s", name, error)
+    except Exception:
+        log.exception(name)
+    return False

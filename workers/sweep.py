@@ -2,23 +2,23 @@
 
 import logging
 import threading
-from collections.abc import Callable
 
 from ragkv.catalog.documents import requeue_stuck
 from ragkv.catalog.forgetting import forget_stale_answers, forget_stale_recent_answers
-from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 from ragkv.upkeep.cleaning import clean
 from ragkv.upkeep.eviction import NOTHING, collect_garbage
 from ragkv.upkeep.pruning import prune
 from ragkv.upkeep.room import make_room
 from ragkv.upkeep.rules import keep_hot
+from workers.repeating import attempt
 
 log = logging.getLogger(__name__)
 
+NAME = "sweep"
 INTERVAL_S = 15.0
-GARBAGE_EVERY = 240
-"""Sweeps, an hour."""
+GARBAGE_EVERY = round(3600 / INTERVAL_S)
+"""Sweeps."""
 
 
 class Sweeper:
@@ -31,7 +31,7 @@ class Sweeper:
         self._sweeps = 0
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name="sweep", daemon=True).start()
+        threading.Thread(target=self._run, name=NAME, daemon=True).start()
 
     def stop(self) -> None:
         self._stop.set()
@@ -39,7 +39,7 @@ class Sweeper:
     def _run(self) -> None:
         """Requeue at once the messages that a killed worker had taken: this worker may be killed before its first
         sweep."""
-        _try(self._requeue)
+        attempt(self._requeue, NAME)
         while not self._stop.wait(self._interval_s):
             self.sweep()
 
@@ -50,7 +50,7 @@ class Sweeper:
             steps += [self._forget_answers, self._collect_garbage, self._clean, self._prune]
         self._sweeps += 1
         for step in steps:
-            _try(step)
+            attempt(step, NAME)
 
     def _keep_hot(self) -> None:
         """Before the requeueing: that gives these documents to a worker."""
@@ -92,10 +92,3 @@ class Sweeper:
                 "removed records: %d questions, %d jobs, %d API keys, %d deliveries of webhooks, %d audit events, texts of %d evaluated questions",
                 pruned.questions, pruned.jobs, pruned.keys, pruned.deliveries, pruned.audit_events, pruned.evaluation_texts,
             )  # fmt: skip
-
-
-def _try(step: Callable[[], None]) -> None:
-    try:
-        step()
-    except (RagKVError, OSError) as error:
-        log.warning("sweep: %s", error)

@@ -22,20 +22,25 @@ INTERVAL_S = 5.0
 RETRY_S = 30.0
 """Until a folder that could not be watched is tried again."""
 MAX_WATCHED = 50
-"""Each takes a thread, and one of the 128 watchers that the kernel gives a user by default."""
-_TOO_MANY = f"the worker watches {MAX_WATCHED} folders already"
+"""Each takes a thread, and one of the 128 watchers that the kernel gives a user by default. Tenants take turns."""
 
 
 class Watching:
     """Threads that watch what is to be watched, which is read from the database now and then."""
 
     def __init__(
-        self, parts: Parts, interval_s: float = INTERVAL_S, retry_s: float = RETRY_S, quiet_ms: int = QUIET_MS
+        self,
+        parts: Parts,
+        interval_s: float = INTERVAL_S,
+        retry_s: float = RETRY_S,
+        quiet_ms: int = QUIET_MS,
+        max_watched: int = MAX_WATCHED,
     ) -> None:
         self._parts = parts
         self._interval_s = interval_s
         self._retry_s = retry_s
         self._quiet_ms = quiet_ms
+        self._max_watched = max_watched
         self._stop = threading.Event()
         self._watches: dict[WatchedFolder, _Watch] = {}
 
@@ -55,18 +60,24 @@ class Watching:
         for folder in self._watches.keys() - set(wanted):
             self._watches.pop(folder).stop()
         for number, folder in enumerate(wanted):
+            refusal = None if number < self._max_watched else f"the worker watches {self._max_watched} folders already"
             before = self._watches.get(folder)
-            if before is not None and not before.is_over(self._retry_s):
-                continue
-            self._watches[folder] = _Watch(folder, self._parts, self._quiet_ms, is_again=before is not None)
-            self._watches[folder].start(_TOO_MANY if number >= MAX_WATCHED else None)
+            if before is not None:
+                if before.refusal == refusal and not before.is_over(self._retry_s):
+                    continue
+                before.stop()
+            self._watches[folder] = _Watch(folder, self._parts, self._quiet_ms, refusal, is_again=before is not None)
+            self._watches[folder].start()
         return False
 
 
 class _Watch:
-    """One folder, watched until it is stopped or cannot be watched any more."""
+    """One folder, watched until it is stopped or cannot be watched any more; not at all, for the reason of a `refusal`."""
 
-    def __init__(self, folder: WatchedFolder, parts: Parts, quiet_ms: int, *, is_again: bool) -> None:
+    def __init__(
+        self, folder: WatchedFolder, parts: Parts, quiet_ms: int, refusal: str | None, *, is_again: bool
+    ) -> None:
+        self.refusal = refusal
         self._folder = folder
         self._parts = parts
         self._quiet_ms = quiet_ms
@@ -74,9 +85,9 @@ class _Watch:
         self._stop = threading.Event()
         self._ended_at: float | None = None
 
-    def start(self, refusal: str | None) -> None:
+    def start(self) -> None:
         name = f"watching-{self._folder.data_source_id[:8]}"
-        threading.Thread(target=self._run, args=(refusal,), name=name, daemon=True).start()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def stop(self) -> None:
         self._stop.set()
@@ -84,9 +95,9 @@ class _Watch:
     def is_over(self, since_s: float) -> bool:
         return self._ended_at is not None and time.monotonic() - self._ended_at > since_s
 
-    def _run(self, refusal: str | None) -> None:
+    def _run(self) -> None:
         try:
-            self._watch(refusal)
+            self._watch()
         except RagKVError as error:
             self._note(str(error))
         except Exception:
@@ -95,16 +106,16 @@ class _Watch:
         finally:
             self._ended_at = time.monotonic()
 
-    def _watch(self, refusal: str | None) -> None:
-        if refusal is not None:
-            raise Unavailable(refusal)
+    def _watch(self) -> None:
+        if self.refusal is not None:
+            raise Unavailable(self.refusal)
         location = location_of(self._folder.location)
         files = files_of(location, tenant_name(self._folder.tenant_id, self._parts.database), self._parts.settings)
         assert isinstance(files, FolderFiles), "nothing else is said to be watched"
         watch(files, self._stop, self._changed, self._begun, self._quiet_ms)
 
     def _begun(self) -> None:
-        """What changed while it was not watched is for a sync to find; after a start of the worker for the next by the schedule."""
+        """Make a sync due for changes of an unwatched time; after a start of the worker the scheduled sync finds them."""
         note_watching(self._folder.data_source_id, None, self._parts.database)
         if self._is_again:
             self._changed()

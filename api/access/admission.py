@@ -25,8 +25,11 @@ FORWARDED_PREFIX = "x-forwarded-"
 class Admissions:
     """Authenticates connections. A key in a header takes precedence over the session's cookie."""
 
-    def __init__(self, gate: Gate, sessions: Sessions, confirm_every_s: float = CONFIRM_EVERY_S) -> None:
+    def __init__(
+        self, gate: Gate, sessions: Sessions, public_url: str | None, confirm_every_s: float = CONFIRM_EVERY_S
+    ) -> None:
         self._gate = gate
+        self._public_url = public_url
         self._sessions = sessions
         self._threads = Threads("admission", THREADS, within_turn=True)
         self._refusals = Refusals()
@@ -37,7 +40,7 @@ class Admissions:
 
         Raises Unauthorised, Forbidden or Throttled.
         """
-        key, token, csrf = _key_of(connection), session_token(connection), None
+        key, token, csrf = _key_of(connection), session_token(connection, self._public_url), None
         if key is None and token and (holder := await self._threads.run(self._sessions.holder, token)):
             refuse_forged(connection, token)
             caller, csrf = await self._threads.run(self._gate.readmit, holder), csrf_token(token)
@@ -61,7 +64,7 @@ class Admissions:
     def confirmation(self, connection: Connection) -> "Confirmation":
         """The confirmation of an admitted request whose response may go on for long."""
         caller: Caller = connection.user
-        token = session_token(connection) if connection.auth is not None else None
+        token = session_token(connection, self._public_url) if connection.auth is not None else None
 
         def confirm() -> None:
             if token is None:

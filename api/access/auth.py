@@ -45,7 +45,7 @@ class Requires:
             )
 
 
-reading, writing, administering = Requires("read"), Requires("write"), Requires("admin")
+scraping, reading, writing, administering = Requires("metrics"), Requires("read"), Requires("write"), Requires("admin")
 
 
 def authentication(admissions: Admissions) -> DefineMiddleware:

@@ -16,7 +16,7 @@ class Refusals:
         self._until: dict[bytes, tuple[float, str]] = {}
 
     def check(self, key: str) -> None:
-        """Raises Throttled while the key's last refusal holds."""
+        """Refuse a key that was refused just now. Raises Throttled while the key's last refusal holds."""
         if not self._until:
             return
         until, refusal = self._until.get(_digest(key), (0.0, ""))

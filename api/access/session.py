@@ -2,7 +2,6 @@
 
 import hmac
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from litestar.connection import ASGIConnection
 from litestar.datastructures import Cookie
@@ -14,30 +13,34 @@ from ragkv.errors import Forbidden
 Connection = ASGIConnection[Any, Any, Any, Any]
 
 COOKIE = "ragkv_session"
+HTTPS_COOKIE = f"__Host-{COOKIE}"
+"""Browsers take a cookie of this name from this very host alone, over TLS: no other site of the domain can set it."""
 CSRF_HEADER = "x-csrf-token"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _SAME_SITE: Literal["strict"] = "strict"
 
 
-def session_token(connection: Connection) -> str | None:
-    """The cookie's value, if there is one."""
-    return connection.cookies.get(COOKIE)
+def session_token(connection: Connection, public_url: str | None) -> str | None:
+    """The cookie's value, if there is one. The name without a prefix counts only where https is not known to be used."""
+    token = connection.cookies.get(HTTPS_COOKIE)
+    return token if token or _over_https(connection, public_url) else connection.cookies.get(COOKIE)
 
 
-def session_cookie(connection: Connection, token: str) -> Cookie:
+def session_cookie(connection: Connection, token: str, public_url: str | None) -> Cookie:
     """The cookie of a key's session. Behind a proxy that ends TLS, the page's own origin tells https."""
-    secure = "https" in (connection.url.scheme, urlsplit(connection.headers.get("origin", "")).scheme)
-    return cookie_of(token, LIFETIME_S, secure=secure)
+    from_https = public_url is None and is_https(connection.headers.get("origin", ""))
+    return cookie_of(token, LIFETIME_S, secure=from_https or _over_https(connection, public_url))
 
 
 def cookie_of(token: str, lifetime_s: int, *, secure: bool) -> Cookie:
     """The cookie of any session."""
-    return Cookie(COOKIE, path="/", value=token, max_age=lifetime_s, httponly=True, secure=secure, samesite=_SAME_SITE)
+    name = HTTPS_COOKIE if secure else COOKIE
+    return Cookie(name, path="/", value=token, max_age=lifetime_s, httponly=True, secure=secure, samesite=_SAME_SITE)
 
 
-def ended_cookie() -> Cookie:
-    """The cookie that removes the session's."""
-    return Cookie(COOKIE, path="/", value="", max_age=0, httponly=True, samesite=_SAME_SITE)
+def ended_cookies() -> list[Cookie]:
+    """The cookies that remove the session's, whichever it is."""
+    return [cookie_of("", 0, secure=secure) for secure in (True, False)]
 
 
 def refuse_forged(connection: Connection, token: str) -> None:
@@ -51,7 +54,8 @@ def refuse_forged(connection: Connection, token: str) -> None:
 
 
 def refuse_other_origins(connection: Connection) -> None:
-    """Raises Forbidden for an unsafe request from a page of another origin. Programs that are not browsers pass."""
+    """Protect against cross-site request forgery. Raises Forbidden for an unsafe request from a page of another origin.
+    Programs that are not browsers pass."""
     if not _is_unsafe(connection):
         return
     site = connection.headers.get("sec-fetch-site")
@@ -65,6 +69,16 @@ def refuse_other_origins(connection: Connection) -> None:
 async def own_pages_only(connection: Connection, handler: BaseRouteHandler) -> None:
     """`refuse_other_origins` as a guard."""
     refuse_other_origins(connection)
+
+
+def _over_https(connection: Connection, public_url: str | None) -> bool:
+    """Whether browsers are known to reach the dashboard over https."""
+    return is_https(public_url) if public_url is not None else connection.url.scheme == "https"
+
+
+def is_https(origin: str) -> bool:
+    """Whether an origin or URL is reached over TLS."""
+    return origin.startswith("https://")
 
 
 def _is_unsafe(connection: Connection) -> bool:

@@ -15,7 +15,7 @@ TOP, BOTTOM = 10.0, 200.0
 """The plot lies between these, with zero at the bottom."""
 MAX_STEPS = 4
 MAX_LABELS = 8
-"""Of a history, at the moments of some of its measurements."""
+"""Labels of a history, at the moments of some of its measurements."""
 NICE = (1, 2, 2.5, 5, 10)
 EDGE = 3.0
 """Percent of the width at either end where no label fits."""

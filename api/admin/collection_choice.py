@@ -8,7 +8,7 @@ from ragkv.page import MAX_PAGE
 
 
 def collections_of(tenant_id: str, database: Database) -> list[CollectionView]:
-    """In the order of their names."""
+    """The tenant's first collections, in the order of their names."""
     return list_collections(tenant_id, MAX_PAGE, None, database).items
 
 

@@ -42,7 +42,7 @@ async def document_page(
 
 
 def _facts(tenant_id: str, document_id: str, place: Place | None, cursor: str | None, parts: Parts) -> dict[str, Any]:
-    """What the database says of a document, for its page."""
+    """The page's data of a document, from the database."""
     database = parts.database
     view = document_detail(tenant_id, document_id, database)
     if place is not None and cursor is None:

@@ -4,7 +4,7 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 
 from api.admin.shell import AdminRequest, page
-from ragkv.access.keys import MAX_DAYS, list_keys
+from ragkv.access.keys import list_keys, maker_of
 from ragkv.clock import utc_now
 from ragkv.parts import Parts
 from ragkv.scopes import KEY_SCOPES
@@ -15,4 +15,5 @@ def keys_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[
     """Render the tenant's keys: valid ones first, newest first. Keys are created and revoked at /v1/keys."""
     keys = list_keys(request.user.tenant_id, parts.database)
     keys.sort(key=lambda key: (key.revoked_at is None, key.created_at), reverse=True)
-    return page(request, "keys.html", keys=keys, now=utc_now(), scopes=KEY_SCOPES, max_days=MAX_DAYS)
+    maker = maker_of(request.user, parts.database, parts.settings.oidc_key_days)
+    return page(request, "keys.html", keys=keys, now=utc_now(), scopes=KEY_SCOPES, maker=maker)

@@ -54,7 +54,7 @@ def login(
         return login_form(request, parts, inside(data.next), error, of_key=True)
     note_change(request, "Log in", caller)
     response = Redirect(inside(data.next), status_code=HTTP_303_SEE_OTHER)
-    response.set_cookie(session_cookie(request, token))
+    response.set_cookie(session_cookie(request, token, parts.settings.public_url))
     return response
 
 
@@ -99,11 +99,8 @@ def _begin(key: str, address: str, parts: Parts) -> tuple[str, Caller]:
 
 
 def count_failure(address: str, parts: Parts) -> None:
-    """Count a failed login. A valid key always passes, also behind a proxy where all share one address."""
-    try:
-        parts.login_limit.take(f"login:{address}")
-    except Throttled as error:
-        raise Throttled("too many failed logins from this address: wait a minute", error.retry_after_s) from None
+    """Count a failed login. Raises Throttled for one too many. A valid key always passes, also behind a proxy where all share one address."""
+    parts.login_limit.take(f"login:{address}")
 
 
 def inside(place: str) -> str:

@@ -8,7 +8,7 @@ from litestar import Response, post
 from litestar.di import NamedDependency
 
 from api.access.auditing import AUDIT
-from api.access.session import ended_cookie, session_token
+from api.access.session import ended_cookies, session_token
 from api.admin.errors import LOGIN
 from api.admin.shell import AdminRequest
 from api.admin.sign_in import origin_of
@@ -18,7 +18,7 @@ from ragkv.parts import Parts
 
 
 class LoggedOut(msgspec.Struct, frozen=True):
-    """Where to go now."""
+    """The page to go to after the logout."""
 
     then: str
 
@@ -26,8 +26,8 @@ class LoggedOut(msgspec.Struct, frozen=True):
 @post("/logout", opt={AUDIT: "Log out"}, include_in_schema=False, status_code=HTTPStatus.OK)
 async def logout(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[LoggedOut]:
     """End the session here and in the browser."""
-    holder = await asyncio.to_thread(_end, session_token(request), parts)
-    return Response(LoggedOut(await _after(holder, request, parts)), cookies=[ended_cookie()])
+    holder = await asyncio.to_thread(_end, session_token(request, parts.settings.public_url), parts)
+    return Response(LoggedOut(await _after(holder, request, parts)), cookies=ended_cookies())
 
 
 def _end(token: str | None, parts: Parts) -> Holder | None:

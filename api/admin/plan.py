@@ -61,7 +61,8 @@ def width_of(option: Option) -> float:
 
 
 def _plan(model: str, given: dict[str, float], parts: Parts) -> Plan:
-    """Raises Rejected for figures that cannot be, and for a model that is not among the known: a path is never read."""
+    """The plan for the figures of the form. Raises Rejected for figures that cannot be, and for a model that is not
+    among the known: a path is never read."""
     if model != SERVED and model not in known_models():
         raise Rejected(f"no model {model[:80]}: choose from the list")
     load = Load(
@@ -77,7 +78,7 @@ def _plan(model: str, given: dict[str, float], parts: Parts) -> Plan:
 
 
 def _numbers(query: Mapping[str, Any]) -> dict[str, float]:
-    """Raises Rejected for a figure that is no number, or too large a one."""
+    """The figures of the form that the query gives. Raises Rejected for a figure that is no number, or too large a one."""
     numbers = {}
     for name in FIGURES.keys() & query.keys():
         try:

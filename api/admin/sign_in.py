@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hmac
 import logging
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -16,11 +17,11 @@ from litestar.response import Redirect
 
 from api.access.auditing import note_change
 from api.access.auth import PUBLIC
-from api.access.session import Connection, cookie_of, session_token
+from api.access.session import Connection, cookie_of, is_https, session_token
 from api.admin.login import HOME, address_of, count_failure, inside, login_form
 from api.admin.shell import AdminRequest, page
 from ragkv.access.caller import Caller
-from ragkv.access.provider import Challenge, Identity, Provider
+from ragkv.access.provider import Challenge, Identity, Provider, printable
 from ragkv.access.rights import Rights
 from ragkv.access.sessions import SignedIn
 from ragkv.errors import Forbidden, NotFound, RagKVError, Rejected, Throttled, Unauthorised, Unavailable
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class Journey(msgspec.Struct, frozen=True):
-    """What the browser keeps while its person is at the provider: the challenge, and the page to go to afterwards."""
+    """State that the browser keeps while its person is at the provider: the challenge, and the page to go to afterwards."""
 
     challenge: Challenge
     next: str
@@ -69,16 +70,18 @@ async def begin_sign_in(request: Request[Any, Any, Any], parts: NamedDependency[
 async def finish_sign_in(request: Request[Any, Any, Any], parts: NamedDependency[Parts]) -> Response[Any]:
     """Start a session for the person whom the provider sends back."""
     sign_in, _, _ = _configured(parts)
-    journey, response = _journey(request), None
+    journey: Journey | None = None
     try:
         origin = origin_of(request, sign_in)
+        journey = _journey(request, secure=is_https(origin))
         identity = await _identified(request, journey, origin, parts)
-        token, caller = await asyncio.to_thread(_begin_session, identity, session_token(request), parts)
+        before = session_token(request, sign_in.public_url)
+        token, caller = await asyncio.to_thread(_begin_session, identity, before, parts)
         note_change(request, "Sign in", caller)
         # A page of ours leads on: after a redirect from the provider's site the browser would not send the new cookie,
         # which is for requests from our own pages alone.
         response = page(request, "signed_in.html", next=inside(journey.next if journey else HOME))
-        response.set_cookie(cookie_of(token, sign_in.session_s, secure=_is_https(origin)))
+        response.set_cookie(cookie_of(token, sign_in.session_s, secure=is_https(origin)))
     except FAILURES as error:
         shown = await asyncio.to_thread(_noted, error, address_of(request), parts)
         response = login_form(request, parts, journey.next if journey else HOME, shown)
@@ -90,7 +93,7 @@ async def finish_sign_in(request: Request[Any, Any, Any], parts: NamedDependency
 @post("/sign-in/tenant", status_code=HTTPStatus.NO_CONTENT, sync_to_thread=True)
 def switch_tenant(data: JSONBody[TenantChoice], request: AdminRequest, parts: NamedDependency[Parts]) -> None:
     """Work in another of the tenants that the person's groups give."""
-    token, caller = session_token(request), request.user
+    token, caller = session_token(request, parts.settings.public_url), request.user
     holder = parts.sessions.holder(token) if token else None
     if token is None or not isinstance(holder, SignedIn):
         raise Rejected("only people who signed in have several tenants; an API key has one")
@@ -119,8 +122,9 @@ def _configured(parts: Parts) -> tuple[SignIn, Provider, Rights]:
     return sign_in, provider, rights
 
 
-async def _identified(request: Connection, journey: Journey | None, origin: str, parts: Parts) -> Identity:
-    """The person whom the provider sends back to the browser that it was asked from."""
+async def _identified(request: Request[Any, Any, Any], journey: Journey | None, origin: str, parts: Parts) -> Identity:
+    """The person whom the provider sends back to the browser that it was asked from. The provider is not asked for an
+    address whose sign-ins it refused too often: Raises Throttled."""
     sign_in, provider, _ = _configured(parts)
     told = request.query_params
     if journey is None or not hmac.compare_digest(told.get("state", "").encode(), journey.challenge.state.encode()):
@@ -131,9 +135,16 @@ async def _identified(request: Connection, journey: Journey | None, origin: str,
     if told.get("iss", sign_in.issuer).rstrip("/") != sign_in.issuer.rstrip("/"):
         raise Unauthorised("sign-in failed: the answer comes from another provider")
     if "error" in told:
-        reason = f"{told['error']} {told.get('error_description', '')}"[:200].strip()
+        reason = printable(f"{told['error']} {told.get('error_description', '')}")
         raise Unauthorised(f"the provider did not sign you in: {reason}")
-    return await provider.identify(told.get("code", ""), journey.challenge, origin + CALLBACK)
+    limit, bucket = parts.login_limit, f"sign-in:{address_of(request)}"
+    await asyncio.to_thread(limit.check, bucket)
+    try:
+        return await provider.identify(told.get("code", ""), journey.challenge, origin + CALLBACK)
+    except (Unauthorised, Forbidden):
+        with suppress(Throttled):
+            await asyncio.to_thread(limit.take, bucket)
+        raise
 
 
 def _begin_session(identity: Identity, before: str | None, parts: Parts) -> tuple[str, Caller]:
@@ -143,7 +154,7 @@ def _begin_session(identity: Identity, before: str | None, parts: Parts) -> tupl
     try:
         tenant, *_ = rights.tenants_of(groups)
     except Forbidden as error:
-        named = ", ".join(identity.groups[:10]) or f"none, in the claim {sign_in.groups_claim}"
+        named = printable(", ".join(identity.groups[:10])) or f"none, in the claim {sign_in.groups_claim}"
         raise Forbidden(f"{identity.person}: {error}. The provider named these groups: {named}") from None
     holder = SignedIn(person=identity.person, groups=groups, tenant_id=tenant.id, id_token=identity.id_token)
     if before:
@@ -162,8 +173,8 @@ def _noted(error: RagKVError, address: str, parts: Parts) -> RagKVError:
     return error
 
 
-def _journey(request: Connection) -> Journey | None:
-    kept = request.cookies.get(_cookie_name(secure=True)) or request.cookies.get(_cookie_name(secure=False)) or ""
+def _journey(request: Connection, *, secure: bool) -> Journey | None:
+    kept = request.cookies.get(_cookie_name(secure=secure), "")
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(kept), type=Journey)
     except ValueError:  # none, or one that is not ours
@@ -172,7 +183,7 @@ def _journey(request: Connection) -> Journey | None:
 
 def _journey_cookie(origin: str, value: str) -> Cookie:
     """Sent when the provider leads back here, as the session's would not be. Removed by an empty value."""
-    secure = _is_https(origin)
+    secure = is_https(origin)
     lifetime_s = AT_PROVIDER_S if value else 0
     return Cookie(_cookie_name(secure=secure), "/", value, lifetime_s, httponly=True, secure=secure, samesite="lax")
 
@@ -180,7 +191,3 @@ def _journey_cookie(origin: str, value: str) -> Cookie:
 def _cookie_name(*, secure: bool) -> str:
     """Browsers take a cookie of the first name from this very host alone, over TLS."""
     return "__Host-ragkv_sign_in" if secure else "ragkv_sign_in"
-
-
-def _is_https(origin: str) -> bool:
-    return origin.startswith("https://")

@@ -45,6 +45,6 @@ def curve_of(card: Card) -> Chart:
 
 
 def _cards(seen: Writers) -> dict[str, Card]:
-    """By the name that the page gives the card; the one in use has none."""
+    """Cards by the name that the page gives them; the one in use has none."""
     cards = {one.name: one.card for one in seen.available}
     return {"": seen.in_use, **cards} if seen.in_use else cards

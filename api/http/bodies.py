@@ -13,7 +13,8 @@ class CheckedRequest(BoundedFormRequest):
     """The request of every handler."""
 
     async def json(self) -> Any:
-        """Raises Unsupported for a body of another content type: pages of other sites can send those, but not JSON."""
+        """The body as JSON. Raises Unsupported for a body of another content type: pages of other sites can send those,
+        but not JSON."""
         kind, _ = self.content_type
         if kind and not _JSON.fullmatch(kind):
             raise Unsupported(

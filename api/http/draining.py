@@ -39,7 +39,7 @@ class Draining:
         self._event.set()
 
     async def wait_started(self, seconds: float) -> bool:
-        """Wait for the start, at most so long. Returns whether it has started."""
+        """Wait for the start, at most `seconds`. Returns whether it has started."""
         try:
             await asyncio.wait_for(self._event.wait(), seconds)
         except TimeoutError:
@@ -59,7 +59,7 @@ class Draining:
 
 
 class RefuseWhileDraining(ASGIMiddleware):
-    """Answers new requests with 503 and Retry-After, whereupon clients and proxies turn to another server."""
+    """Answers new requests with 503 and Retry-After, so that clients and proxies retry elsewhere."""
 
     scopes = (ScopeType.HTTP,)
     exclude_opt_key = SERVED_WHILE_DRAINING

@@ -141,7 +141,7 @@ def made_by(scope: Scope, message: Message) -> list[str]:
 
 
 def named_in(scope: Scope) -> list[str]:
-    """What a request's path names, in its order."""
+    """Ids in a request's path, in its order."""
     return [str(value) for value in (scope.get("path_params") or {}).values()]
 
 

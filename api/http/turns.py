@@ -87,7 +87,7 @@ class Turns:
                 self._free -= 1
 
     def release(self, queue: str, seconds: float) -> None:
-        """End a turn of this queue that took so long."""
+        """End a turn of this queue that took `seconds`."""
         self._waiting.charge(queue, seconds)
         self._free += 1
         self._start_next()

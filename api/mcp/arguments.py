@@ -28,7 +28,7 @@ Query = Annotated[
 
 
 class SearchArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to search for, and where."""
+    """A search: the question, and the documents to search."""
 
     question: Query
     collection: Collection = DEFAULT_COLLECTION
@@ -37,7 +37,7 @@ class SearchArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class AskArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to ask, and about which documents."""
+    """A question, and the documents it is about."""
 
     question: Query
     collection: Collection = DEFAULT_COLLECTION
@@ -45,7 +45,7 @@ class AskArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ListArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which documents to list."""
+    """A listing of documents."""
 
     collection: Annotated[str, Meta(description="Name or id of a collection; all collections without one.")] | None = (
         None
@@ -70,7 +70,7 @@ class AddArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ReadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which words to read, as a citation or passage names them."""
+    """A range of a document's text, as a citation or passage names it."""
 
     document_id: Annotated[str, Meta(description="`document_id` of the citation or passage.")]
     start: Annotated[int, Meta(ge=0, le=1_000_000_000, description="`start` of the citation or passage.")]
@@ -79,7 +79,7 @@ class ReadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class RateArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is thought of an answer. It replaces what was said of it before."""
+    """Feedback on an answer. It replaces earlier feedback on it."""
 
     answer_id: Annotated[str, Meta(description="`answer_id` of the result of `ask`.")]
     rating: Annotated[Rating, Meta(description="`up` for a good answer, `down` for a bad one.")]
@@ -88,7 +88,7 @@ class RateArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class AddSourceArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to keep a collection in step with."""
+    """A data source to keep a collection in step with."""
 
     location: Annotated[
         str,
@@ -104,13 +104,13 @@ class AddSourceArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 class SourceArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which data source to look at."""
+    """Choice of a data source."""
 
     id: Annotated[str, Meta(description="Id of a data source; all of them without one.")] | None = None
 
 
 class StartArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to measure."""
+    """An evaluation to start."""
 
     collection: Collection = DEFAULT_COLLECTION
     kind: Annotated[
@@ -123,6 +123,6 @@ class StartArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class EvaluationArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which evaluation to look at."""
+    """Choice of an evaluation."""
 
     id: Annotated[str, Meta(description="Id of the evaluation.")]

@@ -19,7 +19,7 @@ _SHOWN_QUESTIONS = 5
 
 
 class Result(Protocol):
-    """What a tool returns: a struct that has a text too."""
+    """Result of a tool: a struct that has a text too."""
 
     def as_text(self) -> str: ...
 

@@ -57,12 +57,12 @@ from ragkv.parts import Parts
 from ragkv.scopes import KeyScope
 
 FAILED_FILES = 50
-"""Of a data source that are shown, in each of the two ways to fail."""
+"""Failed files of a data source that are shown, in each of the two ways to fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What tools use of the service."""
+    """The parts of the service that tools use."""
 
     parts: Parts
     page_views: PageViews
@@ -83,7 +83,8 @@ class Tool:
     idempotent: bool = True
 
     async def call(self, connection: Connection, arguments: dict[str, Any], service: Service) -> Result:
-        """Raises Forbidden, Rejected for arguments that do not fit, and what the tool raises."""
+        """Call the tool for the connection's user. Raises Forbidden, Rejected for arguments that do not fit, and what
+        the tool raises."""
         caller: Caller = connection.user
         if not caller.may(self.scope):
             raise Forbidden(f"this tool needs an API key with the scope {self.scope}")
@@ -298,7 +299,7 @@ def _sources(tenant_id: str, data_source_id: str | None, parts: Parts) -> Source
 
 
 def _bytes_of(given: AddArguments) -> bytes:
-    """Raises Rejected unless there is either a text or a file in base64."""
+    """The bytes of the document to add. Raises Rejected unless there is either a text or a file in base64."""
     if (given.text is None) == (given.base64 is None):
         raise Rejected("send either `text` or `base64`")
     if given.text is not None:

@@ -178,4 +178,4 @@ def _question_of(caller: Caller, body: ChatBody, parts: Parts) -> Question:
         raise BadParam("max_tokens", "max_tokens and max_completion_tokens differ: set only one of them")
     conversation = conversation_of([MessageText(message.role, message.text) for message in body.messages], "messages")
     ref = chosen_collection(caller, body.model, body.vector_store_ids, parts)
-    return question_about(ref, conversation, body.answer_tokens)
+    return question_about(caller, ref, conversation, body.answer_tokens)

@@ -57,7 +57,7 @@ class AutoChunking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def refuse_switched_on(body: msgspec.Struct, names: tuple[str, ...]) -> None:
-    """Raises BadParam for the first of these fields that is true."""
+    """Check for unsupported fields. Raises BadParam for the first of these fields that is true."""
     for name in names:
         if getattr(body, name):
             raise BadParam(name, f"{name!r} is not supported: omit it")

@@ -35,7 +35,8 @@ class NewFileBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     chunking_strategy: AutoChunking | None = None
 
     def to_attach(self) -> list[Attach]:
-        """Raises BadParam for neither or both lists, and for attributes that would be ignored."""
+        """The files to attach, each with its attributes. Raises BadParam for neither or both lists, and for attributes
+        that would be ignored."""
         if (self.files is None) == (self.file_ids is None):
             raise BadParam("file_ids", "set either `file_ids` or `files`")
         if self.files is None:

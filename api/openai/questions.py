@@ -68,6 +68,7 @@ def conversation_of(messages: Sequence[MessageText], param: str, instructions: s
 
 
 def question_about(
+    caller: Caller,
     ref: CollectionRef,
     conversation: Conversation,
     max_tokens: int | None,
@@ -83,4 +84,5 @@ def question_about(
         max_tokens=max_tokens,
         top_k=top_k,
         document_ids=document_ids,
+        sees_kept_question=caller.may("admin"),
     )

@@ -30,7 +30,7 @@ ORIGINS = {
 PERCENTILES = {"p50_ms": "Median in milliseconds.", "p95_ms": "95th percentile in milliseconds."}
 INGESTION = {
     "status": "Status of the document.",
-    "stage": "Current stage of ingestion: `parse`, `ocr`, `embed` or `prefill`; empty while none is running.",
+    "stage": "Current stage of ingestion: `parse`, `ocr`, `embed` or `prefill`; empty while none is running. A searchable document in the stage `reread` waits to be read again, since documents are read otherwise now; it answers with what was read before.",
     "done": "Tokens that the current stage has processed; pages in the stage `ocr`.",
     "total": "Tokens that the current stage processes in all; pages in the stage `ocr`.",
     "error": "Reason of the failure; null unless `status` is `failed`.",
@@ -219,7 +219,7 @@ FIELDS: dict[str, dict[str, str]] = {
     "KVOverview": {
         "tiers": "KV by tier.",
         "collections": "KV by collection.",
-        "tenants": "KV by tenant; null unless the API key belongs to the default tenant.",
+        "tenants": "KV by tenant; null unless the API key belongs to the default tenant and has the scope `admin`.",
         "limit_bytes": "Maximum size of all tenants' KV in bytes; null for no limit.",
         "hit_rate": "Origin of prompt tokens in the last 24 hours; null without stitched questions.",
         "loads": "Durations of placing KV in the last 24 hours, by the farthest tier that a question's KV came from.",
@@ -452,7 +452,7 @@ FIELDS: dict[str, dict[str, str]] = {
     },
     "Timings": {
         "retrieve_ms": "Duration of retrieval, or of the look-up in the answer cache.",
-        "plan_ms": "Duration of building the prompt and planning the use of stored KV.",
+        "plan_ms": "Duration of building the prompt, waiting for stored KV and planning its use.",
         "ttft_ms": "Time from the arrival of the question to the first token, including retrieval.",
         "engine_ttft_ms": "Time from the hand-over to the engine to the first token.",
         "kv_load_ms": "Duration of loading stored KV.",
@@ -478,7 +478,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "passage": "Index in `passages`; null for other parts.",
     },
     "CachedAnswer": {
-        "question": "The earlier question.",
+        "question": "The earlier question; null unless the API key has the scope `admin`.",
         "similarity": "Cosine similarity of the two questions.",
         "age_s": "Age of the cache entry in seconds.",
     },
@@ -560,17 +560,19 @@ FIELDS: dict[str, dict[str, str]] = {
     },
     "NewKey": {
         "name": "Name of the key, shown in lists.",
-        "scopes": "Scopes of the key. Each scope includes those before it: `read`, `write`, `admin`.",
-        "days": "Lifetime in days; null for no expiry.",
+        "scopes": "Scopes of the key. Each scope includes those before it: `metrics` (`GET /metrics` alone), `read`, `write`, `admin`.",
+        "days": "Lifetime in days; null for no expiry, or, where keys must expire, the longest lifetime.",
     },
     "KeyView": {
         "name": "Name of the key.",
-        "scopes": "Scopes of the key. Each scope includes those before it: `read`, `write`, `admin`.",
+        "scopes": "Scopes of the key. Each scope includes those before it: `metrics` (`GET /metrics` alone), `read`, `write`, `admin`.",
         "expires_at": "Time of expiry; null for none.",
         "last_used_at": "Time of the last request with the key; null before the first.",
         "revoked_at": "Time of revocation; null for a valid key.",
-        "created_by": "Id of the key that created this one; null for the command line or without authentication.",
-        "revoked_by": "Id of the key that revoked this one; null for the command line or without authentication.",
+        "created_by": "Id of the key that created this one; null for a person, the command line or without authentication.",
+        "created_by_person": "Person who signed in and created this key, or one of the keys that it was created with in turn; null if none did.",
+        "revoked_by": "Id of the key that revoked this one; null for a person, the command line or without authentication.",
+        "revoked_by_person": "Person who signed in and revoked this key; null if none did.",
     },
     "DeliveryPage": {"items": "Messages of the webhook, newest first."},
     "AuditPage": {"items": "Events, newest first."},

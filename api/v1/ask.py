@@ -64,7 +64,7 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     answer_cache: bool = True
 
-    def to_question(self, ref: CollectionRef, document_ids: frozenset[str] | None) -> Question:
+    def to_question(self, caller: Caller, ref: CollectionRef, document_ids: frozenset[str] | None) -> Question:
         return Question(
             tenant_id=ref.tenant_id,
             collection_id=ref.collection_id,
@@ -72,6 +72,7 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             document_ids=document_ids,
             policy=policy_name(self.policy),
             history=tuple(Turn(turn.role, turn.content) for turn in self.history),
+            sees_kept_question=caller.may("admin"),
             **{name: getattr(self, name) for name in OPTIONS},
         )
 
@@ -180,10 +181,11 @@ async def whole_answer(events: Events) -> Answer:
 
 
 def question_of(caller: Caller, body: AskBody, parts: Parts) -> Question:
-    """Raises Rejected or TooLarge for the question, NotFound for the collection or a document."""
+    """The question that a request asks. Raises Rejected or TooLarge for the question, NotFound for the collection or a
+    document."""
     check_question_text(body.question)
     ref = collection_ref(caller.tenant_id, body.collection, parts.database)
-    return body.to_question(ref, chosen_documents(ref, body.filter, body.document_ids, parts))
+    return body.to_question(caller, ref, chosen_documents(ref, body.filter, body.document_ids, parts))
 
 
 async def _messages(first: Delta | Answer, events: Events) -> AsyncIterator[ServerSentEventMessage]:

@@ -10,6 +10,7 @@ from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta
 
 from api.access.auth import administering
+from api.access.concurrency import uploading_large
 from api.http.errors import json_problems, problems
 from api.http.moment import read_moment
 from api.http.observe import note_made
@@ -47,10 +48,11 @@ class NewEvaluation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     "/",
     status_code=HTTPStatus.ACCEPTED,
     summary="Create an evaluation",
+    guards=[uploading_large],
     request_max_body_size=GIVEN_BYTES,
     responses=json_problems(
         NOT_FOUND="No such collection.",
-        CONFLICT="The tenant has as many open evaluations as it may.",
+        CONFLICT="The tenant has as many evaluations as it may, or as many that have not ended.",
         UNPROCESSABLE_ENTITY="No question to measure, or an invalid time.",
     ),
     sync_to_thread=True,

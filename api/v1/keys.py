@@ -12,7 +12,7 @@ from api.access.auth import administering
 from api.http.errors import json_problems, problems
 from api.http.observe import note_made
 from ragkv.access.caller import Caller
-from ragkv.access.keys import MAX_DAYS, IssuedKey, KeyView, issue_key, list_keys, revoke_key
+from ragkv.access.keys import MAX_DAYS, IssuedKey, KeyView, issue_key, list_keys, maker_of, revoke_key
 from ragkv.parts import Parts
 from ragkv.scopes import KeyScope
 
@@ -28,7 +28,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 @post(
     "/",
     summary="Create an API key",
-    responses=json_problems(UNPROCESSABLE_ENTITY="Invalid name or scopes."),
+    responses=json_problems(UNPROCESSABLE_ENTITY="Invalid name, scopes or lifetime."),
     sync_to_thread=True,
 )
 def create(
@@ -37,8 +37,13 @@ def create(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> IssuedKey:
-    """Create an API key. The key itself is returned only once, in this response."""
-    issued = issue_key(caller.tenant_id, data.name, data.scopes, parts.database, data.days, caller.key_id)
+    """Create an API key. The key itself is returned only once, in this response.
+
+    A key that a person who signed in creates expires within `RAGKV_OIDC_KEY_DAYS`, and a key that is created with it
+    no later than it does.
+    """
+    maker = maker_of(caller, parts.database, parts.settings.oidc_key_days)
+    issued = issue_key(caller.tenant_id, data.name, data.scopes, parts.database, data.days, maker)
     note_made(request, issued.view.id)
     return issued
 
@@ -54,7 +59,7 @@ def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list
 )
 def revoke(key_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
     """Revoke an API key with immediate effect. It remains in the list of keys."""
-    revoke_key(key_id, parts.database, caller.tenant_id, caller.key_id)
+    revoke_key(key_id, parts.database, caller)
 
 
 def keys_router() -> Router:

@@ -43,7 +43,7 @@ class PinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 @get("/kv", guards=[reading], summary="Get KV usage", responses=problems(), sync_to_thread=True)
 def show_all(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> KVOverview:
     """Get the size of the tenant's stored KV by tier and by collection."""
-    return overview(caller.tenant_id, parts)
+    return overview(caller.tenant_id, parts, of_all=caller.may("admin"))
 
 
 @post("/kv/verify", guards=[administering], status_code=HTTPStatus.OK, summary="Verify all KV", responses=problems())

@@ -5,7 +5,7 @@ import asyncio
 from litestar import Response, get
 from litestar.di import NamedDependency
 
-from api.access.auth import reading
+from api.access.auth import scraping
 from api.http.draining import SERVED_WHILE_DRAINING
 from api.http.errors import problems
 from api.v1.probes import Probes
@@ -19,7 +19,7 @@ from ragkv.upkeep.gauges import read_gauges
 
 @get(
     "/metrics",
-    guards=[reading],
+    guards=[scraping],
     tags=["health"],
     summary="Get metrics",
     opt={SERVED_WHILE_DRAINING: True},
@@ -31,7 +31,7 @@ async def metrics_of_all(
 ) -> Response[bytes]:
     """Get metrics in the Prometheus text format, including those of vLLM if the engine runs in this process.
 
-    They are sums over all tenants and therefore need an API key of the default tenant.
+    They are sums over all tenants and therefore need an API key of the default tenant; the scope `metrics` is enough.
     """
     if caller.tenant_id != parts.default_collection.tenant_id:
         raise Forbidden("metrics cover all tenants: send an API key of the default tenant")

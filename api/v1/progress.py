@@ -38,7 +38,8 @@ class Conditions:
         return self._confirmation.due_in_s
 
     async def check(self) -> None:
-        """Raises Unauthorised once the caller would be refused, Unavailable if that cannot be checked."""
+        """Check the caller's rights again. Raises Unauthorised once the caller would be refused, Unavailable if that
+        cannot be checked."""
         await self._confirmation.renew()
 
 

@@ -55,7 +55,7 @@ class Subscription:
         self._arrived.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for an update, at most so long."""
+        """Wait for an update, at most `seconds`."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._arrived.wait(), seconds)
             self._arrived.clear()

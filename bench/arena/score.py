@@ -23,7 +23,7 @@ class PairedDifference(msgspec.Struct, frozen=True):
 
     @property
     def direction(self) -> str | None:
-        """Where the interval excludes 0: "up" or "down"."""
+        """Return "up" or "down" if the interval excludes 0, else None."""
         if self.interval[0] <= 0 <= self.interval[1]:
             return None
         return "up" if self.mean > 0 else "down"
@@ -35,7 +35,7 @@ def performance_gap_recovered(f1: float, floor: float, ceiling: float) -> float 
 
 
 def paired_difference(f1: Mapping[str, float], other: Mapping[str, float]) -> PairedDifference:
-    """Of mean F1, resampled by question. Both: F1 by the same ids."""
+    """Difference of mean F1, resampled by question. Both arguments: F1 by the same ids."""
     differences = [f1[one] - other[one] for one in sorted(f1)]
     draw, n = random.Random(_SEED), len(differences)  # noqa: S311 - the arena's resamples, not a secret
     means = sorted(sum(differences[draw.randrange(n)] for _ in range(n)) / n for _ in range(_DRAWS))

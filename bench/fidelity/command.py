@@ -9,10 +9,12 @@ from rich.console import Console
 
 from bench.measuring import check_folder
 from ingest.compress.compression import Compression, CompressionMethod
+from ragkv.choosing import SETTING, Choice
 from ragkv.errors import Rejected
 from ragkv.kv_format import KVFormat
 from ragkv.settings import Settings
 
+_SINK = "+sink"
 _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
@@ -45,6 +47,12 @@ _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 @click.option(
     "--keep", default="0.5,0.3,0.15", show_default=True, help="Shares of each chunk's tokens that --compress keeps."
 )
+@click.option(
+    "--layers",
+    multiple=True,
+    help=f"Layers that select, as {SETTING} has them, with +sink for sink-aware ones, like 8-23+sink: measure each method that selects by "
+    "the question with them as well. May be given several times.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the padding and the intervals.")
 @click.option(
     "--json", "json_file", type=_OUTPUT, help="Write the rows as JSON. Intermediate results are kept beside the file."
@@ -56,6 +64,7 @@ def fidelity(
     formats: str | None,
     compress: str | None,
     keep: str,
+    layers: tuple[str, ...],
     plot_file: Path | None,
     **given: Any,
 ) -> None:
@@ -78,6 +87,7 @@ def fidelity(
         ratios=ratios_of(ratios),
         formats=formats_of(formats),
         compressions=compressions_of(compress, keep),
+        choices=tuple(Choice.of(text.removesuffix(_SINK), text.endswith(_SINK)) for text in layers),
         **given,
     )
     report = evaluate(options, Settings.from_env(os.environ), Console(stderr=True))

@@ -28,6 +28,7 @@ from ingest.compress.compression import Compression
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
 from ingest.prefill import Prefiller
+from ragkv.choosing import Choice
 from ragkv.chunk import Chunk
 from ragkv.cli.progress import progress_bars
 from ragkv.cli.running import running_engine
@@ -44,7 +45,7 @@ from ragkv.writer import read_card
 @dataclass(frozen=True, slots=True)
 class FidelityOptions:
     """Options of a run. `methods`: None means all. `json_file`: the report's path, with its records beside it. `writer`: folder
-    of an adapter, `formats`: of KV, and `compressions`: of chunks, to measure as well.
+    of an adapter, `formats`: of KV, `compressions`: of chunks, and `choices`: of layers, to measure as well.
     """
 
     data: Path
@@ -57,6 +58,7 @@ class FidelityOptions:
     writer: Path | None = None
     formats: tuple[str, ...] = ()
     compressions: tuple[Compression, ...] = ()
+    choices: tuple[Choice, ...] = ()
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -95,12 +97,14 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
     long, for what cannot be measured.
     """
     shorter = [compression.name for compression in options.compressions]
-    methods = methods_of(options.methods or NAMES, options.ratios, settings, options.variants, shorter)
+    methods = methods_of(options.methods or NAMES, options.ratios, settings, options.variants, shorter, options.choices)
     questions = read_questions(options.data)
     # The service's choice of layers: a calibrated one lies in its own data folder.
     choice = Parts(settings).choice
     settings = msgspec.structs.replace(settings, choosing_layers=choice.text, sink_aware=choice.sink_aware)
     with _workplace(settings) as parts:
+        for other in options.choices:
+            other.layers_of(parts.layout.layers)
         asked = [
             TokenizedQuestion.of(
                 padded(question, questions, options.passages or 0, options.seed), parts.tokenizer, parts.prompts

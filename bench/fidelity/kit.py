@@ -78,7 +78,7 @@ class Kit:
     made: set[str] = field(default_factory=set)
 
     def prompt(self, passages: Sequence[Passage], case: Case) -> Prompt:
-        """Raises TooLarge if prompt and answer do not fit the model's window."""
+        """The prompt of a case. Raises TooLarge if prompt and answer do not fit the model's window."""
         room = max(ANSWER_TOKENS, len(case.answer_ids))
         return self.prompts.build([p.chunk for p in passages], case.question.text, room)
 

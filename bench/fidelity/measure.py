@@ -72,7 +72,7 @@ class _Begun:
 
     @property
     def plan(self) -> StitchPlan | None:
-        """What follows has this one: nothing is left to select."""
+        """The plan of later requests: nothing is left to select."""
         return settled(self.prepared.plan, self.report)
 
     @property

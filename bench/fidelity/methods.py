@@ -10,9 +10,11 @@ from functools import partial
 from bench.fidelity.ape import tempered_keys
 from bench.fidelity.kit import Case, Kit, Prepared
 from bench.fidelity.sparse import sparse
+from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import Question
 from ragkv.answer.recompute import recompute_of
+from ragkv.choosing import Choice
 from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker
 from ragkv.policies import POLICIES
@@ -34,7 +36,8 @@ class Method:
     reference: the method that is full prefill of the same passages in the same order; KL and agreement are to it.
     gain_reference: the full prefill whose gain this one is to keep. needs_question: plans with the question's vectors;
     needs_alone: stitches KV that was prefilled behind nothing; needs_tempered: stitches KV that `temper` wrote. plain: of a
-    variant, the same method over the plain model's KV as it computed it.
+    variant, the same method over the plain model's KV as it computed it. selects: by the policy `question`, whose layers can be
+    others.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Method:
     needs_alone: bool = False
     plain: str | None = None
     needs_tempered: bool = False
+    selects: bool = False
 
     @property
     def key(self) -> str:
@@ -126,7 +130,13 @@ def by_variant(kit: Kit, case: Case, variant: str, prepare: Callable[[Kit, Case]
     return prepare(replace(kit, keys=made.keys), varied)
 
 
+def by_layers(kit: Kit, case: Case, choice: Choice, prepare: Callable[[Kit, Case], Prepared]) -> Prepared:
+    """As another method, other layers selecting what is recomputed."""
+    return prepare(replace(kit, planner=Planner(kit.store, choice)), case)
+
+
 _SPARSE = "sparse"
+_SELECTING = "question"
 _WITHOUT_RATIO = (
     Method(FULL, full),
     Method(NONE, none),
@@ -152,12 +162,13 @@ def methods_of(
     settings: Settings,
     variants: Sequence[str] = (),
     shorter: Sequence[str] = (),
+    choices: Sequence[Choice] = (),
 ) -> list[Method]:
     """The methods of these names, at each ratio where they have one. Raises Rejected for a name there is not.
 
     Each method that stitches chunks behind the prefix comes once more for every one of `variants` and of `shorter`, variants that leave
-    tokens out; but over these not `sparse`, which does so itself. Full prefill and no context are always among them: the others are
-    measured against them.
+    tokens out; but over these not `sparse`, which does so itself. Each that selects by `question` comes once more for every one of
+    `choices`. Full prefill and no context are always among them: the others are measured against them.
     """
     if unknown := [name for name in names if name not in NAMES]:
         raise Rejected(f"no method {', '.join(unknown)}: choose from {', '.join(NAMES)}")
@@ -171,11 +182,11 @@ def methods_of(
         else:
             methods += [_policy(policy, ratio) for ratio in ratios]
     methods += _reordered(wanted, ratios, settings)
-    return [
-        *methods,
+    methods += [
         *(_varied(method, variant) for variant in variants for method in methods if method.name in _VARIED),
         *(_varied(method, variant) for variant in shorter for method in methods if method.name in _VARIED - {_SPARSE}),
     ]
+    return methods + [_chosen(method, choice) for choice in choices for method in methods if method.selects]
 
 
 def _varied(method: Method, variant: str) -> Method:
@@ -183,16 +194,22 @@ def _varied(method: Method, variant: str) -> Method:
     return replace(method, name=f"{variant}, {method.name}", prepare=prepare, plain=method.key)
 
 
+def _chosen(method: Method, choice: Choice) -> Method:
+    prepare = partial(by_layers, choice=choice, prepare=method.prepare)
+    return replace(method, name=f"{method.name}, layers {choice.label}", prepare=prepare)
+
+
 def _policy(policy: str, ratio: float) -> Method:
     prepare = partial(by_policy, policy=policy, ratio=ratio)
-    return Method(policy, prepare, ratio, needs_question=POLICIES[policy].needs_question_vectors)
+    asks = POLICIES[policy].needs_question_vectors
+    return Method(policy, prepare, ratio, needs_question=asks, selects=policy == _SELECTING)
 
 
 def _reordered(wanted: Collection[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
     """The methods that re-order, as the service does or by rank, and the two full prefills they are held against."""
     ranked = FULL_RETRIEVAL_ORDER
     asks = POLICIES[settings.recompute_policy].needs_question_vectors
-    named = partial(Method, gain_reference=ranked)
+    named = partial(Method, gain_reference=ranked, selects=settings.recompute_policy == _SELECTING)
     methods = []
     for name, prepare, reference, needs_question in (
         (DEFAULT_ORDER, default_order, FULL_DEFAULT_ORDER, asks),

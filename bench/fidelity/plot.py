@@ -18,7 +18,7 @@ _DOTS_PER_INCH = 130
 
 
 def check_can_plot() -> None:
-    """Raises Rejected, saying what to install, where matplotlib is missing."""
+    """Check for matplotlib. Raises Rejected, saying what to install, where matplotlib is missing."""
     if find_spec("matplotlib") is None:
         raise Rejected("--plot needs matplotlib: pip install 'ragkv[plot]'")
 

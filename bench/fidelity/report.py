@@ -48,13 +48,14 @@ class FidelityRow(msgspec.Struct, frozen=True):
 
     f1, em, agree: percent; agree is how often the greedy answer is the reference's. nll, kl: nats a token of the known
     answer; kl is to `reference`, full prefill of the same passages in the same order (for `none`: of the file's; where
-    tokens are left out, of the whole passages). failures: percent of the questions with a kl above FAILURE_KL. kl_to_random: geometric mean over the questions of
-    kl over the control's at the same ratio, null where that was not measured.
-    gain_kept: the share of `gain_reference`'s gain over no context that is left, null where it gains nothing.
+    tokens are left out, of the whole passages). failures: percent of the questions with a kl above FAILURE_KL.
+    kl_to_random: geometric mean over the questions of kl over the control's at the same ratio, null where that was not
+    measured. gain_kept: the share of `gain_reference`'s gain over no context that is left, null where it gains nothing.
     ttft_speedup: `gain_reference`'s time over this one's, question by question. `to_random` is to the control at the
-    same ratio and `to_policy` to the service's own policy at the same ratio, null where that was not measured. Of a variant (a writer's KV,
-    KV in another format, or chunks with tokens left out), against the same method over the plain model's KV as it computed it: kl_to_plain: mean kl over
-    its kl; kl_of_plain: mean KL of its distribution to this one's; gain_less_plain: gain kept less its.
+    same ratio and `to_policy` to the service's own policy at the same ratio, null where that was not measured. Of a
+    variant (a writer's KV, KV in another format, or chunks with tokens left out), against the same method over the
+    plain model's KV as it computed it: kl_to_plain: mean kl over its kl; kl_of_plain: mean KL of its distribution to
+    this one's; gain_less_plain: gain kept less its.
     """
 
     method: str

@@ -55,7 +55,8 @@ class Run:
     prefill: Prefill
 
     def check(self, asked: Sequence[TokenizedQuestion]) -> None:
-        """Raises TooLarge, naming the line, if a prompt does not fit the model's window. Needs no engine."""
+        """Check the lengths of all prompts. Raises TooLarge, naming the line, if a prompt does not fit the model's
+        window. Needs no engine."""
         for one in asked:
             answer_tokens = max(ANSWER_TOKENS, len(one.answer_ids))
             try:

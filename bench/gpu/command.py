@@ -18,7 +18,7 @@ from bench.ttft import machine
 from ragkv.errors import Rejected
 
 _WIDTH = 150
-"""Of tables, which also go to files."""
+"""Width of tables, which also go to files."""
 
 
 @click.command()

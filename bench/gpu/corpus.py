@@ -21,7 +21,7 @@ from ragkv.settings import Settings
 from ragkv.tokenizer import Tokenizer
 
 ROOM_TOKENS = 1024
-"""Of the engine's window beside the largest context: prefix, question and answer."""
+"""Room in the engine's window beside the largest context: prefix, question and answer."""
 _SECRET = b"KV of random tokens needs no secret"
 
 
@@ -68,7 +68,7 @@ class Corpus:
 
 
 def data_beside(model: Path) -> Path:
-    """Where a model's KV lies."""
+    """The folder of a model's KV."""
     return model.with_name(f"{model.name}.data")
 
 

@@ -30,9 +30,9 @@ from ragkv.stitch.select import block_size_of
 GIB = 2**30
 _MODES: tuple[Mode, ...] = ("stitched", "full")
 _ACTIVATIONS_GIB = 8.0
-"""Of the device, beside weights and cache: for a step of 8,192 tokens and what stitching writes through."""
+"""Memory of the device, beside weights and cache: for a step of 8,192 tokens and what stitching writes through."""
 _HOST_TIER_SHARE = 1.25
-"""Of the corpus's KV: all of it, in host memory."""
+"""Host memory as a share of the corpus's KV: room for all of it."""
 _LOOK_EVERY_S = 0.05
 
 Progress = Callable[[str], None]
@@ -153,7 +153,8 @@ async def measuring(shape: Shape, folder: Path, scale: Scale, *, eager: bool, du
 
 
 def _cache_gib(shape: Shape, scale: Scale) -> float:
-    """Of the paged cache: enough that what a prefix-cache hit needs outlives a round of all methods, and no more than the device has."""
+    """Size of the paged cache: enough that what a prefix-cache hit needs outlives a round of all methods, and no more
+    than the device has."""
     gpu = None if scale.device == "cpu" else first_gpu()
     if gpu is None:
         return scale.max_cache_gib

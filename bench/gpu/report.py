@@ -120,7 +120,7 @@ _FORMATS = (
     ("floor s", ".4f"),
     ("stitched 0", ".4f"),
 )
-"""Of decimals, by how the name of a column begins; two places otherwise."""
+"""Format of decimals, by how the name of a column begins; two places otherwise."""
 
 
 def _cell(name: str, value: Any) -> str:

@@ -1,4 +1,4 @@
-"""How much is measured on a GPU, and how little in a rehearsal."""
+"""Amounts that are measured: many on a GPU, few in a rehearsal."""
 
 from dataclasses import dataclass
 

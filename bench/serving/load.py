@@ -17,7 +17,7 @@ Ask = Callable[[int], AsyncGenerator[object, None]]
 
 @dataclass(slots=True)
 class Seen:
-    """What clients saw: seconds to the first text and between texts, of each question that was answered."""
+    """Figures of clients: seconds to the first text and between texts, of each question that was answered."""
 
     seconds: float = 0.0
     first: list[float] = field(default_factory=list)

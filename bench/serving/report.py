@@ -1,4 +1,4 @@
-"""How a service is asked, and what its clients saw, mode by mode."""
+"""Load on a service and the figures of its clients, mode by mode."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class ServeReport(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How to ask: `questions` of each mode in each of `rounds`, by so many clients in a closed loop or at a rate a second."""
+    """A load: `questions` of each mode in each of `rounds`, by `clients` in a closed loop or at `rate` a second."""
 
     clients: int
     rate: float | None
@@ -53,7 +53,7 @@ class Plan:
 async def measure(
     asks: Mapping[Mode, Ask], plan: Plan, warm_up: int, progress: Callable[[Mode], None]
 ) -> dict[Mode, Seen]:
-    """What the clients of each mode saw. Modes take turns within a round, so that a machine that slows down slows all of them.
+    """Figures of the clients of each mode. Modes take turns within a round, so that a machine that slows down slows all of them.
 
     The first `warm_up` numbers are asked once in each mode and not counted; in `cached` before every round, for the other modes'
     prompts have taken the place of its own in the engine's cache.

@@ -1,4 +1,4 @@
-"""What could be reached by one who knows all requests to come."""
+"""Offline bounds: the best possible with knowledge of future requests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,8 +11,8 @@ from ragkv.eviction import Entry
 class Belady:
     """Evicts what is used again latest (MIN, Belady 1966): the most hits that can be had if chunks are equal in bytes.
 
-    Where they are not, or cost unequal seconds, it is a strong rival and no optimum: finding that one is NP-hard. `lower_bound` holds always.
-    It is told before each use of a chunk, tier by tier, when the next one is.
+    Where they are not, or cost unequal seconds, it is a strong rival and no optimum: finding that one is NP-hard.
+    `lower_bound` holds always. It is told before each use of a chunk, tier by tier, when the next one is.
     """
 
     next_use: dict[str, float] = field(default_factory=dict)

@@ -134,7 +134,7 @@ def tiers(
 
 
 def _asked(exports: Sequence[Path], collections: Sequence[str], tenant: str) -> list[Workload]:
-    """What is retrieved for logged questions. How much of a log says nothing is told on standard error."""
+    """Workloads of logged questions. The numbers of questions left out are printed on standard error."""
     if not exports and not collections:
         return []
     console = Console(stderr=True)

@@ -36,7 +36,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of one model on one device. bytes_per_token: of a chunk in each format that is used."""
+    """Costs of one model on one device. bytes_per_token: of a chunk in each format that is used."""
 
     shape: Shape
     device: Device

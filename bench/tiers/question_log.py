@@ -69,7 +69,7 @@ def logged(tenant: str, collection: str, parts: Parts) -> Log:
 
 
 def retrieved(log: Log, tenant: str, parts: Parts, advance: Callable[[], object]) -> tuple[Workload, int]:
-    """What is retrieved for the questions of a log, and the number of those that find nothing.
+    """Passages retrieved for the questions of a log, and the number of those that find nothing.
 
     By the settings' top_k, hops and order; the order of a re-ranker that the engine runs is left out. Raises Rejected if there are
     not two questions that find something.

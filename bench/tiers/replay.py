@@ -22,7 +22,7 @@ SAMPLE = 64
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy gave. Hits are shares of chunks read; seconds are of a request's chunks, loaded or computed."""
+    """Figures of a policy. Hits are shares of chunks read; seconds are of a request's chunks, loaded or computed."""
 
     policy: str
     host_hits: float
@@ -103,7 +103,7 @@ class Tier:
 
 @dataclass(slots=True)
 class _Past:
-    """Of one chunk, kept or not. compute_s: the mean over its places in prompts, which say what the next one costs."""
+    """History of one chunk, kept or not. compute_s: the mean over its places in prompts, which say what the next one costs."""
 
     warm_until: float = -math.inf
     uses: int = 0

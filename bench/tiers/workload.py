@@ -12,9 +12,9 @@ from bench.jsonl import read_lines
 from ragkv.errors import Rejected
 
 BLOCK_TOKENS = 512
-"""Of a hash id in a trace."""
+"""Tokens of a hash id in a trace."""
 TOKENS_OF_CHUNKS = (45, 78, 112, 132, 143, 157, 166, 178, 187, 197, 204, 213, 218, 226, 234, 238, 243, 246, 249, 253)
-"""Of a synthetic chunk, each as likely: twentieths of the 571 chunks that the sample documents and this documentation have."""
+"""Tokens of a synthetic chunk, each as likely: twentieths of the 571 chunks that the sample documents and this documentation have."""
 
 
 class _Line(msgspec.Struct):

@@ -39,7 +39,7 @@ def contexts_of(chunks: Sequence[Chunk]) -> list[tuple[Chunk, ...]]:
 
 
 def clozes_of(contexts: Sequence[Sequence[Chunk]], count: int, seed: int) -> list[Cloze]:
-    """So many clozes, taken from the contexts in turns; fewer if hardly a sentence has a name or number."""
+    """`count` clozes, taken from the contexts in turns; fewer if hardly a sentence has a name or number."""
     draw = random.Random(seed)  # noqa: S311 - for questions, not for secrets
     found: dict[tuple[str, str], Cloze] = {}
     for _ in range(_TRIES):

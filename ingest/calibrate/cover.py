@@ -18,7 +18,7 @@ from ragkv.stitch.select import QUERIES, attention_weights, take_blocks
 
 _GATE = 0.5
 _LEAST_UTILITY = 1e-6
-"""Of the best blocks together, in nats: below it stitching changed nothing, and any choice is as good."""
+"""Utility of the best blocks together, in nats: below it stitching changed nothing, and any choice is as good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Selecting:
-    """What is selected from: blocks of the spans, which are the last of the context, up to a budget of tokens."""
+    """Candidates of a selection: blocks of the spans, which are the last of the context, up to a budget of tokens."""
 
     spans: tuple[Span, ...]
     block_size: int
@@ -75,14 +75,14 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What calibration knows of a case: utility [tokens], and the attention that has to find it."""
+    """Observations of a case: utility [tokens], and the attention that has to find it."""
 
     selecting: Selecting
     attention: Attention
     utility: torch.Tensor
 
     def cover(self, choice: Choice) -> float | None:
-        """At most 1; None where there is nothing to gain."""
+        """Share of the best utility that a choice of layers selects, at most 1; None where there is nothing to gain."""
         best = self.selecting.share(self.selecting.take(self.utility), self.utility)
         if best < _LEAST_UTILITY:
             return None

@@ -26,7 +26,7 @@ _LEAST_SHARE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class HeadsPlan:
-    """Where the chunks are from, and the number of clozes to choose on and again of those to check on."""
+    """The source of the chunks, and the number of clozes to choose on and again of those to check on."""
 
     collection: str
     clozes: int

@@ -31,7 +31,7 @@ class SelectiveReader(Reader):
         self._capture = Capture(model, range(model.config.num_hidden_layers))
 
     def plain_writing(self) -> AbstractContextManager[Any]:
-        """What is written is the plain model's, for the block."""
+        """Write with the plain model in the block."""
         return self._writing.disabled()
 
     @torch.no_grad()

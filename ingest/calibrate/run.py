@@ -107,7 +107,7 @@ def _calibration(parts: Parts, plan: Plan, choice: Choice, checked: Sequence[Che
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
-    """What the engine may select from a case: all chunks, or all but the first, which the plain model's KV is exact for."""
+    """Chunks of a case that the engine may select from: all chunks, or all but the first, which the plain model's KV is exact for."""
 
     prefix: int
     ratio: float

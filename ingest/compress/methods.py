@@ -1,4 +1,4 @@
-"""Which tokens of a chunk stay: a score a token from queries and keys of the model's own reading, then the best of them.
+"""Selection of the tokens of a chunk that stay: a score a token from queries and keys of the model's own reading, then the best of them.
 
 One set of tokens a chunk, the same for all layers and heads, because vLLM's paged cache has one slot a token: the papers choose
 for each head or layer, here their scores are the mean over heads and layers. The sinks of the papers are the prefix's tokens,

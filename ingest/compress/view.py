@@ -81,7 +81,7 @@ class _Watching(SelectiveReader):
         return self._rotated(heads[None], positions)[0].transpose(0, 1)
 
     def decoded(self, rows: Sequence[Sequence[int]], num_decoded: int) -> list[Captured]:
-        """Rows of token ids behind the prefix, then so many tokens decoded greedily behind each: one capture a forward."""
+        """Rows of token ids behind the prefix, then `num_decoded` tokens decoded greedily behind each: one capture a forward."""
         lengths = torch.tensor([len(row) for row in rows], device=self._device)
         cache = cache_of(repeated(self._prefix, len(rows)))
         steps = [Captured()]

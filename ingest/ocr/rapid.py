@@ -48,7 +48,7 @@ _Corners = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What a box says, how sure that is, and by how many quarters it is turned clockwise."""
+    """The text of a box, its score, and the number of quarters by which it is turned clockwise."""
 
     text: str
     score: float
@@ -92,7 +92,7 @@ class Recogniser:
         return np.asarray(found.boxes * (width / small.shape[1], height / small.shape[0]), np.float32)
 
     def _words(self, pixels: _Pixels, corners: _Corners, quarters: int) -> tuple[list[_Words], bool]:
-        """What each box says, and whether the picture stands on its head.
+        """The text of each box, and whether the picture stands on its head.
 
         Its lines have one direction: if many seem to stand on their heads, all are read both ways, and the surer
         reading is taken. Boxes that run down in it have their own.

@@ -86,7 +86,7 @@ class Archive:
         self.paths = frozenset(file.namelist())
 
     def read(self, path: str) -> bytes:
-        """Raises Rejected if the part is missing."""
+        """The bytes of a part. Raises Rejected if the part is missing."""
         if path not in self.paths:
             raise Rejected(f"its part {one_line(scrub(path))} is missing: save or download it again")
         return self._file.read(path)

@@ -57,7 +57,7 @@ def _refuse_protected(archive: Archive, chapters: list[str]) -> None:
 
 
 def _names(archive: Archive, folder: str, items: list[_Element]) -> Iterator[tuple[str, str]]:
-    """The paths of chapters with their names in the table of contents, of several names the first at last."""
+    """The paths of chapters with their names in the table of contents, the first of several names wins."""
     for item in items:
         path = _path(folder, item.get("href"))
         is_contents = (

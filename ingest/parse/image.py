@@ -77,7 +77,7 @@ def read_image(body: bytes, fallback_title: str, ocr: OCR) -> Parsed:
 
 
 def draw_image(body: bytes, asked: Drawing) -> Picture:
-    """The picture of a page. Raises NotFound for a page that there is not, and Rejected."""
+    """The picture of a page. Raises NotFound for a page that does not exist, and Rejected."""
     with _opened(body) as image:
         check_page(asked.number, _num_pages(image))
         picture = _page(image, asked.number)

@@ -103,7 +103,7 @@ class _Reader:
                 yield cells
 
     def _repeated(self, element: _Element, what: str, *, has_words: bool) -> int:
-        """How often a cell or row stands there. Empty ones fill the rest of a sheet: a few of them say as much."""
+        """Number of repetitions of a cell or row. Empty ones, which fill the rest of a sheet, are limited to a few."""
         number = element.get(f"{_TABLE}number-{what}-repeated", "1")
         times = int(number) if number.isdecimal() and len(number) < 9 else 1  # noqa: PLR2004 - more than a sheet has
         times = times if has_words else min(times, _MAX_BLANKS)

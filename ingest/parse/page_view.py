@@ -8,7 +8,7 @@ from ingest.parse.sniff import image_format
 
 
 def draw(body: bytes, asked: Drawing) -> Picture:
-    """The picture of a page, of at most MAX_PIXELS. Raises NotFound for a page that there is not, and Rejected."""
+    """The picture of a page, of at most MAX_PIXELS. Raises NotFound for a page that does not exist, and Rejected."""
     return draw_image(body, asked) if image_format(body) else draw_pdf(body, asked)
 
 

@@ -128,7 +128,7 @@ def _page_text(page: pdfium.PdfPage) -> str:
 
 
 def end_of_line(cut: re.Match[str]) -> str:
-    """What is kept of a hyphen at a line's end: a capital or a digit after it shows that it is part of the word."""
+    """The hyphen at a line's end, or nothing: a capital or a digit after it shows that it is part of the word."""
     return "" if cut[1].islower() else "-"
 
 

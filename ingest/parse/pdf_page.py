@@ -31,7 +31,7 @@ _RGB = pdfium_raw.FPDFBitmap_BGR  # turned by rev_byteorder
 
 
 def draw_pdf(body: bytes, asked: Drawing) -> Picture:
-    """The picture of a page. Raises NotFound for a page that there is not, and Rejected."""
+    """The picture of a page. Raises NotFound for a page that does not exist, and Rejected."""
     with PDFIUM, opened(body) as document:
         check_page(asked.number, len(document))
         with page_at(document, asked.number - 1) as page:
@@ -72,7 +72,7 @@ class PageLetters:
     indices: list[int | None]
 
     def box(self, place: int) -> Box:
-        """Where the page shows a letter: an empty box if that is outside of it, or nowhere."""
+        """The box of a letter on the page, empty if the page does not show it."""
         index = self.indices[place]
         if index is None:
             return Box(0.0, 0.0, 0.0, 0.0)

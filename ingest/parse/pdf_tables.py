@@ -18,7 +18,7 @@ from ingest.parse.rows import SEPARATOR, is_header, labels_of
 _TOLERANCE = 3.0
 """Points between lines that are one, and between lines that meet."""
 _MAX_OBJECTS, _MAX_SEGMENTS, _MAX_PAIRS = 20_000, 6_000, 20_000
-"""Of one page: on one with more of them no table is looked for."""
+"""Limits of one page: on one with more no table is looked for."""
 _SHORTEST = 6.0
 _LEAST_ROWS, _LEAST_COLUMNS, _LEAST_FILLED = 3, 2, 0.5
 
@@ -83,7 +83,7 @@ def _cells(grid: _Grid, raw: Sequence[Character], text_page: pdfium.PdfTextPage)
 
 
 def _lines(cells: list[list[list[Character]]]) -> Iterator[Character]:
-    """As `ingest.parse.rows.lines_of_table` writes them, a labelled row a paragraph."""
+    """The table's text as `ingest.parse.rows.lines_of_table` writes it, a labelled row a paragraph."""
     header, *rows = cells
     labels = [cell[: len(label)] for cell, label in zip(header, labels_of(list(map(_words, header))), strict=True)]
     yield from _joined(header)
@@ -192,7 +192,7 @@ def _at_one_place(lines: list[_Line]) -> Iterator[list[_Line]]:
 
 
 def _paths(page: pdfium.PdfPage) -> list[pdfium.PdfObject]:
-    """What the page draws by itself, not by forms within it; nothing if that is too much."""
+    """Paths that the page draws by itself, not by forms within it; none if there are too many."""
     if pdfium_raw.FPDFPage_CountObjects(page) > _MAX_OBJECTS:
         return []
     paths, left = [], _MAX_SEGMENTS

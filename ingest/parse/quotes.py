@@ -93,7 +93,7 @@ class Letters(Protocol):
     def text(self) -> str: ...
 
     def box(self, place: int) -> Box:
-        """Where the page shows a letter: an empty box if that is outside of it, or nowhere."""
+        """The box of a letter on the page, empty if the page does not show it."""
         ...
 
 
@@ -129,13 +129,13 @@ def find_quotes(pages: Sequence[Letters], num_pages: int, quotes: tuple[Quote, .
 
 
 def check_page(number: int, num_pages: int) -> None:
-    """Raises NotFound for a page that there is not."""
+    """Check a page's number. Raises NotFound for a page that does not exist."""
     if not 1 <= number <= num_pages:
         raise NotFound(f"there is no page {number}: the document has {num_pages}")
 
 
 def check_size(width: float, height: float) -> None:
-    """Raises Rejected for a page that is too small or too large."""
+    """Check a page's size. Raises Rejected for a page that is too small or too large."""
     if not (1 <= width <= MAX_POINTS and 1 <= height <= MAX_POINTS):
         raise Rejected("the page is too small or too large to be shown")
 

@@ -108,7 +108,7 @@ class OCR:
     report: Callable[[int, int], None] = lambda done, total: None
 
     def begin(self, total: int) -> Recognise:
-        """What reads that many pages, one after the other. Raises Unsupported, TooLarge for too many, and WantsOCR."""
+        """A reader of `total` pages, one after the other. Raises Unsupported, TooLarge for too many, and WantsOCR."""
         if self.refusal:
             raise Unsupported(self.refusal)
         if total > self.max_pages:

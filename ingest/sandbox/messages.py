@@ -74,7 +74,7 @@ class Drawn(msgspec.Struct, frozen=True, tag="drawn"):
 
 
 class Found(msgspec.Struct, frozen=True, tag="found"):
-    """Where words are on pages."""
+    """Places of words on pages."""
 
     located: Located
 

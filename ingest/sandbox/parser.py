@@ -87,7 +87,7 @@ class Parser:
         return verdict(one_line(name), self._limits, answered)
 
     def draw(self, name: str, body: BinaryIO, asked: Drawing) -> Picture:
-        """The picture of a page. Raises as `parse` does, and NotFound for a page that there is not."""
+        """The picture of a page. Raises as `parse` does, and NotFound for a page that does not exist."""
         request = Request(name, self._limits, DrawPage(asked))
         return verdict_on_picture(one_line(name), self._limits, self._answered(request, body))
 
@@ -164,12 +164,17 @@ class _Server:
     @_talking()
     def begin(self, request: Request, body: BinaryIO, memory: int) -> BinaryIO:
         """Have a child work on the body. Returns where its answer comes out."""
+        message = encode(request)
         reading, writing = os.pipe()
+        answer = os.fdopen(reading, "rb", buffering=0)
         try:
-            socket.send_fds(self.control, [encode(request)], [body.fileno(), writing, memory])
+            socket.send_fds(self.control, [message], [body.fileno(), writing, memory])
+        except OSError:
+            answer.close()
+            raise
         finally:
             os.close(writing)
-        return os.fdopen(reading, "rb", buffering=0)
+        return answer
 
     @_talking()
     def end(self) -> Ended:

@@ -80,7 +80,7 @@ def verdict_on_boxes(name: str, limits: Limits, answered: Answered, asked: Locat
 
 
 def _reply(name: str, limits: Limits, answered: Answered) -> Reply | None:
-    """What the child answered in time, if it was no failure. Raises what it failed with."""
+    """The child's reply in time, if it was no failure. Raises the failure."""
     answer = decode_answer(answered.message) if answered.in_time else None
     match answer:
         case Refused(kind, message) if kind != NotFound.__name__:  # that one concerns pages alone

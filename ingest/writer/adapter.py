@@ -16,7 +16,7 @@ from ragkv.writer import ADAPTER, CONFIG
 
 RANK = 16
 SCALE = 2.0
-"""Of the product of both matrices (PEFT's lora_alpha / r)."""
+"""Factor of the product of both matrices (PEFT's lora_alpha / r)."""
 
 
 class Adapter:

@@ -13,7 +13,7 @@ from ragkv.parts import Parts
 
 
 def chunks_of_collection(name: str, parts: Parts) -> list[Chunk]:
-    """Chunks of the collection's documents that have KV. Raises NotFound for a collection that there is not."""
+    """Chunks of the collection's documents that have KV. Raises NotFound for a collection that does not exist."""
     ref = collection_ref(parts.default_collection.tenant_id, name, parts.database)
     return parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
 

@@ -1,4 +1,4 @@
-"""The evaluation of a writer that somebody asked for, in a worker."""
+"""A requested evaluation of a writer, in a worker."""
 
 import logging
 from collections.abc import Callable

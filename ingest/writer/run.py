@@ -27,13 +27,13 @@ EVERY = 40
 """Contexts between two validations, after each of which the run is saved."""
 LEAST_NEIGHBOURHOODS = 6
 CHUNK_TOKENS = 160
-"""Of a chunk, at most so many tokens are trained on: more cost more than they teach."""
+"""Tokens of a chunk that are trained on, at most: more cost more than they teach."""
 STATE = "training.pt"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to train, on what it is evaluated, and where the adapter goes."""
+    """A planned training: its course, the number of contexts held out for evaluation, and the folder of the adapter."""
 
     folder: Path
     course: Course

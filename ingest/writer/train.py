@@ -1,4 +1,4 @@
-"""Training of a writer: the frozen model, reading KV that the writer made, shall say what it says after full prefill.
+"""Trains the writer so that stitched KV reproduces full prefill's output.
 
 Loss of a sample: KL(full prefill || stitched) over the answers' tokens, plus the distance of hidden states. After SemPIC
 (arXiv 2607.28069) and C2KV (arXiv 2607.17715).
@@ -24,12 +24,12 @@ WARM_UP_STEPS = 5
 TOKENS_AT_ONCE = 640
 """Written with what a backward needs: two to three gigabytes with a small model."""
 LEAST_RATE = 0.05
-"""Of the full rate: where it ends."""
+"""Learning rate at the end, as a share of the full one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How long and how fast. The run ends with the samples or with the seconds, whichever is first."""
+    """Length and rate of a training. It ends with the samples or with the seconds, whichever is first."""
 
     samples: int
     seconds: float
@@ -88,7 +88,7 @@ class Trainer:
             progress(self.samples, losses)
 
     def state(self) -> dict[str, Any]:
-        """What `resume` needs, for torch.save."""
+        """State for `resume`, to be written with torch.save."""
         return {
             "weights": [parameter.detach() for parameter in self._adapter.parameters],
             "optimizer": self._optimizer.state_dict(),
@@ -178,7 +178,7 @@ class _Merged:
 
 
 def grouped(chunks: Sequence[tuple[int, ...]], tokens: int) -> Iterator[list[tuple[int, ...]]]:
-    """Chunks in order, in groups of at most so many tokens, padding included, or of one chunk."""
+    """Chunks in order, in groups of at most `tokens`, padding included, or of one chunk."""
     group: list[tuple[int, ...]] = []
     for chunk in chunks:
         if group and (len(group) + 1) * max(map(len, (*group, chunk))) > tokens:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 MAX_CHARS = 200
-"""Of one name in an event."""
+"""Length of one name in an event."""
 COMMAND_LINE = "command line"
 
 
@@ -42,7 +42,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which of a tenant's events: about a thing, by a key, from `since` on, before `until`."""
+    """Filter over a tenant's events: about a thing, by a key, from `since` on, before `until`."""
 
     tenant_id: str
     thing: str | None = None
@@ -75,7 +75,7 @@ class AuditPage(msgspec.Struct, frozen=True):
 
 
 def record_change(change: Change, database: Database) -> None:
-    """Raises Unavailable."""
+    """Write a change to the audit log. Raises Unavailable."""
     with database.writing() as session:
         add_change(session, change)
 
@@ -99,7 +99,7 @@ def add_change(session: "Session", change: Change) -> None:
 
 
 def list_audit(wanted: AuditFilter, limit: int, cursor: str | None, database: Database) -> AuditPage:
-    """Raises Rejected for a cursor that is not ours."""
+    """A page of the audit log, newest first. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
     thing, key_id = (None if name is None else storable(name) for name in (wanted.thing, wanted.key_id))
     found = audit_of(wanted.tenant_id, thing, key_id, wanted.since, wanted.until)

@@ -40,7 +40,7 @@ class Caller:
 
     @property
     def identity(self) -> str | None:
-        """Whose requests are counted together: the key's or the person's. None if no key was required."""
+        """Identity by which requests are counted: the key's id or the person's. None if no key was required."""
         return self.key_id if self.person is None else f"person:{self.person.subject}"
 
     def may(self, scope: KeyScope) -> bool:

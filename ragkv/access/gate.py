@@ -39,7 +39,8 @@ class Gate:
         self._may_be_open = open_without_keys
 
     def admit(self, key: str | None) -> Caller:
-        """Raises Unauthorised, Throttled, or Unavailable when the database is away."""
+        """Authenticate a request and count it against its key's limits. Raises Unauthorised, Throttled, or Unavailable when
+        the database is away."""
         if key is None or (self.is_open() and not is_like_a_key(key)):
             if not self.is_open():
                 raise Unauthorised(NO_KEY)
@@ -59,7 +60,8 @@ class Gate:
         return self._rights.caller_of(holder)
 
     def confirm(self, caller: Caller) -> None:
-        """Raises Unauthorised once the caller would not be admitted any longer. Counts no request."""
+        """Check again that a caller is admitted. Raises Unauthorised once the caller would not be admitted any longer.
+        Counts no request."""
         if caller.key_id is not None:
             recognise(caller.key_id, self._database)
         elif not self.is_open():

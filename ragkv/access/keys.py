@@ -6,20 +6,23 @@ A key reads `rk_<id>_<secret>`. The id finds its row; of the secret, 256 random 
 import hashlib
 import hmac
 import logging
+import math
 import re
 import secrets
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import msgspec
 
+from ragkv.access.audit import MAX_CHARS
 from ragkv.access.caller import Caller
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.keys import keys_of_tenant, keys_with_tenants, mark_used, some_key
 from ragkv.db.tables import ApiKeyRow
 from ragkv.errors import NotFound, Rejected, Unauthorised, Unavailable
-from ragkv.names import clean_name
+from ragkv.names import clean_name, storable
 from ragkv.scopes import KEY_SCOPES, KeyScope
 
 log = logging.getLogger(__name__)
@@ -42,7 +45,9 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     last_used_at: datetime | None
     revoked_at: datetime | None
     created_by: str | None = None
+    created_by_person: str | None = None
     revoked_by: str | None = None
+    revoked_by_person: str | None = None
 
 
 class IssuedKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,20 +57,53 @@ class IssuedKey(msgspec.Struct, frozen=True, kw_only=True):
     view: KeyView
 
 
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """The creator of a key: another key, a person, a key that goes back to a person, or the command line. `until`: the
+    latest moment at which their keys expire, within `max_days`."""
+
+    key_id: str | None = None
+    person: str | None = None
+    until: datetime | None = None
+    max_days: int = MAX_DAYS
+
+
+COMMAND_LINE = Maker()
+
+
+def maker_of(caller: Caller, database: Database, person_days: int) -> Maker:
+    """People's keys expire within `person_days`, and keys that are created with those no later than they do."""
+    now = utc_now()
+    if caller.person is not None:
+        return Maker(None, _name_of(caller), now + timedelta(days=person_days), person_days)
+    with database.reading() as session:
+        row = session.get(ApiKeyRow, caller.key_id) if caller.key_id is not None else None
+    if row is None or row.created_by_person is None or row.expires_at is None:
+        return Maker(caller.key_id)
+    return Maker(row.id, row.created_by_person, row.expires_at, math.ceil((row.expires_at - now) / timedelta(days=1)))
+
+
 def issue_key(
     tenant_id: str,
     name: str,
     scopes: Iterable[KeyScope],
     database: Database,
     days: int | None = None,
-    created_by: str | None = None,
+    maker: Maker = COMMAND_LINE,
 ) -> IssuedKey:
-    """A new key of a tenant, for ever or for some days. Raises Rejected for a bad name, scope or number of days."""
+    """A new key of a tenant, for some days or for as long as its maker's keys may last. Raises Rejected for a bad name,
+    scope or number of days."""
     given, now = set(scopes), utc_now()
     if not given or not given <= set(KEY_SCOPES):
         raise Rejected(f"a key needs one or more of the scopes {', '.join(KEY_SCOPES)}")
     if days is not None and not 1 <= days <= MAX_DAYS:
         raise Rejected(f"the lifetime of a key must be 1 to {MAX_DAYS} days; omit it for no expiry")
+    if days is not None and days > maker.max_days:
+        raise Rejected(
+            f"this key may last {maker.max_days} days at most: the keys of people who signed in expire within "
+            "RAGKV_OIDC_KEY_DAYS, and keys that are created with those no later than they do. Give fewer days, or none for the most"
+        )
+    asked = None if days is None else now + timedelta(days=days)
     key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
     row = ApiKeyRow(
         id=key_id,
@@ -74,8 +112,9 @@ def issue_key(
         digest=_digest(secret),
         scopes=" ".join(scope for scope in KEY_SCOPES if scope in given),
         created_at=now,
-        expires_at=None if days is None else now + timedelta(days=days),
-        created_by=created_by,
+        expires_at=min((end for end in (asked, maker.until) if end is not None), default=None),
+        created_by=maker.key_id,
+        created_by_person=maker.person,
     )
     with database.writing() as session:
         session.add(row)
@@ -94,14 +133,17 @@ def list_all_keys(database: Database) -> list[tuple[str, KeyView]]:
         return [(tenant, _view(row)) for row, tenant in session.execute(keys_with_tenants())]
 
 
-def revoke_key(key_id: str, database: Database, tenant_id: str | None = None, revoked_by: str | None = None) -> str:
-    """Refuse the key from now on. Returns its tenant's id. Raises NotFound for an unknown key, and for another tenant's where one is given."""
+def revoke_key(key_id: str, database: Database, caller: Caller | None = None) -> str:
+    """Refuse the key from now on. Returns its tenant's id. Raises NotFound for an unknown key, and for another tenant's
+    than the caller's, where there is one."""
     with database.writing() as session:
         row = session.get(ApiKeyRow, key_id) if _ID.fullmatch(key_id) else None
-        if row is None or tenant_id not in (None, row.tenant_id):
+        if row is None or (caller is not None and caller.tenant_id != row.tenant_id):
             raise NotFound(f"there is no API key {key_id[:80]!r}; `ragkv keys list` shows the ids")
         if row.revoked_at is None:
-            row.revoked_at, row.revoked_by = utc_now(), revoked_by
+            row.revoked_at = utc_now()
+            if caller is not None:
+                row.revoked_by, row.revoked_by_person = caller.key_id, _name_of(caller)
         return row.tenant_id
 
 
@@ -153,6 +195,11 @@ def _caller(row: ApiKeyRow, now: datetime, database: Database) -> Caller:
     return Caller(row.tenant_id, row.id, frozenset(_scopes(row)))
 
 
+def _name_of(caller: Caller) -> str | None:
+    """A person as the audit log names them; None for a key."""
+    return None if caller.person is None else storable(str(caller.person)[:MAX_CHARS])
+
+
 def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
@@ -171,5 +218,7 @@ def _view(row: ApiKeyRow) -> KeyView:
         last_used_at=row.last_used_at,
         revoked_at=row.revoked_at,
         created_by=row.created_by,
+        created_by_person=row.created_by_person,
         revoked_by=row.revoked_by,
+        revoked_by_person=row.revoked_by_person,
     )

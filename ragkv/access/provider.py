@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class Challenge(msgspec.Struct, frozen=True):
-    """What ties the provider's answer to the browser that asked: only it knows these."""
+    """Secrets that tie the provider's answer to the browser that asked."""
 
     state: str
     nonce: str
@@ -64,7 +64,7 @@ class Challenge(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A person as the provider knows them."""
+    """Identity claims of a signed-in person."""
 
     person: Person
     groups: tuple[str, ...]
@@ -108,7 +108,7 @@ class Provider:
         self._keys: tuple[float, KeySet] | None = None
 
     async def sign_in_url(self, challenge: Challenge, redirect_uri: str) -> str:
-        """Where a person signs in. The provider sends them to `redirect_uri` then, with a code and the state."""
+        """URL at which a person signs in. The provider sends them to `redirect_uri` then, with a code and the state."""
         discovered = await self._discover()
         url, _ = self._client(redirect_uri).create_authorization_url(
             discovered.authorization_endpoint,
@@ -137,7 +137,7 @@ class Provider:
         return Identity(_person(claims), _names(groups, name, claims), hint)
 
     async def sign_out_url(self, id_token: str | None, back_to: str) -> str | None:
-        """Where a person ends their session at the provider, which leads `back_to` then; None if it has no such place."""
+        """URL at which a person ends their session at the provider, which leads `back_to` then; None if it has no such place."""
         endpoint = (await self._discover()).end_session_endpoint
         if endpoint is None:
             return None
@@ -204,7 +204,7 @@ class Provider:
         return keys
 
     def _client(self, redirect_uri: str) -> OAuth2Client:
-        """For what it computes: it sends nothing."""
+        """Authlib's client, used for its computations: it sends nothing."""
         sign_in = self._sign_in
         return OAuth2Client(
             None, sign_in.client_id, sign_in.client_secret, scope=sign_in.scopes, redirect_uri=redirect_uri,
@@ -234,7 +234,7 @@ class Provider:
                 with suppress(msgspec.MsgspecError):
                     refusal = msgspec.json.decode(body, type=_Refusal)
                     raise Unauthorised(
-                        f"sign-in failed: the provider refuses: {_printable(f'{refusal.error}: {refusal.error_description}')}"
+                        f"sign-in failed: the provider refuses: {printable(f'{refusal.error}: {refusal.error_description}')}"
                     )
             raise self._unusable(f"status {response.status_code} of {method} {response.url.path}")
         try:
@@ -256,7 +256,7 @@ class Provider:
     def _unusable(self, why: str) -> Unavailable:
         log.error("the sign-in provider %s cannot be used: %s", self._sign_in.provider, why)
         return Unavailable(
-            f"the sign-in provider {self._sign_in.provider} cannot be used now ({_printable(why)}): try again later, or "
+            f"the sign-in provider {self._sign_in.provider} cannot be used now ({printable(why)}): try again later, or "
             "log in with an API key"
         )
 
@@ -305,13 +305,13 @@ def _names(groups: object, claim: str, claims: Mapping[str, Any]) -> tuple[str, 
 
 
 def _person(claims: Mapping[str, Any]) -> Person:
-    subject = _printable(claims["sub"])
+    subject = printable(claims["sub"])
     email = claims.get("email") if claims.get("email_verified") is not False else None
     names = (claims.get("name"), claims.get("preferred_username"), email)
     name = next((one for one in names if isinstance(one, str) and one.strip()), subject)
-    return Person(subject=subject, name=_printable(name), email=_printable(email) if isinstance(email, str) else None)
+    return Person(subject=subject, name=printable(name), email=printable(email) if isinstance(email, str) else None)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Text of the provider's for pages and logs."""
     return "".join(one if one.isprintable() else " " for one in text[:MAX_CHARS]).strip(" :")

@@ -27,7 +27,7 @@ class Rights:
 
     @classmethod
     def of(cls, grants: Iterable[Grant], database: Database) -> "Rights":
-        """Raises Rejected for a tenant that does not exist."""
+        """Rights by these grants, their tenants looked up by name. Raises Rejected for a tenant that does not exist."""
         with database.reading() as session:
             tenants = {name: tenant_id for tenant_id, name in session.execute(tenant_ids_by_name())}
         grants = tuple(grants)
@@ -42,7 +42,7 @@ class Rights:
         return cls(grants, tenants)
 
     def groups_that_count(self, groups: Iterable[str]) -> tuple[str, ...]:
-        """Those that some grant names."""
+        """The groups that appear in a grant."""
         named = {grant.group for grant in self._grants}
         return tuple(dict.fromkeys(group for group in groups if group in named))
 
@@ -57,7 +57,8 @@ class Rights:
         raise Forbidden("none of your groups has access here: ask the administrator to add you to one that has")
 
     def caller_of(self, signed_in: SignedIn) -> Caller:
-        """Raises Unauthorised once the session's groups give nothing in its tenant."""
+        """The caller that a session stands for. Raises Unauthorised once the session's groups give nothing in its
+        tenant."""
         scopes = self._scopes(signed_in.groups)
         for tenant, scope in scopes.items():
             if tenant.id == signed_in.tenant_id:

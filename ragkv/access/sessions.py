@@ -51,7 +51,7 @@ class Sessions:
         return token
 
     def holder(self, token: str) -> Holder | None:
-        """Who holds a session; None once it has ended."""
+        """The holder of a session; None once it has ended."""
         if len(token) != TOKEN_CHARS:
             return None
         with reporting():

@@ -34,7 +34,7 @@ MIN_ASKED_BY_WEAK_MATCH = 0.15
 """Share of the question beside a common word, without which that word supports nothing."""
 NUMBER, NAME, WORD = 3.0, 2.0, 1.0
 PAIR = 0.5
-"""Of a script without spaces, and Korean: a word of it is several pairs of characters."""
+"""Weight of a pair of characters, in Korean and scripts without spaces: a word is several pairs."""
 POLAR = frozenset(("yes", "no", "true", "fals"))
 WORK = 2_000_000
 """Terms of sentences that are looked at for one answer, SENTENCE_WORK more for each sentence: about a second. Forty

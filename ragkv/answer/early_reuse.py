@@ -37,7 +37,7 @@ class EarlyReuse:
         self._threads = Threads("early reuse", 2)
 
     async def wait(self, chunks: Sequence[Chunk], keys: KeyMaker, repaired: float) -> None:
-        """Wait for KV of these chunks that is under way, as long as it pays. Raises nothing.
+        """Wait for KV of these chunks that a worker is computing, as long as that saves time. Raises nothing.
 
         repaired: the share of stored KV that is recomputed all the same.
         """
@@ -64,7 +64,7 @@ class EarlyReuse:
                 metrics.kv_awaited("late" if one.key in left else "failed")
 
     def _look(self, chunks: Sequence[Chunk], keys: KeyMaker) -> list[Coming]:
-        """Chunks without KV whose prefill is under way."""
+        """Chunks without KV that a worker is prefilling."""
         if not self._prefilling.any():
             return []
         named = [
@@ -76,14 +76,14 @@ class EarlyReuse:
         return list(dict.fromkeys(Coming(key, one.tokens, expected[key]) for one, key in found if key is not None))
 
     def _still_coming(self, keys: Sequence[str]) -> list[str]:
-        """Those that are not there yet and that a living process still computes."""
+        """The keys without a file that a running process still computes."""
         # Before the look at the files: a worker stores, then withdraws.
         expected = self._prefilling.ready_in_s(set(keys))
         return [key for key in keys if key in expected and key not in self._store]
 
 
 def worth_awaiting(saved: Mapping[Coming, float]) -> tuple[list[Coming], float]:
-    """What to wait for, and for how many seconds at most: the saving, by which time recomputing would have been as soon.
+    """The chunks worth awaiting, and the longest wait that still saves time.
 
     saved: seconds of recomputing each. Waiting for the soonest is part of waiting for later ones, so that one of as many choices as
     there are moments is best: where the saving is farthest above the wait. None if it is above it nowhere.

@@ -13,7 +13,7 @@ from ragkv.observe import traces
 
 
 @dataclass(frozen=True, slots=True)
-class IncomingKV:
+class AwaitedKV:
     """cost: is to be told how long answers took. promoter: where there is an object store."""
 
     cost: LoadCost
@@ -21,7 +21,8 @@ class IncomingKV:
     promoter: Promoter | None = None
 
     async def bring(self, chunks: Sequence[Chunk], keys: KeyMaker, repaired: float) -> frozenset[str]:
-        """Have the KV of these chunks on disk, as far as it is quick enough. Keys of what came from the object store. Raises nothing.
+        """Bring these chunks' KV to disk where that beats recomputing. Returns the keys that came from the object store.
+        Raises nothing.
 
         repaired: the share of stored KV that is recomputed all the same.
         """

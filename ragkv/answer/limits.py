@@ -6,11 +6,12 @@ from ragkv.settings import BLOCK_SIZES
 
 QUESTION_CHARACTERS = 10_000
 INSTRUCTIONS_CHARACTERS = 32_000
-"""Of one request, beside its question."""
+"""Instructions of one request, beside its question."""
 
 
 def check_question(question: Question) -> None:
-    """Raises TooLarge, or Rejected for an empty question and for options out of range."""
+    """Check a question with its options. Raises TooLarge, or Rejected for an empty question and for options out of
+    range."""
     check_question_text(question.text)
     check_instructions(question.instructions)
     if question.recompute_ratio is not None and not 0 <= question.recompute_ratio <= 1:
@@ -20,7 +21,7 @@ def check_question(question: Question) -> None:
 
 
 def check_question_text(question: str) -> None:
-    """Raises TooLarge for a question above the limit, Rejected for an empty one."""
+    """Check a question's text. Raises TooLarge for a question above the limit, Rejected for an empty one."""
     if len(question) > QUESTION_CHARACTERS:
         raise TooLarge(
             f"the question has {len(question):,} characters, at most {QUESTION_CHARACTERS:,} are read: shorten it, or "
@@ -31,7 +32,7 @@ def check_question_text(question: str) -> None:
 
 
 def check_instructions(instructions: str) -> None:
-    """Raises TooLarge for instructions above the limit."""
+    """Check a question's instructions. Raises TooLarge for instructions above the limit."""
     if len(instructions) > INSTRUCTIONS_CHARACTERS:
         raise TooLarge(
             f"the instructions have {len(instructions):,} characters, at most {INSTRUCTIONS_CHARACTERS:,} are read: "

@@ -15,7 +15,7 @@ MIN_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a question waits for KV at most: so many seconds, and more for each token of it."""
+    """Longest wait of a question for KV: a number of seconds, and more for each token of it."""
 
     base_s: float
     per_token_s: float
@@ -33,7 +33,7 @@ class LoadCost:
         self._token_s: float | None = None
 
     def loaded(self, num_bytes: int, seconds: float) -> None:
-        """A load took so long, beside whatever others there were."""
+        """Record the duration of one load; others may have run concurrently."""
         mib = num_bytes / 2**20
         with self._lock:
             self._weight = FORGETTING * self._weight + 1
@@ -50,7 +50,7 @@ class LoadCost:
             self.computed(report.computed, ttft_s)
 
     def computed(self, tokens: int, seconds: float) -> None:
-        """So many tokens ran through the model in that time."""
+        """Record the time taken to compute these tokens."""
         if tokens < MIN_TOKENS or seconds <= 0:
             return
         with self._lock:
@@ -58,7 +58,7 @@ class LoadCost:
             self._token_s = now if before is None else FORGETTING * before + (1 - FORGETTING) * now
 
     def load_s(self, sizes: Sequence[int], at_once: int) -> float | None:
-        """Until files of these sizes are there, so many at a time; None until something was loaded."""
+        """Estimated seconds to load files of these sizes, `at_once` in parallel; None before the first load."""
         with self._lock:
             line = self._line()
         if line is None or not sizes:
@@ -67,7 +67,7 @@ class LoadCost:
         return ceil(len(sizes) / at_once) * (latency + per_mib * max(sizes) / 2**20)
 
     def compute_s(self, tokens: int) -> float | None:
-        """Until so many tokens are computed; None until some were."""
+        """Estimated seconds to compute these tokens; None before the first measurement."""
         return None if self._token_s is None else tokens * self._token_s
 
     def _line(self) -> tuple[float, float] | None:

@@ -19,13 +19,14 @@ from ragkv.kv.key import KeyMaker
 from ragkv.kv.remote import Remote
 from ragkv.kv.store import KVStore
 from ragkv.observe import metrics
+from ragkv.observe.throttled_log import ThrottledLog
 from ragkv.threads import Threads
 
 AT_ONCE = 16
 """Loads of a process at the same time. Each holds a piece of its object in memory."""
 ABSENT_S = 60.0
-"""A prefix that is not in the object store is not asked for again for so long."""
-SPEAK_EVERY_S = 60.0
+"""Time before a prefix that is missing in the object store is requested again."""
+RECOMPUTED = "KV in the object store is recomputed: %s"
 
 Load = Literal["loaded", "missing", "corrupt", "unavailable", "no_room"]
 
@@ -41,7 +42,7 @@ class Absent:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class RemoteIndex:
     """The database, as far as promotion needs it. All of it blocks, and raises Unavailable.
 
     sizes: bytes of the keys that the object store has, among those given. lost: the object of a key is gone or damaged.
@@ -57,29 +58,30 @@ class Promoter:
     """One per process, on its event loop."""
 
     def __init__(
-        self, store: KVStore, remote: Remote, catalogue: Catalogue, cost: LoadCost, patience: Patience
+        self, store: KVStore, remote: Remote, remote_index: RemoteIndex, cost: LoadCost, patience: Patience
     ) -> None:
         self.cost = cost
         self._store = store
         self._remote = remote
-        self._catalogue = catalogue
+        self._remote_index = remote_index
+        self._log = ThrottledLog(log)
         self._patience = patience
         self._threads = Threads("promotion", AT_ONCE)
         self._asking = Threads("promotion: database", 2)
         self._loading: dict[str, asyncio.Task[Load]] = {}
         self._no_prefix: dict[str, float] = {}
         self._unused: set[str] = set()
-        self._spoken = 0.0
 
     async def bring(self, chunks: Sequence[Chunk], keys: KeyMaker) -> frozenset[str]:
-        """Bring the KV of these chunks, and of the prefix, as far as it comes in time: the keys of what did. Raises nothing."""
+        """Bring the KV of these chunks, and of the prefix, to disk. Returns the keys that arrived by the deadline. Raises
+        nothing."""
         absent, prefix = await self._asking.run(self._look, chunks, keys)
         if not absent and prefix is None:
             return frozenset()
         try:
-            sizes = await self._asking.run(self._catalogue.sizes, [key for one in absent for key in one.keys])
+            sizes = await self._asking.run(self._remote_index.sizes, [key for one in absent for key in one.keys])
         except Unavailable as error:
-            self._speak(error)
+            self._log.warning(RECOMPUTED, error)
             return frozenset()
         chosen = {key: one.tokens for one in absent for key in [_first(one.keys, sizes)] if key is not None}
         wanted = {key: sizes[key] for key in chosen}
@@ -147,24 +149,24 @@ class Promoter:
         if self._store.touch(key):
             return "loaded"
         try:
-            with self._catalogue.room(size):
+            with self._remote_index.room(size):
                 self._fetch_twice(key)
         except (RagKVError, OSError) as error:
             outcome = _outcome(error)
             metrics.kv_load_failed(outcome)
-            self._speak(error)
+            self._log.warning(RECOMPUTED, error)
             self._note_loss(key, outcome, has_entry=size > 0)
             return outcome
         self._unused.add(key)
         return "loaded"
 
     def _fetch_twice(self, key: str) -> None:
-        """What comes damaged is asked for once more."""
+        """Retry once if the object is damaged."""
         try:
             self._fetch_once(key)
         except Corrupt as error:
             metrics.kv_load_failed("corrupt")
-            self._speak(error)
+            self._log.warning(RECOMPUTED, error)
             self._fetch_once(key)
 
     def _fetch_once(self, key: str) -> None:
@@ -184,22 +186,15 @@ class Promoter:
         try:
             if outcome == "corrupt":
                 self._remote.delete([key])
-            self._catalogue.lost(key)
+            self._remote_index.lost(key)
         except Unavailable as error:
-            self._speak(error)
+            self._log.warning(RECOMPUTED, error)
 
     def dropped(self, keys: Sequence[str]) -> None:
         """Files went to make room: those that no answer had used were loaded for nothing."""
         wasted = self._unused.intersection(keys)
         self._unused -= wasted
         metrics.kv_wasted(len(wasted))
-
-    def _speak(self, error: Exception) -> None:
-        """Log once a minute: every question may fail alike."""
-        now = time.monotonic()
-        if not self._spoken or now - self._spoken > SPEAK_EVERY_S:
-            self._spoken = now
-            log.warning("KV in the object store is recomputed: %s", error)
 
 
 def _is_loaded(load: asyncio.Task[Load]) -> bool:

@@ -28,6 +28,7 @@ class Question:
     `history`: the conversation so far, oldest turn first. `document_ids`: passages come from these documents alone.
     `instructions`: what the answer is to observe; it stands with the question, and nothing is searched for it.
     `answer_cache`: whether an earlier answer may serve, and this one later, where the collection keeps answers.
+    `sees_kept_question`: whether who asks may read the question of somebody else that a kept answer was given to.
     `id`: of its record and of its answer.
     """
 
@@ -45,6 +46,7 @@ class Question:
     document_ids: frozenset[str] | None = None
     instructions: str = ""
     answer_cache: bool = True
+    sees_kept_question: bool = False
     id: str = field(default_factory=new_id, compare=False)
 
 
@@ -117,9 +119,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """The cache entry that an answer was taken from."""
+    """The cache entry that an answer was taken from. `question`: None for those who may not read it."""
 
-    question: str
+    question: str | None
     similarity: float
     age_s: float
 

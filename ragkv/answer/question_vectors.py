@@ -61,7 +61,7 @@ def behind_prefix(
 
 
 async def report_of(request: Generate, engine: Engine) -> Report | None:
-    """The engine's report on a request whose text nobody wants."""
+    """The engine's report on a request; its text is discarded."""
     report = None
     async for output in engine.generate(request):
         report = output.report

@@ -18,7 +18,7 @@ class Recompute:
     max_tokens: int | None = None
 
     def budget(self, context_tokens: int) -> int:
-        """Tokens to recompute of a context of so many."""
+        """Number of tokens to recompute of a context of `context_tokens`."""
         if self.policy == "none":
             return 0
         budget = budget_of(self.ratio, context_tokens)

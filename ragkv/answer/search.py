@@ -1,4 +1,4 @@
-"""A search as questions use it: retrieval, then the Q-Cache's say in the order where the settings ask for it."""
+"""A search as questions use it: retrieval, then optional re-ranking by the Q-Cache."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ import torch
 
 from ragkv.answer.cite import cite
 from ragkv.answer.history import question_in_prompt, search_query
-from ragkv.answer.incoming import IncomingKV
+from ragkv.answer.incoming import AwaitedKV
 from ragkv.answer.limits import check_question
 from ragkv.answer.observed import generation, observed, retrieval
 from ragkv.answer.origins import kv_of_passages, prompt_spans
@@ -68,7 +68,7 @@ class Answerer:
         planner: Planner,
         keys_of: Callable[[str], KeyMaker],
         journal: Callable[[Question, Answer], None],
-        incoming: IncomingKV,
+        incoming: AwaitedKV,
     ) -> None:
         self._settings = settings
         self._searcher = searcher
@@ -240,8 +240,7 @@ def fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
 
 
 def in_prompt_order(best_first: Sequence[Passage], order: PassageOrder) -> tuple[Passage, ...]:
-    """As they stand in the prompt. Which order a model reads better is the model's own (measured,
-    docs/BENCHMARKS.md)."""
+    """The passages in the order of the prompt. Which order suits a model is measured (docs/BENCHMARKS.md)."""
     return tuple(reversed(best_first)) if order == "best_last" else tuple(best_first)
 
 

@@ -32,7 +32,9 @@ CANDIDATES = 8
 """Kept questions, the nearest first, whose words are compared with the question's."""
 WHOLE = frozenset({"stop", "length"})
 """How an answer ends that is worth keeping."""
-_NOT_ASKED_FOR = frozenset({"tenant_id", "collection_id", "text", "history", "answer_cache", "id"})
+_NOT_ASKED_FOR = frozenset(
+    {"tenant_id", "collection_id", "text", "history", "answer_cache", "sees_kept_question", "id"}
+)
 _NOTHING_RAN = Usage(prompt=0, cached=0, stitched=0, recomputed=0, computed=0, completion=0, failed_chunks=0)
 
 
@@ -48,7 +50,7 @@ class CacheRule:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look into the cache. `vectors`: the question's, for the search that follows a miss."""
+    """One look into the cache. `vectors`: the question's, by which answers are compared and kept."""
 
     vectors: Vectors
     name: RingName
@@ -77,24 +79,25 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswer:
-    """A kept answer with the passages it was made from."""
+    """A cached answer with its passages."""
 
     body: _Body
     similarity: float
     passages: tuple[Passage, ...]
 
-    def as_answer(self, answer_id: str, took_ms: float) -> Answer:
-        """As the last event of a stream. No token ran through the model."""
+    def as_answer(self, asked: Question, took_ms: float) -> Answer:
+        """The cached answer as the last event of a stream. No token ran through the model."""
+        earlier = self.body.question if asked.sees_kept_question else None
         age_s = max(time.time() - self.body.at, 0.0)
         return Answer(
-            id=answer_id,
+            id=asked.id,
             text=self.body.answer,
             finish_reason=self.body.finish_reason,
             citations=self.body.citations,
             passages=self.passages,
             timings=Timings(took_ms, 0.0, took_ms, 0.0, 0.0, 0.0, took_ms),
             usage=_NOTHING_RAN,
-            cached_answer=CachedAnswer(self.body.question, self.similarity, age_s),
+            cached_answer=CachedAnswer(earlier, self.similarity, age_s),
         )
 
 
@@ -130,7 +133,7 @@ class AnswerCache:
         self.unavailable = 0
 
     def look(self, question: Question) -> Look | None:
-        """None where the question is none for the cache."""
+        """None for a question that is never cached."""
         rule = self._rule_of(question.tenant_id, question.collection_id)
         is_comparable = bool(question.text.strip()) and len(question.text) <= MAX_QUESTION_CHARACTERS
         if rule is None or not question.answer_cache or question.history or not is_comparable:

@@ -32,7 +32,7 @@ class CachingAnswerer:
         look = await self._threads.run(self._cache.look, question)
         if look is not None and look.found is not None:
             yield Delta(look.found.body.answer)
-            answer = look.found.as_answer(question.id, (time.perf_counter() - began) * 1e3)
+            answer = look.found.as_answer(question, (time.perf_counter() - began) * 1e3)
             await self._threads.run(self._recent.keep, question, answer)
             yield answer
             return

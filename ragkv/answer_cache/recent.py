@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 KEPT_S = 24 * 3600
 """How long after an answer feedback on it may begin."""
 MAX_BYTES = 16 * 1024
-"""Of one answer with its question. A longer one takes no feedback."""
+"""Size of one answer with its question. A longer one takes no feedback."""
 MAX_OF_COLLECTION = 1000
 MAX_OF_ALL = 8000
 """Together at most 128 MiB, far less with answers of ordinary length. The next one takes the place of the oldest."""

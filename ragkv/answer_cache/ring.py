@@ -106,7 +106,7 @@ class AnswerRing:
         return {outcome.decode(): int(number) for outcome, number in counted.items()}
 
     def num_bytes(self, tenant_id: str | None = None) -> int:
-        """Of a tenant's kept answers, or of all."""
+        """Size of a tenant's kept answers, or of all."""
         with reporting():
             found = self._client.hget(_SIZES, "all" if tenant_id is None else f"tenant:{tenant_id}")
         return int(found or 0)

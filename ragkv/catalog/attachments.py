@@ -86,7 +86,7 @@ def attach_files(
 
 
 def entry_of(ref: CollectionRef, file_id: str, database: Database) -> Entry:
-    """Raises NotFound."""
+    """One file in a collection. Raises NotFound."""
     with database.reading() as session:
         return to_entry(_find(session, ref, file_id))
 
@@ -101,7 +101,7 @@ def texts_of(ref: CollectionRef, file_id: str, database: Database) -> list[str]:
 def list_entries(
     ref: CollectionRef, page: PageRequest, statuses: Sequence[Status] | None, database: Database
 ) -> Page[Entry]:
-    """A collection's files. Raises NotFound for one to begin at that is not there."""
+    """A collection's files. Raises NotFound if the one to begin at does not exist."""
     with database.reading() as session:
         return entries_among(session, ref, entries_of(ref.tenant_id, ref.collection_id, statuses), page)
 

@@ -34,7 +34,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """What is cited, in the order of the text, behind other text of its first page. It lies on the pages from `first` to
+    """The cited text, in the order of the text, behind other text of its first page. It lies on the pages from `first` to
     `last`; `last` is None for the end of the document."""
 
     first: int
@@ -81,8 +81,8 @@ def cited_page(tenant_id: str, document_id: str, start: int, end: int, database:
 
 
 def _parts(chunks: "Sequence[Chunk]", page: int | None, start: int, end: int) -> "Iterator[str]":
-    """What characters [start, end) of the document have on a page, chunk by chunk; of a chunk that only borders on them
-    nothing, which keeps its words apart."""
+    """Text of characters [start, end) of the document on a page, chunk by chunk; adjacent chunks yield an empty string, so
+    that words are not joined."""
     for chunk in (one for one in chunks if one.start <= end and one.end >= start):
         left, right = chunk.on_page(page)
         yield chunk.text[max(left, start - chunk.start) : max(min(right, end - chunk.start), 0)]
@@ -93,7 +93,7 @@ def _joined(parts: "Iterable[str]") -> str:
 
 
 def cited_text(tenant_id: str, document_id: str, start: int, end: int, database: Database) -> Cited:
-    """What characters [start, end) of a document's text say. Raises NotFound for the document, Rejected for a range that
+    """Characters [start, end) of a document's text. Raises NotFound for the document, Rejected for a range that
     is too long, or in which there is no text with a page."""
     _check(start, end)
     with database.reading() as session:

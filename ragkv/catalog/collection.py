@@ -83,7 +83,7 @@ class CollectionPage(msgspec.Struct, frozen=True):
 
 
 def make_collection(tenant_id: str, name: str, database: Database) -> CollectionView:
-    """Raises Rejected for a bad name, Conflict for one that is taken."""
+    """Create a collection. Raises Rejected for a bad name, Conflict for one that is taken."""
     cleaned = clean_name(name)
     with database.writing() as session:
         advisory_lock(session, _names_of(tenant_id))
@@ -119,7 +119,7 @@ def collection_with_counts(
 
 
 def list_collections(tenant_id: str, limit: int, cursor: str | None, database: Database) -> CollectionPage:
-    """Raises Rejected for a cursor that is not ours."""
+    """A page of a tenant's collections, by name. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, Name)
     position = None if after is None else (storable(after),)
     with database.reading() as session:
@@ -200,7 +200,7 @@ def _delete_some(tenant_id: str, collection_id: str, parts: Parts) -> int:
 
 
 def _next_batch(collection_id: str, database: Database) -> list[str]:
-    """Some documents, with no more than BATCH_CHUNKS chunks in all; one, if the first has more."""
+    """The next documents to remove, with no more than BATCH_CHUNKS chunks in all; one, if the first has more."""
     with database.reading() as session:
         sizes = session.execute(sizes_in(collection_id, BATCH_DOCUMENTS)).all()
     sums = accumulate(chunks for _, chunks in sizes)

@@ -26,6 +26,7 @@ from ragkv.db.tables import DataSourceFileRow, DataSourceRow
 from ragkv.db.tenants import collection_ref, tenant_name
 from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.ids import is_id
+from ragkv.names import storable
 from ragkv.page import from_cursor
 from ragkv.settings import Settings
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 MAX_DATA_SOURCES = 20
-"""Of a tenant."""
+"""Data sources of a tenant, at most."""
 DEFAULT_INTERVAL_MINUTES = 15
 MAX_INTERVAL_MINUTES = 7 * 24 * 60
 
@@ -147,7 +148,7 @@ def list_data_sources(tenant_id: str, database: Database) -> list[DataSourceView
 
 
 def data_source_view(tenant_id: str, data_source_id: str, database: Database) -> DataSourceView:
-    """Raises NotFound."""
+    """The view of a data source. Raises NotFound."""
     with database.reading() as session:
         return _views(session, [_find(session, tenant_id, data_source_id)])[0]
 
@@ -155,8 +156,10 @@ def data_source_view(tenant_id: str, data_source_id: str, database: Database) ->
 def list_source_files(
     tenant_id: str, data_source_id: str, status: FileStatus | None, limit: int, cursor: str | None, database: Database
 ) -> SourceFilePage:
-    """Raises NotFound for the data source, Rejected for a cursor that is not ours."""
-    behind = from_cursor(cursor, tuple[str])
+    """A page of a data source's files, by key. Raises NotFound for the data source, Rejected for a cursor that is not
+    ours."""
+    after = from_cursor(cursor, tuple[str])
+    behind = None if after is None else (storable(after[0]),)
     with database.reading() as session:
         found = files_in(_find(session, tenant_id, data_source_id).id, status)
         files = rows_behind(session, found, (DataSourceFileRow.key.expression,), limit, behind)
@@ -173,7 +176,7 @@ def change_data_source(
     interval_minutes: int | None = None,
     watch: bool | None = None,
 ) -> DataSourceView:
-    """Pause it, which ends a sync under way, or let it go on; change its interval, or whether it is watched. What is None stays.
+    """Pause or resume (pausing ends a running sync), change the interval, or switch watching. None leaves a field unchanged.
 
     Raises NotFound, Rejected for an interval out of range, or an object store to be watched.
     """
@@ -229,14 +232,14 @@ def remove_data_source(tenant_id: str, data_source_id: str, database: Database) 
 
 
 def watched_folders(database: Database) -> list[WatchedFolder]:
-    """The folders that are to be watched, of all tenants, oldest first."""
+    """The folders that are to be watched, of all tenants in turn, the oldest of each first."""
     with database.reading() as session:
         rows = session.scalars(watched_data_sources()).all()
         return [WatchedFolder(row.id, row.tenant_id, row.location) for row in rows]
 
 
 def folder_changed(data_source_id: str, database: Database) -> None:
-    """Make a sync due now, or after the one that is under way."""
+    """Make a sync due now, or after the running one."""
     with database.writing() as session:
         session.execute(data_source_changed(data_source_id, now_of(session)), execution_options=_NO_SYNC)
 

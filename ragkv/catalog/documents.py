@@ -18,12 +18,15 @@ from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.documents import (
     bytes_of_tenant,
+    count_of_other_encoders,
     document_by_hash,
     document_by_id,
     documents_where,
     forget_labels_of,
+    note_encoder,
     number_of,
-    start_outdated_over,
+    read_again,
+    read_outdated_again,
     start_over,
     stuck_documents,
 )
@@ -38,7 +41,7 @@ from ragkv.kv_format import KVFormat
 from ragkv.parts import Parts
 from ragkv.queue import Queue
 from ragkv.settings import Settings
-from ragkv.status import Status
+from ragkv.status import REREAD, Status
 from ragkv.tenancy import CollectionRef
 
 if TYPE_CHECKING:
@@ -112,7 +115,7 @@ def accept_document(
     if not accepted.created:
         with parts.database.reading() as session:
             document = session.get(DocumentRow, accepted.document_id)
-            is_waiting = document is not None and document.status is Status.ACCEPTED
+            is_waiting = document is not None and (document.status is Status.ACCEPTED or document.stage == REREAD)
     if is_waiting:
         enqueue(accepted.document_id, parts.queue)
     return accepted
@@ -154,7 +157,7 @@ def store_document(
 
 
 def document_view(tenant_id: str, document_id: str, database: Database) -> DocumentView:
-    """Raises NotFound."""
+    """The view of a document. Raises NotFound."""
     with database.reading() as session:
         return view_of(find_document(session, tenant_id, document_id))
 
@@ -209,9 +212,19 @@ def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None
 
 
 def refresh_outdated(parts: Parts) -> int:
-    """Mark every document that was ingested with other models, settings or terms to be ingested again. Returns how many."""
+    """Mark every document that was ingested with other models, settings or terms to be ingested again; what it has answers
+    until then. Returns how many."""
+    present = parts.source.present
     with parts.database.writing() as session:
-        chunks = session.connection().execute(start_outdated_over(parts.index_fingerprint)).rowcount
+        known = (parts.index_fingerprint, *parts.earlier_index_fingerprints)
+        session.execute(note_encoder(known, parts.encoder_fingerprint))
+        if others := session.scalar(count_of_other_encoders(*present)):
+            log.warning(
+                "%d documents have vectors of another encoder: until a worker has read them again they are found by their "
+                "words alone; set RAGKV_ENCODER back to find them by meaning too",
+                others,
+            )
+        chunks = session.connection().execute(read_outdated_again(parts.index_fingerprint)).rowcount
         return chunks + _refresh_outdated_kv(session, parts)
 
 
@@ -252,7 +265,8 @@ def _orphans(collection_id: str, database: Database) -> Sequence[str]:
 
 
 def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Settings) -> None:
-    """Raises TooLarge if a tenant has more bytes of files, or more documents, than the settings allow.
+    """Check a tenant's quotas. Raises TooLarge if a tenant has more bytes of files, or more documents, than the
+    settings allow.
 
     The new file, of `num_bytes`, is among them.
     """
@@ -305,7 +319,8 @@ def revive(session: "Session", document: DocumentRow, index_fingerprint: str) ->
     """A document that failed, or that other models read, gets another chance when it is uploaded again."""
     outdated = document.num_chunks > 0 and document.index_fingerprint != index_fingerprint
     if document.status is Status.FAILED or outdated:
-        session.execute(start_over(document.id))
+        again = read_again if document.status in (Status.SEARCHABLE, Status.READY) else start_over
+        session.execute(again(document.id))
         session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))
 
 
@@ -318,7 +333,7 @@ def enqueue(document_id: str, queue: Queue) -> None:
 
 
 def find_document(session: "Session", tenant_id: str, document_id: str) -> DocumentRow:
-    """Raises NotFound."""
+    """The row of a document. Raises NotFound."""
     found = document_by_id(tenant_id, document_id) if is_id(document_id) else None
     document = None if found is None else session.scalars(found).one_or_none()
     if document is None:

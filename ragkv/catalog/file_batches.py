@@ -52,7 +52,7 @@ def attach_batch(ref: CollectionRef, wanted: Sequence[Attach], parts: Parts) -> 
 
 
 def batch_of(ref: CollectionRef, batch_id: str, database: Database) -> Batch:
-    """Raises NotFound."""
+    """A batch with the progress of its files. Raises NotFound."""
     with database.reading() as session:
         row = _find(session, ref, batch_id)
         documents = session.execute(entries_of_batch(ref.tenant_id, row)).all()

@@ -85,7 +85,7 @@ def forget_in_memory(tenant_id: str, collection_id: str, parts: Parts) -> None:
 
 
 def _generations(held: Sequence[CollectionIds], database: Database) -> Mapping[str, int]:
-    """By collection. Those that are gone are not in it."""
+    """Generation by collection, without deleted collections."""
     ids = [collection_id for _, collection_id in held]
     with database.reading() as session:
         return {one: generation for some in batched(ids) for one, generation in session.execute(generations_of(some))}

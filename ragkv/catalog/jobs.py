@@ -32,14 +32,14 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    """Some jobs, newest first. `next`: the cursor of the next page, if there is one."""
+    """A page of jobs, newest first. `next`: the cursor of the next page, if there is one."""
 
     items: list[JobView]
     next: str | None
 
 
 def list_jobs(tenant_id: str, status: JobStatus | None, limit: int, cursor: str | None, database: Database) -> JobPage:
-    """A tenant's jobs. Raises Rejected for a cursor that is not ours."""
+    """A tenant's jobs. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
         jobs = rows_behind(session, jobs_of_tenant(tenant_id, status), JOB_KEYS, limit, after, descending=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DocumentFilter:
-    """Which of a tenant's documents. `name`: a part of it, in any case."""
+    """Filter over a tenant's documents. `name`: a part of the name, in any case."""
 
     tenant_id: str
     collection_id: str | None = None
@@ -72,7 +72,7 @@ class ChunkPage(msgspec.Struct, frozen=True):
 
 
 def list_documents(wanted: DocumentFilter, limit: int, cursor: str | None, database: Database) -> DocumentPage:
-    """Raises Rejected for a cursor that is not ours."""
+    """A page of documents, newest first. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
         documents = rows_behind(session, listed(_found(wanted)), DOCUMENT_KEYS, limit, after, descending=True)
@@ -89,7 +89,8 @@ def matching_ids(wanted: DocumentFilter, database: Database) -> frozenset[str]:
 def list_chunks(
     tenant_id: str, document_id: str, limit: int, cursor: str | None, database: Database, store: KVStore
 ) -> ChunkPage:
-    """Raises NotFound for the document, Rejected for a cursor that is not ours."""
+    """A page of a document's chunks, in order. Raises NotFound for the document, Rejected for a cursor that is not
+    ours."""
     after = from_cursor(cursor, Ordinal)
     position = None if after is None else (after,)
     with database.reading() as session:

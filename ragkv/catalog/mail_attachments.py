@@ -76,7 +76,7 @@ class _File(NamedTuple):
 
 
 def document_detail(tenant_id: str, document_id: str, database: Database) -> DocumentDetail:
-    """Raises NotFound."""
+    """A document with its attachments and the mails it came with. Raises NotFound."""
     with database.reading() as session:
         view = view_of(find_document(session, tenant_id, document_id))
         attachments = [_view(*row) for row in session.execute(attachments_with_documents(document_id))]

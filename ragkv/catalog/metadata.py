@@ -90,7 +90,7 @@ def conditions(wanted: MetadataFilter) -> list[tuple[str, list[str]]]:
 
 
 def _is_within(value: Any, depth: int) -> bool:
-    """Whether no more than so many lists and objects lie in each other."""
+    """Whether lists and objects are nested no deeper than the limit."""
     if not isinstance(value, dict | list):
         return True
     inner = value.values() if isinstance(value, dict) else value

@@ -54,7 +54,7 @@ class SetQuestion(msgspec.Struct, frozen=True):
 
 
 def list_questions(wanted: QuestionFilter, limit: int, cursor: str | None, database: Database) -> QuestionPage:
-    """Raises Rejected for a cursor that is not ours."""
+    """A page of the question log, newest first. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
         parts = [
@@ -98,7 +98,7 @@ def _position(row: Any) -> tuple[datetime, str]:
 
 
 def _view(row: Any) -> LoggedQuestion:
-    """Of a row of `logged_questions`."""
+    """View of a row of `logged_questions`."""
     return LoggedQuestion(
         id=row.id,
         question=row.text,

@@ -7,12 +7,13 @@ from ragkv.db.collections import collection_lost_documents
 from ragkv.db.database import advisory_lock
 from ragkv.db.documents import forget_documents, hashes_to_remove
 from ragkv.db.kv_entries import forget_entries, keys_in_use, keys_of_documents
+from ragkv.db.webhooks import forget_deliveries_about
 from ragkv.parts import Parts
 
 
 def remove_documents(tenant_id: str, collection_id: str, document_ids: Sequence[str], parts: Parts) -> int:
-    """Remove a collection's documents: their points on an index server, then their rows in one transaction, then files and KV that
-    nothing else uses.
+    """Remove a collection's documents: their points on an index server, then their rows and the messages of
+    webhooks about them in one transaction, then files and KV that nothing else uses.
 
     Returns how many documents there were. Kept answers are to go after. A crash in between leaves files, which the sweep finds.
     Raises Unavailable, before anything is gone from the database, when the index is away.
@@ -25,6 +26,7 @@ def remove_documents(tenant_id: str, collection_id: str, document_ids: Sequence[
         ids = [document_id for document_id, _ in found]
         keys = session.scalars(keys_of_documents(ids)).all()
         session.connection().execute(forget_documents(ids))
+        session.connection().execute(forget_deliveries_about(ids))
         used = set(session.scalars(keys_in_use(keys)))
         unused = [key for key in keys if key not in used]
         session.connection().execute(forget_entries(unused))

@@ -41,7 +41,8 @@ def store_of(tenant_id: str, collection: str, database: Database) -> Store:
 
 
 def list_stores(tenant_id: str, page: PageRequest, database: Database) -> Page[Store]:
-    """Raises NotFound for a collection to begin at that is not there."""
+    """A page of a tenant's collections with the progress of their files. Raises NotFound for a collection to begin at
+    that is not there."""
 
     def place_of(collection_id: str) -> Position:
         row = session.get_one(CollectionRow, collection_ref(tenant_id, collection_id, database).collection_id)

@@ -22,6 +22,7 @@ from ragkv.data_sources.opening import files_of
 from ragkv.db.syncing import SyncLease
 from ragkv.db.tables import DataSourceFileRow
 from ragkv.db.tenants import collection_ref, tenant_name
+from ragkv.disk import trouble_of
 from ragkv.errors import Conflict, NotFound, QuotaExceeded, RagKVError, Rejected, TooLarge, Unavailable
 from ragkv.file_types import is_read
 from ragkv.ids import new_id
@@ -92,7 +93,7 @@ def _run(lease: SyncLease, parts: Parts, watch: Watch) -> SyncTally:
     except Conflict:  # the lease is lost: the outcome is another's to note
         raise
     except (RagKVError, OSError) as error:
-        tally.outcome, tally.error = "failed", str(error)
+        tally.outcome, tally.error = "failed", _told_of(error)
         lease.end(is_whole=False, error=tally.error)
     else:
         lease.end(is_whole=True, error=tally.error, held_deletions=tally.held, confirmed_deletions=0)
@@ -101,6 +102,14 @@ def _run(lease: SyncLease, parts: Parts, watch: Watch) -> SyncTally:
         tally.outcome, added=tally.added, changed=tally.changed, deleted=tally.deleted, unreadable=tally.unreadable
     )
     return tally
+
+
+def _told_of(error: RagKVError | OSError) -> str:
+    """The reason as clients see it. What the operating system says names places of the server: it is logged."""
+    if isinstance(error, RagKVError):
+        return str(error)
+    log.warning("a sync failed", exc_info=error)
+    return str(trouble_of(error) or "an unexpected error, which is in the worker's log")
 
 
 class _Sync:
@@ -116,7 +125,8 @@ class _Sync:
         self._outages = 0
 
     def run(self) -> None:
-        """Raises _Interrupted, Conflict once the lease is lost, and what stops a sync with a reason."""
+        """Run one sync to its end. Raises _Interrupted, Conflict once the lease is lost, and what stops a sync with a
+        reason."""
         tenant_id = self._source.tenant_id
         files = files_of(self._location, tenant_name(tenant_id, self._parts.database), self._parts.settings)
         ref = collection_ref(tenant_id, self._source.collection_id, self._parts.database)

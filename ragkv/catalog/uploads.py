@@ -56,13 +56,13 @@ def keep_file(tenant_id: str, name: str, purpose: str, body: Readable, parts: Pa
 
 
 def file_view(tenant_id: str, file_id: str, database: Database) -> FileView:
-    """Raises NotFound."""
+    """The view of a file. Raises NotFound."""
     with database.reading() as session:
         return file_view_of(find_file(session, tenant_id, file_id))
 
 
 def list_files(tenant_id: str, page: PageRequest, purpose: str | None, database: Database) -> Page[FileView]:
-    """Raises NotFound for a file to begin at that is not there."""
+    """A page of a tenant's files. Raises NotFound if the file to begin at does not exist."""
     with database.reading() as session:
 
         def place_of(file_id: str) -> Position:
@@ -81,7 +81,7 @@ def uploaded_file(tenant_id: str, file_id: str, database: Database, files: FileS
 
 
 def find_file(session: "Session", tenant_id: str, file_id: str) -> FileRow:
-    """Raises NotFound."""
+    """The row of a file. Raises NotFound."""
     row = session.scalars(file_by_id(tenant_id, file_id)).one_or_none() if is_id(file_id) else None
     if row is None:
         raise NotFound(f"there is no file {file_id[:80]!r}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 MAX_WEBHOOKS = 20
-"""Of a tenant."""
+"""Webhooks of a tenant, at most."""
 
 
 class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ def delete_webhook(tenant_id: str, webhook_id: str, database: Database) -> None:
 def list_deliveries(
     tenant_id: str, webhook_id: str, limit: int, cursor: str | None, database: Database
 ) -> DeliveryPage:
-    """Raises NotFound for the webhook, Rejected for a cursor that is not ours."""
+    """A page of a webhook's deliveries, newest first. Raises NotFound, Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
         found = deliveries_of(_find(session, tenant_id, webhook_id).id)

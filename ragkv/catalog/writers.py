@@ -57,7 +57,7 @@ def writers(tenant_id: str, parts: Parts) -> Writers:
 
 
 def use_writer(tenant_id: str, name: str, parts: Parts) -> Writers:
-    """Put a writer into use from the next start on. Raises NotFound for a name there is not, Rejected for objections."""
+    """Put a writer into use from the next start on. Raises NotFound for an unknown name, Rejected for objections."""
     _check(tenant_id, parts)
     install(_folder(name, parts), parts.settings.writer_dir, parts.model_fingerprint)
     return writers(tenant_id, parts)
@@ -71,9 +71,9 @@ def stop_writer(tenant_id: str, parts: Parts) -> Writers:
 
 
 def evaluate_writer(tenant_id: str, name: str, collection: str, parts: Parts) -> Writers:
-    """Have a worker evaluate a writer on a collection's chunks. Does nothing if that is under way already.
+    """Have a worker evaluate a writer on a collection's chunks. Does nothing if an evaluation is running already.
 
-    Raises NotFound for a writer or collection there is not, Rejected for a writer of another model, Unavailable while the
+    Raises NotFound for an unknown writer or collection, Rejected for a writer of another model, Unavailable while the
     queue is away.
     """
     _check(tenant_id, parts)

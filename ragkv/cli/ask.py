@@ -62,7 +62,7 @@ async def _ask(
     console = Console(stderr=True)
     parts.prepare()
     ref = parts.default_collection
-    asked = Question(ref.tenant_id, ref.collection_id, question, mode, policy, recompute_ratio)
+    asked = Question(ref.tenant_id, ref.collection_id, question, mode, policy, recompute_ratio, sees_kept_question=True)
     await parts.command_answerer.check(asked)  # a question that cannot be answered must not wait for the engine
     async with running_engine(parts, console):
         async for event in parts.command_answerer.stream(asked):

@@ -19,9 +19,8 @@ from ragkv.catalog.data_sources import (
 )
 from ragkv.catalog.syncing import SyncTally, sync_now
 from ragkv.cli import Group
-from ragkv.cli.opened import opened_parts
+from ragkv.cli.opened import opened_parts, tenant_id_of
 from ragkv.db.data_sources import FileStatus
-from ragkv.db.tenants import find_collection_ref
 from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
@@ -52,7 +51,7 @@ def data_sources() -> None:
 def add(location: str, tenant: str, collection: str, minutes: int, *, watch: bool | None) -> None:
     """Connect LOCATION, a folder or a URL such as s3://bucket/prefix, to a collection. A worker syncs it."""
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = _tenant(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts)
         made = add_data_source(tenant_id, collection, location, minutes, parts.database, parts.settings, watch)
         _note(tenant_id, "Create a data source", "add", made.id, parts)
     click.echo(made.id)
@@ -63,7 +62,7 @@ def add(location: str, tenant: str, collection: str, minutes: int, *, watch: boo
 def show_all(tenant: str) -> None:
     """List data sources with their files by status."""
     with opened_parts(Parts.prepare_database) as parts:
-        for one in list_data_sources(_tenant(tenant, parts), parts.database):
+        for one in list_data_sources(tenant_id_of(tenant, parts), parts.database):
             files = one.files
             click.echo(f"{one.id}  {one.location}")
             click.echo(
@@ -81,7 +80,7 @@ def show(data_source_id: str, tenant: str, status: str | None) -> None:
     chosen = None if status is None else FileStatus(status)
     console = Console(soft_wrap=True)
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = _tenant(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts)
         view = data_source_view(tenant_id, data_source_id, parts.database)
         reason = f": {view.error}" if view.error else ""
         console.print(f"{view.location}  {view.status}{reason}{_watched(view)}", highlight=False, markup=False)
@@ -106,7 +105,7 @@ def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
     """
     console = Console(stderr=True, soft_wrap=True)
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = _tenant(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts)
         found = data_source_view(tenant_id, data_source_id, parts.database)
         if confirm:
             request_sync(tenant_id, found.id, confirm=True, database=parts.database)
@@ -135,7 +134,7 @@ def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
 def pause(data_source_id: str, tenant: str, *, off: bool) -> None:
     """Stop syncing a data source until it is resumed. A sync under way ends."""
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = _tenant(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts)
         changed = change_data_source(tenant_id, data_source_id, parts.database, paused=not off)
         _note(tenant_id, "Update a data source", "pause", changed.id, parts)
     click.echo(f"{changed.location} is {'resumed' if off else 'paused'}")
@@ -148,7 +147,7 @@ def pause(data_source_id: str, tenant: str, *, off: bool) -> None:
 def watch(data_source_id: str, tenant: str, *, off: bool) -> None:
     """Watch a folder: a sync is due a few seconds after it changed, too."""
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = _tenant(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts)
         changed = change_data_source(tenant_id, data_source_id, parts.database, watch=not off)
         _note(tenant_id, "Update a data source", "watch", changed.id, parts)
     click.echo(f"{changed.location} is {'not watched' if off else 'watched'}")
@@ -160,15 +159,10 @@ def watch(data_source_id: str, tenant: str, *, off: bool) -> None:
 def remove(data_source_id: str, tenant: str) -> None:
     """Disconnect a data source. Its documents stay."""
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = _tenant(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts)
         remove_data_source(tenant_id, data_source_id, parts.database)
         _note(tenant_id, "Delete a data source", "remove", data_source_id, parts)
     click.echo(f"{data_source_id} is removed")
-
-
-def _tenant(name: str, parts: Parts) -> str:
-    """The tenant's id. Raises NotFound."""
-    return find_collection_ref(parts.database, name).tenant_id
 
 
 def _note(tenant_id: str, action: str, command: str, data_source_id: str, parts: Parts) -> None:

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from ragkv.catalog.documents import document_view
 from ragkv.cli import Group
-from ragkv.cli.opened import opened_parts
+from ragkv.cli.opened import opened_parts, tenant_id_of
 from ragkv.cli.progress import shown
-from ragkv.db.tenants import collection_ref, find_collection_ref
+from ragkv.db.tenants import collection_ref
 from ragkv.kv_rule import KVWhen
 from ragkv.parts import Parts
 from ragkv.statistics.views import HitRate, TierLoads
@@ -50,7 +50,7 @@ def kv() -> None:
 def stats(tenant: str) -> None:
     """Show the KV of a tenant by tier, and how it was used in the last 24 hours."""
     with opened_parts(Parts.prepare_database) as parts:
-        seen = admin.overview(_tenant(tenant, parts), parts)
+        seen = admin.overview(tenant_id_of(tenant, parts), parts)
     disk, device, remote = seen.tiers.disk, seen.tiers.device, seen.tiers.remote
     limit = f" of {_size(seen.limit_bytes)}" if seen.limit_bytes else ""
     table = Table(box=None, show_header=False)
@@ -75,7 +75,7 @@ def stats(tenant: str) -> None:
 def show(tenant: str) -> None:
     """List the KV of a tenant by collection. KV that two collections share counts in both."""
     with opened_parts(Parts.prepare_database) as parts:
-        seen = admin.overview(_tenant(tenant, parts), parts)
+        seen = admin.overview(tenant_id_of(tenant, parts), parts)
     table = Table("id", "collection", "files", "tokens", "size", "pinned", box=None)
     for one in seen.collections:
         table.add_row(
@@ -201,16 +201,11 @@ def _use_of(rate: HitRate, loads: Sequence[TierLoads]) -> Table:
     return table
 
 
-def _tenant(name: str, parts: Parts) -> str:
-    """The tenant's id. Raises NotFound."""
-    return find_collection_ref(parts.database, name).tenant_id
-
-
 def _owner(tenant: str, collection: str | None, document: str | None, parts: Parts) -> KVOwner:
-    """Raises NotFound for a tenant, collection or document that there is not."""
+    """The owner of KV that the options name. Raises NotFound for a tenant, collection or document that does not exist."""
     if collection and document:
         raise click.UsageError("name a --collection or a --document, not both")
-    tenant_id = _tenant(tenant, parts)
+    tenant_id = tenant_id_of(tenant, parts)
     if collection:
         return KVOwner(tenant_id, collection_ref(tenant_id, collection, parts.database).collection_id)
     if document:

@@ -1,9 +1,10 @@
-"""The service's parts for one command, closed at its end."""
+"""The service's parts for one command, closed at its end, and the tenant it names."""
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ragkv.db.tenants import find_collection_ref
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 
@@ -18,3 +19,8 @@ def opened_parts(prepare: Callable[[Parts], object] | None = None) -> Iterator[P
         yield parts
     finally:
         parts.close()
+
+
+def tenant_id_of(name: str, parts: Parts) -> str:
+    """The tenant's id. Raises NotFound."""
+    return find_collection_ref(parts.database, name).tenant_id

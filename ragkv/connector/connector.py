@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAST_SHARE = 8
-"""The part of a step's tokens, one in so many, that stitches may always recompute."""
+"""Divisor of a step's tokens: the part of them that stitches may always recompute."""
 _KEPT_REPORTS = 1024  # reports of streamed requests, kept until they are asked for
 
 
@@ -101,7 +101,7 @@ class StitchConnector(KVConnectorBase_V1):
         return end - num_computed_tokens, True
 
     def update_state_after_alloc(self, request: "Request", blocks: "KVCacheBlocks", num_external_tokens: int) -> None:
-        """vLLM: these blocks are allocated, so many tokens in them are the connector's. They go into the step's metadata."""
+        """vLLM: these blocks are allocated, `num_external_tokens` tokens in them are the connector's. They go into the step's metadata."""
         if not num_external_tokens:
             return
         planned = self._planned[request.request_id]
@@ -184,7 +184,8 @@ class StitchConnector(KVConnectorBase_V1):
         return None, self._done.keys() | self._under_way.drop(finished_req_ids)
 
     def get_block_ids_with_load_errors(self) -> set[int]:
-        """vLLM: blocks whose KV could not be brought. Those of requests that failed twice: vLLM computes them itself (`kv_load_failure_policy`)."""
+        """vLLM: blocks whose KV could not be brought. Those of requests that failed twice: vLLM computes them itself
+        (`kv_load_failure_policy`)."""
         return {block for done in self._done.values() for block in done.failed_blocks}
 
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:

@@ -86,7 +86,8 @@ class ModelInternals:
         return rotated.view(keys.shape)
 
     def unrotate(self, positions: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
-        """The inverse of `rotate`, [tokens, heads, head_dim] in float32: a rotation's transpose, with any scale the model's has divided out.
+        """The inverse of `rotate`, [tokens, heads, head_dim] in float32: a rotation's transpose, with any scale the
+        model's has divided out.
 
         RoFormer, arXiv 2104.09864, section 3.2.2: the rotation matrices are orthogonal.
         """
@@ -135,6 +136,34 @@ class ModelInternals:
             ),
         ):
             self._model(input_ids=token_ids.to(torch.int32), positions=batch.positions)
+
+    @contextmanager
+    def with_room_for(self, num_tokens: int, block_ids: torch.Tensor, last_layer: int) -> Iterator[torch.Tensor]:
+        """A block table [blocks] for so many tokens of a request: its own `block_ids`, and where these are too few, blocks of
+        others, whose content in the layers up to `last_layer` is put back when the block ends.
+
+        While a connector fills a request's blocks, vLLM has given it none for the tokens behind them. Shorter than asked for if
+        the whole cache is too small.
+        """
+        lacking = -(-num_tokens // self.block_size) - len(block_ids)
+        if lacking <= 0:
+            yield block_ids
+            return
+        num_blocks, own = self._config.cache_config.num_gpu_blocks, block_ids.cpu()
+        among = torch.arange(min(num_blocks, len(own) + lacking))
+        lent = among[~torch.isin(among, own)][:lacking]
+        caches = [layer.kv_cache for layer in self.layers[: last_layer + 1]]
+        # Blocks are counted along the first or the second axis, and the kernel's may be parts of the cache manager's.
+        shape = caches[0].shape
+        axis = next(axis for axis, size in enumerate(shape) if size >= num_blocks and size % num_blocks == 0)
+        parts = shape[axis] // num_blocks
+        rows = (lent[:, None] * parts + torch.arange(parts)).flatten().to(self.device)
+        kept = [cache.index_select(axis, rows) for cache in caches]
+        try:
+            yield torch.cat([block_ids, lent.to(block_ids)])
+        finally:
+            for cache, content in zip(caches, kept, strict=True):
+                cache.index_copy_(axis, rows, content)
 
     def _common(
         self, builder: AttentionMetadataBuilder[Any], batch: InPlaceBatch, block_ids: torch.Tensor
@@ -198,7 +227,8 @@ class ModelInternals:
 
 
 def _refuse_unsupported(config: VllmConfig) -> None:
-    """Raises Unsupported for ways of running a model that would put KV in wrong places or let workers disagree."""
+    """Check vLLM's configuration. Raises Unsupported for ways of running a model that would put KV in wrong places or
+    let workers disagree."""
     refuse_parallel(config.parallel_config)
     if "fp8" in config.cache_config.cache_dtype:
         raise Unsupported(
@@ -214,7 +244,8 @@ def _refuse_unsupported(config: VllmConfig) -> None:
 
 
 def refuse_parallel(parallel: ParallelConfig) -> None:
-    """Raises Unsupported for other ways of using several devices than tensor parallelism."""
+    """Check vLLM's kinds of parallelism. Raises Unsupported for other ways of using several devices than tensor
+    parallelism."""
     whole = "each rank would hold the KV of some of a prompt's tokens alone, and a chunk's KV is placed as a whole"
     reasons = {
         "pipeline_parallel_size": "each rank would hold some of the layers alone, and recompute in place runs through all of them",

@@ -57,7 +57,7 @@ class KVSlice:
 
 @dataclass
 class StitchMetadata(KVConnectorMetadata):
-    """What to begin in one step, and how many tokens the model may run in it for stitches. is_idle: it serves nothing else."""
+    """The stitches to begin in one step. room: tokens that the model may run for stitches in it; is_idle: the step serves nothing else."""
 
     requests: list[StitchRequest]
     room: int

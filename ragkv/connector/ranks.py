@@ -36,7 +36,7 @@ class Ranks:
         self._group = new_group(backend="gloo") if size > 1 else None
 
     def all_of(self, flags: Sequence[bool]) -> list[bool]:
-        """Which of these, the same number on each rank, hold on all ranks."""
+        """For each of these flags, the same number on each rank, whether it holds on all ranks."""
         if self._group is None or not flags:
             return list(flags)
         held = torch.tensor(flags, dtype=torch.int32)

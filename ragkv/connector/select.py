@@ -94,7 +94,7 @@ def question_attention(
 ) -> torch.Tensor:
     """Attention of the question to each token: mean over queries and heads, summed over the layers that choose. [tokens] float32.
 
-    Zeros if the step has no room for any token of the question in the cache: ties go to the latest tokens. Raises Rejected for
+    Zeros if the cache has no room for any token of the question: ties go to the latest tokens. Raises Rejected for
     layers that the model lacks.
     """
     assert stitch.plan.selection is not None, "the plan asks for no selection in the engine"
@@ -144,7 +144,7 @@ _SCORES: dict[str, Scores] = {
     "question": question_attention,
     "infoflow": question_norms,
 }
-"""Of every policy that selects in the engine (ragkv/policies.py)."""
+"""Scores of every policy that selects in the engine (ragkv/policies.py)."""
 assert set(_SCORES) == {policy.name for policy in POLICIES.values() if policy.in_engine}
 
 
@@ -162,23 +162,22 @@ def _run_question(
 ) -> None:
     """Run the question in place over the stitched KV as far as the last of `layers`, ascending.
 
-    `on_layer` is told (layer, rotated queries, rotated keys) of the question's tokens at each of them; never if the step has
-    no room for any of its tokens in the cache.
+    `on_layer` is told (layer, rotated queries, rotated keys) of the question's tokens at each of them; never if the cache has
+    no room for any of them.
     """
-    # The tokens behind the plan that this step has cache slots for: all of them, but in a very full step.
-    start = stitch.plan.end
-    question = Span(start, max(start, min(len(stitch.token_ids), len(stitch.block_ids) * model.block_size)))
-    if not question.num_tokens:
-        return
 
     def hook(layer: int, query: torch.Tensor, key: torch.Tensor, _value: torch.Tensor) -> None:
         if layer in layers:
             on_layer(layer, query, key)
 
     ids = torch.tensor(stitch.token_ids, device=model.device)
-    batch = model.batch([question], block_ids)
-    with model.attention_hook(hook, stop_at=layers[-1]):
-        model.forward(ids[batch.positions], batch, block_ids)
+    with model.with_room_for(len(ids), block_ids, layers[-1]) as table:
+        start = stitch.plan.end
+        question = Span(start, max(start, min(len(ids), len(table) * model.block_size)))
+        if question.num_tokens:
+            batch = model.batch([question], table)
+            with model.attention_hook(hook, stop_at=layers[-1]):
+                model.forward(ids[batch.positions], batch, table)
 
 
 def _fresh_keys(model: ModelInternals, stitch: StitchRequest, block_ids: torch.Tensor) -> torch.Tensor:

@@ -207,7 +207,7 @@ class Stitcher:
         setattr(report, name, getattr(report, name) + (time.perf_counter() - began) * 1e3)
 
     def _capture(self, stitch: StitchRequest) -> QueryCapture | None:
-        """What the request wants to know of the queries of some of its positions."""
+        """The capture that a request asks for, of queries at some of its positions."""
         if stitch.capture is None:
             return None
         if stitch.rank is None:
@@ -226,7 +226,7 @@ def _covered(span: Span, by: Sequence[Span]) -> bool:
 
 
 def _split(spans: Sequence[Span], max_tokens: int, max_spans: int) -> tuple[list[Span], list[Span]]:
-    """Ascending spans as those that run in one forward, so many tokens and sequences at most, and the rest.
+    """Ascending spans as those that run in one forward, `max_tokens` and `max_spans` at most, and the rest.
 
     Splitting changes nothing: a span attends only to what lies before its end, and that is done by then.
     """

@@ -61,7 +61,7 @@ class UnderWay:
 
     @torch.inference_mode()
     def advance(self, tokens: int, *, is_idle: bool) -> Done | None:
-        """Go on with the oldest request whose KV was read by every rank, within so many tokens of the model's work. Returned if it is
+        """Go on with the oldest request whose KV was read by every rank, within `tokens` of the model's work. Returned if it is
         done.
 
         One request a step: its answer begins before others are stitched, and running answers wait for one only. is_idle: the step

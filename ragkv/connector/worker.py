@@ -1,4 +1,4 @@
-"""vLLM's worker: the platform's own, with one addition: the connector gets to know the model.
+"""vLLM's worker: the platform's own, which also passes the model runner to the connector.
 
 `--worker-cls ragkv.connector.worker.StitchWorker` is an official hook that works alike in-process and under `vllm serve`.
 """

@@ -10,7 +10,7 @@ from obstore.exceptions import BaseError, PermissionDeniedError
 from ragkv.data_sources.files import MAX_KEY_BYTES, ListedFile, is_hidden
 from ragkv.errors import NotFound, Rejected, Unavailable
 from ragkv.files import Readable
-from ragkv.object_store import Place, first_line, opened
+from ragkv.object_store import Place, opened, told_of
 
 PIECE_BYTES = 2**20
 LISTED_AT_ONCE = 1000
@@ -20,7 +20,7 @@ class BucketFiles:
     """Objects below a URL. Their ETags tell when they change."""
 
     def __init__(self, place: Place) -> None:
-        """Raises Rejected for a URL that names no object store."""
+        """Open the object store. Raises Rejected for a URL that names no object store."""
         self._store = opened(place)
         self.gap: str | None = None
 
@@ -44,7 +44,7 @@ class BucketFiles:
             except FileNotFoundError:
                 raise NotFound("the file is gone") from None
             except PermissionDeniedError as error:
-                raise Rejected(f"the object store refuses it: {first_line(error)}") from None
+                raise Rejected(told_of(error)) from None
             pieces = iter(found.stream(PIECE_BYTES))
         yield _Object(pieces, found.meta["size"])
 
@@ -94,4 +94,4 @@ def _asking() -> Iterator[None]:
     except (NotFound, Rejected):
         raise
     except (BaseError, ValueError, OSError) as error:
-        raise Unavailable(f"object store: {first_line(error)}") from None
+        raise Unavailable(told_of(error)) from None

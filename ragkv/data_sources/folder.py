@@ -139,7 +139,7 @@ class FolderFiles:
         yield ListedFile(key, version if time.time() - changed > SETTLED_S else UNSETTLED, seen.st_size)
 
     def _missed(self, name: str, error: OSError) -> None:
-        """What vanished while it was listed is gone; anything else may be there unseen."""
+        """Note a gap in the listing, unless the file vanished while it was listed."""
         if error.errno not in _GONE:
             self.gap = f"{name.rstrip('/') or 'the folder'} cannot be read: {_reason(error)}"
 

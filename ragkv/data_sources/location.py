@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from ragkv.errors import Forbidden, Rejected
 
@@ -27,6 +27,11 @@ class Location:
         path = "/".join(self.names)
         return f"/{path}" if self.scheme == FOLDER else f"{self.scheme}://{self.bucket}/{path}".rstrip("/")
 
+    @property
+    def url(self) -> str:
+        """The location for parsers of URLs: names are encoded once more, as `%2e%2e` would lead to the folder above."""
+        return f"{self.scheme}://{self.bucket}/{'/'.join(quote(name, safe='') for name in self.names)}"
+
     def contains(self, other: "Location") -> bool:
         """Whether the other is this location or lies below it."""
         same_store = (self.scheme, self.bucket) == (other.scheme, other.bucket)
@@ -39,7 +44,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What the operator allows: everything below `root`, to one tenant by its name or to all (None)."""
+    """A location that the operator allows: everything below `root`, to one tenant by its name or to all (None)."""
 
     tenant: str | None
     root: Location
@@ -102,7 +107,7 @@ def _allowed(entry: str) -> Allowed:
 
 def _names(path: str) -> tuple[str, ...]:
     names = tuple(name for name in path.split("/") if name)
-    if any(name in (".", "..") for name in names):
+    if any(unquote(name).strip() in (".", "..") for name in names):
         raise Rejected("the location of a data source must not have . or .. in it")
     if len(names) > MAX_DEPTH:
         raise Rejected(f"the location of a data source must not be more than {MAX_DEPTH} folders deep")

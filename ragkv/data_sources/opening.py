@@ -18,10 +18,10 @@ def files_of(location: Location, tenant: str, settings: Settings) -> SourceFiles
         _refuse_own(location, settings.data_dir)
         return FolderFiles(Path(str(root)), location.names[len(root.names) :])
     if location.scheme != "s3":
-        return BucketFiles(Place(str(location)))
+        return BucketFiles(Place(location.url))
     return BucketFiles(
         Place(
-            str(location),
+            location.url,
             settings.data_sources_endpoint,
             settings.data_sources_region,
             settings.data_sources_access_key,

@@ -18,7 +18,7 @@ from ragkv.errors import Unavailable
 from ragkv.file_types import is_read
 
 MAX_FOLDERS = 10_000
-"""Of one data source: the kernel keeps a watch for each, and only so many for each user."""
+"""Folders of one data source, at most: the kernel keeps a watch for each, and limits their number for each user."""
 QUIET_MS = 1_000
 """Changes that come closer together are one."""
 BURST_MS = 10_000
@@ -42,7 +42,7 @@ def watch(
 
     Raises Unavailable, with the reason, once the folder cannot be watched: it is gone, it lies on a network disk, or the kernel
     has no watch left. Links are not followed; hidden files and folders, and changes of files that ingestion does not read, are
-    nobody's business.
+    ignored.
     """
     watched = _watched(files)
     try:

@@ -34,7 +34,7 @@ class Backlog:
         self._counted: tuple[float, Waiting] | None = None
 
     def read(self) -> Waiting:
-        """Raises Unavailable."""
+        """The jobs that wait, counted anew once the last count is stale. Raises Unavailable."""
         with self._lock:
             if self._counted is None or time.monotonic() - self._counted[0] >= self._fresh_s:
                 with self._database.reading() as session:

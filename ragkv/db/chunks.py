@@ -7,6 +7,7 @@ from sqlalchemy import Delete, Select, Update, bindparam, delete, func, select, 
 from sqlalchemy.orm import defer, load_only
 
 from ragkv.chunk import Chunk
+from ragkv.db.documents import is_of_encoder
 from ragkv.db.lists import one_of
 from ragkv.db.tables import ChunkRow, DocumentRow
 from ragkv.retrieve.vectors import Point, Vectors
@@ -51,9 +52,10 @@ def to_chunk(row: ChunkRow, media_type: str = "") -> Chunk:
     )  # fmt: skip
 
 
-def to_point(row: ChunkRow) -> Point:
+def to_point(row: ChunkRow, *, of_encoder: bool = True) -> Point:
+    """`of_encoder`: whether the present encoder made its vectors; otherwise the dense one is left out."""
     vectors = Vectors(
-        np.frombuffer(row.dense, _FLOATS),
+        np.frombuffer(row.dense if of_encoder else b"", _FLOATS),
         np.frombuffer(row.sparse_indices, _IDS),
         np.frombuffer(row.sparse_values, _FLOATS),
     )
@@ -92,41 +94,36 @@ def chunks_on_page(document_id: str, page: int, before: int) -> Select[ChunkRow]
     return on_page.order_by(ChunkRow.ordinal.desc()).limit(100)
 
 
-def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str], index_fingerprint: str) -> Select[ChunkRow, str]:
-    """(chunk, media type of its document): a tenant's chunks that fit the present models, without their vectors. Ids of
-    others find nothing."""
+def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str]) -> Select[ChunkRow, str, str]:
+    """(chunk, media type and index fingerprint of its document): a tenant's chunks, without their vectors. Ids of others
+    find nothing."""
     whose = ChunkRow.tenant_id.concat("")  # no index of this: SQLite would read all chunks of the tenant for these few
-    mine = (one_of(ChunkRow.id, chunk_ids), whose == tenant_id, DocumentRow.index_fingerprint == index_fingerprint)
-    found = _chunks().add_columns(DocumentRow.media_type)
+    mine = (one_of(ChunkRow.id, chunk_ids), whose == tenant_id)
+    found = _chunks().add_columns(DocumentRow.media_type, DocumentRow.index_fingerprint)
     return found.join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
 
 
-def points_of(document_ids: Sequence[str]) -> Select[ChunkRow]:
-    """The documents' chunks with their vectors and without their text."""
+def points_of(document_ids: Sequence[str], index_fingerprint: str, encoder_fingerprint: str) -> Select[ChunkRow, bool]:
+    """(chunk, whether its vectors are of this encoder): the documents' chunks with their vectors and without their text."""
     return (
-        select(ChunkRow)
+        select(ChunkRow, is_of_encoder(index_fingerprint, encoder_fingerprint))
+        .join(DocumentRow, DocumentRow.id == ChunkRow.document_id)
         .options(_VECTORS_ONLY)
         .where(one_of(ChunkRow.document_id, document_ids))
         .order_by(ChunkRow.document_id, ChunkRow.ordinal)
     )
 
 
-def titles_of(tenant_id: str, collection_id: str, index_fingerprint: str) -> Select[str, int, str, str]:
-    """(document, ordinal, id, title) of a collection's chunks that fit the present models."""
-    mine = (
-        DocumentRow.tenant_id == tenant_id,
-        DocumentRow.collection_id == collection_id,
-        DocumentRow.index_fingerprint == index_fingerprint,
-    )
+def titles_of(tenant_id: str, collection_id: str) -> Select[str, int, str, str]:
+    """(document, ordinal, id, title) of a collection's chunks."""
+    mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
     titled = select(ChunkRow.document_id, ChunkRow.ordinal, ChunkRow.id, ChunkRow.title)
     return titled.join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
 
 
-def titles_of_documents(
-    tenant_id: str, collection_id: str, index_fingerprint: str, document_ids: Sequence[str]
-) -> Select[str, int, str, str]:
+def titles_of_documents(tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> Select[str, int, str, str]:
     """`titles_of`, of these documents alone."""
-    return titles_of(tenant_id, collection_id, index_fingerprint).where(one_of(ChunkRow.document_id, document_ids))
+    return titles_of(tenant_id, collection_id).where(one_of(ChunkRow.document_id, document_ids))
 
 
 def ready_chunks(tenant_id: str, collection_id: str, index_fingerprint: str) -> Select[ChunkRow]:
@@ -147,7 +144,7 @@ def kv_names(chunk_ids: Sequence[str]) -> Select[str, str | None]:
 
 
 def name_kv() -> Update:
-    """To run on a connection with a list of {"chunk": id, "key": KV key}."""
+    """Update to run on a connection with a list of {"chunk": id, "key": KV key}."""
     return update(ChunkRow.__table__).where(ChunkRow.id == bindparam("chunk")).values(kv_key=bindparam("key"))  # type: ignore[arg-type]
 
 

@@ -16,17 +16,11 @@ FINISHED = (Status.READY, Status.FAILED)
 OPEN = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
-def searchable_documents(index_fingerprint: str) -> Select[str, str, str, int]:
-    """(tenant, collection, document, chunks) of documents that searches find with the present models."""
+def searchable_documents() -> Select[str, str, str, int]:
+    """(tenant, collection, document, chunks) of documents that searches find."""
     searchable = (DocumentRow.status.in_((Status.SEARCHABLE, Status.READY)), DocumentRow.num_chunks > 0)
     columns = (DocumentRow.tenant_id, DocumentRow.collection_id, DocumentRow.id, DocumentRow.num_chunks)
-    return select(*columns).where(*searchable, DocumentRow.index_fingerprint == index_fingerprint)
-
-
-def documents_there(document_ids: Sequence[str]) -> Select[str, str, str]:
-    """(tenant, collection, document) of those that have a row."""
-    columns = (DocumentRow.tenant_id, DocumentRow.collection_id, DocumentRow.id)
-    return select(*columns).where(one_of(DocumentRow.id, document_ids))
+    return select(*columns).where(*searchable)
 
 
 def lost_documents(tenant_id: str, sha256: str) -> Select[str]:

@@ -64,13 +64,15 @@ def due_data_source(now: datetime) -> Select[str]:
 
 
 def watched_data_sources() -> Select[DataSourceRow]:
-    """The data sources of all tenants whose folders are to be watched, oldest first."""
+    """The data sources whose folders are to be watched: the oldest of each tenant, then the second of each, and so on."""
+    by_age = (DataSourceRow.created_at, DataSourceRow.id)
+    turn = func.row_number().over(partition_by=DataSourceRow.tenant_id, order_by=by_age)
     is_watched = (DataSourceRow.watch, ~DataSourceRow.paused)
-    return select(DataSourceRow).where(*is_watched).order_by(DataSourceRow.created_at, DataSourceRow.id)
+    return select(DataSourceRow).where(*is_watched).order_by(turn, *by_age)
 
 
 def data_source_changed(data_source_id: str, now: datetime) -> Update:
-    """Make a sync due, if none is: also one after the sync that is under way."""
+    """Make a sync due, if none is: also one after the running sync."""
     is_due = and_(DataSourceRow.next_at <= now, DataSourceRow.lease_until.is_(None))
     mine = (DataSourceRow.id == data_source_id, DataSourceRow.watch, ~DataSourceRow.paused)
     return update(DataSourceRow).where(*mine, or_(DataSourceRow.next_at.is_(None), ~is_due)).values(next_at=now)
@@ -147,7 +149,7 @@ def other_files_of(document_id: str, data_source_id: str, keys: Sequence[str]) -
 
 
 def documents_synced(document_ids: Sequence[str]) -> Select[DocumentRow]:
-    """Those of the documents that were made from files of a data source, and not uploaded too."""
+    """The documents that exist only through the data source."""
     return select(DocumentRow).where(one_of(DocumentRow.id, document_ids), DocumentRow.data_source_id.is_not(None))
 
 

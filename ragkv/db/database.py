@@ -43,7 +43,7 @@ class Database:
             yield session
 
     def ping(self) -> None:
-        """Raises Unavailable unless the database answers."""
+        """Check the connection. Raises Unavailable unless the database answers."""
         with self.reading() as session:
             session.execute(text("SELECT 1"))
 

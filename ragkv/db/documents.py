@@ -10,9 +10,11 @@ from sqlalchemy import (
     Select,
     Update,
     and_,
+    case,
     delete,
     exists,
     func,
+    not_,
     or_,
     select,
     union,
@@ -24,7 +26,7 @@ from ragkv.db.lists import one_of
 from ragkv.db.pages import Keys
 from ragkv.db.tables import DocumentLabelRow, DocumentRow
 from ragkv.names import storable
-from ragkv.status import Status
+from ragkv.status import REREAD, Status
 
 UNFINISHED = (Status.ACCEPTED, Status.PARSING, Status.INDEXING, Status.SEARCHABLE)
 FRESH: dict[str, Any] = {
@@ -32,6 +34,7 @@ FRESH: dict[str, Any] = {
     "kv_evicted": False,
 }  # fmt: skip
 """What a document has of its attempts before the first."""
+_TO_READ_AGAIN = FRESH | {"status": Status.SEARCHABLE, "stage": REREAD, "progress_done": 0, "progress_total": 0}
 
 DOCUMENT_KEYS: Keys = (DocumentRow.created_at.expression, DocumentRow.id.expression)
 _LISTED = (
@@ -169,20 +172,25 @@ def bytes_of_tenant(tenant_id: str) -> Select[int]:
     return select(func.coalesce(func.sum(stored.c.num_bytes), 0))
 
 
-def versions_of_indexed(tenant_id: str, collection_id: str, index_fingerprint: str) -> Select[str, int]:
-    """(id, version) of every document whose chunks are there and fit the present models."""
+def versions_of_documents(
+    tenant_id: str, collection_id: str, index_fingerprint: str, encoder_fingerprint: str
+) -> Select[str, int, bool, bool]:
+    """(id, version, whether its chunks are there, whether their vectors are of this encoder)."""
+    of_encoder = is_of_encoder(index_fingerprint, encoder_fingerprint)
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
-    return select(DocumentRow.id, DocumentRow.version).where(*mine, _is_indexed(index_fingerprint))
+    return select(DocumentRow.id, DocumentRow.version, DocumentRow.num_chunks > 0, of_encoder).where(*mine)
 
 
-def versions_since(
-    tenant_id: str, collection_id: str, index_fingerprint: str, generation: int
-) -> Select[str, int, bool]:
-    """(id, version, whether its chunks are there and fit) of the documents whose chunks were written after a
-    generation."""
-    mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
-    later = DocumentRow.changed_in > generation
-    return select(DocumentRow.id, DocumentRow.version, _is_indexed(index_fingerprint)).where(*mine, later)
+def written_since(documents: Select[*tuple[Any, ...]], generation: int) -> Select[*tuple[Any, ...]]:
+    """The documents whose chunks were written after a generation."""
+    return documents.where(DocumentRow.changed_in > generation)
+
+
+def is_of_encoder(index_fingerprint: str, encoder_fingerprint: str) -> ColumnElement[bool]:
+    """Whether a document's vectors were made with this encoder."""
+    return or_(
+        DocumentRow.index_fingerprint == index_fingerprint, DocumentRow.encoder_fingerprint == encoder_fingerprint
+    )
 
 
 def stuck_documents(now: datetime) -> Select[str]:
@@ -205,18 +213,38 @@ def held(document_id: str, owner: str) -> Update:
 
 
 def start_over(document_id: str) -> Update:
-    """A document to be ingested again from its file, with fresh attempts."""
+    """Reset a document so that it is ingested again from its file, with fresh attempts."""
     return update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.ACCEPTED, **FRESH)
 
 
-def start_outdated_over(index_fingerprint: str) -> Update:
-    """`start_over`, of every document whose chunks were made with other models or settings."""
-    outdated = (
-        DocumentRow.num_chunks > 0,
-        DocumentRow.index_fingerprint != index_fingerprint,
-        DocumentRow.status != Status.ACCEPTED,
+def read_again(document_id: str) -> Update:
+    """A document to be read again from its file, with fresh attempts. Its chunks answer until then."""
+    return update(DocumentRow).where(DocumentRow.id == document_id).values(_TO_READ_AGAIN)
+
+
+def read_outdated_again(index_fingerprint: str) -> Update:
+    """`read_again`, of every finished document whose chunks were made with other models or settings. The others are at it.
+    One that failed starts over."""
+    finished = or_(DocumentRow.status.in_((Status.READY, Status.FAILED)), DocumentRow.kv_evicted)
+    status = case((DocumentRow.status == Status.FAILED, Status.ACCEPTED), else_=Status.SEARCHABLE)
+    outdated = (DocumentRow.num_chunks > 0, DocumentRow.index_fingerprint != index_fingerprint)
+    return update(DocumentRow).where(*outdated, finished).values(_TO_READ_AGAIN | {"status": status})
+
+
+def note_encoder(index_fingerprints: Sequence[str], encoder_fingerprint: str) -> Update:
+    """Record the encoder of documents that have none recorded and were made with one of these."""
+    made = (DocumentRow.encoder_fingerprint == "", DocumentRow.index_fingerprint.in_(index_fingerprints))
+    return (
+        update(DocumentRow)
+        .where(*made)
+        .values(encoder_fingerprint=encoder_fingerprint, updated_at=DocumentRow.updated_at)
     )
-    return update(DocumentRow).where(*outdated).values(status=Status.ACCEPTED, **FRESH)
+
+
+def count_of_other_encoders(index_fingerprint: str, encoder_fingerprint: str) -> Select[int]:
+    """The number of documents with chunks whose vectors another encoder made."""
+    other = not_(is_of_encoder(index_fingerprint, encoder_fingerprint))
+    return select(func.count()).select_from(DocumentRow).where(DocumentRow.num_chunks > 0, other)
 
 
 def precompute_again(document_id: str) -> Update:
@@ -240,10 +268,6 @@ def count_by_status() -> Select[Status, int, int, int]:
     """(status, documents, chunks, tokens)."""
     sums = (func.count(), func.sum(DocumentRow.num_chunks), func.sum(DocumentRow.num_tokens))
     return select(DocumentRow.status, *sums).group_by(DocumentRow.status)
-
-
-def _is_indexed(index_fingerprint: str) -> ColumnElement[bool]:
-    return and_(DocumentRow.num_chunks > 0, DocumentRow.index_fingerprint == index_fingerprint)
 
 
 def _free(now: datetime) -> ColumnElement[bool]:

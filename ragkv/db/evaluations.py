@@ -30,7 +30,7 @@ def run_by_id(tenant_id: str, run_id: str) -> Select[EvaluationRow, str]:
 
 def num_open(tenant_id: str) -> Select[int]:
     """The number of a tenant's runs that have not ended."""
-    return select(func.count()).where(EvaluationRow.tenant_id == tenant_id, EvaluationRow.state.in_(OPEN))
+    return num_runs(tenant_id).where(EvaluationRow.state.in_(OPEN))
 
 
 def any_open() -> Select[str]:
@@ -71,7 +71,7 @@ def questions_of(run_id: str) -> Select[EvaluationQuestionRow, FeedbackRow | Non
 
 
 def question_of(run_id: str, ordinal: int) -> Select[EvaluationQuestionRow, FeedbackRow | None, str | None]:
-    """As `questions_of`, one of them."""
+    """One question of a run, as `questions_of` has it."""
     return questions_of(run_id).where(EvaluationQuestionRow.ordinal == ordinal)
 
 
@@ -104,6 +104,19 @@ def forget_given(before: datetime, limit: int) -> Update:
     old = select(EvaluationRow.id).where(EvaluationRow.state.not_in(OPEN), EvaluationRow.created_at < before)
     some = _keys().where(EvaluationQuestionRow.given.is_not(None), EvaluationQuestionRow.evaluation_id.in_(old))
     return update(EvaluationQuestionRow).where(_is_one_of(some.limit(limit))).values(given=null(), answers=null())
+
+
+def forget_older_given(tenant_id: str, kept: int) -> Update:
+    """Questions that were given with a tenant's ended runs, and the answers to them, but those of the `kept` newest."""
+    ended = (EvaluationRow.tenant_id == tenant_id, EvaluationRow.source == "given", EvaluationRow.state.not_in(OPEN))
+    older = select(EvaluationRow.id).where(*ended).order_by(*(key.desc() for key in RUN_KEYS)).offset(kept)
+    mine = (EvaluationQuestionRow.evaluation_id.in_(older), EvaluationQuestionRow.given.is_not(None))
+    return update(EvaluationQuestionRow).where(*mine).values(given=null(), answers=null())
+
+
+def num_runs(tenant_id: str) -> Select[int]:
+    """The number of a tenant's runs."""
+    return select(func.count()).where(EvaluationRow.tenant_id == tenant_id)
 
 
 def _keys() -> Select[str, int]:

@@ -56,7 +56,8 @@ def discarding(session: Session) -> Iterator[None]:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raises Unavailable for what may succeed later. The reason is for the log: it names hosts and users."""
+    """Translate errors of the database. Raises Unavailable for what may succeed later. The reason is for the log: it
+    names hosts and users."""
     try:
         yield
     except (PoolTimeout, DBAPIError) as error:

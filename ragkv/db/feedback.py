@@ -20,7 +20,7 @@ Rated = Literal["up", "down", "any", "none"]
 
 @dataclass(frozen=True, slots=True)
 class QuestionFilter:
-    """Which of a tenant's questions: of a collection, by rating, asked in [since, until), with a text in any case."""
+    """Filter over a tenant's questions: of a collection, by rating, asked in [since, until), with a text in any case."""
 
     tenant_id: str
     collection_id: str | None = None
@@ -35,7 +35,7 @@ def feedback_on(tenant_id: str, answer_id: str) -> Select[FeedbackRow]:
 
 
 def add_feedback(session: Session, feedback: FeedbackRow, passages: Sequence[FeedbackPassageRow]) -> None:
-    """Raises Conflict if there is feedback on the answer meanwhile, or a document is gone."""
+    """Add feedback with its passages. Raises Conflict if the answer has got other feedback, or a document is gone."""
     try:
         session.add(feedback)
         session.flush()

@@ -148,7 +148,7 @@ class Lease:
             return default.in_place_of(*own) if own else default
 
     def chunks_to_keep(self, rule: KVRule) -> list[Chunk]:
-        """The chunks whose KV the rule wants; all of them if somebody asked for the document's KV."""
+        """The chunks whose KV the rule wants; all of them if the document's KV was requested."""
         with self.database.reading() as session:
             wanted = chunks_of(self.document_id).order_by(*CHUNK_KEYS)
             if rule.when is not KVWhen.UPLOAD and session.scalars(open_kind(self.document_id, REBUILD)).first() is None:
@@ -189,6 +189,15 @@ class Lease:
         """Mark as failed for good, with the reason."""
         with self.database.writing() as session:
             self._change(session, status=Status.FAILED, error=reason, stage="", **_RELEASED)
+            session.execute(open_jobs(self.document_id, status=JobStatus.FAILED, error=reason))
+            announce(session, self.document_id, FAILED_EVENT)
+
+    def keep_earlier(self, reason: str) -> None:
+        """End a re-read that failed for good, with the reason: the earlier chunks go on answering, with the KV they have.
+        The next re-read is the one that is asked for."""
+        kept = {"status": Status.SEARCHABLE, "kv_evicted": True}
+        with self.database.writing() as session:
+            self._change(session, **kept, error=reason, stage="", **_RELEASED)
             session.execute(open_jobs(self.document_id, status=JobStatus.FAILED, error=reason))
             announce(session, self.document_id, FAILED_EVENT)
 

@@ -163,7 +163,7 @@ def entries_only_of(owner: KVOwner) -> Select[str, int]:
 
 
 def used(chunk_ids: Sequence[str], moment: datetime, half_life_s: float, times: int = 1) -> Update:
-    """The KV of these chunks was used so many times."""
+    """Count uses of the KV of these chunks."""
     keys = select(ChunkRow.kv_key).where(one_of(ChunkRow.id, chunk_ids))
     warm_until = warmer(KVEntryRow.warm_until, moment, half_life_s, times)
     return update(KVEntryRow).where(KVEntryRow.key.in_(keys)).values(last_used_at=moment, warm_until=warm_until)

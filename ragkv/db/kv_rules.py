@@ -16,13 +16,13 @@ from ragkv.status import Status
 BACK_AFTER = timedelta(minutes=10)
 """With `KVWrite.BACK`: what is replaced or removed sooner is never uploaded."""
 _BEFORE_USES = 0.5
-"""Of an entry's count, which begins at one and fades: so much is left of that when it is looked at, a while after the last use."""
+"""Allowance for fading: the count of an entry begins at one and has faded a little when it is looked at."""
 
 _HAS_KV = exists().where(KVEntryRow.key == ChunkRow.kv_key)
 
 
 def rule_of(document_id: str) -> Select[str | None, str | None, int | None, str | None]:
-    """What the document's collection has of its own: (format, when, uses, write)."""
+    """The rule of the document's collection, None where it has the service's: (format, when, uses, write)."""
     rule = (CollectionRow.kv_format, CollectionRow.kv_when, CollectionRow.kv_uses, CollectionRow.kv_write)
     own = select(*rule)
     return own.join(DocumentRow, DocumentRow.collection_id == CollectionRow.id).where(DocumentRow.id == document_id)
@@ -43,7 +43,7 @@ def used_without_kv(chunk_ids: Sequence[str], moment: datetime, half_life_s: flo
 
 
 def tried(document_id: str, uses: int) -> Update:
-    """The document's chunks that were used so often start counting again: their KV is kept, or there was no room for it."""
+    """Reset the use count of chunks that reached the threshold: their KV is kept, or there was no room for it."""
     hot = (ChunkRow.document_id == document_id, ChunkRow.kv_uses >= uses)
     return update(ChunkRow).where(*hot).values(kv_uses=0)
 

@@ -37,7 +37,7 @@ class _OneOf(FunctionElement[bool]):
     inherit_cache = True
 
     def self_group(self, against: Any = None) -> "_OneOf":
-        """As it stands: SQLAlchemy would ask SQLite whether it `= 1`, for which SQLite uses no index."""
+        """The element itself: SQLAlchemy would ask SQLite whether it `= 1`, for which SQLite uses no index."""
         return self
 
 

@@ -10,7 +10,7 @@ from ragkv.db.tables import DocumentRow, MailAttachmentRow
 
 
 def attachments_of(mail_id: str) -> Select[MailAttachmentRow]:
-    """What is attached to a document, in order."""
+    """Attachments of a document, in order."""
     return select(MailAttachmentRow).where(MailAttachmentRow.mail_id == mail_id).order_by(MailAttachmentRow.ordinal)
 
 

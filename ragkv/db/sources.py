@@ -1,14 +1,16 @@
 """Indexed documents, their points, and chunks by id, as retrieval reads them from the database."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from ragkv.batched import batched
-from ragkv.chunk import Chunk
+from ragkv.chunk import Chunk, prompt_text
 from ragkv.db.chunks import chunks_by_id, points_of, ready_chunks, titles_of, titles_of_documents, to_chunk, to_point
 from ragkv.db.collections import changes_of
 from ragkv.db.database import Database
-from ragkv.db.documents import versions_of_indexed, versions_since
+from ragkv.db.documents import versions_of_documents, written_since
 from ragkv.recently_used import RecentlyUsed
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Point
@@ -16,15 +18,24 @@ from ragkv.retrieve.vectors import Point
 REMEMBERED_COLLECTIONS = 64
 
 
+class MadeWith(NamedTuple):
+    """Names of the models and settings that chunks and vectors are made with, and of the encoder among them."""
+
+    index_fingerprint: str
+    encoder_fingerprint: str
+
+
 class DatabaseSource:
     """Points and chunks as the database holds them at the moment of the call.
 
-    `index_fingerprint` names the models in use: what was made with others is not there until it is ingested again.
+    Chunks that were made otherwise than `present` says are there until their document is read again: token ids are then
+    those of `encode`, the present tokenizer; a vector of another encoder is left out.
     """
 
-    def __init__(self, database: Database, index_fingerprint: str) -> None:
+    def __init__(self, database: Database, present: MadeWith, encode: Callable[[list[str]], list[list[int]]]) -> None:
         self._database = database
-        self._index_fingerprint = index_fingerprint
+        self.present = present
+        self._encode = encode
         self._remembered = RecentlyUsed[tuple[str, str], _Versions](_Versions, REMEMBERED_COLLECTIONS)
 
     def indexed_documents(self, tenant_id: str, collection_id: str) -> dict[str, int]:
@@ -32,40 +43,40 @@ class DatabaseSource:
 
         The same object for as long as none does, which is one row to read. Not to be changed.
         """
-        with self._database.reading() as session:
-            changes = session.execute(changes_of(tenant_id, collection_id)).one_or_none()
-        if changes is None:
-            return {}
-        versions = self._remembered.of((tenant_id, collection_id))
-        with versions.lock:  # of several that find a change, one reads
-            if versions.changes != tuple(changes):
-                self._catch_up(versions, tenant_id, collection_id)
-            return versions.by_document
+        return self._versions_of(tenant_id, collection_id).by_document
+
+    def of_other_encoders(self, tenant_id: str, collection_id: str) -> frozenset[str]:
+        """The indexed documents whose vectors another encoder made."""
+        return self._versions_of(tenant_id, collection_id).of_other_encoders
 
     def points(self, document_ids: Sequence[str]) -> list[Point]:
-        """The points of these documents."""
+        """The points of these documents; those of another encoder have an empty dense vector."""
         with self._database.reading() as session:
-            return [to_point(row) for ids in batched(document_ids) for row in session.scalars(points_of(ids))]
+            statements = [points_of(ids, *self.present) for ids in batched(document_ids)]
+            rows = [row for statement in statements for row in session.execute(statement)]
+            return [to_point(row, of_encoder=of_encoder) for row, of_encoder in rows]
 
     def ready_chunks(self, tenant_id: str, collection_id: str) -> list[Chunk]:
         """A collection's chunks that have KV, in document order."""
         with self._database.reading() as session:
-            rows = session.scalars(ready_chunks(tenant_id, collection_id, self._index_fingerprint))
+            rows = session.scalars(ready_chunks(tenant_id, collection_id, self.present.index_fingerprint))
             return [to_chunk(row) for row in rows]
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         """The tenant's chunks of these ids, in the order asked for; what is gone is left out."""
         with self._database.reading() as session:
-            statements = [chunks_by_id(tenant_id, ids, self._index_fingerprint) for ids in batched(chunk_ids)]
+            statements = [chunks_by_id(tenant_id, ids) for ids in batched(chunk_ids)]
             rows = [row for statement in statements for row in session.execute(statement)]
-            found = {row.id: to_chunk(row, media_type) for row, media_type in rows}
+            found = {row.id: to_chunk(row, media_type) for row, media_type, _ in rows}
+            present = self.present.index_fingerprint
+            found |= self._encoded_anew([found[row.id] for row, _, made_with in rows if made_with != present])
         return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
 
     def titles(
         self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
     ) -> list[TitledChunk]:
         """The titles of the collection's chunks, or of those of some documents."""
-        place = tenant_id, collection_id, self._index_fingerprint
+        place = tenant_id, collection_id
         if document_ids is None:
             statements = [titles_of(*place)]
         else:
@@ -73,22 +84,34 @@ class DatabaseSource:
         with self._database.reading() as session:
             return [TitledChunk(*row) for statement in statements for row in session.execute(statement)]
 
+    def _versions_of(self, tenant_id: str, collection_id: str) -> "_Versions":
+        with self._database.reading() as session:
+            changes = session.execute(changes_of(tenant_id, collection_id)).one_or_none()
+        if changes is None:
+            return _Versions()
+        versions = self._remembered.of((tenant_id, collection_id))
+        with versions.lock:  # of several that find a change, one reads
+            if versions.changes != tuple(changes):
+                self._catch_up(versions, tenant_id, collection_id)
+        return versions
+
     def _catch_up(self, versions: "_Versions", tenant_id: str, collection_id: str) -> None:
-        place = tenant_id, collection_id, self._index_fingerprint
+        documents = versions_of_documents(tenant_id, collection_id, *self.present)
         with self._database.reading() as session:
             changes = session.execute(changes_of(tenant_id, collection_id)).one_or_none()
             generation, marked = changes or (0, 0)
             if (since := versions.since(generation, marked)) is None:
-                versions.by_document = dict(session.execute(versions_of_indexed(*place)).all())
-            elif written := session.execute(versions_since(*place, since)).all():
-                updated = dict(versions.by_document)  # a copy: others read the one that was given out
-                for document_id, version, is_indexed in written:
-                    if is_indexed:
-                        updated[document_id] = version
-                    else:
-                        updated.pop(document_id, None)
-                versions.by_document = updated
+                versions.update({}, frozenset(), session.execute(documents).all())
+            elif written := session.execute(written_since(documents, since)).all():
+                versions.update(versions.by_document, versions.of_other_encoders, written)
         versions.changes = generation, marked  # of before: what is committed meanwhile is read again
+
+    def _encoded_anew(self, chunks: Sequence[Chunk]) -> dict[str, Chunk]:
+        if not chunks:
+            return {}
+        encoded = self._encode([prompt_text(chunk.title, chunk.text) for chunk in chunks])
+        pairs = zip(chunks, encoded, strict=True)
+        return {chunk.id: replace(chunk, token_ids=tuple(token_ids)) for chunk, token_ids in pairs}
 
 
 class _Versions:
@@ -99,6 +122,21 @@ class _Versions:
         self.lock = threading.Lock()
         self.changes: tuple[int, int] | None = None
         self.by_document: dict[str, int] = {}
+        self.of_other_encoders: frozenset[str] = frozenset()
+
+    def update(
+        self, by_document: dict[str, int], others: frozenset[str], written: Iterable[tuple[str, int, bool, bool]]
+    ) -> None:
+        """Take over what was known with what was written since; in copies, for others read those that were given out."""
+        by_document, by_others = dict(by_document), set(others)
+        for document_id, version, is_indexed, of_encoder in written:
+            by_document.pop(document_id, None)
+            by_others.discard(document_id)
+            if is_indexed:
+                by_document[document_id] = version
+            if is_indexed and not of_encoder:
+                by_others.add(document_id)
+        self.by_document, self.of_other_encoders = by_document, frozenset(by_others)
 
     def since(self, generation: int, marked: int) -> int | None:
         """The generation since which all changes are marked;

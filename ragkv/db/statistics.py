@@ -22,7 +22,7 @@ from ragkv.db.tables import CollectionRow, JobRow, QuestionRow
 from ragkv.status import JobStatus
 
 MEDIAN, HIGH, HIGHEST = 50, 95, 99
-"""The percentiles, by nearest rank: the smallest value that so many percent do not exceed."""
+"""The percentiles, by nearest rank: the smallest value that this percentage does not exceed."""
 
 Rows = Select[*tuple[Any, ...]]
 Costs = tuple[float, float, float]
@@ -116,7 +116,7 @@ def _bucket(width_s: int) -> ColumnElement[int]:
 
 
 def _in_full(costs: Costs) -> ColumnElement[float]:
-    """Retrieval as it was, and every token computed that was not in the engine's own cache."""
+    """Estimated time with full prefill: measured retrieval plus computing all uncached tokens."""
     per_prompt, per_token, per_pair = costs
     cached = cast(QuestionRow.cached_tokens, Double)
     computed = cast(QuestionRow.prompt_tokens, Double) - cached

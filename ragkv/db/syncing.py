@@ -61,7 +61,7 @@ class SyncLease:
         return None if due is None else cls.take(database, due, owner)
 
     def known(self, keys: Sequence[str]) -> dict[str, DataSourceFileRow]:
-        """What is known of files, by key."""
+        """Known files, by key."""
         with self.database.reading() as session:
             return {row.key: row for row in session.scalars(files_named(self.source.id, keys))}
 
@@ -91,7 +91,7 @@ class SyncLease:
                 setattr(row, name, value)
 
     def distrust(self, key: str) -> None:
-        """Let the next sync read a file again, whoever holds the data source now."""
+        """Let the next sync read a file again, whichever process holds the data source now."""
         with self.database.writing() as session:
             _rows(session, forget_version(self.source.id, key))
 
@@ -109,8 +109,8 @@ class SyncLease:
             return [row for (row,) in rows_behind(session, missing, (_KEY,), limit, position).items]
 
     def documents_to_delete(self, documents: Mapping[str, str | None]) -> list[str]:
-        """Which documents, by the keys of files that go or changed, go with them: those of no other file, and uploaded by
-        nobody. One that stays for another file is said to come from there from now on."""
+        """Ids of the documents that go with these files, given by the files' keys: those that no other file has
+        and that were not uploaded. One that stays for another file is said to come from there from now on."""
         going: list[str] = []
         with self.database.writing() as session:
             self._hold_on(session)
@@ -130,7 +130,7 @@ class SyncLease:
             return list(session.scalars(found))
 
     def is_shared(self, document_id: str, key: str) -> bool:
-        """Whether the document is not this file's alone: another file has its bytes, or somebody uploaded them."""
+        """Whether the document is not this file's alone: another file has its bytes, or they were uploaded."""
         with self.database.reading() as session:
             is_synced = session.scalars(documents_synced([document_id])).first() is not None
             others = session.scalars(other_files_of(document_id, self.source.id, [key]).limit(1)).first()
@@ -153,7 +153,7 @@ class SyncLease:
             self._change(session, next_at=next_at, **synced, **changes, **_RELEASED)
 
     def give_back(self) -> None:
-        """Release it in the middle of a sync, which another process goes on with."""
+        """Release it in the middle of a sync, which another process continues."""
         with self.database.writing() as session:
             self._change(session, **_RELEASED)
 

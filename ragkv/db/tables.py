@@ -39,8 +39,9 @@ class ApiKeyRow(Base):
     """A tenant's API key. Only the SHA-256 of its secret is kept; `scopes` are names between spaces.
 
     A revoked key stays for a year, the newest of all keys for ever: once there was a key, requests without one are
-    refused. `created_by` and `revoked_by` are the ids of the keys that asked for it; None: no key was required, or it
-    was done on the command line.
+    refused. `created_by` and `revoked_by` are the ids of the keys that asked for it; None: a person did, no key was
+    required, or it was done on the command line. `created_by_person`: who signed in and created the key, or the first
+    of the keys that it goes back to.
     """
 
     __tablename__ = "api_keys"
@@ -56,6 +57,8 @@ class ApiKeyRow(Base):
     revoked_at: Mapped[datetime | None]
     created_by: Mapped[str | None] = mapped_column(ID)
     revoked_by: Mapped[str | None] = mapped_column(ID)
+    created_by_person: Mapped[str | None] = mapped_column(String(200))
+    revoked_by_person: Mapped[str | None] = mapped_column(String(200))
 
 
 class CollectionRow(Base):
@@ -97,6 +100,7 @@ class DocumentRow(Base):
     version: counts how often its chunks were written; an index that mirrors the database compares it.
     changed_in: the collection's generation that began with that.
     index_fingerprint, kv_fingerprint: names of the models and settings of its chunks, and of their KV.
+    encoder_fingerprint: of the encoder of its vectors; empty if that was not recorded.
     data_source_id: of the data source that it is kept in step with, which may be gone; None if it was uploaded.
     origin: the place of its file there.
     is_attachment: it came as an attachment of mails alone, and goes with the last of them.
@@ -147,6 +151,7 @@ class DocumentRow(Base):
     changed_in: Mapped[int] = mapped_column(BigInteger, default=0, server_default=sql_text("0"))
     index_fingerprint: Mapped[str] = mapped_column("recipe", String(64), default="")
     kv_fingerprint: Mapped[str] = mapped_column("kv_recipe", String(64), default="")
+    encoder_fingerprint: Mapped[str] = mapped_column(String(64), default="", server_default=sql_text("''"))
     kv_pinned: Mapped[bool] = mapped_column(default=False, server_default=false())
     kv_evicted: Mapped[bool] = mapped_column(default=False, server_default=false())
     data_source_id: Mapped[str | None] = mapped_column(ID)
@@ -311,7 +316,7 @@ class WebhookRow(Base):
 
 class WebhookDeliveryRow(Base):
     """One message of a webhook: `body` as it is sent, and the last of the `attempts`; the next is due at `next_at`, while it
-    is pending. The document may be gone."""
+    is pending. It goes with its document."""
 
     __tablename__ = "webhook_deliveries"
     __table_args__ = (Index(None, "webhook_id", "created_at"), Index(None, "status", "next_at"))
@@ -319,7 +324,7 @@ class WebhookDeliveryRow(Base):
     id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), index=True)
     webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"))
-    document_id: Mapped[str] = mapped_column(ID)
+    document_id: Mapped[str] = mapped_column(ID, index=True)
     event: Mapped[str] = mapped_column(String(40))
     body: Mapped[str] = mapped_column(Text)
     status: Mapped[str] = mapped_column(String(20), default="pending")

@@ -1,5 +1,6 @@
 """Statements about webhooks and their deliveries. A delivery is written in the transaction of what it tells."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ from sqlalchemy import Delete, Select, Update, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from ragkv.clock import utc_now
+from ragkv.db.lists import one_of
 from ragkv.db.pages import Keys
 from ragkv.db.tables import DocumentRow, WebhookDeliveryRow, WebhookRow
 from ragkv.ids import new_id
@@ -93,6 +95,11 @@ def forget_deliveries(before: datetime, limit: int) -> Delete:
     ended = (WebhookDeliveryRow.status != PENDING, WebhookDeliveryRow.created_at < before)
     old = select(WebhookDeliveryRow.id).where(*ended).order_by(WebhookDeliveryRow.created_at).limit(limit)
     return delete(WebhookDeliveryRow).where(WebhookDeliveryRow.id.in_(old))
+
+
+def forget_deliveries_about(document_ids: Sequence[str]) -> Delete:
+    """Messages about the documents, with their names and errors, sent or not. No message tells of a deletion."""
+    return delete(WebhookDeliveryRow).where(one_of(WebhookDeliveryRow.document_id, document_ids))
 
 
 def _webhooks_about(tenant_id: str, collection_id: str) -> Select[str]:

@@ -63,7 +63,7 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
 
 
 def _guesses(num_tokens: int) -> dict[str, Any]:
-    """vLLM's `speculative_config`: so many tokens at once are guessed to be those that followed the same few in the prompt before."""
+    """vLLM's `speculative_config`: `num_tokens` at once are guessed to be those that followed the same few in the prompt before."""
     return {"method": "ngram", "num_speculative_tokens": num_tokens, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
 
 

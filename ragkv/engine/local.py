@@ -126,7 +126,7 @@ class LocalEngine:
         await self.stop()
 
     async def _end_loading(self) -> None:
-        """End a start that is under way: until it is ready, vLLM's core heeds no signal but this."""
+        """Kill a starting engine: until ready, vLLM's core ignores other signals."""
         self._stopped = True
         while self._loading:  # a process may come only after the first look
             await asyncio.to_thread(Family.of(self._new_processes()).kill)
@@ -154,7 +154,7 @@ class LocalEngine:
         try:
             async with aclosing(outputs):  # closing ours closes vLLM's, which stops the request at once
                 async for output in outputs:
-                    yield _piece(output)
+                    yield _output(output)
         except _dead() as error:
             raise EngineLost("the engine ended while it answered") from error
         except _failed() as error:
@@ -201,7 +201,7 @@ def _sampling(request: Generate) -> "SamplingParams":
     )
 
 
-def _piece(output: "RequestOutput") -> Output:
+def _output(output: "RequestOutput") -> Output:
     answer = output.outputs[0]
     report = None
     if output.finished:

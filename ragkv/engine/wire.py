@@ -32,8 +32,8 @@ _Name = Annotated[str, msgspec.Meta(max_length=64)]  # a KV key, a tag or a dige
 
 
 class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A plan in JSON's types. `rank_keys` and `rank_heads` are its ranking. `tag` names the request's report for a later `report_of`. `layers` and `sink_aware` are the
-    selection's choice."""
+    """A plan in JSON's types. `rank_keys` and `rank_heads` are its ranking. `tag` names the request's report for a
+    later `report_of`. `layers` and `sink_aware` are the selection's choice."""
 
     placed: list[tuple[_Name | None, _Position, _Position]]
     recompute: list[_Pair] = []
@@ -99,7 +99,7 @@ class Planned:
 
 
 def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int) -> Planned | None:
-    """Plan in the `kv_transfer_params` of a request with so many prompt tokens, None if there is none.
+    """Plan in the `kv_transfer_params` of a request with `prompt_tokens`, None if there is none.
 
     Raises Rejected if they are malformed, make no sense or reach beyond the prompt.
     """

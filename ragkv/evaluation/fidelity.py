@@ -27,7 +27,7 @@ from ragkv.stitch.plan import StitchPlan
 KNOWN_TOKENS = 64
 """Tokens of a known answer, from its start, whose probabilities are compared; no more than an answer may have."""
 AT_ONCE = 4
-"""Of these prompts, which find all but their last tokens in the cache."""
+"""Prompts for probabilities that run together: they find all but their last tokens in the cache."""
 
 LogProbs = Sequence[Mapping[int, float]]
 """For each token of the known answer, by token id."""
@@ -55,7 +55,8 @@ class FidelityMeter:
         self._answer_tokens = answer_tokens
 
     async def measure(self, question: Question, known: Sequence[str]) -> tuple[FidelityOutcome, ComparedAnswers]:
-        """Raises what answering the question raises, and Rejected for one that cannot be measured. known: accepted answers;
+        """Answer a question stitched and in full, and compare the two. Raises what answering the question raises, and
+        Rejected for one that cannot be measured. known: accepted answers;
         probabilities are those of the first."""
         await self._answerer.until_idle()
         prepared = await self._answerer.prepare(question)

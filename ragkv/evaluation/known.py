@@ -1,4 +1,4 @@
-"""What is known of a question before it is measured: its text, accepted answers, and what its search is to find."""
+"""Facts of a question before it is measured: its text, accepted answers, and the passages that its search is to find."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

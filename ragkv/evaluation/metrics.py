@@ -21,7 +21,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalised(text: str) -> str:
-    """As SQuAD compares answers: lower case, no punctuation, no articles, single spaces."""
+    """Normalise an answer as SQuAD does: lower case, no punctuation, no articles, single spaces."""
     bare = text.lower().translate(_NO_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", bare).split())
 

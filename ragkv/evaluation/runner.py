@@ -3,7 +3,7 @@
     queued --first question begun--> running --last one recorded--> done
                  any open run --cancelled--> cancelled, --settings changed since it began--> failed
 
-A process holds a run for one question alone: then the run whose turn it is comes next, whoever measures it. What a process that
+A process holds a run for one question alone: then the run whose turn it is comes next, whichever process measures it. What a process that
 died held is free once its hold ends, and the question is measured again.
 """
 
@@ -67,7 +67,7 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What is recorded of one question: an outcome, or why there is none."""
+    """The record of one question: an outcome, or the reason why there is none."""
 
     outcome: FidelityOutcome | RetrievalOutcome | None = None
     answers: ComparedAnswers | None = None
@@ -165,14 +165,14 @@ class Runner:
             session.execute(change_held(held.run_id, self._holder, **again))
 
     def _record(self, held: _Held, measured: _Measured) -> None:
-        """Nothing if the run was cancelled or deleted meanwhile, or another process holds it."""
+        """Record a measured question, unless the run has been cancelled or deleted, or another process holds it."""
         with self._parts.database.writing() as session:
             row = session.get(EvaluationRow, held.run_id, with_for_update=True)
             if row is not None and row.holder == self._holder and row.state in OPEN:
                 _note(row, held.ordinal, measured, session)
 
     async def _measured(self, held: _Held) -> _Measured:
-        """Raises Unavailable alone."""
+        """Measure one question; other errors become its outcome. Raises Unavailable alone."""
         if held.known is None:
             return _Measured(error="the question is kept no longer")
         try:

@@ -16,7 +16,9 @@ from ragkv.db.evaluations import (
     OPEN,
     QUEUED,
     RUN_KEYS,
+    forget_older_given,
     num_open,
+    num_runs,
     outcomes_of,
     questions_of,
     run_by_id,
@@ -51,14 +53,18 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 MAX_QUESTIONS = 500
-"""Of a run."""
+"""Questions of a run, at most."""
 MAX_OPEN = 4
 """Runs of a tenant that have not ended."""
+MAX_RUNS = 1000
+"""Runs of a tenant, whether ended or not."""
+GIVEN_SETS = 8
+"""Ended runs of a tenant whose given questions are kept: a set may have megabytes, which count in no quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a run is to measure: `kind`, over the newest `limit` questions of a `source`, asked in [since, before); or over
+    """A requested run: `kind`, over the newest `limit` questions of a `source`, asked in [since, before); or over
     those that are `given`."""
 
     kind: Kind
@@ -71,13 +77,17 @@ class Wanted:
 
 def start_run(tenant_id: str, collection: str, wanted: Wanted, database: Database) -> EvaluationRun:
     """A new run, queued. Raises NotFound for the collection, Rejected if there is no question to measure, Conflict if the
-    tenant has too many open runs."""
+    tenant has too many runs. Of its ended runs with given questions, only the newest keep them."""
     ref = collection_ref(tenant_id, collection, database)
     run_id = new_id()
     with database.writing() as session:
         advisory_lock(session, f"evaluations {tenant_id}")
         if (session.scalar(num_open(tenant_id)) or 0) >= MAX_OPEN:
             raise Conflict(f"{MAX_OPEN} evaluations have not ended: wait for them, or cancel one")
+        if (session.scalar(num_runs(tenant_id)) or 0) >= MAX_RUNS:
+            raise Conflict(f"{MAX_RUNS:,} evaluations are kept: delete some")
+        if wanted.given:
+            session.execute(forget_older_given(tenant_id, GIVEN_SETS - 1))
         questions = _questions(run_id, tenant_id, ref.collection_id, wanted, session)
         if not questions:
             raise Rejected(_NOTHING[wanted.source])
@@ -100,7 +110,7 @@ def start_run(tenant_id: str, collection: str, wanted: Wanted, database: Databas
 def list_runs(
     tenant_id: str, collection: str | None, limit: int, cursor: str | None, database: Database
 ) -> EvaluationRunPage:
-    """Newest first. Raises NotFound for the collection, Rejected for a cursor that is not ours."""
+    """Newest first. Raises NotFound for the collection, Rejected for an invalid cursor."""
     collection_id = None if collection is None else collection_ref(tenant_id, collection, database).collection_id
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
@@ -110,7 +120,7 @@ def list_runs(
 
 
 def find_run(tenant_id: str, run_id: str, database: Database) -> EvaluationRun:
-    """Raises NotFound."""
+    """One run, with its figures. Raises NotFound."""
     with database.reading() as session:
         return _view(*_find(session, tenant_id, run_id))
 
@@ -177,7 +187,7 @@ def _questions(
 
 
 def _kept(given: GivenQuestion, kind: Kind) -> dict[str, Any]:
-    """Of a question that came with a run what its kind needs."""
+    """The fields of a given question that this kind of run uses."""
     kept = given if kind == "retrieval" else msgspec.structs.replace(given, passages=(), gold=())
     builtins: dict[str, Any] = msgspec.to_builtins(kept)
     return builtins

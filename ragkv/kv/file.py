@@ -184,7 +184,7 @@ def _tensors_of(kv: ChunkKV, kv_format: KVFormat) -> dict[str, torch.Tensor]:
 
 
 def _parts_of(kv_format: KVFormat) -> tuple[str, ...]:
-    """What a file has of packed keys, and of packed values."""
+    """The tensors of packed keys, and of packed values, in a file."""
     return ("codes", "step", "edges") if GRIDS[kv_format].centred else ("codes", "step", "low", "edges")
 
 

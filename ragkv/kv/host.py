@@ -34,8 +34,8 @@ class _Copy:
 
 
 class HostTier:
-    """A KV store read through a bounded memory. A copy serves as long as its file is there and unchanged, so whoever deletes or
-    replaces a file need not know of it. Copies are made in a thread of their own: no question waits for one."""
+    """A KV store read through a bounded memory. A copy serves as long as its file is there and unchanged, so code
+    that deletes or replaces a file need not know of it. Copies are made in a thread of their own: no question waits for one."""
 
     def __init__(self, store: KVStore, capacity: int, *, heads: slice | None = None, pinned: bool = False) -> None:
         """capacity: bytes, 0 for no copies. heads: the KV heads that are read, if not all. pinned: in memory that a GPU reads by
@@ -145,5 +145,5 @@ def _bytes_of(kv: StoredKV | Packed) -> int:
 
 
 def _bits_of(tensor: torch.Tensor) -> np.ndarray:
-    """In a type that NumPy has, with the tensor's own strides."""
+    """The tensor's bits in a type that NumPy has, with the same strides."""
     return tensor.view(_INTEGERS[tensor.itemsize]).numpy()

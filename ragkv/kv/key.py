@@ -14,7 +14,7 @@ from ragkv.kv_format import KVFormat
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """How a chunk's KV was made and is kept. writer: the fingerprint of its adapter, empty for the plain model."""
+    """Writer and format of a chunk's KV. writer: the fingerprint of its adapter, empty for the plain model."""
 
     writer: str = ""
     kv_format: KVFormat = KVFormat.BF16
@@ -45,7 +45,7 @@ class KeyMaker:
 
     @property
     def makings(self) -> tuple[Making, ...]:
-        """All that serve, the best first: the present one is what is made now."""
+        """All makings whose KV may be used, the best first: the first is the one that is made now."""
         writers = [self.writer] if self.writer_before is None else [self.writer, self.writer_before]
         formats = sorted(KVFormat, key=lambda kv_format: kv_format is not self.kv_format)
         return tuple(Making(writer, kv_format) for writer in writers for kv_format in formats)

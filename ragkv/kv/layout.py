@@ -11,7 +11,7 @@ from ragkv.errors import Rejected, Unsupported
 from ragkv.kv.families import refusal_of
 
 LAYOUT_VERSION = 2
-"""Of KV files and of the keys that name them. 2: a file carries its key."""
+"""Version of KV files and of the keys that name them. 2: a file carries its key."""
 _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 

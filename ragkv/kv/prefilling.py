@@ -62,7 +62,7 @@ class Prefilling:
     """The announcements of a folder of KV, which any process may write and read."""
 
     folder: Path
-    """Of KV."""
+    """The folder of KV."""
 
     def announce(self, batches: Sequence[Batch]) -> "Announcement":
         """Announce these until it is withdrawn. Raises nothing: a disk that is full announces nothing."""
@@ -80,7 +80,7 @@ class Prefilling:
         return found
 
     def any(self) -> bool:
-        """Whether there is an announcement, of the living or the dead: one look at a folder."""
+        """Whether any announcement exists, even a stale one; reads one directory."""
         try:
             with os.scandir(self.folder / FOLDER) as files:
                 return next(files, None) is not None
@@ -88,7 +88,7 @@ class Prefilling:
             return False
 
     def _batches(self) -> Iterator[Batch]:
-        """What the living announce. Whoever reads may find damaged files, and files that go."""
+        """Announcements of running processes. Files that are damaged, or vanish while they are read, are skipped."""
         for path in self._files():
             with suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
                 if not _is_free(file.fileno()):

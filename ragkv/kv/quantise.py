@@ -35,7 +35,7 @@ class Packed:
         return self.codes.shape[1]
 
     def of_heads(self, heads: slice) -> "Packed":
-        """Those of some KV heads, not copied."""
+        """The codes of some KV heads, not copied."""
         low = None if self.low is None else self.low[:, :, heads]
         return Packed(self.codes[:, :, heads], self.step[:, :, heads], self.edges[:, :, heads], low)
 

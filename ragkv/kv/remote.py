@@ -19,7 +19,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 
 from ragkv.batched import batched
 from ragkv.errors import Corrupt, NotFound, Rejected, Unavailable
-from ragkv.object_store import Place, first_line, opened
+from ragkv.object_store import Place, opened, told_of
 
 MARKER = "ragkv-kv.json"
 FORMAT = 1
@@ -27,7 +27,7 @@ PIECE_BYTES = 8 * 2**20
 WHOLE_BYTES = 64 * 2**20
 """Larger files are uploaded in parts of this size."""
 FAILURES, PAUSE_S = 3, 5.0
-"""After so many failures in a row nothing is asked for so long: what waits for an answer is told at once."""
+"""Failures in a row after which requests pause, and the seconds of the pause: they fail at once meanwhile."""
 
 _OBJECT = re.compile(r"[0-9a-f]{2}/([0-9a-f]{64})\.safetensors")
 
@@ -177,7 +177,7 @@ class ObjectStore:
         except (BaseError, ValueError, OSError) as error:
             with self._lock:
                 self._failures += 1
-                self._trouble = f"object store: {first_line(error)}"
+                self._trouble = told_of(error)
                 if self._failures >= FAILURES:
                     self._paused_until = time.monotonic() + PAUSE_S
             raise Unavailable(self._trouble) from None

@@ -26,7 +26,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 class Gauges(msgspec.Struct, frozen=True):
-    """All of them. `up`: whether each part answers. None: the part that counts it is away."""
+    """Values of all gauges. `up`: whether each part answers. None: the part that counts it is unavailable."""
 
     up: dict[str, bool]
     stored: RowCounts | None

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 BEAT_S = 10.0
 """Between two reports of a worker."""
 SILENT_AFTER_S = 60.0
-"""A worker that has not reported for so long is not running, or hangs and holds the interpreter."""
+"""Silence after which a worker is taken as not running, or as hanging and holding the interpreter."""
 STALLED_AFTER_S = 600.0
-"""A worker whose document has made no progress for so long hangs."""
+"""Time without progress in its document after which a worker is taken as hanging."""
 FORGOTTEN_AFTER_S = 3600.0
 _HASH = "ragkv:workers"
 

@@ -25,9 +25,9 @@ from ragkv.observe.worker_counters import STAGE_BUCKETS_S
 _CACHE_USE = "vllm:kv_cache_usage_perc"
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 QuestionOutcome = Literal["answered", "cancelled", "refused", "failed"]
-"""Of a question. refused: it could not be answered as it was asked; failed: the service could not answer it."""
+"""Outcome of a question. refused: it could not be answered as it was asked; failed: the service could not answer it."""
 PromotionOutcome = Literal["in_time", "late", "not_awaited", "failed"]
-"""Of a KV file in the object store, for one question. late: it had not come by the deadline; not_awaited: computing it
+"""Outcome of loading a KV file from the object store for one question. late: it had not come by the deadline; not_awaited: computing it
 was estimated to be sooner. Or of KV that a worker was computing; failed: it computes it no more."""
 
 # The moment when each counter was made: as many lines again, of no use.

@@ -22,8 +22,6 @@ __all__ = ("Attributes", "Span", "SpanKind", "continued", "exporting", "failed",
 
 Attributes = Mapping[str, str | bool | int | float | Sequence[str]]
 
-PARENT = "traceparent"
-"""The header that names the trace and the span that caused a request or a message."""
 PATH = "/v1/traces"
 EXPORT_EVERY_S = 2.0
 TIMEOUT_S = 10.0

@@ -65,7 +65,7 @@ class WorkerCounters:
             self._add({f"stage:{name}:sum": seconds, f"stage:{name}:{bucket}": 1})
 
     def read(self) -> dict[str, float]:
-        """All of them. Raises Unavailable."""
+        """The value of each field. Raises Unavailable."""
         if self._client is None:
             return {}
         with reporting():

@@ -16,12 +16,12 @@ WORTH_IT = 2.0
 """Times sooner that loading has to be before a format is recommended: selecting and de-quantising take their part."""
 DAYS_A_MONTH = 30
 SCALING = {1: 1.0, 2: 0.92, 4: 0.85, 8: 0.75}
-"""Share of its own rate that each of so many devices keeps under tensor parallelism."""
+"""Share of its own rate that each device keeps under tensor parallelism, by the number of devices."""
 _GIGA = 1e9
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """What computes. tflops: dense bfloat16 of one device at its peak; utilisation: the share of it that a prefill reaches;
+    """The hardware that computes. tflops: dense bfloat16 of one device at its peak; utilisation: the share of it that a prefill reaches;
     price: dollars an hour for one. rate: tokens a second as measured, instead of what follows from these."""
 
     tflops: float = 989.0
@@ -32,7 +32,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tier(msgspec.Struct, frozen=True, kw_only=True):
-    """Where KV may lie. bandwidth: GB a second that an engine reads; price: dollars for a GB a month."""
+    """Storage that may hold KV. bandwidth: GB a second that an engine reads; price: dollars for a GB a month."""
 
     name: str
     bandwidth: float
@@ -50,7 +50,8 @@ TIERS = (
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What is planned for: documents, their mean tokens, questions a day, tokens of context for each, and the share recomputed at a question."""
+    """The load that is planned for: documents, their mean tokens, questions a day, tokens of context for each, and the
+    share recomputed at a question."""
 
     documents: int = 10_000
     tokens: int = 2_000
@@ -87,8 +88,9 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """bytes_per_token: of keys and values, by format. storage_gb: of the corpus' files, which have each chunk's Q-Cache too. prefill_rate: tokens a second; prefill_s: of a question's context. reads: of a stored
-    token a month, in the mean. million_price: dollars to compute a million tokens. settings: what to set, and advice: in words."""
+    """bytes_per_token: of keys and values, by format. storage_gb: of the corpus' files, which have each chunk's Q-Cache
+    too. prefill_rate: tokens a second; prefill_s: of a question's context. reads: of a stored token a month, in the
+    mean. million_price: dollars to compute a million tokens. settings: what to set, and advice: in words."""
 
     model: str
     bytes_per_token: dict[KVFormat, float]
@@ -115,7 +117,7 @@ def prefill_rate(shape: Shape, device: Device, context: int) -> float:
 
 
 def plan(shape: Shape, load: Load, device: Device, tiers: Sequence[Tier] = TIERS) -> Plan:
-    """Raises Rejected for figures that cannot be."""
+    """Storage, time and cost of stored KV for a load on a device. Raises Rejected for figures that cannot be."""
     if min(device.tflops, device.utilisation, *(tier.bandwidth for tier in tiers)) <= 0 or (device.rate or 1) <= 0:
         raise Rejected("rates and bandwidths must be above 0")
     rate = prefill_rate(shape, device, load.context)

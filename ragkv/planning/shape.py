@@ -1,4 +1,4 @@
-"""What of a model's configuration decides its KV's size and its prefill's cost."""
+"""The part of a model's configuration that decides its KV's size and its prefill's cost."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -48,12 +48,13 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bytes_per_token(self) -> int:
-        """In bfloat16."""
+        """Bytes of a token's KV in bfloat16."""
         return _HALF * self.values_per_token
 
     def qcache_bytes(self, tokens: int, kv_format: KVFormat) -> int:
-        """Of a chunk's Q-Cache, which its KV file has beside keys and values: two vectors of every query head and a mean key for every
-        block of tokens, of the layers that choose, in float32 or, quantised, in bfloat16. None for latents, which are not stored."""
+        """Bytes of a chunk's Q-Cache, which its KV file has beside keys and values: two vectors of every query head and
+        a mean key for every block of tokens, of the layers that choose, in float32 or, quantised, in bfloat16. None for
+        latents, which are not stored."""
         if self.latent is not None:
             return 0
         vectors = 2 * self.heads + self.kv_heads * -(-tokens // QCACHE_BLOCK)
@@ -62,7 +63,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def active_parameters(self) -> int:
-        """That take part for one token: layers and head, not the embedding, which is looked up. Norms and biases are left out."""
+        """Parameters that take part for one token: layers and head, without the embedding, which is looked up, norms and biases."""
         attention = self.attention or 2 * self.hidden * self.head_dim * (self.heads + self.kv_heads)
         sparse = 0 if self.expert_inner is None else self.layers - self.dense_layers
         expert = self.active * (self.expert_inner or 0) + self.shared_inner
@@ -70,7 +71,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         return self.layers * attention + inner + self.hidden * self.vocabulary
 
     def flops_per_token(self, context: int) -> float:
-        """Of a prefill of `context` tokens, in the mean over them: two for each parameter, and attention to half of the context."""
+        """Operations for each token of a prefill of `context` tokens, on average: two for each parameter, and attention
+        to half of the context."""
         return 2.0 * self.active_parameters + 2.0 * self.layers * self.heads * self.head_dim * context
 
 

@@ -12,7 +12,7 @@ WIDER = (4, 40)
 """Searches that name none ask for so many times the hits that are wanted, one after the other."""
 
 Search = Callable[[int, DocumentIds | None], list[Hit]]
-"""The best hits of one kind of search, so many, of these documents or of all."""
+"""The best hits of one kind of search, up to a limit, of these documents or of all."""
 
 
 def best_among(search: Search, limit: int, document_ids: DocumentIds) -> list[Hit]:

@@ -39,7 +39,7 @@ class EncoderProcess:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Raises what `Encoder.load` raises."""
+        """Start the process and load the encoder in it. Raises what `Encoder.load` raises."""
         self._folder = folder
         self._lock = threading.Lock()
         self._pool = self._started()

@@ -54,6 +54,11 @@ class Index(Protocol):
         """Add points, replacing those of the same chunks. Searchable on return."""
         ...
 
+    def replace(self, tenant_id: str, collection_id: str, document_ids: Sequence[str], points: Sequence[Point]) -> None:
+        """Put these points in place of all that the documents have in the collection. A search meanwhile finds each document
+        by its earlier points or by its new ones. An empty dense vector is never near a question."""
+        ...
+
     def delete_document(self, tenant_id: str, document_id: str) -> None:
         """Forget a document's points, in every collection of the tenant."""
         ...

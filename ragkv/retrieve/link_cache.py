@@ -9,7 +9,7 @@ from ragkv.retrieve.links import TitledChunk, TitleLinks
 
 CACHED_COLLECTIONS = 64
 MOST_READ_ANEW = 5000
-"""Of more changed documents than this the whole collection is read."""
+"""Limit on changed documents; with more the whole collection is read."""
 
 
 class TitleSource(Protocol):

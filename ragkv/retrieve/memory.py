@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ class MemoryIndex:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._collections: dict[tuple[str, str], _Collection] = {}
+        self._dim = 0
 
     def close(self) -> None:
         with self._lock:
@@ -42,11 +44,15 @@ class MemoryIndex:
 
     def ensure(self, dim: int) -> None:
         """Any length of vector will do: nothing is kept from an earlier encoder."""
+        self._dim = dim
 
     def upsert(self, tenant_id: str, collection_id: str, points: Sequence[Point]) -> None:
+        self.replace(tenant_id, collection_id, (), points)
+
+    def replace(self, tenant_id: str, collection_id: str, document_ids: Sequence[str], points: Sequence[Point]) -> None:
         with self._lock:
             collection = self._collections.setdefault((tenant_id, collection_id), _Collection())
-        collection.add(points)
+        collection.replace(frozenset(document_ids), [_of_length(self._dim, point) for point in points])
 
     def delete_document(self, tenant_id: str, document_id: str) -> None:
         with self._lock:
@@ -92,15 +98,23 @@ class _Collection:
         self._lock = threading.Lock()
         self.segments: tuple[Segment, ...] = ()
 
-    def add(self, points: Sequence[Point]) -> None:
-        if added := {point.chunk_id: point for point in points}:
-            with self._lock:
-                older = [segment.without_chunks(segment.row_of.keys() & added.keys()) for segment in self.segments]
-                self.segments = _settled([*older, Segment.of(list(added.values()))])
+    def replace(self, document_ids: DocumentIds, points: Sequence[Point]) -> None:
+        added = {point.chunk_id: point for point in points}
+        with self._lock:
+            older = [segment.without_documents(document_ids) for segment in self.segments]
+            older = [segment.without_chunks(segment.row_of.keys() & added.keys()) for segment in older]
+            self.segments = _settled([*older, Segment.of(list(added.values()))] if added else older)
 
     def remove(self, document_ids: DocumentIds) -> None:
         with self._lock:
             self.segments = _settled([segment.without_documents(document_ids) for segment in self.segments])
+
+
+def _of_length(dim: int, point: Point) -> Point:
+    """A row for a point without a dense vector: zeros."""
+    if point.vectors.dense.size:
+        return point
+    return replace(point, vectors=replace(point.vectors, dense=np.zeros(dim, np.float32)))
 
 
 def _settled(segments: Iterable[Segment]) -> tuple[Segment, ...]:

@@ -46,13 +46,13 @@ class Mirror:
             if wanted is scope.seen or wanted == scope.mirrored:
                 scope.seen = wanted
                 return wanted
-            stale = [d for d, version in scope.mirrored.items() if wanted.get(d) != version]
-            self._index.delete_from_collection(tenant_id, collection_id, stale)
-            for document_id in stale:
+            gone = [d for d in scope.mirrored if d not in wanted]
+            self._index.delete_from_collection(tenant_id, collection_id, gone)
+            for document_id in gone:
                 del scope.mirrored[document_id]
-            missing = [d for d in wanted if d not in scope.mirrored]
-            for some in batched(missing):
-                self._index.upsert(tenant_id, collection_id, list(self._source.points(some)))
+            stale = [d for d, version in wanted.items() if scope.mirrored.get(d) != version]
+            for some in batched(stale):
+                self._index.replace(tenant_id, collection_id, some, list(self._source.points(some)))
                 scope.mirrored |= {d: wanted[d] for d in some}
             scope.seen = wanted
             return wanted

@@ -4,6 +4,7 @@ One point per chunk holds a dense vector and BM25 term weights. The points of al
 split by an indexed payload field, and every search is filtered.
 """
 
+import logging
 import uuid
 import warnings
 from collections import Counter
@@ -25,6 +26,8 @@ from ragkv.retrieve.index import DEPTH, DocumentIds, Held, Hit, SearchMode
 from ragkv.retrieve.vectors import Point, Vectors
 from ragkv.shown_settings import without_secrets
 
+log = logging.getLogger(__name__)
+
 COLLECTION = "ragkv_chunks"
 DENSE, TERMS = "dense", "terms"
 BATCH = 256
@@ -39,6 +42,8 @@ class QdrantIndex:
 
     Servers before Qdrant 1.19 can only count term rarity over all tenants: there the order of BM25 hits depends,
     weakly, on how common a word is elsewhere, and hits stay filtered.
+
+    shown: names the server in the log. Clients are not told where it is.
     """
 
     def __init__(self, client: QdrantClient, shown: str) -> None:
@@ -65,12 +70,13 @@ class QdrantIndex:
         found = vectors[DENSE].size
         if found != dim:
             raise Rejected(
-                f"{self._shown} holds vectors of {found} numbers and the encoder makes {dim}: "
-                f"set RAGKV_ENCODER back, or delete its collection {COLLECTION} and ingest again"
+                f"the Qdrant server holds vectors of {found} numbers and the encoder makes {dim}: "
+                f"set RAGKV_ENCODER back; or delete its collection {COLLECTION}, run `ragkv fsck --repair`, and start again: "
+                "documents are then found by their words until a worker has read them again"
             )
 
     def ping(self) -> None:
-        """Raises Unavailable unless Qdrant answers."""
+        """Check the connection. Raises Unavailable unless Qdrant answers."""
         with self._reporting():
             self._client.get_collections()
 
@@ -79,6 +85,13 @@ class QdrantIndex:
             for some in batched(points, BATCH):
                 batch = [_to_qdrant(tenant_id, collection_id, point) for point in some]
                 self._client.upsert(COLLECTION, batch, wait=True)
+
+    def replace(self, tenant_id: str, collection_id: str, document_ids: Sequence[str], points: Sequence[Point]) -> None:
+        self.upsert(tenant_id, collection_id, points)
+        present = models.HasIdCondition(has_id=[_point_id(tenant_id, collection_id, p.chunk_id) for p in points])
+        scope = _where(tenant_id=tenant_id, collection_id=collection_id)
+        for some in batched(document_ids, BATCH):
+            self._delete(models.Filter(must=[_within(scope, frozenset(some))], must_not=[present]))
 
     def delete_document(self, tenant_id: str, document_id: str) -> None:
         self._delete(_where(tenant_id=tenant_id, document_id=document_id))
@@ -151,7 +164,8 @@ class QdrantIndex:
             found = self._client.retrieve(COLLECTION, list(by_point), with_payload=False, with_vectors=[DENSE])
         dense = {}
         for record in found:
-            assert isinstance(record.vector, dict), "vectors are named"
+            if not isinstance(record.vector, dict) or DENSE not in record.vector:
+                continue
             dense[by_point[str(record.id)]] = np.asarray(record.vector[DENSE], dtype=np.float32)
         return dense
 
@@ -191,10 +205,12 @@ class QdrantIndex:
         try:
             yield
         except UnexpectedResponse as error:
-            hint = ": check RAGKV_QDRANT_API_KEY" if error.status_code in (401, 403) else ""
-            raise Unavailable(f"{self._shown} refused the request{hint} ({error.status_code}: {error})") from error
+            log.warning("%s refused a request: %s", self._shown, error)
+            hint = "check RAGKV_QDRANT_API_KEY" if error.status_code in (401, 403) else "its answer is in the log"
+            raise Unavailable(f"the Qdrant server refused the request ({error.status_code}): {hint}") from error
         except (ApiException, QdrantException, OSError) as error:
-            raise Unavailable(f"{self._shown} does not answer ({error}): check that it runs") from error
+            log.warning("%s does not answer: %s", self._shown, error)
+            raise Unavailable("the Qdrant server (RAGKV_QDRANT_URL) does not answer: check that it runs") from error
 
 
 def _request(
@@ -225,7 +241,9 @@ _PLACE = ["tenant_id", "collection_id", "document_id"]
 
 
 def _to_qdrant(tenant_id: str, collection_id: str, point: Point) -> models.PointStruct:
-    vector: dict[str, Any] = {DENSE: point.vectors.dense.tolist()}
+    vector: dict[str, Any] = {}
+    if point.vectors.dense.size:
+        vector[DENSE] = point.vectors.dense.tolist()
     if point.vectors.indices.size:
         vector[TERMS] = _sparse(point.vectors)
     payload = {
@@ -243,7 +261,7 @@ def _to_qdrant(tenant_id: str, collection_id: str, point: Point) -> models.Point
 
 
 def _point_id(tenant_id: str, collection_id: str, chunk_id: str) -> str:
-    """Of the chunk in its collection: the same chunk in two collections is two points."""
+    """Id of the chunk's point in its collection: the same chunk in two collections is two points."""
     return str(uuid.uuid5(POINT_NAMESPACE, f"{tenant_id}\x00{collection_id}\x00{chunk_id}"))
 
 

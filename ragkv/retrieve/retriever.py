@@ -16,11 +16,13 @@ A re-ranker, where there is one, reads the best passages of all hops again and h
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from ragkv.batched import batched
 from ragkv.chunk import Chunk, Passage
-from ragkv.retrieve.index import DEPTH, DocumentIds, Index
+from ragkv.retrieve.among import fused_hits
+from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Index
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitledChunk, TitleLinks
 from ragkv.retrieve.mirror import Mirror
@@ -57,8 +59,12 @@ class ChunkSource(Protocol):
         """
         ...
 
+    def of_other_encoders(self, tenant_id: str, collection_id: str) -> DocumentIds:
+        """The searchable documents whose dense vectors cannot be compared with a question's."""
+        ...
+
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
-        """Those of the chunks that exist and belong to the tenant, in the order asked for."""
+        """The chunks that exist and belong to the tenant, in the order asked for."""
         ...
 
     def titles(
@@ -133,7 +139,8 @@ class Retriever:
         documents = self._documents(scope)
         if not documents:
             return []
-        walk = _Walk(self._embed, self._index, self._chunks, scope, question)
+        comparable = self._comparable(scope, documents)
+        walk = _Walk(self._embed, self._index, self._chunks, scope, question, comparable)
         found_in = dict.fromkeys(walk.first_hop(limit), 1)
         links = self._links.of(scope.tenant_id, scope.collection_id, documents) if hops > 1 else None
         for hop in range(2, hops + 1):
@@ -142,6 +149,13 @@ class Retriever:
                 found_in.setdefault(chunk_id, hop)
         best = walk.best(limit)
         return [Passage(chunk, walk.scores[chunk.id], found_in[chunk.id]) for chunk in walk.read(best)]
+
+    def _comparable(self, scope: SearchScope, documents: Mapping[str, int]) -> DocumentIds | None:
+        """The documents of a scope that have vectors of this encoder; None where all that it sees have."""
+        others = self._chunks.of_other_encoders(scope.tenant_id, scope.collection_id)
+        if not others:
+            return None
+        return frozenset(documents if scope.document_ids is None else scope.document_ids) - others
 
     def _documents(self, scope: SearchScope) -> Mapping[str, int]:
         if self._mirror is not None:
@@ -159,7 +173,10 @@ class _Walk:
         chunks: ChunkSource,
         scope: SearchScope,
         question: str,
+        comparable: DocumentIds | None,
     ) -> None:
+        """comparable: the documents that dense vectors find, others are found by their words alone; None for all."""
+        self._comparable = comparable
         self._embed = embed
         self._index = index
         self._chunks = chunks
@@ -198,18 +215,24 @@ class _Walk:
         return found[:limit]
 
     def read(self, chunk_ids: Sequence[str]) -> list[Chunk]:
-        """Those chunks that still exist, in the order of their ids."""
+        """The chunks that still exist, in the order of the ids given."""
         if unread := [i for i in chunk_ids if i not in self._read]:
             found, allowed = self._chunks.chunks(self._scope.tenant_id, unread), self._scope.document_ids
             self._read |= {c.id: c for c in found if allowed is None or c.document_id in allowed}
         return [self._read[i] for i in chunk_ids if i in self._read]
 
     def _add_search(self, vectors: Vectors, limit: int, weight: float) -> None:
-        scope = self._scope
-        for hit in self._index.search(
-            scope.tenant_id, scope.collection_id, vectors, limit, document_ids=scope.document_ids
-        ):
+        for hit in self._search(vectors, limit):
             self._searched[hit.chunk_id] += weight * hit.score
+
+    def _search(self, vectors: Vectors, limit: int) -> list[Hit]:
+        scope, comparable = self._scope, self._comparable
+        search = partial(self._index.search, scope.tenant_id, scope.collection_id, vectors)
+        if comparable is None:
+            return search(limit, document_ids=scope.document_ids)
+        depth = max(DEPTH, limit)
+        near = search(depth, "dense", comparable) if comparable else []
+        return fused_hits([near, search(depth, "sparse", scope.document_ids)])[:limit]
 
     def _linked(self, groups: Sequence[LinkedGroup]) -> Scores:
         """The strongest link to each chunk; of several chunks under one title,
@@ -217,6 +240,8 @@ class _Walk:
         if self._scope.document_ids is not None:  # some chunks of a group may not be seen
             groups = [(weight, [chunk.id for chunk in self.read(group)]) for weight, group in groups]
         ambiguous = sorted({i for _, group in groups if len(group) > 1 for i in group})
+        if self._comparable is not None:
+            ambiguous = [chunk.id for chunk in self.read(ambiguous) if chunk.document_id in self._comparable]
         dense = self._index.dense_of(self._scope.tenant_id, self._scope.collection_id, ambiguous)
         linked: Scores = defaultdict(float)
         for weight, group in groups:

@@ -54,7 +54,7 @@ class Segment:
 
     @classmethod
     def of(cls, points: Sequence[Point]) -> Self:
-        """Of at least one point, each of another chunk."""
+        """A segment of at least one point, each of another chunk."""
         return cls._laid_out(
             [point.chunk_id for point in points],
             [point.document_id for point in points],

@@ -95,7 +95,7 @@ def words_as_written(text: str) -> list[str]:
 
 
 def codes(text: str) -> list[str]:
-    """What is written in one piece and means more than its words: versions, dates, part numbers, addresses."""
+    """Codes, written in one piece, which mean more than their words: versions, dates, part numbers, addresses."""
     found = _CODE.findall(normalised("NFKC", text).casefold())
     return [code for code in found if len(code) <= _WORD_CHARACTERS and _IS_CODE.search(code)]
 

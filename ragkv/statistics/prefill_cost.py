@@ -48,13 +48,13 @@ class CostModel:
         return self.per_prompt, self.per_token, self.per_pair
 
     def of(self, computed: int, cached: int = 0) -> float:
-        """Milliseconds to the first token when so many tokens are computed behind so many cached ones."""
+        """Milliseconds to the first token when `computed` tokens run behind `cached` ones."""
         return float(np.dot(_features(computed, cached), self.terms))
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A cost model and its basis: so many questions in full or, without any, ones of which nothing was stitched."""
+    """A cost model and its basis: the number of questions answered in full or, without any, of those without stitched tokens."""
 
     cost: CostModel
     basis: Basis

@@ -60,7 +60,7 @@ class StitchPlan:
 
     @property
     def exact_end(self) -> int:
-        """Where the stored KV ends that full prefill would give as well: behind the prefix and, if the plain model wrote it, the
+        """End of the stored KV that full prefill would give as well: behind the prefix and, if the plain model wrote it, the
         first chunk, which stands where it was prefilled; to within quantisation, which a recompute is not spent on."""
         return self.placed[0 if self.writer else min(1, len(self.placed) - 1)].span.end
 

@@ -105,7 +105,7 @@ SELECTORS: dict[str, Selector] = {
     "initial": select_initial,
     "contextual": select_contextual,
 }
-"""Of every policy that does not select in the engine."""
+"""Selectors of every policy that does not select in the engine."""
 assert set(SELECTORS) == {policy.name for policy in POLICIES.values() if not policy.in_engine}
 
 

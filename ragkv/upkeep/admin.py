@@ -118,13 +118,13 @@ class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
     last_used_at: datetime | None
 
 
-def overview(tenant_id: str, parts: Parts) -> KVOverview:
-    """All of a tenant's KV. Looks at every file: it may take a second."""
+def overview(tenant_id: str, parts: Parts, *, of_all: bool = True) -> KVOverview:
+    """All of a tenant's KV. Looks at every file: it may take a second. `of_all`: for the default tenant, with what each tenant has."""
     with parts.database.reading() as session:
         files, size, tokens, last_used = session.execute(kv_of(KVOwner(tenant_id))).one()
         by_collection = session.execute(kv_by_collection(tenant_id))
         collections = [CollectionKV(row.id, row.name, row.kv_pinned, *sums) for row, *sums in by_collection]
-        sees_all = tenant_id == parts.default_collection.tenant_id
+        sees_all = of_all and tenant_id == parts.default_collection.tenant_id
         tenants = [TenantKV(*facts) for facts in session.execute(kv_by_tenant())] if sees_all else None
         limit = limit_now(session, parts.settings)
         has_remote = parts.settings.kv_remote is not None
@@ -231,6 +231,6 @@ def _resident(keys: Sequence[str], kv_store: "KVStore") -> int | None:
 
 
 def _on_disk(entries: Sequence[tuple[str, int, int]], kv_store: "KVStore") -> KVAmount:
-    """Of these (key, bytes, tokens), those whose file is on this host's disk."""
+    """Sum of these (key, bytes, tokens) over the files on this host's disk."""
     here = [(size, tokens) for key, size, tokens in entries if kv_store.path(key).exists()]
     return KVAmount(len(here), sum(size for size, _ in here), sum(tokens for _, tokens in here))

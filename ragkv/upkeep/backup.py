@@ -132,7 +132,7 @@ def _all_files(folder: Path) -> Iterator[Path]:
 
 
 def _seal(folder: Path, tables: Iterable[TableDump]) -> None:
-    """For this user alone, and on disk."""
+    """Make the backup readable by this user alone, and flush it to disk."""
     for path in [table_file(folder / TABLES, dumped.name) for dumped in tables] + [folder / FILE_LIST]:
         path.chmod(0o600)
         sync(path)

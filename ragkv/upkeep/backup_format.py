@@ -58,7 +58,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises Rejected for a folder that is no finished backup, or one of another format."""
+    """The manifest of a backup. Raises Rejected for a folder that is no finished backup, or one of another format."""
     try:
         content = (folder / MANIFEST).read_bytes()
     except OSError:

@@ -13,7 +13,7 @@ from ragkv.parts import Parts
 from ragkv.upkeep.leftovers import abandoned_uploads, stray_points, unnamed_files
 
 UPLOAD_GRACE = timedelta(hours=1)
-"""An upload that was not written to for so long has no process any more."""
+"""Time after its last write when an upload is taken as abandoned by its process."""
 
 
 class Cleaned(msgspec.Struct, frozen=True):

@@ -104,6 +104,6 @@ def _answering(name: str, ask: Callable[[], object]) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """In the largest unit of which there are at least two."""
+    """The duration in the largest unit of which there are at least two."""
     count, unit = next((seconds / size, unit) for unit, size in _UNITS if seconds >= 2 * size or size == 1)
     return f"{count:.0f} {unit}"

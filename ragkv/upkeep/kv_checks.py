@@ -43,7 +43,7 @@ def bare_documents(grace: Grace, parts: Parts) -> Iterable[str]:
 
 
 def _drop_or_make_again(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
-    """Of what has a copy in the object store the file alone goes."""
+    """Remove the files of KV that has a copy in the object store; have a worker compute the rest."""
     copied = sizes_of_remote(parts.database, keys)
     parts.kv_store.drop(copied)
     _make_again([key for key in keys if key not in copied], grace, parts)

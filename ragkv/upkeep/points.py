@@ -12,9 +12,7 @@ def missing_points(parts: Parts) -> list[Held]:
     if parts.server_index is None:
         return []
     with parts.database.reading() as session:
-        wanted = {
-            Held(*place): chunks for *place, chunks in session.execute(searchable_documents(parts.index_fingerprint))
-        }
+        wanted = {Held(*place): chunks for *place, chunks in session.execute(searchable_documents())}
     held = parts.server_index.held()
     return [place for place, chunks in wanted.items() if held.get(place, 0) != chunks]
 
@@ -25,8 +23,7 @@ def write_points(places: Iterable[Held], parts: Parts) -> int:
     assert index is not None, "points lie on a server"
     for place in places:
         points = parts.source.points([place.document_id])
-        index.delete_document(place.tenant_id, place.document_id)
-        index.upsert(place.tenant_id, place.collection_id, points)
+        index.replace(place.tenant_id, place.collection_id, [place.document_id], points)
         written += len(points)
     return written
 
@@ -36,7 +33,7 @@ def renew_points(parts: Parts) -> int | None:
     if parts.server_index is None:
         return None
     with parts.database.reading() as session:
-        wanted = {Held(*place) for *place, _ in session.execute(searchable_documents(parts.index_fingerprint))}
+        wanted = {Held(*place) for *place, _ in session.execute(searchable_documents())}
     for place in parts.server_index.held():
         if place not in wanted:
             parts.server_index.delete_document(place.tenant_id, place.document_id)

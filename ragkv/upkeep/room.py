@@ -29,7 +29,7 @@ _EVICTION = "eviction of KV"
 _CLOCKS_DIFFER = timedelta(minutes=5)
 
 
-class IncomingKV(NamedTuple):
+class NewKV(NamedTuple):
     """Bytes of KV that a document is about to keep. What it keeps already is not taken away for them."""
 
     tenant_id: str
@@ -54,7 +54,8 @@ def limit_now(session: "Session", settings: Settings) -> int:
 
 
 def check_pins(session: "Session", tenant_id: str, settings: Settings) -> None:
-    """Raises Conflict if a tenant pins more KV than its quota, or than its fair share of what all may keep."""
+    """Check a tenant's pins. Raises Conflict if a tenant pins more KV than its quota, or than its fair share of what
+    all may keep."""
     tenants = session.scalar(count_tenants()) or 1
     allowed = fair_share(tenants, settings.max_tenant_kv_bytes, limit_now(session, settings))
     pinned = session.scalar(pinned_bytes(tenant_id)) or 0
@@ -76,7 +77,7 @@ def make_room(parts: Parts) -> Freed:
     return freed
 
 
-def make_room_for(wanted: IncomingKV, parts: Parts) -> bool:
+def make_room_for(wanted: NewKV, parts: Parts) -> bool:
     """Remove other KV for what is wanted. False if it would be too much all the same."""
     while True:
         with parts.database.reading() as session:
@@ -86,7 +87,7 @@ def make_room_for(wanted: IncomingKV, parts: Parts) -> bool:
             return False
 
 
-def _excesses(session: "Session", wanted: IncomingKV | None, settings: Settings) -> list[Excess]:
+def _excesses(session: "Session", wanted: NewKV | None, settings: Settings) -> list[Excess]:
     kept = dict(session.execute(kv_bytes_by_tenant()).all())
     limit = kv_limit(sum(kept.values()), settings)
     if wanted is not None:
@@ -94,7 +95,7 @@ def _excesses(session: "Session", wanted: IncomingKV | None, settings: Settings)
     return excesses(kept, settings.max_tenant_kv_bytes, limit)
 
 
-def _evict_some(wanted: IncomingKV | None, parts: Parts) -> Freed:
+def _evict_some(wanted: NewKV | None, parts: Parts) -> Freed:
     with parts.database.writing() as session:
         advisory_lock(session, _EVICTION)
         spared = wanted.document_id if wanted is not None else None
@@ -132,7 +133,7 @@ def _least_worth(session: "Session", tenant_id: str, spared: str | None, parts: 
 
 
 def _entries(session: "Session", tenant_id: str, spared: str | None) -> Iterator[Entry]:
-    """All that may go, read a batch at a time."""
+    """All entries that may be evicted, read a batch at a time."""
     rows = session.execute(evictable(tenant_id, spared).execution_options(yield_per=BATCH))
     for (row,) in rows:
         tokens, size = max(row.num_tokens, 1), max(row.num_bytes, 1)

@@ -50,7 +50,7 @@ class KVRuleView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rule_view(owner: KVOwner, parts: Parts) -> KVRuleView:
-    """Raises NotFound."""
+    """The KV rule of a collection. Raises NotFound."""
     with parts.database.reading() as session:
         return _view(_row(session, owner), parts)
 
@@ -83,7 +83,7 @@ def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
 
 
 def keep_hot(parts: Parts) -> int:
-    """Give documents to the workers that have chunks without KV which were used often enough. Returns how many."""
+    """Queue documents whose chunks have reached the use threshold. Returns how many."""
     with parts.database.writing() as session:
         hot = session.execute(documents_with_hot_chunks(parts.settings.kv_rule)).all()
         for tenant_id, document_id in hot:

@@ -30,6 +30,6 @@ def excesses(kept: Mapping[str, int], quota: int, limit: int) -> list[Excess]:
 
 
 def fair_share(tenants: int, quota: int, limit: int) -> int:
-    """Bytes that one of so many tenants may pin; 0 is no bound."""
+    """Bytes that each of `tenants` tenants may pin; 0 is no bound."""
     share = limit // max(tenants, 1)
     return min(bound for bound in (quota, share) if bound) if quota or share else 0

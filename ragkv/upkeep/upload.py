@@ -1,7 +1,6 @@
 """Upload of KV to the object store: what lies on this disk alone gets a copy there."""
 
 import logging
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,13 +12,13 @@ from ragkv.db.kv_entries import keys_with_entries
 from ragkv.db.kv_rules import is_to_upload
 from ragkv.db.kv_tiers import REMOTE, moved, on_disk_alone
 from ragkv.errors import OutOfSpace, Unavailable
+from ragkv.observe.throttled_log import ThrottledLog
 from ragkv.parts import Parts
 
 if TYPE_CHECKING:
     from ragkv.kv.remote import Remote
 
 AT_ONCE = 8
-SPEAK_EVERY_S = 60.0
 
 Outcome = Literal["copied", "gone", "failed"]
 
@@ -39,8 +38,8 @@ class Uploader:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._log = ThrottledLog(log)
         self._prefixes: set[str] = set()
-        self._spoken = 0.0
 
     def upload_due(self) -> Uploaded:
         """Upload what is due by the collections' rules. Raises Unavailable when the database is away."""
@@ -87,12 +86,12 @@ class Uploader:
         except FileNotFoundError:  # evicted meanwhile
             return "gone"
         except (Unavailable, OSError) as error:
-            self._speak(error)
+            self._log.warning("KV stays on this disk alone until the object store can be written: %s", error)
             return "failed"
         return "copied"
 
     def _record(self, keys: Sequence[str], remote: "Remote") -> None:
-        """Note that these have a copy. What was removed meanwhile goes again."""
+        """Note that these have a copy. KV that was removed during the upload is deleted from the object store."""
         with self._parts.database.writing() as session:
             session.execute(moved(keys, REMOTE))
             known = set(session.scalars(keys_with_entries(keys)))
@@ -100,16 +99,9 @@ class Uploader:
             if gone := [key for key in keys if key not in known]:
                 remote.delete(gone)
 
-    def _speak(self, error: Exception) -> None:
-        """Log once a minute."""
-        now = time.monotonic()
-        if not self._spoken or now - self._spoken > SPEAK_EVERY_S:
-            self._spoken = now
-            log.warning("KV stays on this disk alone until the object store can be written: %s", error)
-
 
 def has_room_on_disk(num_bytes: int, parts: Parts) -> bool:
-    """Whether this disk has room for so many bytes more of KV, once copies went and the rest was uploaded for it.
+    """Whether this disk has room for `num_bytes` more of KV, after removing copies and uploading the rest for it.
 
     Raises Unavailable when the database is away.
     """

@@ -60,7 +60,8 @@ class _Count:
 
 
 def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
-    """Read every KV file of an owner, and the objects of those that are not on this disk. Says how far it is every half second; the last says what was found.
+    """Read every KV file of an owner, and the objects of those that are not on this disk. Says how far it is every half
+    second; the last says what was found.
 
     What is lost is forgotten at the end, also when the iterator is closed early.
     """

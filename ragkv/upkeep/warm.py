@@ -34,10 +34,11 @@ class Warmed(msgspec.Struct, frozen=True):
 
 
 def warm(owner: KVOwner, parts: Parts) -> Generator[Warmed, None, None]:
-    """Load the KV of an owner, and of the prefix, that is not on this disk, and read all of it once: the operating system keeps it in memory.
+    """Load the KV of an owner, and of the prefix, that is not on this disk, and read all of it once: the operating
+    system keeps it in memory.
 
-    What was used last comes first, and nothing has to go for it: it ends when the disk's limit is reached. Says how far it
-    is every half second; the last says what was done.
+    What was used last comes first, and nothing has to go for it: it ends when the disk's limit is reached. Says how far
+    it is every half second; the last says what was done.
     """
     with parts.database.reading() as session:
         used = [(key, int(size)) for key, size in session.execute(recent_entries(owner))]

@@ -49,6 +49,17 @@ class Peek:
             spans = select_in_engine(stitcher._model, stitcher._layout, stitch, stitched, table)
         return [(span.start, span.end) for span in spans]
 
+    def lend_blocks(self, own: list[int], count: int) -> tuple[list[int], bool]:
+        """The blocks lent to a request that lacks so many, and whether what is written into them is gone afterwards."""
+        model = get_kv_transfer_group()._under_way._stitcher._model
+        caches = [layer.kv_cache for layer in model.layers[:2]]
+        before = [cache[:8].clone() for cache in caches]
+        with model.with_room_for((len(own) + count) * model.block_size, torch.tensor(own), last_layer=1) as table:
+            lent = table[len(own) :]
+            for cache in caches:
+                cache[lent] = 7.0
+        return lent.tolist(), all(map(torch.equal, before, (cache[:8] for cache in caches)))
+
     def fail_recomputes(self, times: int, rank: int | None = None) -> None:
         """The next so many recomputes raise, when their request has written what it stitches. rank: on that one alone."""
         if rank not in {None, self.rank}:

@@ -13,12 +13,13 @@ from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import plan_to_wire
-from ragkv.span import Span, total_tokens
+from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 from ragkv.stitch.select import ChunkEvidence, Evidence, select_head, take_blocks
 from tests.engine.world import Model, World, kl, passages, whole_context
 
 RATIO = 0.15
+LONG_QUESTION = "The question is long. " * 90 + "Who directed the film, and where were they born?"
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,25 @@ def test_question_is_what_the_question_attends_to(exact: World, chunks: list[Chu
     scores = sum(renormalised(weights, seen).mean((0, 1)) for weights in chosen_layers)
     chosen = choose(exact, chunks, "question", 4, choice)
     assert overlap(chosen, reference(model, chunks, by_chunk(scores, prompt), block_size=4)) >= 0.97
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_a_request_selects_by_its_whole_question(exact: World, chunks: list[Chunk], count: int) -> None:
+    """vLLM gives a request no cache blocks for its question while the context before it is filled: one that does not fit into the
+    context's last block."""
+    prompt = exact.model.prompt(chunks[:count], LONG_QUESTION)
+    plan = StitchPlan(exact.model.placed(chunks[:count], prompt), selection=EngineSelection("question", RATIO, 4))
+    assert prompt.question.num_tokens > 3 * 128
+
+    answered = exact.ask(prompt, plan)
+
+    assert answered.report.recomputed_spans == merge(chosen_in(exact, prompt, plan))
+
+
+def test_blocks_lent_to_a_question_are_given_back_as_they_were(exact: World) -> None:
+    [(lent, unchanged)] = exact.loop.run(exact.engine._llm.collective_rpc("lend_blocks", args=([0, 2, 5], 3)))
+    assert lent == [1, 3, 4]
+    assert unchanged
 
 
 def test_another_choice_chooses_otherwise(exact: World, chunks: list[Chunk]) -> None:
@@ -139,9 +159,13 @@ def choose(
     world: World, chunks: Sequence[Chunk], policy: str, block_size: int, choice: Choice = DEFAULT_CHOICE
 ) -> tuple[Span, ...]:
     """What the engine chooses to recompute."""
-    model, prompt = world.model, world.model.prompt(chunks)
+    prompt = world.model.prompt(chunks)
     selection = EngineSelection(policy, RATIO, block_size, choice=choice)
-    plan = StitchPlan(model.placed(chunks, prompt), selection=selection)
+    return chosen_in(world, prompt, StitchPlan(world.model.placed(chunks, prompt), selection=selection))
+
+
+def chosen_in(world: World, prompt: Prompt, plan: StitchPlan) -> tuple[Span, ...]:
+    """What the engine chooses where a request has all the cache blocks it needs."""
     params = plan_to_wire(Generate(prompt.token_ids, "", plan))
     [spans] = world.loop.run(world.engine._llm.collective_rpc("chosen", args=(params, list(prompt.token_ids))))
     return tuple(Span(start, end) for start, end in spans)

@@ -18,6 +18,7 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from tests.echo_engine import EchoEngine
 from tests.issued_keys import issue_key_by_name
+from tests.openai_bodies import SERVED
 from tests.over_http import Client, assert_problem, events_of, upload
 
 QUESTION = "Who wrote the first program?"
@@ -80,6 +81,28 @@ class TestHits:
         (delta, text), (done, value) = events_of(response.text)
         assert (delta, done, text) == ("delta", "done", {"text": "Ada Lovelace wrote it."})
         assert value["cached_answer"]["question"] == QUESTION
+
+    def test_what_somebody_else_asked_is_for_admins_alone(self, keeping: Client, parts: Parts):
+        """Keys share answers all the same, over each of the interfaces."""
+        ask(keeping)
+        shown = {}
+        for scope in ("read", "write", "admin"):
+            key = issue_key_by_name("default", "x", [scope], parts.database).key
+            headers = {"authorization": f"Bearer {key}"}
+            bodies = {
+                "/v1/ask": {"question": QUESTION},
+                "/v1/chat/completions": {"model": SERVED, "messages": [{"role": "user", "content": QUESTION}]},
+                "/v1/responses": {"model": SERVED, "input": QUESTION},
+            }
+            for path, body in bodies.items():
+                answer = keeping.post(path, json=body, headers=headers).json()
+                shown[scope, path] = answer.get("ragkv", answer)["cached_answer"]["question"]
+
+        assert {scope: {shown[scope, path] for path in bodies} for scope in ("read", "write", "admin")} == {
+            "read": {None},
+            "write": {None},
+            "admin": {QUESTION},
+        }
 
     def test_a_streamed_answer_is_kept_too(self, keeping: Client):
         assert keeping.post("/v1/ask", json={"question": QUESTION, "stream": True}).status_code == 200

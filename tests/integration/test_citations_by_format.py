@@ -6,6 +6,7 @@ from email.message import EmailMessage
 import msgspec
 import pytest
 
+from ingest.parse import parse
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.kv_rule import KVWhen
@@ -70,8 +71,9 @@ def test_every_sentence_is_marked_on_the_page_that_its_citation_names(client: Cl
         cited = citations_in(document_id, ingest.parts.database)
 
         assert cited, (name, client.get(f"/v1/documents/{document_id}").json()["error"])
+        parsed = parse(name, body)
         for one in cited:
-            assert list(faults(client, document_id, name, body, one)) == [], (name, one)
+            assert list(faults(client, document_id, parsed, body, one)) == [], (name, one)
         if name in PAGES:
             words, number = PAGES[name]
             assert cited[-1].page == number

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from ragkv.db.database import Database, advisory_lock, open_engine
 from ragkv.db.documents import stuck_documents
 from ragkv.db.ingestion import LATELY, KeptKV, Lease
 from ragkv.db.migrate import check_drift, downgrade, migrate
-from ragkv.db.sources import DatabaseSource
 from ragkv.db.tables import DocumentRow, JobRow, KVEntryRow
 from ragkv.db.tenants import ensure_collection, find_collection_ref, tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
@@ -29,6 +29,7 @@ from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Vectors
 from ragkv.settings import Settings
 from ragkv.status import JobStatus, Status
+from tests.integration.filled import source_of
 
 INDEX_FINGERPRINT = "fingerprint"
 AT_UPLOAD = Settings().kv_rule
@@ -278,7 +279,7 @@ class TestSource:
     def test_chunks_and_points_come_back_as_they_were(self, database: Database):
         document_id = add_document(database)
         store(database, document_id)
-        ref, source = find_collection_ref(database), DatabaseSource(database, INDEX_FINGERPRINT)
+        ref, source = find_collection_ref(database), source_of(database, INDEX_FINGERPRINT)
 
         assert source.indexed_documents(ref.tenant_id, ref.collection_id) == {document_id: 1}
         assert source.chunks(ref.tenant_id, [f"{document_id}:1", "gone", f"{document_id}:0"]) == [
@@ -301,25 +302,30 @@ class TestSource:
     def test_other_tenants_see_nothing(self, database: Database):
         document_id = add_document(database)
         store(database, document_id)
-        ref, source = find_collection_ref(database), DatabaseSource(database, INDEX_FINGERPRINT)
+        ref, source = find_collection_ref(database), source_of(database, INDEX_FINGERPRINT)
 
         assert source.chunks("stranger", [f"{document_id}:0"]) == []
         assert source.indexed_documents("stranger", ref.collection_id) == {}
         assert source.titles("stranger", ref.collection_id) == []
         assert source.titles("stranger", ref.collection_id, [document_id]) == []
 
-    def test_what_other_models_read_is_not_there(self, database: Database):
+    def test_what_other_models_read_is_there_in_the_present_ones_token_ids_and_without_their_vectors(
+        self, database: Database
+    ):
         document_id = add_document(database)
         store(database, document_id)
-        ref, source = find_collection_ref(database), DatabaseSource(database, "another")
+        ref, source = find_collection_ref(database), source_of(database, "another")
 
-        assert source.indexed_documents(ref.tenant_id, ref.collection_id) == {}
-        assert source.chunks(ref.tenant_id, [f"{document_id}:0"]) == []
+        assert source.indexed_documents(ref.tenant_id, ref.collection_id) == {document_id: 1}
+        assert source.of_other_encoders(ref.tenant_id, ref.collection_id) == {document_id}
+        (found,) = source.chunks(ref.tenant_id, [f"{document_id}:0"])
+        assert found == replace(chunk(document_id, 0), token_ids=(7,))
+        assert [point.vectors.dense.size for point in source.points([document_id])] == [0, 0]
 
     def test_more_ids_than_a_statement_takes(self, database: Database):
         document_id = add_document(database)
         store(database, document_id, num_chunks=1200)
-        source = DatabaseSource(database, INDEX_FINGERPRINT)
+        source = source_of(database, INDEX_FINGERPRINT)
 
         ids = [f"{document_id}:{i}" for i in range(1200)]
         assert [c.id for c in source.chunks(find_collection_ref(database).tenant_id, ids)] == ids

@@ -16,7 +16,6 @@ from ragkv.db.collections import collection_of_document_changed, mark_chunks_wri
 from ragkv.db.database import Database
 from ragkv.db.documents import bytes_of_tenant
 from ragkv.db.kv_entries import unshared_keys
-from ragkv.db.sources import DatabaseSource
 from ragkv.db.tables import TenantRow
 from ragkv.db.tenants import collection_ref, ensure_collection, find_collection_ref
 from ragkv.embedded_redis import EmbeddedRedis
@@ -24,7 +23,7 @@ from ragkv.parts import Parts
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.settings import Settings
 from ragkv.tenancy import CollectionRef
-from tests.integration.filled import INDEX_FINGERPRINT, add_documents, add_files
+from tests.integration.filled import INDEX_FINGERPRINT, add_documents, add_files, source_of
 
 
 @pytest.fixture
@@ -63,7 +62,7 @@ def test_finding_the_kv_of_one_document_does_not_take_longer_among_more_document
 
 def test_reading_some_chunks_does_not_take_longer_among_more_chunks(database: Database):
     ref = find_collection_ref(database)
-    source = DatabaseSource(database, INDEX_FINGERPRINT)
+    source = source_of(database, INDEX_FINGERPRINT)
     add_documents(database, ref, 50, 10, "few")
     ids = [f"fewc{i}" for i in range(32)]
 
@@ -93,7 +92,7 @@ class TestIndexedDocuments:
     def test_a_collection_that_did_not_change_costs_one_row(self, database: Database):
         ref = find_collection_ref(database)
         add_documents(database, ref, 50, 1, "d")
-        source = DatabaseSource(database, INDEX_FINGERPRINT)
+        source = source_of(database, INDEX_FINGERPRINT)
         first = source.indexed_documents(ref.tenant_id, ref.collection_id)
         statements: list[str] = []
         event.listen(database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
@@ -106,7 +105,7 @@ class TestIndexedDocuments:
 
     def test_a_change_by_another_process_is_seen(self, database: Database, migrated_url: str):
         ref = find_collection_ref(database)
-        source = DatabaseSource(database, INDEX_FINGERPRINT)
+        source = source_of(database, INDEX_FINGERPRINT)
         assert source.indexed_documents(ref.tenant_id, ref.collection_id) == {}
         other = Database(migrated_url)
         add_documents(other, ref, 2, 1, "d")
@@ -117,7 +116,7 @@ class TestIndexedDocuments:
     def test_a_collection_of_anothers_is_empty(self, database: Database):
         ref = find_collection_ref(database)
         add_documents(database, ref, 2, 1, "d")
-        source = DatabaseSource(database, INDEX_FINGERPRINT)
+        source = source_of(database, INDEX_FINGERPRINT)
 
         assert len(source.indexed_documents(ref.tenant_id, ref.collection_id)) == 2
         assert source.indexed_documents("stranger", ref.collection_id) == {}
@@ -134,7 +133,7 @@ def test_figures_at_100_000_documents(
     ref = find_collection_ref(database)
     add_documents(database, ref, 100_000, 2, "d", width=1536)
     add_documents(database, ref, 1, 300, "a" * 31, width=1536)
-    source = DatabaseSource(database, INDEX_FINGERPRINT)
+    source = source_of(database, INDEX_FINGERPRINT)
     place = ref.tenant_id, ref.collection_id
     some = [f"dc{i}" for i in range(0, 3200, 100)]
     wanted = DocumentFilter(ref.tenant_id, ref.collection_id, metadata={f"key {i}": i for i in range(64)})

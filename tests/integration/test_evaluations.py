@@ -14,9 +14,10 @@ from ingest.parts import IngestParts
 from ragkv.cli import main
 from ragkv.clock import utc_now
 from ragkv.db.tables import EvaluationRow, QuestionRow
+from ragkv.evaluation import runs
 from ragkv.evaluation.outcome import GivenQuestion
 from ragkv.evaluation.runner import MAX_ATTEMPTS, Runner, _Measured
-from ragkv.evaluation.runs import MAX_OPEN, Wanted, delete_run, find_run, report_of_run, start_run
+from ragkv.evaluation.runs import GIVEN_SETS, MAX_OPEN, Wanted, delete_run, find_run, report_of_run, start_run
 from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
 from tests.integration.test_feedback import CORRECTION, QUESTION, ask, rate
@@ -140,6 +141,23 @@ class TestEvaluations:
             assert (one["question"], one["known_answer"], one["answers"]) == (None, None, None)
             assert one["fidelity"]
             assert report["run"]["fidelity"]["questions"] == 1
+
+    def test_given_questions_are_kept_for_the_newest_runs(self, client: Client):
+        """They count in no quota: without a bound one key could fill the disk."""
+        made = []
+        for _ in range(GIVEN_SETS + 2):
+            made.append(start(client, source="given", questions=[{"question": QUESTION}] * 50)["id"])
+            client.post(f"/v1/evaluations/{made[-1]}/cancel")
+        texts = [client.get(f"/v1/evaluations/{run}").json()["questions"][0]["question"] for run in made]
+
+        assert texts == [None, None] + [QUESTION] * GIVEN_SETS
+
+    def test_there_are_so_many_runs(self, client: Client, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(runs, "MAX_RUNS", 1)
+        run = start(client, source="given", questions=[{"question": QUESTION}])["id"]
+        assert_problem(client.post("/v1/evaluations", json={"source": "logged"}), 409, "delete some")
+        client.delete(f"/v1/evaluations/{run}")
+        start(client, source="given", questions=[{"question": QUESTION}])
 
     def test_a_collection_takes_its_runs_along(self, client: Client, parts: Parts, ingest: IngestParts):
         made = client.post("/v1/collections", json={"name": "second"}).json()["id"]

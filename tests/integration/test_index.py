@@ -3,16 +3,19 @@
 The server is the one that RAGKV_TEST_QDRANT_URL names, or `tests.qdrant_server`.
 """
 
+import asyncio
 import http.server
 import os
 import threading
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from qdrant_client import QdrantClient
 
+from ragkv.engine.remote import RemoteEngine
 from ragkv.errors import Rejected, Unavailable
 from ragkv.retrieve import sparse
 from ragkv.retrieve.memory import MemoryIndex
@@ -227,7 +230,7 @@ def test_a_server_that_is_away_is_unavailable():
         lambda: index.delete_document("t", "d"),
         index.ping,
     ):
-        with pytest.raises(Unavailable, match=r"the Qdrant server at http://127\.0\.0\.1:9 does not answer"):
+        with pytest.raises(Unavailable, match=r"the Qdrant server \(RAGKV_QDRANT_URL\) does not answer"):
             call()
 
 
@@ -247,6 +250,25 @@ def test_a_refused_key_is_named_in_the_error():
         with pytest.raises(Unavailable, match="RAGKV_QDRANT_API_KEY"):
             index.ensure(DIM)
         server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda url: QdrantIndex.connect(url).ping(),
+        lambda url: asyncio.run(RemoteEngine(url, None, 100).start()),
+    ],
+    ids=["qdrant", "engine"],
+)
+def test_clients_are_not_told_where_a_server_is_that_is_away(
+    asked: Callable[[str], None], caplog: pytest.LogCaptureFixture
+):
+    """The operator is, by the log."""
+    with pytest.raises(Unavailable, match=r"does not answer|no vLLM answers") as raised:
+        asked("http://internal.example.invalid:9")
+
+    assert "internal" not in str(raised.value)
+    assert "internal.example.invalid" in caplog.text
 
 
 def test_another_vector_length_is_rejected(qdrant_url):

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from sqlalchemy import select, update
 
 from api.command import serve
+from ragkv.access.caller import Caller
 from ragkv.access.gate import Gate
 from ragkv.access.keys import authenticate, issue_key, list_keys, revoke_key
 from ragkv.access.rate import RateLimit
@@ -89,7 +90,7 @@ class TestKeys:
 
         for key_id in (issued.view.id, "0" * 16, "\x00", "%"):
             with pytest.raises(NotFound):
-                revoke_key(key_id, database, tenant_id)
+                revoke_key(key_id, database, Caller(tenant_id, None, frozenset({"admin"})))
         authenticate(issued.key, database)
 
 
@@ -211,6 +212,18 @@ class TestOverHttp:
         assert codes == [404, 404, 429]
         assert_problem(last, 429, "RAGKV_REQUESTS_PER_MINUTE")
         assert 1 <= int(last.headers["retry-after"]) <= 30
+
+    def test_the_names_of_all_tenants_and_what_they_keep_are_for_admins_of_the_default_one(
+        self, client: Client, parts: Parts
+    ):
+        shown = {}
+        for tenant in ("red", "default"):
+            for scope in ("read", "write", "admin"):
+                key = issue_key_by_name(tenant, "x", [scope], parts.database).key
+                shown[tenant, scope] = client.get("/v1/kv", headers=bearer(key)).json()["tenants"]
+
+        assert {tenant["name"] for tenant in shown.pop(("default", "admin"))} == {"default", "red"}
+        assert set(shown.values()) == {None}
 
     def test_a_tenant_keeps_no_more_bytes_than_its_quota(
         self, settings: Settings, parts: Parts, redis_server: EmbeddedRedis

@@ -2,6 +2,7 @@
 
 import time
 import unicodedata
+from contextlib import closing
 from ctypes import byref, c_double
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from PIL import Image
 
 from ingest.page_views import _Kept
+from ingest.parse.pdf import page_at
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer.sentences import sentences
@@ -63,23 +65,28 @@ def text_under(body: bytes, pages: list[dict[str, Any]]) -> str:
     found = ""
     with pdfium.PdfDocument(body) as document:
         for boxed in pages:
-            shown = document[boxed["page"] - 1]
-            text_page = shown.get_textpage()
-            size = round(boxed["width"] * 100), round(boxed["height"] * 100)
-            characters = []
-            for index in range(text_page.count_chars()):
-                left, bottom, right, top = text_page.get_charbox(index, loose=True)
-                characters.append((chr(pdfium.raw.FPDFText_GetUnicode(text_page, index)), left + right, bottom + top))
-            for box in boxed["boxes"]:
-                corners = []
-                for x, y in ((box["x"], box["y"]), (box["x"] + box["width"], box["y"] + box["height"])):
-                    across, up = c_double(), c_double()
-                    pdfium.raw.FPDF_DeviceToPage(
-                        shown, 0, 0, *size, 0, round(x * 100), round(y * 100), byref(across), byref(up)
-                    )
-                    corners.append((across.value, up.value))
-                (left, right), (low, high) = (sorted(side) for side in zip(*corners, strict=True))
-                found += "".join(c for c, x, y in characters if left <= x / 2 <= right and low <= y / 2 <= high)
+            with page_at(document, boxed["page"] - 1) as shown, closing(shown.get_textpage()) as text_page:
+                found += _under(shown, text_page, boxed)
+    return found
+
+
+def _under(shown: pdfium.PdfPage, text_page: pdfium.PdfTextPage, boxed: dict[str, Any]) -> str:
+    size = round(boxed["width"] * 100), round(boxed["height"] * 100)
+    characters = []
+    for index in range(text_page.count_chars()):
+        left, bottom, right, top = text_page.get_charbox(index, loose=True)
+        characters.append((chr(pdfium.raw.FPDFText_GetUnicode(text_page, index)), left + right, bottom + top))
+    found = ""
+    for box in boxed["boxes"]:
+        corners = []
+        for x, y in ((box["x"], box["y"]), (box["x"] + box["width"], box["y"] + box["height"])):
+            across, up = c_double(), c_double()
+            pdfium.raw.FPDF_DeviceToPage(
+                shown, 0, 0, *size, 0, round(x * 100), round(y * 100), byref(across), byref(up)
+            )
+            corners.append((across.value, up.value))
+        (left, right), (low, high) = (sorted(side) for side in zip(*corners, strict=True))
+        found += "".join(c for c, x, y in characters if left <= x / 2 <= right and low <= y / 2 <= high)
     return found
 
 
@@ -193,7 +200,7 @@ def test_a_page_is_drawn_as_wide_as_asked_for(client: Client, ingest: IngestPart
 
 def test_what_is_not_there_is_not_found(client: Client, ingest: IngestParts, parts: Parts):
     document_id = added(client, ingest, pdf([["words"]]))
-    for number in (0, 2, 10**6):
+    for number in (0, 2, 10**6, 10**30, -(10**30)):
         assert_problem(client.get(f"/v1/documents/{document_id}/pages/{number}"), 404, f"there is no page {number}")
     assert_problem(client.get(f"/v1/documents/{'0' * 32}/pages/1"), 404)
     stranger = {"Authorization": f"Bearer {issue_key_by_name('stranger', 'x', ['read'], parts.database).key}"}

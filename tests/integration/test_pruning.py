@@ -8,7 +8,7 @@ from sqlalchemy import func, select, update
 
 from ragkv import clock
 from ragkv.access.gate import Gate
-from ragkv.access.keys import authenticate, issue_key, list_keys, recognise, revoke_key
+from ragkv.access.keys import Maker, authenticate, issue_key, list_keys, recognise, revoke_key
 from ragkv.access.rate import RateLimit
 from ragkv.batched import BATCH
 from ragkv.clock import utc_now
@@ -160,7 +160,7 @@ class TestKeys:
 
     def test_one_stays_while_it_explains_where_another_came_from(self, database: Database, ref: CollectionRef):
         maker = issue_key(ref.tenant_id, "maker", KEY_SCOPES, database).view.id
-        made = issue_key(ref.tenant_id, "made", ["read"], database, created_by=maker).view.id
+        made = issue_key(ref.tenant_id, "made", ["read"], database, maker=Maker(maker)).view.id
         issue_key(ref.tenant_id, "newest", ["read"], database)
         ended(database, maker, utc_now() - 2 * YEAR, revoked_by=maker)
         assert not prune(90, database)

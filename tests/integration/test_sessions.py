@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from api.access.auth import PUBLIC
-from api.access.session import COOKIE
+from api.access.session import COOKIE, HTTPS_COOKIE
 from api.admin.headers import HEADERS
 from api.app import create_app
 from ragkv.access.keys import issue_key, revoke_key
+from ragkv.access.sessions import csrf_token as csrf_of
 from ragkv.calibration import write_calibration
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import LOGINS_PER_MINUTE, Parts
@@ -67,7 +68,24 @@ class TestLogin:
             "/admin/login", data={"key": key}, headers={"origin": "https://127.0.0.1"}, follow_redirects=False
         )
 
-        assert "secure" in response.headers["set-cookie"].lower()
+        cookie = response.headers["set-cookie"]
+        assert cookie.startswith("__Host-ragkv_session=")
+        assert all(flag in cookie.lower() for flag in ("secure", "httponly", "samesite=strict", "path=/"))
+
+    def test_with_an_https_origin_another_site_of_the_domain_cannot_set_the_session(
+        self, parts: Parts, key: str, redis_server: EmbeddedRedis
+    ):
+        """Login CSRF: a cookie without the prefix can come from any host of the domain."""
+        parts.settings = msgspec.structs.replace(parts.settings, public_url="https://rag.example.com")
+        with client_of(parts) as client:
+            token = log_in(client, key).headers["set-cookie"].partition("=")[2].partition(";")[0]
+            client.cookies.clear()
+
+            for name, status in ((COOKIE, 401), (HTTPS_COOKIE, 200)):
+                headers = {"cookie": f"{name}={token}"}
+                assert client.get("/v1/documents", headers=headers).status_code == status
+            gone = client.post("/admin/logout", headers=headers | {"x-csrf-token": csrf_of(token)})
+        assert [cookie.partition("=")[0] for cookie in gone.headers.get_list("set-cookie")] == [HTTPS_COOKIE, COOKIE]
 
     def test_the_session_opens_pages_and_the_api(self, session: Client):
         for page in PAGES:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from api.access.session import COOKIE
+from api.admin.sign_in import CALLBACK
 from api.command import serve
 from ragkv.access.provider import TIMEOUT_S, Challenge, Identity, Provider
 from ragkv.access.rights import Rights
@@ -82,6 +84,11 @@ async def _identity(ours: Provider, provider: OIDCProvider) -> Identity:
     return await ours.identify(parse_qs(urlsplit(back).query)["code"][0], challenge, BACK)
 
 
+def days_of(key: dict[str, Any]) -> float:
+    lifetime = datetime.fromisoformat(key["expires_at"]) - datetime.fromisoformat(key["created_at"])
+    return round(lifetime / timedelta(days=1), 3)
+
+
 def audit(client: Client) -> list[dict[str, Any]]:
     return client.get("/v1/audit").json()["items"]
 
@@ -125,6 +132,45 @@ class TestSignIn:
             ("Sign in", "ada@example.com (ada)", None),
         ]
         assert "ada@example.com (ada)" in client.get("/admin/audit").text
+
+    def test_a_key_that_a_person_creates_names_them_and_expires(self, client: Client, oidc_provider: OIDCProvider):
+        oidc_provider.add("ada", "admins")
+        sign_in(client, oidc_provider)
+        headers = {"x-csrf-token": csrf_token(client)}
+        assert_problem(client.post("/v1/keys", json={"name": "x", "days": 91}, headers=headers), 422, "OIDC_KEY_DAYS")
+        made = [
+            client.post("/v1/keys", json={"name": "x", "scopes": ["admin"]} | days, headers=headers).json()["view"]
+            for days in ({}, {"days": 7})
+        ]
+
+        assert [days_of(key) for key in made] == [90, 7]
+        assert client.delete(f"/v1/keys/{made[1]['id']}", headers=headers).status_code == 204
+        for key in client.get("/v1/keys").json():
+            assert (key["created_by"], key["created_by_person"]) == (None, "ada@example.com (ada)")
+            assert key["revoked_by_person"] == (None if key["id"] == made[0]["id"] else "ada@example.com (ada)")
+        page = client.get("/admin/keys").text
+        assert "created by ada@example.com (ada)" in page
+        assert "revoked by ada@example.com (ada)" in page
+        assert 'max="90" placeholder="90"' in page
+
+    def test_a_key_created_with_a_persons_key_is_theirs_and_ends_no_later(
+        self, client: Client, oidc_provider: OIDCProvider
+    ):
+        """Otherwise one key would make the next, and rights would last for ever."""
+        oidc_provider.add("ada", "admins")
+        sign_in(client, oidc_provider)
+        body = {"name": "x", "scopes": ["admin"]}
+        own = client.post("/v1/keys", json=body | {"days": 7}, headers={"x-csrf-token": csrf_token(client)}).json()
+        client.cookies.clear()
+        for _ in range(2):
+            bearer = {"authorization": f"Bearer {own['key']}"}
+            assert_problem(client.post("/v1/keys", json=body | {"days": 8}, headers=bearer), 422, "7 days at most")
+            next_one = client.post("/v1/keys", json=body, headers=bearer).json()
+
+            assert next_one["view"]["expires_at"] == own["view"]["expires_at"]
+            assert next_one["view"]["created_by"] == own["view"]["id"]
+            assert next_one["view"]["created_by_person"] == "ada@example.com (ada)"
+            own = next_one
 
     def test_without_keys_the_service_is_closed_all_the_same(self, client: Client):
         assert_problem(client.get("/v1/documents"), 401)
@@ -183,6 +229,26 @@ class TestSignIn:
         cookie = response.headers["set-cookie"]
         assert cookie.startswith("__Host-ragkv_sign_in=")
         assert all(flag in cookie.lower() for flag in ("secure", "httponly", "samesite=lax", "path=/"))
+
+    def test_on_https_only_the_cookie_that_this_host_alone_can_set_begins_a_sign_in(
+        self, settings: Settings, parts: Parts, redis_server: EmbeddedRedis
+    ):
+        """Another host of the domain could set the other name, and sign a person in as somebody else."""
+        parts.settings = msgspec.structs.replace(settings, public_url="https://rag.example.com")
+        with client_of(parts) as client:
+            kept = client.get("/admin/sign-in", follow_redirects=False).headers["set-cookie"]
+            value = kept.partition("=")[2].partition(";")[0]
+            state = msgspec.json.decode(base64.urlsafe_b64decode(value))["challenge"]["state"]
+            client.cookies.clear()
+            shown = {
+                name: client.get(
+                    CALLBACK, params={"state": state, "error": "told"}, headers={"cookie": f"{name}={value}"}
+                ).text
+                for name in ("ragkv_sign_in", "__Host-ragkv_sign_in")
+            }
+
+        assert "the provider did not sign you in: told" in shown["__Host-ragkv_sign_in"]
+        assert "began in another window" in shown["ragkv_sign_in"]
 
     def test_a_host_header_is_not_believed(self, client: Client):
         response = client.get("/admin/sign-in", headers={"host": "elsewhere.example"}, follow_redirects=False)
@@ -378,6 +444,28 @@ class TestRefusals:
 
             assert response.status_code == 401
             assert shown in response.text
+
+    def test_what_comes_back_is_one_line_of_the_log(self, client: Client, caplog: pytest.LogCaptureFixture):
+        state = parse_qs(urlsplit(begin(client)).query)["state"][0]
+        told = {"state": state, "error": "x\nERROR forged", "error_description": "\x1b[2Jhidden"}
+        client.get(CALLBACK, params=told)
+
+        (line,) = [record.getMessage() for record in caplog.records if record.name == "api.admin.sign_in"]
+        assert line.isprintable()
+        assert "x ERROR forged" in line
+
+    def test_the_provider_is_not_asked_any_more_for_an_address_that_it_refused_too_often(
+        self, client: Client, oidc_provider: OIDCProvider
+    ):
+        """Keys that were entered wrongly, and answers that this browser did not ask for, do not keep others from it."""
+        oidc_provider.add("ada", "admins")
+        for _ in range(LOGINS_PER_MINUTE):
+            state = parse_qs(urlsplit(begin(client)).query)["state"][0]
+            wrong = client.get(CALLBACK, params={"state": state, "code": "made-up"})
+            assert (wrong.status_code, "the provider refuses" in wrong.text) == (401, True)
+        refused = sign_in(client, oidc_provider)
+
+        assert (refused.status_code, "wait a minute" in refused.text) == (429, True)
 
     def test_an_address_may_fail_a_few_times_a_minute(self, client: Client, oidc_provider: OIDCProvider):
         for _ in range(LOGINS_PER_MINUTE):

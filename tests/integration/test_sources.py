@@ -14,13 +14,13 @@ from ragkv.catalog.documents import delete_document, refresh_outdated, store_doc
 from ragkv.chunk import Chunk
 from ragkv.db.database import Database
 from ragkv.db.ingestion import Lease
-from ragkv.db.sources import DatabaseSource
 from ragkv.db.tenants import find_collection_ref
 from ragkv.parts import Parts
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitleLinks
 from ragkv.retrieve.vectors import Vectors
 from ragkv.status import Status
+from tests.integration.filled import source_of
 
 TITLES = ["Ada Lovelace", "Bell", "Ada Lovelace: Youth"]
 VECTORS = Vectors(np.ones(2, np.float32), np.array([1], np.uint32), np.array([1], np.float32))
@@ -39,12 +39,12 @@ class Follower:
         self.place = scope.tenant_id, scope.collection_id
         self.index_fingerprint = parts.index_fingerprint
         self.database = Database(parts.settings.database)
-        self.source = DatabaseSource(self.database, parts.index_fingerprint)
+        self.source = source_of(self.database, parts.index_fingerprint)
         self.links = LinkCache(self.source)
 
     def check(self) -> None:
         """It knows what one that comes now would read."""
-        anew = DatabaseSource(self.database, self.index_fingerprint)
+        anew = source_of(self.database, self.index_fingerprint)
         documents = self.source.indexed_documents(*self.place)
         assert documents == anew.indexed_documents(*self.place)
         assert vars(self.links.of(*self.place, documents)) == vars(TitleLinks(anew.titles(*self.place)))

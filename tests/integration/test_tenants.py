@@ -260,6 +260,18 @@ def test_every_way_in_needs_its_scope(client: Client, owner: Owner, parts: Parts
             assert client.request(**request, headers=headers).status_code == 403, route.name
 
 
+def test_a_scrapers_key_opens_metrics_alone(client: Client, owner: Owner, parts: Parts):
+    headers = {"Authorization": f"Bearer {issue_key_by_name('default', 'prometheus', ['metrics'], parts.database).key}"}
+    opened = {
+        route.name
+        for route in routes_of(client.app)
+        for request in requests(route, dict.fromkeys(owner.ids, "0" * 32))
+        if not route.is_public and client.request(**request, headers=headers).status_code != 403
+    }
+
+    assert opened == {"GET /metrics"}
+
+
 def _events_first_and_deletes_last(route: Route) -> tuple[bool, bool, bool, int]:
     """What lies within another thing goes before it, a collection after its documents, and the key last of all."""
     holds_others = "{collection}" in route.path or route.path.endswith("{vector_store_id}")

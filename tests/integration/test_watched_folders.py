@@ -18,6 +18,7 @@ from ragkv.catalog.data_sources import (
 )
 from ragkv.catalog.syncing import sync_next, sync_now
 from ragkv.db.tables import DataSourceRow
+from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected
 from ragkv.parts import Parts
@@ -107,6 +108,35 @@ def test_it_ends_when_it_is_switched_off_paused_or_removed(parts: Parts, inbox: 
         (inbox / "a.md").write_bytes(b"# A\n")
         time.sleep(0.4)
         assert syncs(parts, source) == before
+
+
+def test_tenants_take_turns_in_what_a_worker_watches(parts: Parts, inbox: Path):
+    """A tenant that comes later takes a place from one that has several."""
+    folders = [inbox / name for name in ("a", "b", "c", "d")]
+    for folder in folders:
+        folder.mkdir()
+    mine = [connected(parts, str(folder)) for folder in folders[:3]]
+    watches = Watching(parts, 0.05, 0.1, 50, max_watched=2)
+    watches.start()
+    try:
+        wait_until(lambda: refusals(parts, mine) == [False, False, True])
+        other = ensure_collection(parts.database, "other")
+        theirs = add_data_source(
+            other.tenant_id, other.collection_id, str(folders[3]), 15, parts.database, parts.settings
+        )
+        wait_until(lambda: refusals(parts, mine) == [False, True, True])
+        time.sleep(0.5)
+        assert data_source_view(other.tenant_id, theirs.id, parts.database).watch_error is None
+
+        change_data_source(other.tenant_id, theirs.id, parts.database, paused=True)
+        wait_until(lambda: refusals(parts, mine) == [False, False, True])
+    finally:
+        watches.stop()
+        time.sleep(0.2)
+
+
+def refusals(parts: Parts, sources: list[DataSourceView]) -> list[bool]:
+    return ["watches 2 folders already" in str(now(parts, source).watch_error) for source in sources]
 
 
 def test_what_is_watched_unless_somebody_says_so(parts: Parts, inbox: Path):

@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
@@ -268,6 +268,7 @@ def test_a_host_that_is_no_longer_trusted_is_not_reached(database: Database, rec
         "https://example.com/#part", "https://example.com:99999/", "https://exa mple.com/", "https://ex\u00e4mple.com/",
         "https://127.0.0.1/", "https://10.1.2.3/", "https://192.168.0.1:8443/", "https://169.254.169.254/latest/meta-data",
         "https://[::1]/", "https://[::ffff:10.0.0.1]/", "https://[fd00::1]/", "https://[fe80::1]/", "https://[64:ff9b::a00:1]/",
+        "https://[64:ff9b:1::a00:1]/", "https://[fec0::1]/", "https://[::10.0.0.1]/",
         "https://0.0.0.0/", "https://224.0.0.1/", "https://100.64.0.1/", "https://[::]/", "https://[2002:a00:1::]/",
         "https://example.com/" + "a" * 2000, "https://[1/", "https://example.com/\r\nX: y",
     ],
@@ -284,6 +285,25 @@ def test_a_name_that_leads_to_this_machine_is_refused_when_it_is_looked_up(host:
 
     with pytest.raises((Rejected, OSError)):
         asyncio.run(resolve(target, frozenset()))
+
+
+def test_messages_about_a_document_go_with_it(client: Client, parts: Parts, receiver: Receiver):
+    """Its name and its error are in them. What was not sent is not sent any more."""
+    ref = parts.default_collection
+    webhook = make_webhook(ref.tenant_id, receiver.url, None, HERE, parts.database).webhook
+    gone, stays = (str(upload(client, name.encode(), f"{name}.md").json()["id"]) for name in ("gone", "stays"))
+    with parts.database.writing() as session:
+        for document_id in (gone, gone, stays):
+            announce(session, document_id, READY_EVENT)
+        session.flush()
+        first = session.scalars(select(WebhookDeliveryRow.id).where(WebhookDeliveryRow.document_id == gone)).first()
+        session.execute(update(WebhookDeliveryRow).where(WebhookDeliveryRow.id == first).values(status="delivered"))
+    assert client.delete(f"/v1/documents/{gone}").status_code == 204
+
+    listed = client.get(f"/v1/webhooks/{webhook.id}/deliveries").json()["items"]
+    assert [delivery["document_id"] for delivery in listed] == [stays]
+    assert Courier(parts.database, HERE).deliver_due() == 1
+    assert [json.loads(body)["data"]["name"] for _, body in receiver.got] == ["stays.md"]
 
 
 def test_the_api_makes_lists_and_deletes(client: Client, parts: Parts):

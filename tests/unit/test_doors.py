@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -33,6 +34,7 @@ DOORS = {
     "cv2": ("ingest/ocr/rapid.py",),
     "mammoth": ("ingest/parse/",),
     "inscriptis": ("ingest/parse/",),
+    "regex": ("ingest/cuts.py",),
     "olefile": ("ingest/parse/",),
     "striprtf": ("ingest/parse/",),
     "python_calamine": ("ingest/parse/",),
@@ -65,6 +67,7 @@ ENVIRONMENT = (
     "workers/alive.py",
     "workers/app.py",
 )
+NO_OPENING = re.compile(r"(Raises|Of|Those|What|Which|Where|How|Who|Whose|Whoever|Nobody|Somebody)\b")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
@@ -117,6 +120,20 @@ def test_architecture_lists_every_policy():
             f"| `{policy.name}` | {alias} | {policy.chooses} | {policy.source} | {place} | {block_size_of(policy.name)} |"
             in text
         )
+
+
+def test_architecture_gives_the_order_of_imports():
+    text = " ".join((ROOT / "docs" / "ARCHITECTURE.md").read_text().split())
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    orders = [" -> ".join(contract["layers"]) for contract in linter["contracts"] if contract["type"] == "layers"]
+    assert [order for order in orders if f"`{order}`" not in text] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_docstring_opens_with_a_verb_or_a_noun_phrase(path):
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    texts = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+    assert [text for text in texts if NO_OPENING.match(text)] == []
 
 
 def test_architecture_names_every_module_and_only_what_exists():

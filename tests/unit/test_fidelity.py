@@ -29,6 +29,7 @@ from bench.fidelity.table import table_of
 from ingest.compress.compression import Compression, CompressionMethod
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.service import in_prompt_order
+from ragkv.choosing import Choice
 from ragkv.chunk import Chunk, Passage
 from ragkv.cli import main
 from ragkv.engine.protocol import Generate, Output
@@ -250,6 +251,15 @@ class TestMethods:
         keys = {method.key for method in methods_of(["sparse", "prefix"], [0.1], Settings(), [WRITER], ["laq 0.5"])}
         assert {"sparse @0.1", "writer, sparse @0.1", "laq 0.5, prefix"} < keys
         assert "laq 0.5, sparse @0.1" not in keys
+
+    def test_other_layers_are_measured_with_what_selects_by_the_question_alone(self):
+        later = Choice.of("8-23", sink_aware=True)
+        names = ["question", "random", "default order"]
+        found = methods_of(names, [0.1], Settings(), [WRITER], choices=[later])
+        assert [method.key for method in found if "layers" in method.name] == [
+            f"{name}, layers 8-23, sink-aware @0.1"
+            for name in ("question", "default order", "writer, question", "writer, default order")
+        ]
 
     def test_the_better_part_is_whole_chunks_and_the_best_blocks_of_the_last(self):
         """Mean keys of 1 dimension: the logits of the blocks, up to a factor."""

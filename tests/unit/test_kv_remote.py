@@ -1,5 +1,6 @@
 """The object store, over a real S3 protocol and over a folder: whole objects, one owner, and errors told apart."""
 
+import re
 import time
 from dataclasses import replace
 from itertools import chain, repeat
@@ -108,11 +109,13 @@ def test_before_anything_was_uploaded_nothing_is_there_and_nothing_counts_as_los
         store.fetch(KEY, remote)
 
 
-def test_a_bucket_that_there_is_not_is_unavailable(s3_place, store):
+def test_a_bucket_that_there_is_not_is_unavailable(s3_place, store, caplog):
+    """The log says why."""
     store.put(KEY, some_kv())
     nowhere = ObjectStore(replace(s3_place, url="s3://nowhere-to-be-found/x"), lambda: "a service")
-    with pytest.raises(Unavailable, match=r"NoSuchBucket|Not Found"):
+    with pytest.raises(Unavailable, match=r"the reason is in the service.s log"):
         nowhere.put(KEY, store.path(KEY))
+    assert re.search("NoSuchBucket|Not Found", caplog.text)
 
 
 def test_a_store_that_is_away_is_not_asked_again_at_once(s3_place, store, free_port):

@@ -25,7 +25,12 @@ def test_each_scope_includes_those_before_it():
         for scope in KEY_SCOPES
     }
 
-    assert allowed == {"read": ["read"], "write": ["read", "write"], "admin": ["read", "write", "admin"]}
+    assert allowed == {
+        "metrics": ["metrics"],
+        "read": ["metrics", "read"],
+        "write": ["metrics", "read", "write"],
+        "admin": ["metrics", "read", "write", "admin"],
+    }
 
 
 @pytest.mark.parametrize(

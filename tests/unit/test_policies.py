@@ -1,6 +1,7 @@
 import pytest
 
 from api.v1.ask import AskBody
+from ragkv.access.caller import Caller
 from ragkv.policies import ALIASES, POLICIES, policy_name
 from ragkv.settings import BLOCK_SIZES
 from ragkv.stitch.select import block_size_of
@@ -21,4 +22,6 @@ def test_no_alias_is_the_name_of_a_policy():
 def test_a_question_has_its_policy_by_name_whatever_it_was_asked_with(given, expected):
     body = AskBody(question="Who?", policy=given)
 
-    assert policy_name(given) == body.to_question(CollectionRef("t", "c", b""), None).policy == expected
+    caller = Caller("t", "k", frozenset(["read"]))
+
+    assert policy_name(given) == body.to_question(caller, CollectionRef("t", "c", b""), None).policy == expected

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from ragkv.answer.load_cost import LoadCost, Patience
-from ragkv.answer.promote import Catalogue, Promoter
+from ragkv.answer.promote import Promoter, RemoteIndex
 from ragkv.chunk import Chunk
 from ragkv.errors import NotFound, OutOfSpace, Unavailable
 from ragkv.kv.faults import Faults, FaultyRemote
@@ -56,8 +56,8 @@ class World:
 
     def promoter(self, faults=None, base_s=5.0, per_token_s=0.0):
         remote = FaultyRemote(self.remote, Faults.of(faults)) if faults else self.remote
-        catalogue = Catalogue(self.known, self.lost.append, self.room)
-        return Promoter(self.store, remote, catalogue, LoadCost(), Patience(base_s, per_token_s))
+        remote_index = RemoteIndex(self.known, self.lost.append, self.room)
+        return Promoter(self.store, remote, remote_index, LoadCost(), Patience(base_s, per_token_s))
 
     def known(self, keys):
         return {key: self.sizes[key] for key in keys if key in self.sizes}
@@ -207,7 +207,7 @@ def test_without_the_database_nothing_is_promoted(world):
     def away(keys):
         raise Unavailable("away")
 
-    promoter._catalogue = Catalogue(away, world.lost.append, world.room)
+    promoter._remote_index = RemoteIndex(away, world.lost.append, world.room)
     asyncio.run(promoter.bring(world.chunks, KEYS))
     assert world.remote.fetched == []
 

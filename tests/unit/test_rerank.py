@@ -128,6 +128,9 @@ class Library:
     def indexed_documents(self, tenant_id, collection_id):
         return {"d": 1}
 
+    def of_other_encoders(self, tenant_id, collection_id):
+        return frozenset()
+
     def chunks(self, tenant_id, chunk_ids):
         return [self.held[i] for i in chunk_ids if i in self.held]
 

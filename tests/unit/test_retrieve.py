@@ -50,6 +50,9 @@ class Library:
     def indexed_documents(self, tenant_id: str, collection_id: str) -> dict[str, int]:
         return {chunk.document_id: 1 for chunk in self.held.values()} if collection_id == "c" else {}
 
+    def of_other_encoders(self, tenant_id: str, collection_id: str) -> frozenset[str]:
+        return frozenset()
+
     def points(self, document_ids: Sequence[str]) -> list[Point]:
         return [
             Point(c.id, c.document_id, c.title, self._vectors[c.id])

@@ -7,9 +7,10 @@ import pytest
 
 from ragkv.errors import Rejected
 from ragkv.policies import ALIASES
-from ragkv.settings import PREFIX, Settings
+from ragkv.settings import CLIENT_KEY, PREFIX, SETTINGS_FILE, Settings
 
-SETTINGS_PAGE = Path(__file__).parents[2] / "docs" / "SETTINGS.md"
+ROOT = Path(__file__).parents[2]
+SETTINGS_PAGE = ROOT / "docs" / "SETTINGS.md"
 
 
 def test_defaults_need_no_environment():
@@ -18,6 +19,10 @@ def test_defaults_need_no_environment():
 
 def test_names_without_the_prefix_are_not_ours():
     assert Settings.from_env({"PATH": "/bin", "PORT": "1"}) == Settings()
+
+
+def test_a_clients_api_key_is_no_setting_and_is_ignored():
+    assert Settings.from_env({"RAGKV_API_KEY": "rk-1"}) == Settings()
 
 
 def test_values_take_their_type():
@@ -56,6 +61,29 @@ def test_a_value_out_of_range_is_refused(name: str, value: str):
         Settings.from_env({name: value})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("RAGKV_TOP_K", "many", "a whole number"),
+        ("RAGKV_BLOCK_SIZE", "many", "a whole number"),
+        ("RAGKV_RECOMPUTE_RATIO", "a tenth", "a number"),
+        ("RAGKV_SINK_AWARE", "maybe", "true or false"),
+        ("RAGKV_KV_FORMAT", "int2", "one of bf16, int8, int4"),
+        ("RAGKV_LOG_FORMAT", "xml", "one of auto, console, json"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_with_what_is_wanted(name: str, value: str, wanted: str):
+    with pytest.raises(Rejected, match=f"^{name}={value}: give {wanted}$"):
+        Settings.from_env({name: value})
+
+
+def test_a_password_of_the_wrong_type_is_not_shown(tmp_path: Path):
+    (tmp_path / "ragkv.toml").write_text("kv_remote_secret_key = 271828")
+
+    with pytest.raises(Rejected, match=r"^RAGKV_KV_REMOTE_SECRET_KEY: give a text$"):
+        Settings.from_env({"RAGKV_SETTINGS": str(tmp_path / "ragkv.toml")})
+
+
 def test_a_toml_file_gives_settings_and_the_environment_overrides_them(tmp_path: Path):
     file = tmp_path / "ragkv.toml"
     file.write_text('data_dir = "/srv/x"\nport = 81\ntop_k = 4\n')
@@ -63,6 +91,23 @@ def test_a_toml_file_gives_settings_and_the_environment_overrides_them(tmp_path:
     settings = Settings.from_env({"RAGKV_SETTINGS": str(file), "RAGKV_PORT": "82"})
 
     assert (settings.data_dir, settings.port, settings.top_k) == (Path("/srv/x"), 82, 4)
+
+
+@pytest.mark.parametrize("name", ["top_k", "TOP_K", "ragkv_top_k", "RAGKV_TOP_K"])
+def test_a_name_in_the_file_may_have_the_prefix_and_any_case(tmp_path: Path, name: str):
+    file = tmp_path / "ragkv.toml"
+    file.write_text(f"{name} = 4\n")
+
+    assert Settings.from_env({"RAGKV_SETTINGS": str(file)}).top_k == 4
+
+
+def test_the_file_that_the_docs_show_is_read(tmp_path: Path):
+    file = tmp_path / "ragkv.toml"
+    file.write_text(re.search(r"```toml\n(.*?)```", SETTINGS_PAGE.read_text(), re.DOTALL)[1])
+
+    settings = Settings.from_env({"RAGKV_SETTINGS": str(file)})
+
+    assert (settings.data_dir, settings.top_k, settings.recompute_ratio) == (Path("/srv/ragkv"), 8, 0.2)
 
 
 def test_an_unknown_name_in_the_file_is_refused_with_the_file(tmp_path: Path):
@@ -110,7 +155,7 @@ def test_a_policy_may_be_named_by_its_paper(alias: str, name: str):
 def test_a_policy_that_is_no_text_is_refused(tmp_path: Path):
     (tmp_path / "ragkv.toml").write_text('recompute_policy = ["head"]')
 
-    with pytest.raises(Rejected, match="recompute_policy"):
+    with pytest.raises(Rejected, match=r"^RAGKV_RECOMPUTE_POLICY="):
         Settings.from_env({"RAGKV_SETTINGS": str(tmp_path / "ragkv.toml")})
 
 
@@ -119,3 +164,12 @@ def test_every_setting_has_its_row_in_the_docs():
     assert sorted(name for row in rows for name in re.findall(r"`(RAGKV_\w+)`", row)) == sorted(
         f"{PREFIX}{name.upper()}" for name in Settings.__struct_fields__
     )
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_every_variable_that_the_docs_name_exists(page: Path):
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.__struct_fields__} | {SETTINGS_FILE, CLIENT_KEY}
+
+    assert set(re.findall(r"\bRAGKV_[A-Z0-9_]+", page.read_text())) - known == set()

@@ -60,6 +60,7 @@ def test_groups_that_cannot_be_read_are_refused_with_the_entry(groups: str, reas
         ({"oidc_client_id": None}, "needs RAGKV_OIDC_CLIENT_ID"),
         ({"oidc_scopes": "email"}, "must contain the scope openid"),
         ({"oidc_session_s": "10"}, r"must lie in \[300, 43200\]"),
+        ({"oidc_key_days": "0"}, r"OIDC_KEY_DAYS must lie in \[1, 3650\]"),
         ({"public_url": "http://rag.example.com"}, "RAGKV_PUBLIC_URL must begin with https"),
         ({"public_url": "https://rag.example.com/rag"}, "without a path"),
     ],

@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,20 @@ from tests.growth import QUADRATIC, growth
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample"
 ALPHABETS = ["abcdefghij", "äöüßéñ", "абвгд", "你好世界天地", "مرحبا", "😀🎉👩‍👧", "-_/.:", "0123456789"]
+CLUSTERS = [
+    "กี่",
+    "น้",
+    "क्षि",
+    "கி",
+    "ကြို",
+    "e\u0323\u0301",
+    "\u1112\u1161\u11ab",
+    "한",
+    "👩🏽\u200d❤\ufe0f\u200d💋\u200d👨🏿",
+    "🇩🇪",
+    "1\ufe0f\u20e3",
+    "。\ufe00",
+]
 SEPARATORS = [" ", " ", " ", " ", ". ", "! ", "\n", "\n\n", "\t", "。", "...", "? "]
 
 
@@ -143,6 +158,46 @@ def test_words_are_cut_only_where_one_alone_is_too_long(tokenizer: Tokenizer) ->
     assert "".join(p for p in pieces if p != "word") == "x1" * 300
 
 
+@pytest.mark.parametrize("cluster", CLUSTERS, ids=ascii)
+def test_a_run_without_spaces_is_cut_between_grapheme_clusters(cluster: str, tokenizer: Tokenizer) -> None:
+    chunks = split("doc", plain(cluster * 3000), tokenizer, 256)
+
+    assert len(chunks) > 10
+    assert {chunk.text.replace(cluster, "") for chunk in chunks} == {""}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_cut_falls_into_a_grapheme_cluster(seed: int, tokenizer: Tokenizer) -> None:
+    rng = random.Random(seed)
+    clusters = []
+    for _ in range(rng.randrange(1, 40)):
+        clusters += rng.choices(rng.sample([*CLUSTERS, "a", "你", "۱"], rng.randrange(1, 5)), k=rng.randrange(1, 600))
+        clusters += rng.choices(["。", " ", "\n", ""])
+    places = set(accumulate(map(len, clusters), initial=0))
+    text = "".join(clusters)
+    parsed = plain(text)
+    chunks = split("doc", parsed, tokenizer, 256)
+
+    check(parsed, chunks, tokenizer, 256)
+    assert {place for chunk in chunks for place in (chunk.start, chunk.end)} <= places
+    check(parsed, split("doc", parsed, tokenizer, MIN_CHUNK_TOKENS), tokenizer, MIN_CHUNK_TOKENS)
+
+
+@pytest.mark.parametrize("chunk_tokens", [MIN_CHUNK_TOKENS, 256])
+@pytest.mark.parametrize("endless", ["\u0301", "\u200d👩", "्क", "\u0600"], ids=ascii)
+def test_a_cluster_that_fits_no_chunk_is_cut(endless: str, chunk_tokens: int, tokenizer: Tokenizer) -> None:
+    parsed = plain("👩" + endless * 6000)
+    chunks = split("doc", parsed, tokenizer, chunk_tokens)
+
+    check(parsed, chunks, tokenizer, chunk_tokens)
+    assert len(chunks) > 10
+
+
+def test_a_long_title_is_cut_between_grapheme_clusters(tokenizer: Tokenizer) -> None:
+    (chunk,) = split("doc", plain("words", title="กี่" * 100), tokenizer, 256)
+    assert chunk.title.removesuffix("…").replace("กี่", "") == ""
+
+
 def test_a_last_word_beyond_the_budget_is_a_part_of_its_own(tokenizer: Tokenizer) -> None:
     text = "One short incomprehensibilities"
     words = Words(text, tokenizer, longest=100)
@@ -230,12 +285,15 @@ def test_time_grows_with_the_length_of_the_text(tokenizer: Tokenizer) -> None:
     [
         lambda n: "a" * 100 * n,
         lambda n: "a" + " " * 100 * n + "b",
+        lambda n: "a" + "🇩" * 100 * n,
+        lambda n: "a" + "\u0301" * 100 * n,
+        lambda n: "a" + "👩\u200d" * 50 * n,
         lambda n: "a." + "[1]" * 30 * n,
         lambda n: "a\n" * 30 * n,
         lambda n: "# a\n\nb\n\n" * 10 * n,
         lambda n: ("## " + "y" * 290 + "\n\n### " + "z" * 290 + "\n\nb\n\n") * n,
     ],
-    ids=["one word", "one line", "references", "lines", "headings", "long headings"],
+    ids=["one word", "one line", "flags", "marks", "joiners", "references", "lines", "headings", "long headings"],
 )
 def test_time_grows_with_the_length_of_hostile_text(tokenizer: Tokenizer, source: Callable[[int], str]) -> None:
     assert (

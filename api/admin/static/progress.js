@@ -23,6 +23,7 @@ export function isFinished(progress) {
 
 /** "prefill: 1,200 of 3,400 tokens" */
 export function inWords({ stage, done, total, status }) {
+  if (stage === "reread") return "to be read again after an upgrade";
   if (!stage || !total) return status;
   return `${stage}: ${done.toLocaleString("en")} of ${total.toLocaleString("en")} ${stage === "ocr" ? "pages" : "tokens"}`;
 }
@@ -36,13 +37,14 @@ export function show(element, progress) {
 }
 
 function bar(progress) {
+  const words = document.createElement("span");
+  words.className = "sub";
+  words.textContent = inWords(progress);
+  if (progress.stage === "reread") return [words];
   if (!progress.stage || !progress.total) return [];
   const line = document.createElement("progress");
   line.max = progress.total;
   line.value = progress.done;
   line.setAttribute("aria-label", `${progress.name}: ${progress.stage}`);
-  const words = document.createElement("span");
-  words.className = "sub";
-  words.textContent = inWords(progress);
   return [line, words];
 }

@@ -1,0 +1,39 @@
+"""Where the location of a data source leads: never out of what the operator allows."""
+
+import pytest
+from obstore.store import from_url
+
+from ragkv.data_sources.location import allowed_locations, location_of, root_of
+from ragkv.errors import Forbidden, Rejected
+
+CONFIG = {
+    "s3": {},
+    "gs": {"skip_signature": "true"},
+    "az": {"account_name": "account", "access_key": "a2V5"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", CONFIG)
+@pytest.mark.parametrize("name", ["%2e%2e", ".%2E", "%2E", ".. ", " .", "%20..", ".."])
+def test_a_name_that_a_parser_of_urls_reads_as_the_folder_above_is_refused(scheme: str, name: str):
+    with pytest.raises(Rejected, match=r"must not have \. or \.\."):
+        location_of(f"{scheme}://bucket/red/{name}/blue")
+
+
+@pytest.mark.parametrize("scheme", CONFIG)
+@pytest.mark.parametrize(
+    "name", ["%252e%252e", "..%00", "a b", "a%20b", "é", "...", "%2f%2e%2e", "..;", "a+b&c=d", "\\..", "~", "{x}"]
+)
+def test_a_prefix_is_opened_as_it_is_written(scheme: str, name: str):
+    """The store's own parser of URLs neither decodes a name nor leaves the prefix that was compared with what is allowed."""
+    location = location_of(f"{scheme}://bucket/red/{name}/reports")
+    assert root_of(location, "red", allowed_locations(f"red={scheme}://bucket/red"))
+
+    store = from_url(location.url, config=CONFIG[scheme])
+
+    assert store.prefix == f"red/{name}/reports"
+
+
+def test_another_tenants_prefix_is_forbidden():
+    with pytest.raises(Forbidden, match="ask its operator"):
+        root_of(location_of("s3://bucket/blue"), "red", allowed_locations("red=s3://bucket/red,blue=s3://bucket/blue"))

@@ -1,10 +1,13 @@
 """The service over HTTP, for tests: clients of it, and what they look at."""
 
+import asyncio
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import httpx
@@ -19,6 +22,8 @@ from ragkv.parts import Parts
 
 ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
 HERE = "http://127.0.0.1"
+STOPS_WITHIN_S = 60.0
+"""Then what it waits for is printed."""
 
 Client = TestClient[Litestar]
 
@@ -28,7 +33,17 @@ def client_of(parts: Parts) -> Iterator[Client]:
     """A client on this machine, once the service is ready."""
     with TestClient(create_app(parts), base_url=HERE) as client:
         wait_until_ready(client)
+        tasks = client.blocking_portal.call(_loops_tasks)
         yield client
+        watch = threading.Timer(STOPS_WITHIN_S, lambda: print(*tasks(), sep="\n", file=sys.__stderr__))
+        watch.daemon = True
+        watch.start()
+    watch.cancel()
+
+
+async def _loops_tasks() -> Callable[[], set[asyncio.Task[Any]]]:
+    """What gives the tasks of this event loop, from any thread."""
+    return partial(asyncio.all_tasks, asyncio.get_running_loop())
 
 
 def upload(client: httpx.Client, body: bytes = ADA, name: str = "ada.md", **options: Any) -> httpx.Response:

@@ -58,6 +58,11 @@ class Words:
         self._starts: _Ints = self._ends - np.fromiter(map(len, words), np.int64, len(pieces))
         self._tokens_before: _Ints = np.cumsum(np.array([0, *(counts[piece] for piece in pieces)], np.int64))
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all words."""
+        return int(self._tokens_before[-1])
+
     def count(self, start: int, end: int) -> int:
         """Tokens of the words that begin in characters [start, end)."""
         first, last = np.searchsorted(self._starts, [start, end])

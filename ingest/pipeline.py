@@ -179,14 +179,7 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
         lease.enter(Status.PARSING)
     with ingest.stage("parse"):
         parsed = _parse(document, ingest, reporter)
-        most = parts.settings.max_document_characters
-        if len(parsed.text) > most:
-            raise TooLarge(
-                f"{document.name}: it has {len(parsed.text):,} characters of text, more than {most:,} "
-                "(RAGKV_MAX_DOCUMENT_CHARACTERS): split it"
-            )
-        splitting = reporter.stage("parse")
-        chunks = split(document.id, parsed, parts.tokenizer, parts.settings.chunk_tokens, watch=lambda: splitting(0, 0))
+        chunks = _split(document, parsed, parts, reporter)
     attached = ((attachment.name, attachment.body) for attachment in parsed.attachments)
     for document_id in settle_attachments(document, attached, parts):
         ingest.attached(document_id)
@@ -236,6 +229,22 @@ def _parse(document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> Pa
     if parsed.scans:
         files.keep_beside(document.tenant_id, document.sha256, encode(parsed.scans))
     return parsed
+
+
+def _split(document: DocumentRow, parsed: Parsed, parts: Parts, reporter: Reporter) -> list[Chunk]:
+    """Raises TooLarge for more text than the settings allow: what is behind it has no limit of time."""
+    settings, splitting = parts.settings, reporter.stage("parse")
+    most = settings.max_document_characters
+    if len(parsed.text) > most:  # splitting takes memory
+        raise TooLarge(
+            f"{document.name}: it has {len(parsed.text):,} characters of text, more than {most:,} "
+            "(RAGKV_MAX_DOCUMENT_CHARACTERS): split it"
+        )
+    most, chunk_tokens = settings.max_document_tokens, settings.chunk_tokens
+    try:
+        return split(document.id, parsed, parts.tokenizer, chunk_tokens, most, watch=lambda: splitting(0, 0))
+    except TooLarge as error:
+        raise TooLarge(f"{document.name}: {error}") from None
 
 
 def _index(lease: Lease, document: DocumentRow, chunks: list[Chunk], vectors: list[Vectors], parts: Parts) -> None:

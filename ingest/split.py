@@ -14,7 +14,7 @@ from ingest.parse import Parsed
 from ingest.sections import Part, parts_of
 from ragkv.batched import batched
 from ragkv.chunk import Chunk, prompt_text
-from ragkv.errors import Rejected
+from ragkv.errors import Rejected, TooLarge
 from ragkv.settings import MIN_CHUNK_TOKENS
 from ragkv.tokenizer import Tokenizer
 
@@ -35,18 +35,28 @@ class _Draft:
 
 
 def split(
-    document_id: str, parsed: Parsed, tokenizer: Tokenizer, chunk_tokens: int, watch: Callable[[], None] = lambda: None
+    document_id: str,
+    parsed: Parsed,
+    tokenizer: Tokenizer,
+    chunk_tokens: int,
+    max_tokens: int | None = None,
+    watch: Callable[[], None] = lambda: None,
 ) -> list[Chunk]:
     """Chunks in the order of the text; `prompt_text` of each has at most `chunk_tokens` tokens.
 
     Every word of the text is in exactly one chunk, but for headings, which stand in the titles of their chunks instead.
     Words are cut only where one has more than half of `chunk_tokens`, and then between grapheme clusters, unless one
     has more than a sixth. The same input gives the same chunks and ids. `watch` is called every now and then, as a long
-    text takes minutes; what it raises is raised. Raises Rejected for fewer than MIN_CHUNK_TOKENS.
+    text takes minutes; what it raises is raised. Raises Rejected for fewer than MIN_CHUNK_TOKENS, and TooLarge for a
+    text of more than `max_tokens`.
     """
     if chunk_tokens < MIN_CHUNK_TOKENS:
         raise Rejected(f"RAGKV_CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
     words = Words(parsed.text, tokenizer, longest=chunk_tokens // 2, watch=watch)
+    if max_tokens is not None and words.num_tokens > max_tokens:
+        raise TooLarge(
+            f"it has {words.num_tokens:,} tokens of text, more than {max_tokens:,} (RAGKV_MAX_DOCUMENT_TOKENS): split it"
+        )
     parts = parts_of(parsed, words, small=chunk_tokens // _SMALL_SHARE, full=chunk_tokens * 3 // 4)
     titles = _Titles(tokenizer, chunk_tokens)
     drafts = [draft for part in parts for draft in _drafts(titles.draft(part), words)]

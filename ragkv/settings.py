@@ -122,6 +122,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     parse_seconds: int = 60
     parse_memory_mib: int = 2048
     max_document_characters: int = 10_000_000
+    max_document_tokens: int = 3_000_000
     ocr: bool = True
     ocr_pages: int = 200
     ocr_seconds: int = 1200
@@ -313,7 +314,7 @@ def _check_ranges(settings: Settings) -> None:
     positive = (
         "max_model_len", "max_batched_tokens", "kv_cache_gib", "max_upload_bytes", "chunk_tokens", "prefill_batch_tokens", "top_k",
         "hops", "max_answer_tokens", "max_answer_bytes", "max_tenant_answer_bytes", "parse_seconds", "parse_memory_mib", "max_document_characters",
-        "ocr_pages", "ocr_seconds", "engine_silence_s", "tensor_parallel_size", "kv_uses", "eviction_half_life_s",
+        "max_document_tokens", "ocr_pages", "ocr_seconds", "engine_silence_s", "tensor_parallel_size", "kv_uses", "eviction_half_life_s",
     )  # fmt: skip
     for name in positive:
         if getattr(settings, name) <= 0:

@@ -15,7 +15,7 @@ from ingest.cuts import Words
 from ingest.parse import Page, Parsed, Section, parse
 from ingest.split import split
 from ragkv.chunk import Chunk, prompt_text
-from ragkv.errors import Rejected
+from ragkv.errors import Rejected, TooLarge
 from ragkv.settings import MIN_CHUNK_TOKENS
 from ragkv.tokenizer import Tokenizer
 from tests.growth import QUADRATIC, growth
@@ -123,7 +123,7 @@ def test_a_short_text_is_one_chunk_and_no_text_none(tokenizer: Tokenizer) -> Non
 def test_who_watches_may_stop_it_anywhere(tokenizer: Tokenizer, text: str):
     """A document that is deleted meanwhile must not hold up the next for minutes."""
     looks: list[int] = []
-    split("doc", plain(text), tokenizer, 64, lambda: looks.append(len(looks)))
+    split("doc", plain(text), tokenizer, 64, watch=lambda: looks.append(len(looks)))
     assert len(looks) >= 3
 
     def stop() -> None:
@@ -134,7 +134,7 @@ def test_who_watches_may_stop_it_anywhere(tokenizer: Tokenizer, text: str):
     for last in looks[:: len(looks) // 3]:
         left = looks[:last]
         with pytest.raises(InterruptedError):
-            split("doc", plain(text), tokenizer, 64, stop)
+            split("doc", plain(text), tokenizer, 64, watch=stop)
 
 
 def test_cuts_fall_between_paragraphs_where_they_can(tokenizer: Tokenizer) -> None:
@@ -310,3 +310,12 @@ def test_chunks_of_a_table_begin_and_end_with_whole_rows_under_their_labels(toke
     assert len(chunks) > 10
     assert all(chunk.text.startswith("Id: ") for chunk in chunks[1:])
     assert all(chunk.text.split(" | ")[-1].startswith("Size: ") for chunk in chunks)
+
+
+def test_more_tokens_than_allowed_are_refused(tokenizer: Tokenizer):
+    numbers = plain("1,2,3,4\n" * 100)
+    tokens = sum(len(tokenizer.encode(f"{row}\n")) for row in numbers.text.splitlines())
+
+    assert split("doc", numbers, tokenizer, 64, tokens + 100)
+    with pytest.raises(TooLarge, match=r"more than 100 .*RAGKV_MAX_DOCUMENT_TOKENS"):
+        split("doc", numbers, tokenizer, 64, 100)

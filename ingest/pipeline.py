@@ -232,7 +232,7 @@ def _parse(document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> Pa
 
 
 def _split(document: DocumentRow, parsed: Parsed, parts: Parts, reporter: Reporter) -> list[Chunk]:
-    """Raises TooLarge for more text than the settings allow: what is behind it has no limit of time."""
+    """The document's chunks. Raises TooLarge for more text than the settings allow: what is behind it has no limit of time."""
     settings, splitting = parts.settings, reporter.stage("parse")
     most = settings.max_document_characters
     if len(parsed.text) > most:  # splitting takes memory

@@ -7,39 +7,34 @@ from itertools import groupby
 from ragkv.errors import Rejected
 
 SETTING = "RAGKV_CHOOSING_LAYERS"
-MIDDLE = "middle"
+UPPER = "upper"
 MAX_LAYERS = 1024
 """More than any model has."""
 _PART = re.compile(r"\s*(\d{1,4})\s*(?:-\s*(\d{1,4})\s*)?")
 
 
-def middle_third(num_layers: int) -> range:
-    """The middle third of a model's layers, at least one of them."""
-    return range(num_layers // 3, max(2 * num_layers // 3, num_layers // 3 + 1))
-
-
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Layers counted from 0, ascending; empty for the middle third of the model's.
+    """Layers counted from 0, ascending; empty for the upper ones, from a third of the model's depth to its end.
 
     sink_aware: attention weights are a softmax over prefix and chunks together, of which the chunks' part counts, so that
     a head that rests on the first tokens (attention sink, arXiv 2309.17453) counts less. Otherwise over the chunks alone.
     """
 
     layers: tuple[int, ...] = ()
-    sink_aware: bool = False
+    sink_aware: bool = True
 
     @classmethod
-    def of(cls, text: str, sink_aware: bool = False) -> "Choice":
+    def of(cls, text: str, sink_aware: bool = True) -> "Choice":
         """The choice that `text` writes. Raises Rejected for a text that writes none."""
-        if text.strip() == MIDDLE:
+        if text.strip() == UPPER:
             return cls((), sink_aware)
         layers: set[int] = set()
         for part in text.split(","):
             found = _PART.fullmatch(part)
             if found is None or not int(found[1]) <= int(found[2] or found[1]) < MAX_LAYERS:
                 raise Rejected(
-                    f'{SETTING}={text}: give "{MIDDLE}", a range such as 9-20 or numbers such as 9,12,15; the first '
+                    f'{SETTING}={text}: give "{UPPER}", a range such as 9-20 or numbers such as 9,12,15; the first '
                     "layer is 0"
                 )
             layers.update(range(int(found[1]), int(found[2] or found[1]) + 1))
@@ -51,7 +46,7 @@ class Choice:
         runs = [
             [layer for _, layer in run] for _, run in groupby(enumerate(self.layers), lambda pair: pair[1] - pair[0])
         ]
-        return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or MIDDLE
+        return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or UPPER
 
     @property
     def label(self) -> str:
@@ -60,7 +55,7 @@ class Choice:
 
     def layers_of(self, num_layers: int) -> tuple[int, ...]:
         """The layers in a model of `num_layers`. Raises Rejected if it lacks one of them."""
-        layers = self.layers or tuple(middle_third(num_layers))
+        layers = self.layers or tuple(range(num_layers // 3, num_layers))
         if layers[-1] >= num_layers:
             raise Rejected(f"{SETTING}={self.text}: the model has the layers 0 to {num_layers - 1}, name some of these")
         return layers

@@ -10,6 +10,11 @@ QCACHE_BLOCK = 16
 """Tokens per stored mean key; the last block of a chunk may be shorter."""
 
 
+def qcache_layers(num_layers: int) -> range:
+    """The layers that the Q-Cache keeps queries and mean keys of: the middle third of a model's, at least one."""
+    return range(num_layers // 3, max(2 * num_layers // 3, num_layers // 3 + 1))
+
+
 class KVFormat(StrEnum):
     """Format of keys and values in a KV file. bf16: as the model computes them."""
 

@@ -17,7 +17,7 @@ from ragkv.access.rate import TOO_MANY_FAILED_LOGINS, TOO_MANY_OF_A_TENANT, Rate
 from ragkv.access.rights import Rights
 from ragkv.access.sessions import Sessions
 from ragkv.calibration import Calibration, read_calibration
-from ragkv.choosing import MIDDLE, Choice
+from ragkv.choosing import DEFAULT_CHOICE, UPPER, Choice
 from ragkv.db.backlog import Backlog
 from ragkv.db.collections import cache_rule
 from ragkv.db.database import Database
@@ -309,9 +309,11 @@ class Parts:
     def choice(self) -> Choice:
         """The layers that select what to recompute: as set, else as calibrated, else the default. Raises Rejected for layers that
         the model lacks."""
-        layers, sink_aware, calibration = self.settings.choosing_layers, self.settings.sink_aware, self.calibration
-        is_set = layers is not None or sink_aware is not None
-        choice = Choice.of(layers or MIDDLE, bool(sink_aware)) if is_set or not calibration else calibration.choice
+        layers, sink_aware = self.settings.choosing_layers, self.settings.sink_aware
+        if layers is None and sink_aware is None:
+            choice = self.calibration.choice if self.calibration else DEFAULT_CHOICE
+        else:
+            choice = Choice.of(layers or UPPER, sink_aware is not False)
         choice.layers_of(self.layout.layers)
         return choice
 

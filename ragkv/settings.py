@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ragkv.choosing import MIDDLE, Choice
+from ragkv.choosing import UPPER, Choice
 from ragkv.data_sources.location import allowed_locations
 from ragkv.errors import Rejected
 from ragkv.eviction import HALF_LIFE_S, eviction_policy
@@ -326,7 +326,7 @@ def _check_ranges(settings: Settings) -> None:
     if settings.block_size is not None and settings.block_size not in BLOCK_SIZES:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
     _check_sign_in(settings)
-    Choice.of(settings.choosing_layers or MIDDLE)
+    Choice.of(settings.choosing_layers or UPPER)
     eviction_policy(settings.eviction, settings.eviction_half_life_s)
     allowed_locations(settings.data_sources_allowed)
     if settings.question_format.count(QUESTION_PLACE) != 1:

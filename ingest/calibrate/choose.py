@@ -74,9 +74,9 @@ def ratio_of(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
 
 
 def candidates(num_layers: int, single: Sequence[float]) -> list[Choice]:
-    """Every window of a third of the layers, and the best few by their own covers, each with and without the sink."""
+    """The default's layers, every window of a third of all, and the best few by their own covers, each with and without the sink."""
     size = max(num_layers // 3, 1)
-    layers = [tuple(range(start, start + size)) for start in range(num_layers - size + 1)]
+    layers = [DEFAULT_CHOICE.layers, *(tuple(range(start, start + size)) for start in range(num_layers - size + 1))]
     ranked = sorted(range(num_layers), key=lambda layer: single[layer], reverse=True)
     layers.append(tuple(sorted(ranked[:BEST_LAYERS])))
     return [Choice(each, sink_aware) for each in layers for sink_aware in (False, True)]

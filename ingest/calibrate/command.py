@@ -28,7 +28,9 @@ from ragkv.tenancy import DEFAULT_COLLECTION
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--layers", help="Check these layers, as RAGKV_CHOOSING_LAYERS has them, instead of the best.")
-@click.option("--sink-aware", is_flag=True, help="Check --layers with attention to the prefix.")
+@click.option(
+    "--sink-aware/--no-sink-aware", default=True, show_default=True, help="Check --layers with attention to the prefix."
+)
 def calibrate(collection: str, clozes: int, target_kl: float, seed: int, layers: str | None, sink_aware: bool) -> None:
     """Find the layers whose attention selects best what to recompute.
 

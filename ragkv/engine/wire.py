@@ -39,7 +39,7 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recompute: list[_Pair] = []
     selection: tuple[_Name, float, int, _Name] | None = None
     layers: Annotated[list[_Layer], msgspec.Meta(max_length=MAX_LAYERS)] = []
-    sink_aware: bool = False
+    sink_aware: bool = True
     writer: _Name = ""
     quantised: _Name = ""
     capture: _Pair | None = None

@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, PretrainedConfig
 
-from ragkv.choosing import middle_third
 from ragkv.errors import Rejected, Unsupported
 from ragkv.kv.families import refusal_of
+from ragkv.kv_format import qcache_layers
 
 LAYOUT_VERSION = 2
 """Version of KV files and of the keys that name them. 2: a file carries its key."""
@@ -31,7 +31,7 @@ class Layout:
 
     @property
     def q_layers(self) -> range:
-        return middle_third(self.layers)
+        return qcache_layers(self.layers)
 
 
 def read_config(folder: Path) -> PretrainedConfig:

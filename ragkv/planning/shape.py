@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from ragkv.choosing import middle_third
 from ragkv.errors import NotFound, Rejected
-from ragkv.kv_format import QCACHE_BLOCK, KVFormat
+from ragkv.kv_format import QCACHE_BLOCK, KVFormat, qcache_layers
 
 KNOWN = Path(__file__).parent / "models.json"
 """Configurations of public models, by name: the fields of their config.json that are read here."""
@@ -58,7 +57,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         if self.latent is not None:
             return 0
         vectors = 2 * self.heads + self.kv_heads * -(-tokens // QCACHE_BLOCK)
-        values = len(middle_third(self.layers)) * self.head_dim * vectors
+        values = len(qcache_layers(self.layers)) * self.head_dim * vectors
         return values * (2 * _HALF if kv_format is KVFormat.BF16 else _HALF)
 
     @property

@@ -42,7 +42,7 @@ def test_deviation_is_cacheblends(exact: World, chunks: list[Chunk]) -> None:
 
 
 @pytest.mark.parametrize(
-    "choice", [DEFAULT_CHOICE, Choice((3, 20, 29)), Choice((10, 11, 25), sink_aware=True)], ids=lambda one: one.text
+    "choice", [DEFAULT_CHOICE, Choice((3, 20, 29)), Choice((10, 11, 25), sink_aware=False)], ids=lambda one: one.text
 )
 def test_question_is_what_the_question_attends_to(exact: World, chunks: list[Chunk], choice: Choice) -> None:
     """The reference reads the stitched KV with Transformers' own eager attention and takes its weights."""
@@ -76,7 +76,7 @@ def test_blocks_lent_to_a_question_are_given_back_as_they_were(exact: World) -> 
 
 def test_another_choice_chooses_otherwise(exact: World, chunks: list[Chunk]) -> None:
     """The test above can fail: layers and sink both make a difference."""
-    choices = (DEFAULT_CHOICE, Choice((3, 20, 29)), Choice((3, 20, 29), sink_aware=True))
+    choices = (DEFAULT_CHOICE, Choice((3, 20, 29)), Choice((3, 20, 29), sink_aware=False))
     assert len({choose(exact, chunks, "question", 4, choice) for choice in choices}) == len(choices)
 
 

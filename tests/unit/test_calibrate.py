@@ -322,8 +322,8 @@ class TestUse:
         write_calibration(tmp_path / "calibration.json", ours)
 
         assert self.parts(tmp_path, language_model).choice == Choice(tuple(range(10, 20)), sink_aware=True)
-        assert self.parts(tmp_path, language_model, choosing_layers="5").choice == Choice((5,))
-        assert self.parts(tmp_path, language_model, sink_aware=False).choice == DEFAULT_CHOICE
+        assert self.parts(tmp_path, language_model, choosing_layers="5").choice == Choice((5,), sink_aware=True)
+        assert self.parts(tmp_path, language_model, sink_aware=False).choice == Choice(sink_aware=False)
 
         for other in ({"model_fingerprint": "another"}, {"writer_fingerprint": "w"}):
             write_calibration(tmp_path / "calibration.json", msgspec.structs.replace(ours, **other))

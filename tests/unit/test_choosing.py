@@ -11,7 +11,7 @@ from ragkv.stitch.select import attention_weights
 
 @pytest.mark.parametrize(
     ("text", "layers"),
-    [("middle", ()), ("9-12", (9, 10, 11, 12)), ("12, 9,10", (9, 10, 12)), ("0", (0,)), ("3-4,8,4-5", (3, 4, 5, 8))],
+    [("upper", ()), ("9-12", (9, 10, 11, 12)), ("12, 9,10", (9, 10, 12)), ("0", (0,)), ("3-4,8,4-5", (3, 4, 5, 8))],
 )
 def test_layers_are_ranges_and_numbers(text: str, layers: tuple[int, ...]):
     choice = Choice.of(text)
@@ -20,9 +20,9 @@ def test_layers_are_ranges_and_numbers(text: str, layers: tuple[int, ...]):
     assert Choice.of(choice.text) == choice
 
 
-@pytest.mark.parametrize("text", ["", "third", "9-", "12-9", "-3", "9;10", "1.5", "1024", "99999"])
+@pytest.mark.parametrize("text", ["", "third", "middle", "9-", "12-9", "-3", "9;10", "1.5", "1024", "99999"])
 def test_anything_else_is_refused_with_what_to_give(text: str):
-    with pytest.raises(Rejected, match=r"RAGKV_CHOOSING_LAYERS=.*: give \"middle\", a range such as 9-20"):
+    with pytest.raises(Rejected, match=r"RAGKV_CHOOSING_LAYERS=.*: give \"upper\", a range such as 9-20"):
         Choice.of(text)
 
 
@@ -31,8 +31,9 @@ def test_the_setting_is_refused_where_it_is_read():
         Settings.from_env({"RAGKV_CHOOSING_LAYERS": "last"})
 
 
-def test_without_layers_the_middle_third_chooses():
-    assert DEFAULT_CHOICE.layers_of(30) == tuple(range(10, 20))
+def test_without_layers_those_from_a_third_of_the_depth_up_choose_and_the_prefix_counts():
+    assert DEFAULT_CHOICE.sink_aware
+    assert DEFAULT_CHOICE.layers_of(30) == tuple(range(10, 30))
     assert DEFAULT_CHOICE.layers_of(1) == (0,)
 
 

@@ -10,10 +10,9 @@ from transformers import DeepseekV3Config, GPTNeoXConfig, LlamaConfig, Qwen3MoeC
 
 from bench.plan import measured_bandwidths, measured_prefill
 from bench.plan import plan as plan_command
-from ragkv.choosing import middle_third
 from ragkv.errors import NotFound, Rejected
 from ragkv.kv.file import ChunkKV, block_means, write_kv
-from ragkv.kv_format import KVFormat, share_of
+from ragkv.kv_format import KVFormat, qcache_layers, share_of
 from ragkv.planning.plan import CHUNK_TOKENS, DISK, MEMORY, TIERS, Device, Load, Plan, by_name, plan, prefill_rate
 from ragkv.planning.shape import known_models, shape_of
 from ragkv.settings import Settings
@@ -71,7 +70,7 @@ def test_files_take_what_is_planned(tmp_path: Path, name: str, tokens: int):
     """Keys, values and Q-Cache: what is left is a header of a few KiB."""
     shape = shape_of(name)
     keys = torch.zeros(shape.layers, tokens, shape.kv_heads, shape.head_dim, dtype=torch.bfloat16)
-    layers = middle_third(shape.layers)
+    layers = qcache_layers(shape.layers)
     view = torch.zeros(len(layers), shape.heads, shape.head_dim)
     kv = ChunkKV(keys, keys.clone(), view, view.clone(), block_means(keys, layers))
 

@@ -21,7 +21,7 @@ from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 PLAN = StitchPlan(
     (PlacedChunk("a", Span(0, 8)), PlacedChunk(None, Span(8, 12))),
     (Span(2, 4),),
-    EngineSelection("question", 0.1, 16, "about", Choice((3, 4, 9), sink_aware=True)),
+    EngineSelection("question", 0.1, 16, "about", Choice((3, 4, 9), sink_aware=False)),
 )
 
 

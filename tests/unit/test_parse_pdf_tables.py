@@ -1,4 +1,4 @@
-"""Tables in PDF: ruled ones become rows with labels, and words in them are found again on the page."""
+"""Tables in PDF become rows with labels, and words in them are found again on the page."""
 
 from collections.abc import Sequence
 
@@ -23,10 +23,10 @@ def text_at(x: float, y: float, words: str) -> str:
     return f"BT /F1 10 Tf {x} {y} Td ({words}) Tj ET\n"
 
 
-def table(rows: Sequence[Sequence[str]], rules: str) -> bytes:
+def table(rows: Sequence[Sequence[str]], rules: str, height: int = HEIGHT) -> bytes:
     """A page with words above and below a table, whose cells are written column by column."""
     cells = [
-        text_at(LEFT + 5 + WIDTH * column, TOP - 16 - HEIGHT * number, rows[number][column])
+        text_at(LEFT + 5 + WIDTH * column, TOP - 16 - height * number, rows[number][column])
         for column in range(len(rows[0]))
         for number in range(len(rows))
     ]
@@ -51,16 +51,94 @@ def boxes(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-@pytest.mark.parametrize("rules", [lines, boxes])
+def lines_across(rows: Sequence[Sequence[str]], at: Sequence[int] | None = None, height: int = HEIGHT) -> str:
+    """Lines from side to side above the rows of these numbers, above and below every row without any."""
+    numbers = range(len(rows) + 1) if at is None else at
+    right = LEFT + WIDTH * len(rows[0])
+    return "".join(f"{LEFT} {TOP - height * n} m {right} {TOP - height * n} l S\n" for n in numbers)
+
+
+LABELLED = [
+    "Words above it.",
+    "City | River | People",
+    "City: Vienna | River: Danube | People: 2028000",
+    WORDS,
+    "City: Ulm | River: Danube | People: 129000",
+    "Words below it.",
+]
+
+
+def paragraphs(body: bytes) -> list[str]:
+    return parse("a.pdf", body).text.split("\n\n")
+
+
+@pytest.mark.parametrize("rules", [lines, boxes, lines_across])
 def test_each_row_carries_the_labels_of_the_header(rules):
-    assert parse("a.pdf", table(ROWS, rules(ROWS))).text.split("\n\n") == [
-        "Words above it.",
-        "City | River | People",
-        "City: Vienna | River: Danube | People: 2028000",
-        WORDS,
-        "City: Ulm | River: Danube | People: 129000",
-        "Words below it.",
-    ]
+    assert paragraphs(table(ROWS, rules(ROWS))) == LABELLED
+
+
+class TestLinesAcross:
+    def test_the_lines_of_a_paper_are_enough(self):
+        """Above and below the header, and at the end."""
+        assert paragraphs(table(ROWS, lines_across(ROWS, (0, 1, 4)))) == LABELLED
+
+    def test_a_line_between_groups_of_rows_parts_no_table(self):
+        rows = (*ROWS, ("Linz", "Danube", "212000"))
+        assert paragraphs(table(rows, lines_across(rows, (0, 1, 3, 5))))[-2] == (
+            "City: Linz | River: Danube | People: 212000"
+        )
+
+    def test_a_cell_of_two_lines_is_one(self):
+        rows = (*ROWS[:3], ("", "(and Saone)", ""), ROWS[3])
+        body = table(rows, lines_across(rows, (0, 1, 5), 14), 14)
+        assert "City: Lyon | River: (and Saone) | People: 522000" in paragraphs(body)
+        ruled = table(rows, lines_across(rows, (0, 1, 2, 4, 5), 14), 14)
+        assert "City: Lyon | River: (and Saone) | People: 522000" in paragraphs(ruled)
+
+    def test_two_tables_of_one_width_are_two(self):
+        between = (
+            "A line of prose between the two tables, as wide as all of their columns are together in the end",
+            "",
+            "",
+        )
+        rows = (*ROWS, between, ("River", "Mouth", "Length"), *(("Danube", "Sulina", "2850"), ("Rhone", "Fos", "813")))
+        found = paragraphs(table(rows, lines_across(rows, (0, 1, 4, 5, 6, 8))))
+        assert "City: Ulm | River: Danube | People: 129000" in found
+        assert "River: Rhone | Mouth: Fos | Length: 813" in found
+
+    def test_a_label_above_two_columns_leaves_the_words(self):
+        for label in ("River and people", "The river and the people that live in it"):
+            rows = (("City", label, ""), *ROWS[1:])
+            assert "City: " not in parse("a.pdf", table(rows, lines_across(rows, (0, 1, 4)))).text
+
+    def test_prose_between_lines_stays_as_it_was(self):
+        long = "many words of a column of prose"
+        rows = [("Title", "Title of another")] + [(long[n:] + long[:n], long[-n:] + long[:-n]) for n in range(1, 9)]
+        one_column = [("Words of a page", "")] + [(long, "")] * 4
+        for each in (rows, one_column):
+            ruled, plain = (table(each, rules, 12) for rules in (lines_across(each, (0, 1, len(each)), 12), ""))
+            assert " | " not in parse("a.pdf", ruled).text or len(each) == len(rows)
+            assert parse("a.pdf", plain).text.count(" | ") == 0
+
+    def test_lines_down_that_part_some_cells_leave_the_words(self):
+        down = f"{LEFT + WIDTH} {TOP - HEIGHT} m {LEFT + WIDTH} {TOP - 3 * HEIGHT} l S\n"
+        assert "City: " not in parse("a.pdf", table(ROWS, lines_across(ROWS) + down)).text
+
+
+class TestNoLines:
+    def test_a_sheet_with_numbers_is_a_table(self):
+        assert paragraphs(table(ROWS, "", 14)) == LABELLED
+
+    def test_without_numbers_the_words_stay(self):
+        rows = [(city, river, "many") for city, river, _ in ROWS[1:]]
+        assert " | " not in parse("a.pdf", table([ROWS[0], *rows], "", 14)).text
+
+    def test_two_columns_are_not_enough(self):
+        """A table of contents, or prose beside numbers."""
+        assert " | " not in parse("a.pdf", table([(city, people) for city, _, people in ROWS], "", 14)).text
+
+    def test_without_a_header_the_words_stay(self):
+        assert " | " not in parse("a.pdf", table([*ROWS[1:], ("Linz", "Danube", "212000")], "", 14)).text
 
 
 def test_what_is_no_table_stays_as_it_was():

@@ -1,0 +1,158 @@
+"""Grids of tables in a PDF, from the straight lines of its page: those that are closed on all sides."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from ctypes import byref, c_float, c_int
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import pypdfium2 as pdfium
+import pypdfium2.raw as pdfium_raw
+
+TOLERANCE = 3.0
+"""Points between lines that are one, and between lines that meet."""
+_MAX_OBJECTS, _MAX_SEGMENTS, _MAX_PAIRS = 20_000, 6_000, 20_000
+"""Limits of one page: on one with more no table is looked for."""
+_SHORTEST = 6.0
+_LEAST_ROWS, _LEAST_COLUMNS = 3, 2
+
+
+class Line(NamedTuple):
+    """A line at a height, or at a distance from the left, and from where to where it reaches."""
+
+    at: float
+    start: float
+    end: float
+
+
+class Grid(NamedTuple):
+    """Places of the lines of a table, ascending."""
+
+    xs: list[float]
+    ys: list[float]
+
+    def cell(self, x: float, y: float) -> tuple[int, int] | None:
+        """(row from the top, column) of a point."""
+        if not (self.xs[0] <= x < self.xs[-1] and self.ys[0] <= y < self.ys[-1]):
+            return None
+        return len(self.ys) - 1 - bisect_right(self.ys, y), bisect_right(self.xs, x) - 1
+
+    def overlaps(self, other: "Grid") -> bool:
+        return all(one[0] < another[-1] and another[0] < one[-1] for one, another in zip(self, other, strict=True))
+
+
+def closed_grids(across: list[Line], down: list[Line]) -> list[Grid]:
+    """The grids of lines that meet and all reach from side to side."""
+    if len(across) <= _LEAST_ROWS or len(down) <= _LEAST_COLUMNS or len(across) * len(down) > _MAX_PAIRS:
+        return []
+    return [grid for lines, columns in _connected(across, down) if (grid := _grid(lines, columns))]
+
+
+def _grid(across: list[Line], down: list[Line]) -> Grid | None:
+    """The grid of lines that meet, if there are enough and each reaches from side to side."""
+    if len(across) <= _LEAST_ROWS or len(down) <= _LEAST_COLUMNS:
+        return None
+    xs, ys = sorted(line.at for line in down), sorted(line.at for line in across)
+    reach = [(line, xs[0], xs[-1]) for line in across] + [(line, ys[0], ys[-1]) for line in down]
+    if all(line.start <= low + TOLERANCE and line.end >= high - TOLERANCE for line, low, high in reach):
+        return Grid(xs, ys)
+    return None
+
+
+def _connected(across: list[Line], down: list[Line]) -> Iterator[tuple[list[Line], list[Line]]]:
+    """Lines that meet, directly or by way of others."""
+    meets = {
+        (kind, number): [(not kind, other) for other, line in enumerate(others) if _meet(one, line)]
+        for kind, ones, others in ((True, across, down), (False, down, across))
+        for number, one in enumerate(ones)
+    }
+    while meets:
+        start, reached = meets.popitem()
+        group, waiting = {start}, list(reached)
+        while waiting:
+            if (one := waiting.pop()) not in group:
+                group.add(one)
+                waiting += meets.pop(one, ())
+        yield [across[n] for kind, n in group if kind], [down[n] for kind, n in group if not kind]
+
+
+def _meet(one: Line, other: Line) -> bool:
+    return (
+        one.start - TOLERANCE <= other.at <= one.end + TOLERANCE
+        and other.start - TOLERANCE <= one.at <= other.end + TOLERANCE
+    )
+
+
+def ruled(page: pdfium.PdfPage) -> tuple[list[Line], list[Line]]:
+    """The lines across and down that the page's paths draw, those in one line joined."""
+    across: list[Line] = []
+    down: list[Line] = []
+    for (x1, y1), (x2, y2) in chain.from_iterable(map(_segments, _paths(page))):
+        if abs(x1 - x2) >= _SHORTEST and abs(y1 - y2) < 1:
+            across.append(Line(y1, min(x1, x2), max(x1, x2)))
+        elif abs(y1 - y2) >= _SHORTEST and abs(x1 - x2) < 1:
+            down.append(Line(x1, min(y1, y2), max(y1, y2)))
+    return _merged(across), _merged(down)
+
+
+def _merged(lines: list[Line]) -> list[Line]:
+    merged: list[Line] = []
+    for group in _at_one_place(sorted(lines)):
+        at = group[0].at
+        _, start, end = group[0]
+        for line in sorted(group, key=lambda line: line.start):
+            if line.start > max(start, end) + TOLERANCE:
+                merged.append(Line(at, start, end))
+                start, end = line.start, line.end
+            start, end = min(start, line.start), max(end, line.end)
+        merged.append(Line(at, start, end))
+    return merged
+
+
+def _at_one_place(lines: list[Line]) -> Iterator[list[Line]]:
+    group: list[Line] = []
+    for line in lines:
+        if group and line.at > group[0].at + TOLERANCE:
+            yield group
+            group = []
+        group.append(line)
+    if group:
+        yield group
+
+
+def _paths(page: pdfium.PdfPage) -> list[pdfium.PdfObject]:
+    """Paths that the page draws by itself, not by forms within it; none if there are too many."""
+    if pdfium_raw.FPDFPage_CountObjects(page) > _MAX_OBJECTS:
+        return []
+    paths, left = [], _MAX_SEGMENTS
+    fill, stroke = c_int(), c_int()
+    for path in page.get_objects(filter=[pdfium_raw.FPDF_PAGEOBJ_PATH], max_depth=1):
+        left -= pdfium_raw.FPDFPath_CountSegments(path)
+        if left < 0:
+            return []
+        pdfium_raw.FPDFPath_GetDrawMode(path, byref(fill), byref(stroke))
+        if fill.value or stroke.value:
+            paths.append(path)
+    return paths
+
+
+def _segments(drawn: pdfium.PdfObject) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+    """The straight parts of a path."""
+    matrix = drawn.get_matrix()
+    begun = None
+    points: list[tuple[float, float]] = []
+    x, y = c_float(), c_float()
+    for number in range(pdfium_raw.FPDFPath_CountSegments(drawn)):
+        segment = pdfium_raw.FPDFPath_GetPathSegment(drawn, number)
+        kind = pdfium_raw.FPDFPathSegment_GetType(segment)
+        pdfium_raw.FPDFPathSegment_GetPoint(segment, byref(x), byref(y))
+        point = matrix.on_point(x.value, y.value)
+        if kind == pdfium_raw.FPDF_SEGMENT_LINETO:
+            points.append(point)
+        else:  # a curve ends the line, too
+            yield from pairwise(points)
+            points = [point]
+            begun = point if kind == pdfium_raw.FPDF_SEGMENT_MOVETO else begun
+        if begun is not None and pdfium_raw.FPDFPathSegment_GetClose(segment):
+            points.append(begun)
+    yield from pairwise(points)

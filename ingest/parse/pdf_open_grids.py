@@ -1,0 +1,173 @@
+"""Grids of tables in a PDF that have lines across alone, as papers and reports set them, or none, as sheets are printed.
+
+Columns are parted by what stays white from the first row to the last. Of lines across, the first two are above and below
+the header, the last is the table's end; rows lie between lines, or are the table's lines of text. A table without lines has
+three columns, one of them of numbers: other words side by side are more often prose in columns.
+"""
+
+from bisect import bisect
+from collections.abc import Container, Iterator, Sequence
+from itertools import groupby, pairwise
+from statistics import median
+from typing import NamedTuple
+
+from ingest.parse.pdf_grids import TOLERANCE, Grid, Line
+
+_LEAST_LINES, _LEAST_COLUMNS, _LEAST_ROWS = 3, 2, 2
+_MAX_LINES, _MAX_LETTERS = 200, 20_000
+"""Limits of one page: on one with more no table is looked for."""
+_MAX_TRIED = 4
+"""Lines more than the least within which a table's first two rows end."""
+_MAX_HEADER_LINES = 4
+_WHITE = 0.7
+"""Least width of the white between two columns, in heights of a line: wider than between two words."""
+_MAX_CELL = 120
+"""Letters of a cell, in the mean over a table: prose in columns has more."""
+
+_LEAST_UNRULED_COLUMNS, _LEAST_UNRULED_ROWS = 3, 4
+_FAR = 2.0
+"""Between two rows, in heights of a line: where a table without lines ends."""
+
+
+class Box(NamedTuple):
+    """Where a letter is, in points from the page's lower left; as high as its line."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+    @property
+    def middle(self) -> float:
+        return (self.bottom + self.top) / 2
+
+
+def open_grids(across: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> Iterator[Grid]:
+    """The grids of lines that begin and end at the same places, of a table each. Where lines down are, there is none."""
+    for lines in _of_one_width(across) if len(letters) <= _MAX_LETTERS else ():
+        first = 0
+        while first + _LEAST_LINES <= len(lines):
+            last, grid = _longest(lines[first:], down, letters)
+            if grid is not None:
+                yield grid
+            first += last
+
+
+def unruled_grids(letters: Sequence[tuple[str, Box]]) -> Iterator[Grid]:
+    """The grids of tables without lines."""
+    rows = _rows([box for _, box in letters]) if len(letters) <= _MAX_LETTERS else []
+    with_number = {box for character, box in letters if character.isdigit()}
+    first = 0
+    while first < len(rows):
+        last = _end_of_table(rows, first)
+        table = rows[first:last]
+        if len(table) >= _LEAST_UNRULED_ROWS and _has_numbers(table, with_number):
+            boxes = [box for row in table for box in row]
+            xs = [min(box.left for box in boxes) - 1, *_white(boxes), max(box.right for box in boxes) + 1]
+            top, bottom = max(box.top for box in table[0]), min(box.bottom for box in table[-1])
+            yield Grid(xs, sorted([top, bottom, *map(_parting, table, table[1:])]))
+        first = last
+
+
+def _end_of_table(rows: Sequence[Sequence[Box]], first: int) -> int:
+    """The row at which a table ends that begins with `first`; the next one if none begins there."""
+    boxes = list(rows[first])
+    columns, height = len(_white(boxes)) + 1, boxes[0].top - boxes[0].bottom
+    most = min(len(rows), first + _MAX_LINES)
+    for end in range(first + 1, most):
+        boxes += rows[end]
+        is_far = rows[end - 1][0].middle - rows[end][0].middle > _FAR * height
+        if columns < _LEAST_UNRULED_COLUMNS or is_far or len(_white(boxes)) + 1 != columns:
+            return end
+    return most
+
+
+def _has_numbers(table: Sequence[Sequence[Box]], with_number: Container[Box]) -> bool:
+    """Whether below a label without a number each row has one."""
+    xs = _white([box for row in table for box in row])
+    header, *body = ({bisect(xs, box.left) for box in row if box in with_number} for row in table)
+    return bool(set.intersection(*body) - header)
+
+
+def _longest(lines: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> tuple[int, Grid | None]:
+    """The grid from the first line on that has the most lines, and the number of lines that it takes; 1 without one."""
+    found, columns = None, None
+    for end in range(_LEAST_LINES, len(lines) + 1):
+        grid = _grid(lines[:end], down, letters)
+        if grid is not None and columns in {None, len(grid.xs)}:
+            found, columns = (end, grid), len(grid.xs)
+        elif found or end >= _LEAST_LINES + _MAX_TRIED:
+            break
+    return found or (1, None)
+
+
+def _grid(lines: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> Grid | None:
+    """The grid of lines from the top down, all of one table."""
+    top, below_header, bottom = lines[0].at, lines[1].at, lines[-1].at
+    left, right = lines[0].start - TOLERANCE, lines[0].end + TOLERANCE
+    if any(left <= line.at <= right and line.start < top and line.end > bottom for line in down):
+        return None
+    inside = [box for box in letters if bottom < box.middle < top and left <= box.left and box.right <= right]
+    header, body = ([box for box in inside if (box.middle > below_header) is above] for above in (True, False))
+    rows = _rows(body)
+    if len(rows) < _LEAST_ROWS or not 1 <= len(_rows(header)) <= _MAX_HEADER_LINES:
+        return None
+    xs = [left, *_white(inside), right]
+    labelled = {bisect(xs, box.left) for box in header}
+    # A label above several columns crosses the white between them, or leaves one of them without.
+    if len(xs) <= _LEAST_COLUMNS or len(xs) != len(_white(body)) + 2 or not labelled.issuperset(range(2, len(xs))):
+        return None
+    if len(inside) > _MAX_CELL * (len(rows) + 1) * (len(xs) - 1):
+        return None
+    return Grid(xs, sorted([top, below_header, *_between(rows, [line.at for line in lines[1:]], xs), bottom]))
+
+
+def _between(rows: Sequence[Sequence[Box]], lines: Sequence[float], xs: Sequence[float]) -> Iterator[float]:
+    """Where a row of the table ends and another begins: at the lines if most of them part single lines of text, else at each
+    line of text that does not go on with the one above."""
+    bands = [[row for row in rows if low < row[0].middle < high] for high, low in pairwise(lines)]
+    if len(bands) >= _LEAST_ROWS and 2 * sum(len(band) <= 1 for band in bands) >= len(bands):
+        yield from lines[1:-1]
+        return
+    for above, row in pairwise(rows):
+        filled = {bisect(xs, box.left) for box in row}
+        if 1 in filled or 2 * len(filled) >= len(xs) - 1:
+            yield _parting(above, row)
+
+
+def _parting(above: Sequence[Box], row: Sequence[Box]) -> float:
+    """Half way between two lines of text."""
+    return (min(box.bottom for box in above) + max(box.top for box in row)) / 2
+
+
+def _rows(letters: Sequence[Box]) -> list[list[Box]]:
+    """Lines of text, from the top down."""
+    rows: list[list[Box]] = []
+    for box in sorted(letters, key=lambda box: -box.middle):
+        if rows and box.top > rows[-1][0].middle:
+            rows[-1].append(box)
+        else:
+            rows.append([box])
+    return rows
+
+
+def _white(letters: Sequence[Box]) -> list[float]:
+    """The middles of the stripes between columns, ascending."""
+    least = _WHITE * median(box.top - box.bottom for box in letters)
+    stripes, reached = [], None
+    for box in sorted(letters):
+        if reached is not None and box.left - reached >= least:
+            stripes.append((reached + box.left) / 2)
+        reached = box.right if reached is None else max(reached, box.right)
+    return stripes
+
+
+def _of_one_width(across: Sequence[Line]) -> Iterator[list[Line]]:
+    """Lines that begin and end at the same places, from the top down."""
+
+    def ends(line: Line) -> tuple[int, int]:
+        return round(line.start / TOLERANCE), round(line.end / TOLERANCE)
+
+    for _, lines in groupby(sorted(across, key=lambda line: (*ends(line), -line.at)), key=ends):
+        if len(level := list(lines)) <= _MAX_LINES:
+            yield level

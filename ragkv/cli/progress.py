@@ -1,17 +1,21 @@
-"""Progress bars of long commands."""
+"""Progress bars of long commands; in a log file lines, now and then."""
 
+import time
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 T = TypeVar("T")
+
+LINE_EVERY_S = 30.0
+"""Seconds between two lines where no bar can be drawn."""
 
 
 def progress_bars(console: Console) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console)
+    return (Progress if console.is_terminal else _Lines)(*columns, console=console)
 
 
 def shown(steps: Iterable[T], what: str, how_far: Callable[[T], tuple[int, int]]) -> T:
@@ -23,3 +27,29 @@ def shown(steps: Iterable[T], what: str, how_far: Callable[[T], tuple[int, int]]
             done, total = how_far(step)
             bars.update(task, total=total, completed=done)
     return step
+
+
+class _Lines(Progress):
+    """Where nothing can be drawn Rich shows the bars when all is done, which may take hours."""
+
+    _told_at = 0.0
+
+    def start(self) -> None:
+        super().start()
+        self._told_at = time.monotonic()
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        super().update(task_id, **changes)
+        self._tell(task_id)
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        super().advance(task_id, advance)
+        self._tell(task_id)
+
+    def _tell(self, task_id: TaskID) -> None:
+        now = time.monotonic()
+        if now - self._told_at >= LINE_EVERY_S:
+            self._told_at = now
+            task = next(task for task in self.tasks if task.id == task_id)
+            of_all = "" if task.total is None else f" of {task.total:g}"
+            self.console.print(f"{task.description}: {task.completed:g}{of_all}", highlight=False)

@@ -297,7 +297,13 @@ def _read_toml(path: Path) -> dict[str, Any]:
         table = tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise Rejected(f"{SETTINGS_FILE}: cannot read {path}: {error}") from None
-    return {_known(name, shown=f"{name} in {path}"): value for name, value in table.items()}
+    given: dict[str, Any] = {}
+    for name, value in table.items():
+        field = _known(name, shown=f"{name} in {path}")
+        if field in given:
+            raise Rejected(f"{path} has {PREFIX}{field.upper()} twice, under two spellings: keep one")
+        given[field] = value
+    return given
 
 
 def _known(given: str, shown: str) -> str:

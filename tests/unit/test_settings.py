@@ -101,6 +101,14 @@ def test_a_name_in_the_file_may_have_the_prefix_and_any_case(tmp_path: Path, nam
     assert Settings.from_env({"RAGKV_SETTINGS": str(file)}).top_k == 4
 
 
+def test_a_setting_in_two_spellings_is_refused(tmp_path: Path):
+    file = tmp_path / "ragkv.toml"
+    file.write_text("top_k = 4\nRAGKV_TOP_K = 8\n")
+
+    with pytest.raises(Rejected, match=rf"{file} has RAGKV_TOP_K twice"):
+        Settings.from_env({"RAGKV_SETTINGS": str(file)})
+
+
 def test_the_file_that_the_docs_show_is_read(tmp_path: Path):
     file = tmp_path / "ragkv.toml"
     file.write_text(re.search(r"```toml\n(.*?)```", SETTINGS_PAGE.read_text(), re.DOTALL)[1])

@@ -132,8 +132,8 @@ def client_of(url: str, key: str | None, connections: int) -> httpx.AsyncClient:
 
 
 async def streamed(client: httpx.AsyncClient, body: dict[str, Any]) -> AsyncGenerator[tuple[str, str], None]:
-    """The events of a streamed question, the last of them `done`: (name, data). Raises Rejected or Unavailable with what the service
-    says, also for a stream that ends before."""
+    """The events of a streamed question, the last of them `done`: (name, data). Raises Rejected or Unavailable with
+    what the service says, also for a stream that ends before."""
     name = ""
     try:
         async with client.stream("POST", "/v1/ask", json=body) as response:

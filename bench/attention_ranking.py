@@ -1,4 +1,5 @@
-"""The Q-Cache's re-ranking of search results in plain Transformers: what the engine does, without ingesting a corpus."""
+"""The Q-Cache's re-ranking of search results in plain Transformers: what the engine does, without ingesting a
+corpus."""
 
 from collections.abc import Sequence
 
@@ -12,8 +13,8 @@ from ragkv.retrieve.fusion import in_both_orders
 
 
 class AttentionReranker:
-    """Runs the question and every passage through the served model, on the spot: the order that `RAGKV_RERANKER=qcache` gives
-    from stored keys, in far more time."""
+    """Runs the question and every passage through the served model, on the spot: the order that `RAGKV_RERANKER=qcache`
+    gives from stored keys, in far more time."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts

@@ -57,8 +57,8 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
     r"""Measure recall of dense, BM25, hybrid and two-hop search, and milliseconds for each question.
 
     With RAGKV_RERANKER, also measure hybrid and two-hop search with that re-ranker. Needs no engine and no database:
-    with RAGKV_RERANKER=qcache the passages that are re-ranked run through the model on the spot, which the service does not.
-    Passages are encoded first, which takes about a minute for a thousand of them on two cores.
+    with RAGKV_RERANKER=qcache the passages that are re-ranked run through the model on the spot, which the service does
+    not. Passages are encoded first, which takes about a minute for a thousand of them on two cores.
 
     \b
     R@k    share of a question's gold passages among the first k, mean

@@ -94,8 +94,8 @@ def plan(
 ) -> None:
     """Plan storage: bytes a token, where loading beats computing, when it pays, and which settings follow.
 
-    Loading stored KV is faster than computing it if the tier's bandwidth is above bytes per token times prefill rate over the
-    share that is not recomputed. Figures that are not given or measured are usual ones.
+    Loading stored KV is faster than computing it if the tier's bandwidth is above bytes per token times prefill rate
+    over the share that is not recomputed. Figures that are not given or measured are usual ones.
     """
     check_folder("--json", json_file)
     device = Device(

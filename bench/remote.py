@@ -39,8 +39,8 @@ ATTEMPTS, PAUSE_S = 40, 0.25
 
 
 class RemoteRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One mode. late: chunks whose KV was not there in time, each recomputed. loads: files that came from the object store.
-    same: answers equal to those over KV on disk, if they should be."""
+    """One mode. late: chunks whose KV was not there in time, each recomputed. loads: files that came from the object
+    store. same: answers equal to those over KV on disk, if they should be."""
 
     mode: str
     questions: int
@@ -100,8 +100,8 @@ class RemoteBench:
     answer_tokens: int
 
     async def measure(self, at_once: int, progress: Callable[[str], None]) -> AsyncIterator[RemoteRow]:
-        """A row a mode, whose questions take turns, and one for `at_once` questions about one context whose KV is only in the
-        object store. The first context is asked about once more before, and not counted."""
+        """A row a mode, whose questions take turns, and one for `at_once` questions about one context whose KV is only
+        in the object store. The first context is asked about once more before, and not counted."""
         seen = {mode: _Seen() for mode in MODES}
         await self._fill_disk(0)
         for mode in MODES:

@@ -10,7 +10,8 @@ The report is one JSON object, a `RetrievalReport`:
     {"corpus": "corpus.jsonl", "data": "queries.jsonl", "encoder": "embedded", "reranker": null, "n": 200,
      "passages": 6119, "rows": [{"method": "dense",
        "recall_at_2": 50.7, "recall_at_5": 61.8, "recall_at_10": 64.8,
-       "all_gold_at_2": 14.0, "all_gold_at_5": 25.0, "all_gold_at_10": 30.0, "mrr": 89.8, "ms_per_query": 40.1}, ...], "differences": []}
+       "all_gold_at_2": 14.0, "all_gold_at_5": 25.0, "all_gold_at_10": 30.0,
+       "mrr": 89.8, "ms_per_query": 40.1}, ...], "differences": []}
 
 `rows` has the methods in the order of `METHODS`, then, where there is a re-ranker, those of `RERANKED`. The fields of a
 row are `RetrievalRow`'s. `differences` says what the re-ranker changes, question by question (`Difference`).
@@ -102,7 +103,8 @@ class RetrievalRow(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Recall at `cutoff` of `method` less that of `against`, in points: mean, and its 95% bootstrap interval over questions."""
+    """Recall at `cutoff` of `method` less that of `against`, in points: mean, and its 95% bootstrap interval over
+    questions."""
 
     method: str
     against: str
@@ -202,8 +204,8 @@ def evaluate(
     progress: StepProgress,
     reranker: Reorders | None = None,
 ) -> tuple[list[RetrievalRow], list[Difference]]:
-    """A row for each of `METHODS`, and of `RERANKED` with a re-ranker; then what the re-ranker changes. The corpus is encoded
-    once for all of them."""
+    """A row for each of `METHODS`, and of `RERANKED` with a re-ranker; then what the re-ranker changes. The corpus is
+    encoded once for all of them."""
     index = MemoryIndex()
     try:
         index.ensure(encoder.dim)

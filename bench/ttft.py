@@ -30,8 +30,8 @@ _ANSWER_TOKENS = 2  # the first is timed, the report comes with the second
 
 
 class TtftRow(msgspec.Struct, frozen=True):
-    """One method at one size. `ttft_s` is the median of `runs` runs, as are the engine's own times of stitching; `ratio` is null but
-    for stitched rows, and so are those times."""
+    """One method at one size. `ttft_s` is the median of `runs` runs, as are the engine's own times of stitching;
+    `ratio` is null but for stitched rows, and so are those times."""
 
     context_tokens: int
     question_tokens: int

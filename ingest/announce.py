@@ -8,7 +8,8 @@ from ragkv.kv import prefilling
 from ragkv.kv.prefilling import Prefilling
 
 AHEAD_TOKENS = 16_384
-"""Tokens of the batches that are announced, the one under way and those behind it: a turn's, or what a question could wait for."""
+"""Tokens of the batches that are announced, the one under way and those behind it: a turn's, or what a question could
+wait for."""
 FORGETTING = 0.7
 """Weight of the rate measured before, at each batch."""
 
@@ -26,8 +27,8 @@ class Announcer:
         self._began = 0.0
 
     def under_way(self, batches: Sequence[Batch]) -> None:
-        """Announce these, in the order in which they are computed from now on, in place of those announced before. If one
-        batch fewer remains, the first has finished and updates the rate."""
+        """Announce these, in the order in which they are computed from now on, in place of those announced before. If
+        one batch fewer remains, the first has finished and updates the rate."""
         now = time.time()
         if self._batches and len(batches) == len(self._batches) - 1:
             self._computed(self._tokens(self._batches[0]), time.perf_counter() - self._began)

@@ -126,7 +126,8 @@ def modules_with_rotation(model: torch.nn.Module) -> list[ModuleType]:
 
 
 def padded(rows: Sequence[Sequence[int]], device: torch.device) -> torch.Tensor:
-    """Token ids as [rows, longest] int64, padded on the right: under causal attention nothing before it sees the padding."""
+    """Token ids as [rows, longest] int64, padded on the right: under causal attention nothing before it sees the
+    padding."""
     ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
     for row, given in zip(ids, rows, strict=True):
         row[: len(given)] = torch.tensor(given)

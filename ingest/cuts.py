@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ragkv.batched import batched
 from ragkv.tokenizer import Tokenizer
 
-# A word here includes the space before it: byte-level and SentencePiece vocabularies both split there, so the tokens of a text
-# are those of its words. None begins inside a grapheme cluster (Unicode Standard Annex 29).
+# A word here includes the space before it: byte-level and SentencePiece vocabularies both split there, so the tokens of
+# a text are those of its words. None begins inside a grapheme cluster (Unicode Standard Annex 29).
 _EXTENDING = r"[\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=ZWJ}]"
 _END = rf"[。！？]{_EXTENDING}*"
 _PIECE = regex.compile(rf"\s*(?:[^\s。！？]+(?:{_END})*|(?:{_END})+)")
@@ -24,8 +24,8 @@ _LONG_PIECE_CHARS = 4_096
 _FRAGMENT_TOKENS = 8
 _CLUSTER_SHARE = 3  # a grapheme cluster stays whole up to a third of the tokens of the longest word that does
 
-# Citations use stricter ends of sentences (`ragkv.answer.sentences`); here a superfluous place does no harm. A change of these
-# patterns changes chunks, so that stored KV is computed again.
+# Citations use stricter ends of sentences (`ragkv.answer.sentences`); here a superfluous place does no harm. A change
+# of these patterns changes chunks, so that stored KV is computed again.
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE = re.compile(
     r"(?<![\s.(][A-Z])(?<!\b[DMSJ]r)(?<!\bM[rs]s)(?<!\bSt)(?<!\bNo)(?<!\bvs)"
@@ -41,8 +41,8 @@ class Words:
     """The words of a text: their places and token counts."""
 
     def __init__(self, text: str, tokenizer: Tokenizer, longest: int, watch: Callable[[], None] = lambda: None) -> None:
-        """A word of more than `longest` tokens is split, so that it can be cut. `watch` is called every now and then; what it raises
-        is raised."""
+        """A word of more than `longest` tokens is split, so that it can be cut. `watch` is called every now and then;
+        what it raises is raised."""
         pieces = _PIECE.findall(text)
         counts = _token_counts(pieces, tokenizer, watch)
         long = {piece for piece, tokens in counts.items() if tokens > longest}
@@ -118,7 +118,8 @@ def _token_counts(pieces: list[str], tokenizer: Tokenizer, watch: Callable[[], N
 
 
 def _fragments(piece: str, tokenizer: Tokenizer, most: int, watch: Callable[[], None]) -> Iterator[str]:
-    """Cut a piece every few tokens, between grapheme clusters; inside those that take more than `most` tokens, between characters."""
+    """Cut a piece every few tokens, between grapheme clusters; inside those that take more than `most` tokens, between
+    characters."""
     begin = 0
     while begin < len(piece):
         watch()

@@ -1,4 +1,5 @@
-"""Pages of PDF documents and images as they look, with boxes over words: made in the sandbox, pictures kept within a bound."""
+"""Pages of PDF documents and images as they look, with boxes over words: made in the sandbox, pictures kept within a
+bound."""
 
 import os
 import threading
@@ -40,8 +41,8 @@ _Key = tuple[Path, int, int]
 class PageViews:
     """Pages of all tenants' documents. Methods block for up to MAX_SECONDS: call them in `threads`.
 
-    All raise NotFound for a document, file or page that there is not, Rejected with the reason for what cannot be shown,
-    and Unavailable if it may succeed later.
+    All raise NotFound for a document, file or page that there is not, Rejected with the reason for what cannot be
+    shown, and Unavailable if it may succeed later.
     """
 
     def __init__(self, parts: Parts) -> None:

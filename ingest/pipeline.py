@@ -232,7 +232,8 @@ def _parse(document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> Pa
 
 
 def _split(document: DocumentRow, parsed: Parsed, parts: Parts, reporter: Reporter) -> list[Chunk]:
-    """The document's chunks. Raises TooLarge for more text than the settings allow: what is behind it has no limit of time."""
+    """The document's chunks. Raises TooLarge for more text than the settings allow: what is behind it has no limit of
+    time."""
     settings, splitting = parts.settings, reporter.stage("parse")
     most = settings.max_document_characters
     if len(parsed.text) > most:  # splitting takes memory
@@ -248,8 +249,8 @@ def _split(document: DocumentRow, parsed: Parsed, parts: Parts, reporter: Report
 
 
 def _index(lease: Lease, document: DocumentRow, chunks: list[Chunk], vectors: list[Vectors], parts: Parts) -> None:
-    """Replace the document's points on the index server. Until the last of them is there the document counts as unread, or
-    outdated."""
+    """Replace the document's points on the index server. Until the last of them is there the document counts as unread,
+    or outdated."""
     index = parts.server_index
     assert index is not None
     points = [Point(c.id, c.document_id, c.title, v) for c, v in zip(chunks, vectors, strict=True)]

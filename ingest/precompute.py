@@ -37,9 +37,10 @@ class Precomputed:
 class Hooks:
     """Callbacks of a run.
 
-    progress(done, total): chunk tokens, after every batch. kept: what the batch left in the store. Either may raise: what is in
-    the store stays there, and the next run goes on from it. has_room: for a batch of so many tokens; without it the rest is left
-    out. under_way: these batches are computed and stored now, one after the other; it is told before each, and of none at the end.
+    progress(done, total): chunk tokens, after every batch. kept: what the batch left in the store. Either may raise:
+    what is in the store stays there, and the next run goes on from it. has_room: for a batch of so many tokens; without
+    it the rest is left out. under_way: these batches are computed and stored now, one after the other; it is told
+    before each, and of none at the end.
     """
 
     progress: TokenProgress = lambda done, total: None
@@ -59,8 +60,8 @@ def precompute(
     batch_tokens: int,
     hooks: Hooks = _NO_HOOKS,
 ) -> Precomputed:
-    """Make sure that every chunk and the prefix have a KV file, in the format of the keys: quantised from one in bf16 if there is
-    one, computed otherwise.
+    """Make sure that every chunk and the prefix have a KV file, in the format of the keys: quantised from one in bf16
+    if there is one, computed otherwise.
 
     `prefiller` is called only if something must be computed: re-ingesting what is known loads no model.
     """

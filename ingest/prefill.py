@@ -1,6 +1,7 @@
 """Chunks run through the language model once, behind the shared prefix; their KV and Q-Cache are taken out.
 
-With a writer, its adapter is merged into the weights that chunks run through, and never takes part while the prefix does.
+With a writer, its adapter is merged into the weights that chunks run through, and never takes part while the prefix
+does.
 """
 
 import copy

@@ -44,7 +44,8 @@ def parts_of(parsed: Parsed, words: Words, small: int, full: int) -> list[Part]:
     parts = []
     for group in groups:
         first, last = group[0], group[-1]
-        # One section under its own path; several under the start that their paths share, with their headings in the text.
+        # One section under its own path; several under the start that their paths share, with their headings in the
+        # text.
         steps_of_all = zip(*(section.path for section in group), strict=False)
         path = tuple(steps[0] for steps in takewhile(lambda steps: len(set(steps)) == 1, steps_of_all))
         start = first.start if path == first.path else first.heading_start

@@ -24,9 +24,9 @@ class Ratio(msgspec.Struct, frozen=True):
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """Layers that choose, for one model and the writer that it was calibrated with (empty: none).
 
-    `layers` as RAGKV_CHOOSING_LAYERS has them. The figures are of `contexts` contexts that the choice was not made on, a share
-    `ratio` of them recomputed; KL in nats a token of the answer. `kl_at`: (ratio, KL) of the choice; `least_ratio`: the smallest
-    of these ratios that keeps `target_kl`, None if none does.
+    `layers` as RAGKV_CHOOSING_LAYERS has them. The figures are of `contexts` contexts that the choice was not made on,
+    a share `ratio` of them recomputed; KL in nats a token of the answer. `kl_at`: (ratio, KL) of the choice;
+    `least_ratio`: the smallest of these ratios that keeps `target_kl`, None if none does.
     """
 
     model: str

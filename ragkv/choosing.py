@@ -1,4 +1,5 @@
-"""The layers whose attention selects the tokens to recompute (policy `question`): one value for settings, plans and the engine."""
+"""The layers whose attention selects the tokens to recompute (policy `question`): one value for settings, plans and the
+engine."""
 
 import re
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ _PART = re.compile(r"\s*(\d{1,4})\s*(?:-\s*(\d{1,4})\s*)?")
 class Choice:
     """Layers counted from 0, ascending; empty for the upper ones, from a third of the model's depth to its end.
 
-    sink_aware: attention weights are a softmax over prefix and chunks together, of which the chunks' part counts, so that
-    a head that rests on the first tokens (attention sink, arXiv 2309.17453) counts less. Otherwise over the chunks alone.
+    sink_aware: attention weights are a softmax over prefix and chunks together, of which the chunks' part counts, so
+    that a head that rests on the first tokens (attention sink, arXiv 2309.17453) counts less. Otherwise over the chunks
+    alone.
     """
 
     layers: tuple[int, ...] = ()

@@ -33,8 +33,8 @@ class Chunk:
         return None if self.page is None else self.page + bisect_right(self.page_breaks, offset)
 
     def on_page(self, number: int | None) -> tuple[int, int]:
-        """The characters [start, end) of `text` on a page; none, start == end, if it is on others. All where the format has
-        no pages."""
+        """The characters [start, end) of `text` on a page; none, start == end, if it is on others. All where the format
+        has no pages."""
         if number is None or self.page is None:
             return 0, len(self.text)
         bounds = (0, *self.page_breaks, len(self.text))

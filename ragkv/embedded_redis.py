@@ -27,8 +27,8 @@ BESIDE_ANSWERS_BYTES = 384 * 2**20
 class EmbeddedRedis:
     """One redis-server per data folder, on a unix socket that only this user can open.
 
-    The process that holds the lock file owns the server and stops it; other processes use it while it runs. A server that was
-    left behind by a killed owner is taken over. What is queued survives a restart.
+    The process that holds the lock file owns the server and stops it; other processes use it while it runs. A server
+    that was left behind by a killed owner is taken over. What is queued survives a restart.
     """
 
     def __init__(self, settings: Settings) -> None:

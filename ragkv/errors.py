@@ -53,7 +53,8 @@ class Unsupported(Rejected):
 
 
 class Throttled(RagKVError):
-    """Too many requests of a key, a tenant or an address, or too many at once. The same call succeeds in `retry_after_s` seconds."""
+    """Too many requests of a key, a tenant or an address, or too many at once. The same call succeeds in
+    `retry_after_s` seconds."""
 
     def __init__(self, message: str, retry_after_s: float = 60.0) -> None:
         super().__init__(message)

@@ -1,7 +1,8 @@
 """The policies that choose which KV is evicted first: one table for settings, service, replay and docs.
 
-A policy says what an entry is worth, and the entry of least worth goes first. Over every policy stand two rules: pinned KV is not
-evicted, nor is a prefix before the chunks behind it. The service keeps its one prefix as a file without an entry, so it never goes.
+A policy says what an entry is worth, and the entry of least worth goes first. Over every policy stand two rules: pinned
+KV is not evicted, nor is a prefix before the chunks behind it. The service keeps its one prefix as a file without an
+entry, so it never goes.
 """
 
 import difflib
@@ -17,9 +18,11 @@ SETTING = "RAGKV_EVICTION"
 HALF_LIFE_S = 86_400.0
 EvictionName = Literal["cost", "lfu", "lru"]
 EvictionReason = Literal["budget", "quota", "by_hand", "unused"]
-"""budget: all KV was beyond its limit; quota: a tenant's was; by_hand: on request; unused: no chunk used it any more."""
+"""budget: all KV was beyond its limit; quota: a tenant's was; by_hand: on request; unused: no chunk used it any
+more."""
 HALF_LIVES = (-60.0, 20.0)
-"""Bounds of an entry's decayed count of uses, as a power of two: less is none, and more comes from a clock that was wrong."""
+"""Bounds of an entry's decayed count of uses, as a power of two: less is none, and more comes from a clock that was
+wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class EvictionPolicy(Protocol):
     """A policy. A class from outside is named `package.module:Class` and is made without arguments."""
 
     def worth(self, entry: Entry, now: float) -> float:
-        """Worth of keeping the entry, in any unit: the entry of least worth goes first. Called for many entries: keep it short."""
+        """Worth of keeping the entry, in any unit: the entry of least worth goes first. Called for many entries: keep
+        it short."""
 
 
 class LeastRecentlyUsed:
@@ -55,8 +59,8 @@ class LeastRecentlyUsed:
 class LeastFrequentlyUsed:
     """Worth is the decayed count of uses: each counts half as much after every half-life.
 
-    Frequency that ages, as TinyLFU has it (Einziger, Friedman and Manes, ACM TOS 2017), by continuous decay instead of periodic
-    halving. As all counts decay alike, their order is that of `warm_until` at any moment.
+    Frequency that ages, as TinyLFU has it (Einziger, Friedman and Manes, ACM TOS 2017), by continuous decay instead of
+    periodic halving. As all counts decay alike, their order is that of `warm_until` at any moment.
     """
 
     def worth(self, entry: Entry, now: float) -> float:
@@ -67,7 +71,8 @@ class LeastFrequentlyUsed:
 class CostAware:
     """Worth is recompute seconds x decayed count of uses / bytes, here its logarithm in half-lives.
 
-    The value of GreedyDual-Size-Frequency (Cherkasova, HP Labs 1998), with uses that decay in place of its ageing clock.
+    The value of GreedyDual-Size-Frequency (Cherkasova, HP Labs 1998), with uses that decay in place of its ageing
+    clock.
     """
 
     half_life_s: float
@@ -78,7 +83,8 @@ class CostAware:
 
 @dataclass(frozen=True, slots=True)
 class KnownPolicy:
-    """One policy of the table. `keeps`: in words, what it keeps longest; `make`: from the half-life of a use in seconds."""
+    """One policy of the table. `keeps`: in words, what it keeps longest; `make`: from the half-life of a use in
+    seconds."""
 
     name: EvictionName
     keeps: str
@@ -126,7 +132,8 @@ def eviction_policy(name: str, half_life_s: float) -> EvictionPolicy:
 def warmer(warm_until: float, now: float, half_life_s: float, uses: int = 1) -> float:
     """`warm_until` after more uses: the decayed count, 2 ** ((warm_until - now) / half-life), plus them.
 
-    One number stands for a count and its moment (forward decay, Cormode et al., ICDE 2009). It never goes back, whatever the clock does.
+    One number stands for a count and its moment (forward decay, Cormode et al., ICDE 2009). It never goes back,
+    whatever the clock does.
     """
     lowest, highest = HALF_LIVES
     count = 2.0 ** min(max((warm_until - now) / half_life_s, lowest), highest) + uses

@@ -112,7 +112,8 @@ class FileStore:
             sync(path.parent)
 
     def keep_beside(self, tenant_id: str, sha256: str, content: bytes) -> None:
-        """Keep what was made of a file beside it, in place of what was made before. Raises Unavailable like `receive`."""
+        """Keep what was made of a file beside it, in place of what was made before. Raises Unavailable like
+        `receive`."""
         path = self._beside(tenant_id, sha256)
         with writable():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,5 @@
-"""The heads that rank passages (`RAGKV_RERANKER=qcache`), found on a collection's text, in a file of the data folder."""
+"""The heads that rank passages (`RAGKV_RERANKER=qcache`), found on a collection's text, in a file of the data
+folder."""
 
 from datetime import datetime
 from pathlib import Path
@@ -68,7 +69,8 @@ def write_heads(path: Path, heads: Heads) -> None:
 
 
 def heads_for(model_fingerprint: str, path: Path) -> Heads:
-    """Heads for a model: those in the file, or those that come with ragkv. Raises Rejected if neither are this model's."""
+    """Heads for a model: those in the file, or those that come with ragkv. Raises Rejected if neither are this
+    model's."""
     for found in (read_heads(path), read_heads(EMBEDDED_HEADS)):
         if found and found.model_fingerprint == model_fingerprint:
             return found

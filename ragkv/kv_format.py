@@ -25,8 +25,8 @@ class KVFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Parameters of quantisation. tokens: in a group of keys, at most; edges: tokens at each end that are not quantised; centred: codes
-    are signed and stand around zero."""
+    """Parameters of quantisation. tokens: in a group of keys, at most; edges: tokens at each end that are not
+    quantised; centred: codes are signed and stand around zero."""
 
     bits: int
     tokens: int
@@ -46,8 +46,8 @@ GRIDS = {
 
 
 def share_of(kv_format: KVFormat, head_dim: int, tokens: int) -> float:
-    """Bytes of a chunk's keys and values over bf16's: codes, a step for each group (and its lowest value, where codes start there),
-    and the edges."""
+    """Bytes of a chunk's keys and values over bf16's: codes, a step for each group (and its lowest value, where codes
+    start there), and the edges."""
     if kv_format is KVFormat.BF16:
         return 1.0
     grid = GRIDS[kv_format]

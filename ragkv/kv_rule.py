@@ -1,4 +1,5 @@
-"""When KV is kept, in which format, and when it is uploaded: the service's rule, and what a collection has in its place."""
+"""When KV is kept, in which format, and when it is uploaded: the service's rule, and what a collection has in its
+place."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,8 +8,8 @@ from ragkv.kv_format import KVFormat
 
 
 class KVWhen(StrEnum):
-    """When the KV of a chunk is computed and kept. upload: after the upload of its document. nth_use: once `uses` answers have
-    used the chunk. never: on request alone."""
+    """When the KV of a chunk is computed and kept. upload: after the upload of its document. nth_use: once `uses`
+    answers have used the chunk. never: on request alone."""
 
     UPLOAD = "upload"
     NTH_USE = "nth_use"
@@ -16,8 +17,9 @@ class KVWhen(StrEnum):
 
 
 class KVWrite(StrEnum):
-    """When KV on a disk is uploaded to the object store. through: at once. back: after a while, so that what is replaced or removed
-    soon never is. nth_use: once `uses` answers have used it of late. What the disk needs the room of is uploaded before."""
+    """When KV on a disk is uploaded to the object store. through: at once. back: after a while, so that what is
+    replaced or removed soon never is. nth_use: once `uses` answers have used it of late. What the disk needs the room
+    of is uploaded before."""
 
     THROUGH = "through"
     BACK = "back"

@@ -113,7 +113,8 @@ class Parts:
 
     @cached_property
     def index_fingerprint(self) -> str:
-        """Names the tokenizer, encoder, chunk size and analysis of terms that chunks and their vectors are made with."""
+        """Names the tokenizer, encoder, chunk size and analysis of terms that chunks and their vectors are made
+        with."""
         from ragkv.retrieve.sparse import ANALYSIS_VERSION
 
         return _digest(*self._read_with, ANALYSIS_VERSION)
@@ -246,7 +247,8 @@ class Parts:
 
     @cached_property
     def kv_remote(self) -> "Remote | None":
-        """The object store behind the folder of KV, if one is configured. Raises Rejected for settings that name none."""
+        """The object store behind the folder of KV, if one is configured. Raises Rejected for settings that name
+        none."""
         settings = self.settings
         if settings.kv_remote is None:
             return None
@@ -307,8 +309,8 @@ class Parts:
 
     @cached_property
     def choice(self) -> Choice:
-        """The layers that select what to recompute: as set, else as calibrated, else the default. Raises Rejected for layers that
-        the model lacks."""
+        """The layers that select what to recompute: as set, else as calibrated, else the default. Raises Rejected for
+        layers that the model lacks."""
         layers, sink_aware = self.settings.choosing_layers, self.settings.sink_aware
         if layers is None and sink_aware is None:
             choice = self.calibration.choice if self.calibration else DEFAULT_CHOICE
@@ -500,8 +502,8 @@ class Parts:
 
     @cached_property
     def command_answerer(self) -> "Answerer | CachingAnswerer":
-        """The answerer of a command. Where no Redis is configured and no service runs, nothing is cached, and answers take
-        no feedback."""
+        """The answerer of a command. Where no Redis is configured and no service runs, nothing is cached, and answers
+        take no feedback."""
         return self.answerer if is_there(self.redis, self.settings) else self.uncached_answerer
 
     @cached_property

@@ -1,4 +1,5 @@
-"""The policies that choose which tokens of a stitched context to recompute: one table for settings, API, engine and docs."""
+"""The policies that choose which tokens of a stitched context to recompute: one table for settings, API, engine and
+docs."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -13,10 +14,11 @@ PolicyAlias = Literal["query_attention", "samkv", "cacheblend", "epic"]
 class Policy:
     """One policy. `chooses`: the tokens it recomputes; `source`: the paper behind it.
 
-    in_engine: the engine chooses, which has the model's own keys and queries over the whole prompt; otherwise the service
-    does, before the engine sees the prompt. block_size: tokens that are chosen together where no other size is asked for;
-    None for the blocks of the Q-Cache. needs_question_vectors: looks at the question's initial vectors. looks_at_all: one
-    layer runs over the whole context. per_chunk: a block of every chunk is recomputed, whatever the ratio between 0 and 1.
+    in_engine: the engine chooses, which has the model's own keys and queries over the whole prompt; otherwise the
+    service does, before the engine sees the prompt. block_size: tokens that are chosen together where no other size is
+    asked for; None for the blocks of the Q-Cache. needs_question_vectors: looks at the question's initial vectors.
+    looks_at_all: one layer runs over the whole context. per_chunk: a block of every chunk is recomputed, whatever the
+    ratio between 0 and 1.
     """
 
     name: PolicyName

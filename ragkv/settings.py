@@ -236,8 +236,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def from_env(cls, environ: Mapping[str, str]) -> "Settings":
         """Settings from RAGKV_* names, over those of the TOML file that RAGKV_SETTINGS names, if it does.
 
-        The client variable RAGKV_API_KEY is ignored. Raises Rejected for an unknown name, naming the nearest known one, and
-        for a value of the wrong type.
+        The client variable RAGKV_API_KEY is ignored. Raises Rejected for an unknown name, naming the nearest known one,
+        and for a value of the wrong type.
         """
         given: dict[str, Any] = {}
         if path := environ.get(SETTINGS_FILE):
@@ -262,7 +262,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def _complaint(error: msgspec.ValidationError, given: Mapping[str, Any]) -> str:
-    """Message that names the wrong setting and the values it takes: msgspec names only the field, at the end of its message."""
+    """Message that names the wrong setting and the values it takes: msgspec names only the field, at the end of its
+    message."""
     name = str(error).rpartition(" - at `$.")[2].rstrip("`")
     field = next((field for field in msgspec.inspect.type_info(Settings).fields if field.name == name), None)  # type: ignore[attr-defined]
     if field is None:
@@ -307,7 +308,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _known(given: str, shown: str) -> str:
-    """The setting's field, for its name with or without RAGKV_, in any case. Raises Rejected naming the nearest setting."""
+    """The setting's field, for its name with or without RAGKV_, in any case. Raises Rejected naming the nearest
+    setting."""
     known = Settings.__struct_fields__
     name = given.lower().removeprefix(PREFIX.lower())
     if name in known:

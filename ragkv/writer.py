@@ -138,15 +138,16 @@ class _Written(msgspec.Struct, frozen=True):
 
 
 def note_written(folder: Path, writer: str) -> None:
-    """Chunks are written with this writer from now on: `writer_before` will know when it changes. `folder`: of the writer in
-    use; `writer`: its fingerprint."""
+    """Chunks are written with this writer from now on: `writer_before` will know when it changes. `folder`: of the
+    writer in use; `writer`: its fingerprint."""
     known = _written(folder)
     if known is None or known.last != writer:
         replace_file(_state(folder), msgspec.json.encode(_Written(writer, known.last if known else None)))
 
 
 def writer_before(folder: Path, writer: str) -> str | None:
-    """Fingerprint of the writer that chunks were written with before this one; empty for the plain model, None for none."""
+    """Fingerprint of the writer that chunks were written with before this one; empty for the plain model, None for
+    none."""
     known = _written(folder)
     if known is None:
         return None

@@ -23,7 +23,8 @@ class State(StrEnum):
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """An evaluation on a collection's text. `done`: of `contexts` held-out contexts; `attempts`: how often a worker began it.
+    """An evaluation on a collection's text. `done`: of `contexts` held-out contexts; `attempts`: how often a worker
+    began it.
 
     `gate`: its figures, once done. `error`: why it failed, for people.
     """

@@ -38,8 +38,8 @@ CACHE = Path(__file__).parents[1] / ".cache"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One thread a process, in the engines that tests start, too: on a busy machine two wait for each other, spinning, ten
-    times as long as they compute. And inductor need not try out a compiler at every start of an engine.
+    """One thread a process, in the engines that tests start, too: on a busy machine two wait for each other, spinning,
+    ten times as long as they compute. And inductor need not try out a compiler at every start of an engine.
     """
     torch.set_num_threads(1)
     os.environ.update(ONE_THREAD)
@@ -47,8 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The oracle runs first: while it fails, nothing else matters. What else starts an engine comes right after it, then the long
-    files: one that began last would go on beside idle processes.
+    """The oracle runs first: while it fails, nothing else matters. What else starts an engine comes right after it,
+    then the long files: one that began last would go on beside idle processes.
     """
     items.sort(
         key=lambda item: (
@@ -61,8 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is imported by its end stays to the end: the garbage collector need not look through 700,000 objects again and again,
-    a third of the time that making an app takes.
+    """What is imported by its end stays to the end: the garbage collector need not look through 700,000 objects again
+    and again, a third of the time that making an app takes.
     """
     gc.disable()
     try:
@@ -80,7 +80,8 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """With several processes (pytest -n), one of them runs every test that starts an engine; each other file stays whole."""
+    """With several processes (pytest -n), one of them runs every test that starts an engine; each other file stays
+    whole."""
     from tests.lanes import Lanes
 
     return Lanes(config, log)

@@ -18,8 +18,9 @@ QUERIES = (10, 9, 64)
 class EchoEngine:
     """Keeps the Engine protocol. `running` counts generations in progress, `closed` those ended early.
 
-    With `stitches` it does what a plan says, as far as its report goes, and otherwise computes every prompt in full.
-    Of chunks to rank it finds the later ones better. `token_s`: how long each token takes that is computed or recomputed, before the first output.
+    With `stitches` it does what a plan says, as far as its report goes, and otherwise computes every prompt in full. Of
+    chunks to rank it finds the later ones better. `token_s`: how long each token takes that is computed or recomputed,
+    before the first output.
     """
 
     def __init__(self, window: int, piece_s: float = 0.0, words: str = "Ada Lovelace wrote it.") -> None:

@@ -12,9 +12,9 @@ TWO_ENGINES_GIB = 16
 
 
 class Lanes(LoadScopeScheduling):
-    """Tests that start an engine come first, in two lanes: those of the engine itself, and those of the whole service. A machine
-    without the memory for two engines at once has one lane for both. The other files are taken whole from a queue by
-    whichever process is free, in the order of collection.
+    """Tests that start an engine come first, in two lanes: those of the engine itself, and those of the whole service.
+    A machine without the memory for two engines at once has one lane for both. The other files are taken whole from a
+    queue by whichever process is free, in the order of collection.
     """
 
     def __init__(self, config: pytest.Config, log: Any) -> None:

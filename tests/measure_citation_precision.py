@@ -1,8 +1,10 @@
-"""How often citations name the right passage: `python -m tests.measure_citation_precision FILE ... [--questions 200]`, a Markdown table.
+"""How often citations name the right passage: `python -m tests.measure_citation_precision FILE ... [--questions 200]`,
+a Markdown table.
 
-A file has questions as lines of JSON, with their answers and with passages that say whether they lead to the answer: `{"question",
-"answers", "passages": [{"title", "text", "is_gold"}]}`. The first answer stands for what a model would write. Then the next question's answer
-is cited in its place, unless it is yes or no, which answers other questions too. Milliseconds are those of the processor.
+A file has questions as lines of JSON, with their answers and with passages that say whether they lead to the answer:
+`{"question", "answers", "passages": [{"title", "text", "is_gold"}]}`. The first answer stands for what a model would
+write. Then the next question's answer is cited in its place, unless it is yes or no, which answers other questions too.
+Milliseconds are those of the processor.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Citations over all formats: `python -m tests.measure_citations FOLDER [--sentences 50]`, a Markdown table.
 
 Sentences are drawn evenly over the formats of the folder's files that can be read, and within each over files and their
-length; each is held against the document's page, its text, its pages, and for PDF the boxes. Files that are read by OCR are told and
-left out: they have no letters to hold a citation against.
+length; each is held against the document's page, its text, its pages, and for PDF the boxes. Files that are read by OCR
+are told and left out: they have no letters to hold a citation against.
 """
 
 import argparse
@@ -76,7 +76,8 @@ def measure(files: dict[str, list[Path]], wanted: int, client: Client, ingest: I
 
 
 def _added(path: Path, client: Client, ingest: IngestParts) -> _Document | None:
-    """The file as a document; None, and told, for one that cannot be read without OCR, or without a sentence that is cited."""
+    """The file as a document; None, and told, for one that cannot be read without OCR, or without a sentence that is
+    cited."""
     try:
         parsed = parse(path.name, path.read_bytes())
     except Rejected as refusal:

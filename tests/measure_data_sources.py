@@ -1,7 +1,7 @@
 """A data source of some hundred files through its life, and a sync of 10,000 that did not change.
 
-`python -m tests.measure_data_sources --files 300 --many 10000`, with `--store s3` over a real S3 protocol (moto). The process of
-one sync is killed in its middle. Exits with 1 unless every count and every document is as it must be.
+`python -m tests.measure_data_sources --files 300 --many 10000`, with `--store s3` over a real S3 protocol (moto). The
+process of one sync is killed in its middle. Exits with 1 unless every count and every document is as it must be.
 """
 
 import argparse

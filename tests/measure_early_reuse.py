@@ -1,8 +1,10 @@
-"""Questions about documents whose KV is being computed: the first token with early reuse, without it, and once the document is ready.
+"""Questions about documents whose KV is being computed: the first token with early reuse, without it, and once the
+document is ready.
 
-`python -m tests.measure_early_reuse CORPUS.jsonl --documents 10`, as a Markdown table. CORPUS has a JSON object of `title` and
-`text` a line. Two services with engine and worker are real; documents go to both in turns, one that waits for KV that a worker is
-computing and one that does not. Each document has a sentence of its own that the question asks for.
+`python -m tests.measure_early_reuse CORPUS.jsonl --documents 10`, as a Markdown table. CORPUS has a JSON object of
+`title` and `text` a line. Two services with engine and worker are real; documents go to both in turns, one that waits
+for KV that a worker is computing and one that does not. Each document has a sentence of its own that the question asks
+for.
 """
 
 import argparse
@@ -93,7 +95,8 @@ def _named(number: int) -> tuple[str, str]:
 def _asked_about(
     service: Service, named: tuple[str, str], passages: list[dict[str, str]], after_s: float
 ) -> dict[str, Asked]:
-    """The answer `after_s` after the document is searchable, then stitched and in full when it is ready. The document is deleted then."""
+    """The answer `after_s` after the document is searchable, then stitched and in full when it is ready. The document
+    is deleted then."""
     place, keeper = named
     sections = [f"# {one['title']}\n\n{one['text']}" for one in passages]
     sections.insert(len(sections) * 2 // 3, f"# Lighthouse of {place}\n\n{SENTENCE.format(place=place, keeper=keeper)}")

@@ -1,4 +1,5 @@
-"""Measures the sandbox, as Markdown tables: `python -m tests.measure_hostile_files [corpus | reported | twenty | sample | FOLDER | formats FOLDER]`."""
+"""Measures the sandbox, as Markdown tables: `python -m tests.measure_hostile_files [corpus | reported | twenty | sample
+| FOLDER | formats FOLDER]`."""
 
 import sys
 import tempfile

@@ -1,9 +1,10 @@
-"""Hostile files uploaded to the service: each searchable or `failed` with a reason, the worker alive, the next document searchable.
+"""Hostile files uploaded to the service: each searchable or `failed` with a reason, the worker alive, the next document
+searchable.
 
-`python -m tests.measure_hostile_service --patience 300`, as a Markdown table. The service over HTTP, Redis, the database, the
-Celery worker and its parsers are real and have the default limits; KV is not kept, and no engine is started. A document that is
-still in work when the patience ends is deleted. Exits with 1 unless every hostile document ended, none took the worker with
-it, and every honest one became searchable.
+`python -m tests.measure_hostile_service --patience 300`, as a Markdown table. The service over HTTP, Redis, the
+database, the Celery worker and its parsers are real and have the default limits; KV is not kept, and no engine is
+started. A document that is still in work when the patience ends is deleted. Exits with 1 unless every hostile document
+ended, none took the worker with it, and every honest one became searchable.
 """
 
 import argparse
@@ -107,7 +108,8 @@ def main() -> None:
 
 
 def attack(files: dict[str, Made], client: httpx.Client, worker: WorkerProcess, patience_s: float) -> list[str]:
-    """Upload each, print its row, delete it with what came of it, and have an honest one read. Returns what went wrong."""
+    """Upload each, print its row, delete it with what came of it, and have an honest one read. Returns what went
+    wrong."""
     print(
         "| file | bytes | outcome | seconds | most memory, MiB | same worker | next file searchable |\n|---|---|---|---|---|---|---|"
     )

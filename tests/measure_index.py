@@ -1,11 +1,14 @@
-"""Figures of search indexes over the same chunks: seconds to build, memory, milliseconds a search, exactness, a restart.
+"""Figures of search indexes over the same chunks: seconds to build, memory, milliseconds a search, exactness, a
+restart.
 
-`python -m tests.measure_index --points 100000 memory server`; the server is the one at RAGKV_TEST_QDRANT_URL. Each index has a
-process of its own, and each question goes to one after the other, so that a machine that slows down slows all of them.
+`python -m tests.measure_index --points 100000 memory server`; the server is the one at RAGKV_TEST_QDRANT_URL. Each
+index has a process of its own, and each question goes to one after the other, so that a machine that slows down slows
+all of them.
 
-Chunks are made up: terms as frequent as in English (Zipf and Mandelbrot), and unit vectors in clusters; with `--vectors FILE.npz`
-(`dense` of passages, `q` of questions) those vectors, then others around them that are spread alike, and these questions. Recall is
-counted against an exact search of the same vectors, which keeps one batch in memory at a time.
+Chunks are made up: terms as frequent as in English (Zipf and Mandelbrot), and unit vectors in clusters; with `--vectors
+FILE.npz` (`dense` of passages, `q` of questions) those vectors, then others around them that are spread alike, and
+these questions. Recall is counted against an exact search of the same vectors, which keeps one batch in memory at a
+time.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Every file found by words in it: `python -m tests.measure_search FOLDER`, a Markdown table by the ends of the names.
 
-Each file is read as an upload is and all are in one collection. Then words of each are searched for: of a scan the transcription
-of `measure_ocr`, of another file those in the middle of what was read of it. A passage is the file's, or holds the same words, as
-several files of a folder may have the same text.
+Each file is read as an upload is and all are in one collection. Then words of each are searched for: of a scan the
+transcription of `measure_ocr`, of another file those in the middle of what was read of it. A passage is the file's, or
+holds the same words, as several files of a folder may have the same text.
 """
 
 import sys
@@ -72,8 +72,8 @@ def words_of(path: Path, document_id: str, database: Database) -> str:
 
 
 def rank_of(document_id: str, words: str, client: Client) -> tuple[int | None, str]:
-    """The place of the first passage of the document, or with the same words, None if it is not among TOP_K; and the document
-    that came first."""
+    """The place of the first passage of the document, or with the same words, None if it is not among TOP_K; and the
+    document that came first."""
     found = client.post("/v1/search", json={"question": words, "top_k": TOP_K}).raise_for_status().json()["passages"]
     ranks = (
         rank

@@ -1,7 +1,8 @@
 """Many documents by many clients while the worker is killed every few seconds: each ready, none lost, none twice.
 
-`make soak`, or `python -m tests.measure_uploads --documents 50 --kill-every 15` for a short look. The service over HTTP, Redis,
-the database and the worker are real; the engine is not needed and not started. Exits with 1 unless every document is ready.
+`make soak`, or `python -m tests.measure_uploads --documents 50 --kill-every 15` for a short look. The service over
+HTTP, Redis, the database and the worker are real; the engine is not needed and not started. Exits with 1 unless every
+document is ready.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""oidc-provider-mock as a process: `python -m tests.oidc_process PORT`. It checks PKCE and the client's secret, and misbehaves
-as `PUT /faults` says (`tests.oidc_provider`)."""
+"""oidc-provider-mock as a process: `python -m tests.oidc_process PORT`. It checks PKCE and the client's secret, and
+misbehaves as `PUT /faults` says (`tests.oidc_provider`)."""
 
 import base64
 import hashlib

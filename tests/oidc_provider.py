@@ -1,8 +1,9 @@
-"""An OpenID Connect provider in a process of its own: oidc-provider-mock, made to check PKCE and, when told, to misbehave.
+"""An OpenID Connect provider in a process of its own: oidc-provider-mock, made to check PKCE and, when told, to
+misbehave.
 
-`misbehave` changes how it answers until the next: `PUT /faults` with a JSON object of
-claims (of ID tokens, over the right ones; null removes), alg, wrong_key, kid, discovery (over the right document), status (of
-all but that), slow_s, thin (groups in the user info alone), other_subject (there), rotate (to a new key, now).
+`misbehave` changes how it answers until the next: `PUT /faults` with a JSON object of claims (of ID tokens, over the
+right ones; null removes), alg, wrong_key, kid, discovery (over the right document), status (of all but that), slow_s,
+thin (groups in the user info alone), other_subject (there), rotate (to a new key, now).
 """
 
 import subprocess

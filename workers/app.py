@@ -71,7 +71,8 @@ def start_threads(**signal: Any) -> None:
 
 @worker_shutting_down.connect(weak=False)
 def stop_early(**signal: Any) -> None:
-    """Return the current document to the queue at its next report of progress, and stop the threads beside ingestion."""
+    """Return the current document to the queue at its next report of progress, and stop the threads beside
+    ingestion."""
     stopping.set()
     sweeper.stop()
     uploads.stop()

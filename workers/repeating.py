@@ -10,8 +10,8 @@ log = logging.getLogger(__name__)
 
 
 def repeat(step: Callable[[], bool], stop: threading.Event, interval_s: float, name: str) -> None:
-    """Repeat a step until `stop` is set: at once while it had something to do, else, and after an error, which is logged, after
-    the interval."""
+    """Repeat a step until `stop` is set: at once while it had something to do, else, and after an error, which is
+    logged, after the interval."""
     wait_s = 0.0
     while not stop.wait(wait_s):
         wait_s = 0.0 if attempt(step, name) else interval_s

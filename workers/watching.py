@@ -1,5 +1,5 @@
-"""Watches the folders of data sources, each in a thread of its own: a sync is due seconds after a change. Several workers may do so
-at once; the schedule goes on beside them."""
+"""Watches the folders of data sources, each in a thread of its own: a sync is due seconds after a change. Several
+workers may do so at once; the schedule goes on beside them."""
 
 import logging
 import threading
@@ -72,7 +72,8 @@ class Watching:
 
 
 class _Watch:
-    """One folder, watched until it is stopped or cannot be watched any more; not at all, for the reason of a `refusal`."""
+    """One folder, watched until it is stopped or cannot be watched any more; not at all, for the reason of a
+    `refusal`."""
 
     def __init__(
         self, folder: WatchedFolder, parts: Parts, quiet_ms: int, refusal: str | None, *, is_again: bool
@@ -115,7 +116,8 @@ class _Watch:
         watch(files, self._stop, self._changed, self._begun, self._quiet_ms)
 
     def _begun(self) -> None:
-        """Make a sync due for changes of an unwatched time; after a start of the worker the scheduled sync finds them."""
+        """Make a sync due for changes of an unwatched time; after a start of the worker the scheduled sync finds
+        them."""
         note_watching(self._folder.data_source_id, None, self._parts.database)
         if self._is_again:
             self._changed()

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 
 class Auditing:
-    """A hook before messages are sent. A change is a request that succeeds, by another method than GET, at a handler that
-    needs more than the scope read; or one that `note_change` names."""
+    """A hook before messages are sent. A change is a request that succeeds, by another method than GET, at a handler
+    that needs more than the scope read; or one that `note_change` names."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -45,7 +45,8 @@ class Auditing:
 
 
 def note_change(connection: Connection, action: str, caller: Caller | None = None) -> None:
-    """Note that a request makes a change, though its handler alone does not tell. `caller`: who, if not the request's."""
+    """Note that a request makes a change, though its handler alone does not tell. `caller`: who, if not the
+    request's."""
     connection.scope[NOTED] = (action, caller or connection.user)  # type: ignore[literal-required]
 
 

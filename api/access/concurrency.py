@@ -50,8 +50,8 @@ async def asking(connection: Connection, handler: BaseRouteHandler) -> None:
 
 
 async def uploading(connection: Connection, handler: BaseRouteHandler) -> None:
-    """A guard: takes a place for the caller's upload, for the length of the request, then reads the form, which handlers
-    would do without a bound."""
+    """A guard: takes a place for the caller's upload, for the length of the request, then reads the form, which
+    handlers would do without a bound."""
     hold(connection, limits_of(connection).upload(connection.user))
     if isinstance(connection, BoundedFormRequest):
         await connection.form()

@@ -21,7 +21,8 @@ _SAME_SITE: Literal["strict"] = "strict"
 
 
 def session_token(connection: Connection, public_url: str | None) -> str | None:
-    """The cookie's value, if there is one. The name without a prefix counts only where https is not known to be used."""
+    """The cookie's value, if there is one. The name without a prefix counts only where https is not known to be
+    used."""
     token = connection.cookies.get(HTTPS_COOKIE)
     return token if token or _over_https(connection, public_url) else connection.cookies.get(COOKIE)
 

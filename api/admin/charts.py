@@ -148,8 +148,8 @@ def history_chart(
     called: Callable[[float], str],
     highest: float = 0.0,
 ) -> Chart:
-    """A line a kind over measurements in order of time, at equal distances whatever time lay between. The scale reaches up to
-    `highest` at least; values below 0 are drawn there."""
+    """A line a kind over measurements in order of time, at equal distances whatever time lay between. The scale reaches
+    up to `highest` at least; values below 0 are drawn there."""
     values = [value for one in history for value in one.values if value is not None]
     scale = Scale(max([highest, *values]))
     step = 100 / max(len(history), 1)

@@ -85,8 +85,8 @@ def address_of(request: Request[Any, Any, Any]) -> str:
 
 
 def _begin(key: str, address: str, parts: Parts) -> tuple[str, Caller]:
-    """Start a session and return its token and its caller. Raises Throttled after too many wrong keys, Unauthorised, Forbidden,
-    Unavailable."""
+    """Start a session and return its token and its caller. Raises Throttled after too many wrong keys, Unauthorised,
+    Forbidden, Unavailable."""
     try:
         caller = authenticate(key, parts.database)
     except Unauthorised:
@@ -99,7 +99,8 @@ def _begin(key: str, address: str, parts: Parts) -> tuple[str, Caller]:
 
 
 def count_failure(address: str, parts: Parts) -> None:
-    """Count a failed login. Raises Throttled for one too many. A valid key always passes, also behind a proxy where all share one address."""
+    """Count a failed login. Raises Throttled for one too many. A valid key always passes, also behind a proxy where all
+    share one address."""
     parts.login_limit.take(f"login:{address}")
 
 

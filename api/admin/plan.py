@@ -78,7 +78,8 @@ def _plan(model: str, given: dict[str, float], parts: Parts) -> Plan:
 
 
 def _numbers(query: Mapping[str, Any]) -> dict[str, float]:
-    """The figures of the form that the query gives. Raises Rejected for a figure that is no number, or too large a one."""
+    """The figures of the form that the query gives. Raises Rejected for a figure that is no number, or too large a
+    one."""
     numbers = {}
     for name in FIGURES.keys() & query.keys():
         try:

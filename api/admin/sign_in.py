@@ -39,7 +39,8 @@ log = logging.getLogger(__name__)
 
 
 class Journey(msgspec.Struct, frozen=True):
-    """State that the browser keeps while its person is at the provider: the challenge, and the page to go to afterwards."""
+    """State that the browser keeps while its person is at the provider: the challenge, and the page to go to
+    afterwards."""
 
     challenge: Challenge
     next: str

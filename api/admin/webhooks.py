@@ -19,7 +19,8 @@ def webhooks_page(
     webhook: FromQuery[str | None] = None,
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
-    """Render the tenant's webhooks, and the deliveries of one of them, newest first. They are changed at /v1/webhooks."""
+    """Render the tenant's webhooks, and the deliveries of one of them, newest first. They are changed at
+    /v1/webhooks."""
     tenant_id, database = request.user.tenant_id, parts.database
     webhooks = list_webhooks(tenant_id, database)
     chosen = webhook or (webhooks[0].id if webhooks else None)

@@ -15,7 +15,8 @@ LABELS_ACROSS = 4
 
 @get("/writer", sync_to_thread=True)
 def writer_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[str]:
-    """Render the writer in use and those that may be used; for other tenants than the default, that it is not theirs."""
+    """Render the writer in use and those that may be used; for other tenants than the default, that it is not
+    theirs."""
     is_owner = request.user.tenant_id == parts.default_collection.tenant_id
     seen = writers(request.user.tenant_id, parts) if is_owner else None
     cards = _cards(seen) if seen else {}

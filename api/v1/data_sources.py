@@ -1,4 +1,5 @@
-"""/v1/data-sources: folders and object stores that collections are kept in step with, for callers with the scope admin."""
+"""/v1/data-sources: folders and object stores that collections are kept in step with, for callers with the scope
+admin."""
 
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -138,8 +139,8 @@ def amend(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> DataSourceView:
-    """Update a data source: pause it, which ends a sync under way, resume it, change its interval, or whether its folder is
-    watched."""
+    """Update a data source: pause it, which ends a sync under way, resume it, change its interval, or whether its
+    folder is watched."""
     return change_data_source(
         caller.tenant_id,
         data_source_id,

@@ -65,8 +65,8 @@ def start(
 ) -> EvaluationRun:
     """Queue an evaluation on questions of a collection, with the settings in use. Other questions come before its own.
 
-    `fidelity` compares stitched answers with full prefill of the same prompts; `retrieval` searches for the passages that
-    support known answers.
+    `fidelity` compares stitched answers with full prefill of the same prompts; `retrieval` searches for the passages
+    that support known answers.
     """
     times = read_moment("since", data.since), read_moment("before", data.before)
     wanted = Wanted(data.kind, data.source, data.limit, *times, given=data.questions[: data.limit])

@@ -92,7 +92,8 @@ async def picture(
     page_views: NamedDependency[PageViews],
     width: Width = PIXELS,
 ) -> Response[bytes]:
-    """Get a page of a PDF document or image as it looks. Pages are counted from 1; the frames of a TIFF are its pages."""
+    """Get a page of a PDF document or image as it looks. Pages are counted from 1; the frames of a TIFF are its
+    pages."""
     png = await page_views.threads.run(page_views.picture, caller.tenant_id, document_id, number, width)
     return Response(png, media_type="image/png", headers=_HEADERS)
 

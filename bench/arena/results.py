@@ -1,13 +1,13 @@
 """A finished run in KVShareArena's formats: result files, anchors, and rows of its leaderboard.
 
 - a result file a method, `kva.result.v1`, which its `kva validate` and `kva score` read;
-- `anchors.json`: F1 by question without context (floor), after full prefill (oracle) and of chunks that are prefilled alone and
-  rotated to their positions (naive_pos), which `kva score --anchors` measures results against;
+- `anchors.json`: F1 by question without context (floor), after full prefill (oracle) and of chunks that are prefilled
+  alone and rotated to their positions (naive_pos), which `kva score --anchors` measures results against;
 - `leaderboard.json`: a row a method, as in the arena's `retrieved_evidence`.
 
-The arena's board is of Qwen3-8B with prompts of its own. Rows of another model, or with this service's wording, are to be read
-beside each other and not beside the board's; RAGKV_MODEL, RAGKV_INSTRUCTIONS, RAGKV_QUESTION_FORMAT and RAGKV_ANSWER_START
-set both. Full prefill has the passages in the file's order, for every row.
+The arena's board is of Qwen3-8B with prompts of its own. Rows of another model, or with this service's wording, are to
+be read beside each other and not beside the board's; RAGKV_MODEL, RAGKV_INSTRUCTIONS, RAGKV_QUESTION_FORMAT and
+RAGKV_ANSWER_START set both. Full prefill has the passages in the file's order, for every row.
 """
 
 import statistics
@@ -82,7 +82,8 @@ class BoardRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ArenaRun:
-    """A run over one of the arena's subsets, or a set of the user's under a name. Full prefill, no context and NAIVE are in it."""
+    """A run over one of the arena's subsets, or a set of the user's under a name. Full prefill, no context and NAIVE
+    are in it."""
 
     run: Measured
     subset: str

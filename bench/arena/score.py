@@ -1,4 +1,5 @@
-"""KVShareArena's figures (arXiv 2609.10266): the share of a context's gain that is kept, and paired differences. Pure functions.
+"""KVShareArena's figures (arXiv 2609.10266): the share of a context's gain that is kept, and paired differences. Pure
+functions.
 
 With the arena's own random numbers, so that its scorer computes the same intervals from the same answers.
 """
@@ -30,7 +31,8 @@ class PairedDifference(msgspec.Struct, frozen=True):
 
 
 def performance_gap_recovered(f1: float, floor: float, ceiling: float) -> float | None:
-    """PGR: 0 as without context, 1 as after full prefill; below 0 worse than no context. None where the context gains nothing."""
+    """PGR: 0 as without context, 1 as after full prefill; below 0 worse than no context. None where the context gains
+    nothing."""
     return None if ceiling - floor <= _LEAST_GAIN else (f1 - floor) / (ceiling - floor)
 
 

@@ -1,10 +1,10 @@
 """APE's attention temperature on stitched KV, nothing recomputed (Yang et al., arXiv 2502.05431).
 
 APE encodes chunks apart behind a shared prefix, as ragkv does, and changes how they are read: logits of the chunks are
-divided by a temperature, and the logarithm of their summed weights is multiplied by a scale. The temperature is exact here:
-a chunk's keys divided by it are stored as KV files of their own. The scale is not: it depends on what each query attends
-to, which no stored key or value says and vLLM's kernels do not show, so it is 1. APE also gives all chunks the same
-positions; here they stand one after the other, as always. So this is a method to compare with, and no policy.
+divided by a temperature, and the logarithm of their summed weights is multiplied by a scale. The temperature is exact
+here: a chunk's keys divided by it are stored as KV files of their own. The scale is not: it depends on what each query
+attends to, which no stored key or value says and vLLM's kernels do not show, so it is 1. APE also gives all chunks the
+same positions; here they stand one after the other, as always. So this is a method to compare with, and no policy.
 """
 
 from collections.abc import Sequence

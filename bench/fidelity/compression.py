@@ -19,7 +19,8 @@ _AT_ONCE = 8
 
 
 def compressed_keys(keys: KeyMaker, compression: Compression) -> KeyMaker:
-    """Names of KV under a compression. Chunks of which the same token ids stay share a name: good enough for one question."""
+    """Names of KV under a compression. Chunks of which the same token ids stay share a name: good enough for one
+    question."""
     return replace(keys, writer=f"{keys.writer} {compression.name}")
 
 

@@ -4,8 +4,8 @@ Each line of the file is one question, `{"question", "answers", "passages": [{"t
 say the same, the first is the one whose probability is measured. Other fields are ignored, `id` is kept. A passage that
 a question has twice is read once.
 
-The frozen sets of KVShareArena (github.com/xishi404/KVShareArena) are read as well: `{"_id", "input", "answers", "chunks"}`, where
-chunks are texts.
+The frozen sets of KVShareArena (github.com/xishi404/KVShareArena) are read as well: `{"_id", "input", "answers",
+"chunks"}`, where chunks are texts.
 """
 
 import random

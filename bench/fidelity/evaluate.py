@@ -44,8 +44,9 @@ from ragkv.writer import read_card
 
 @dataclass(frozen=True, slots=True)
 class FidelityOptions:
-    """Options of a run. `methods`: None means all. `json_file`: the report's path, with its records beside it. `writer`: folder
-    of an adapter, `formats`: of KV, `compressions`: of chunks, and `choices`: of layers, to measure as well.
+    """Options of a run. `methods`: None means all. `json_file`: the report's path, with its records beside it.
+    `writer`: folder of an adapter, `formats`: of KV, `compressions`: of chunks, and `choices`: of layers, to measure as
+    well.
     """
 
     data: Path
@@ -68,7 +69,8 @@ class FidelityOptions:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A finished run. `records` are those of the `questions`, in their order, with an outcome for each of the `methods`."""
+    """A finished run. `records` are those of the `questions`, in their order, with an outcome for each of the
+    `methods`."""
 
     model: str
     layout: Layout
@@ -93,8 +95,8 @@ def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> 
 def measured(options: FidelityOptions, settings: Settings, console: Console) -> Iterator[Measured]:
     """Measure every question, or those that an earlier run with the same `json_file` did not reach.
 
-    The records beside `json_file` are deleted when the block ends, unless it raises. Raises Rejected, before anything takes
-    long, for what cannot be measured.
+    The records beside `json_file` are deleted when the block ends, unless it raises. Raises Rejected, before anything
+    takes long, for what cannot be measured.
     """
     shorter = [compression.name for compression in options.compressions]
     methods = methods_of(options.methods or NAMES, options.ratios, settings, options.variants, shorter, options.choices)
@@ -128,7 +130,8 @@ def run_of(
     formats: Sequence[str] = (),
     compressions: Sequence[Compression] = (),
 ) -> Run:
-    """A run over prepared parts, whose engine was made with ENGINE_ARGUMENTS. Raises Rejected for a folder without writer."""
+    """A run over prepared parts, whose engine was made with ENGINE_ARGUMENTS. Raises Rejected for a folder without
+    writer."""
     parts = ingest.parts
     keys = parts.keys_of(parts.default_collection.tenant_id)
     variants = {kv_format: Variant(replace(keys, kv_format=KVFormat(kv_format))) for kv_format in formats}

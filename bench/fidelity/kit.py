@@ -41,7 +41,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Another way in which KV is made or kept. shortened: where tokens are left out, what stays of a question's chunks, by their id."""
+    """Another way in which KV is made or kept. shortened: where tokens are left out, what stays of a question's chunks,
+    by their id."""
 
     keys: KeyMaker
     shortened: dict[str, Chunk] = field(default_factory=dict)
@@ -63,8 +64,8 @@ class Prepared:
 class Kit:
     """The parts that prompts and plans are made with.
 
-    `alone` names the KV of chunks prefilled behind nothing; `variants` that of chunks that a writer wrote, in other formats or
-    with tokens left out. `made`: keys of KV that is of no use behind the question at hand.
+    `alone` names the KV of chunks prefilled behind nothing; `variants` that of chunks that a writer wrote, in other
+    formats or with tokens left out. `made`: keys of KV that is of no use behind the question at hand.
     """
 
     settings: Settings

@@ -45,8 +45,8 @@ class MethodOutcome(msgspec.Struct, frozen=True):
 
     ttft_s: from the moment the passages are known, planning and the question's vectors included, retrieval not.
     recomputed_tokens: run through the model in place, as the engine counts them (policies in the engine may take tokens
-    of the prefix, too); under full prefill the whole context. kl_of_plain: of a variant, KL of the plain method's distribution
-    to this one's.
+    of the prefix, too); under full prefill the whole context. kl_of_plain: of a variant, KL of the plain method's
+    distribution to this one's.
     """
 
     answer: str

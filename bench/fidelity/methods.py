@@ -35,9 +35,9 @@ class Method:
 
     reference: the method that is full prefill of the same passages in the same order; KL and agreement are to it.
     gain_reference: the full prefill whose gain this one is to keep. needs_question: plans with the question's vectors;
-    needs_alone: stitches KV that was prefilled behind nothing; needs_tempered: stitches KV that `temper` wrote. plain: of a
-    variant, the same method over the plain model's KV as it computed it. selects: by the policy `question`, whose layers can be
-    others.
+    needs_alone: stitches KV that was prefilled behind nothing; needs_tempered: stitches KV that `temper` wrote. plain:
+    of a variant, the same method over the plain model's KV as it computed it. selects: by the policy `question`, whose
+    layers can be others.
     """
 
     name: str
@@ -166,9 +166,10 @@ def methods_of(
 ) -> list[Method]:
     """The methods of these names, at each ratio where they have one. Raises Rejected for a name there is not.
 
-    Each method that stitches chunks behind the prefix comes once more for every one of `variants` and of `shorter`, variants that leave
-    tokens out; but over these not `sparse`, which does so itself. Each that selects by `question` comes once more for every one of
-    `choices`. Full prefill and no context are always among them: the others are measured against them.
+    Each method that stitches chunks behind the prefix comes once more for every one of `variants` and of `shorter`,
+    variants that leave tokens out; but over these not `sparse`, which does so itself. Each that selects by `question`
+    comes once more for every one of `choices`. Full prefill and no context are always among them: the others are
+    measured against them.
     """
     if unknown := [name for name in names if name not in NAMES]:
         raise Rejected(f"no method {', '.join(unknown)}: choose from {', '.join(NAMES)}")

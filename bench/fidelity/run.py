@@ -22,7 +22,8 @@ from ragkv.threads import Threads
 from ragkv.tokenizer import Tokenizer
 
 Prefill = Callable[[Sequence[Chunk]], None]
-"""Makes the KV of chunks, behind the prefix under Kit.keys and, if a method needs it, alone under Kit.alone or tempered."""
+"""Makes the KV of chunks, behind the prefix under Kit.keys and, if a method needs it, alone under Kit.alone or
+tempered."""
 
 
 @dataclass(frozen=True, slots=True)

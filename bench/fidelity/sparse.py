@@ -1,4 +1,5 @@
-"""The method `sparse`: the question decides which chunks, and which blocks of the last of them, enter the prompt at all."""
+"""The method `sparse`: the question decides which chunks, and which blocks of the last of them, enter the prompt at
+all."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,8 +17,9 @@ KEPT_SHARE = 0.5  # of the context's tokens
 def sparse(kit: Kit, case: Case, ratio: float) -> Prepared:
     """In the service's order, only the half of the context that SamKV's contextual vectors prefer (arXiv 2508.11661).
 
-    A share of what is kept is recomputed by the service's policy. Its reference is full prefill of the *whole* context. Its time to
-    the first token holds the writing of what is kept as KV files, which an engine that reads parts of a file would not need.
+    A share of what is kept is recomputed by the service's policy. Its reference is full prefill of the *whole* context.
+    Its time to the first token holds the writing of what is kept as KV files, which an engine that reads parts of a
+    file would not need.
     """
     assert case.vectors is not None, "asked for before anything is measured"
     passages = kit.in_prompt_order(case)
@@ -40,8 +42,9 @@ def sparse(kit: Kit, case: Case, ratio: float) -> Prepared:
 def better_part(question: torch.Tensor, chunks: Sequence[ChunkEvidence], budget: int) -> list[list[int]]:
     """Ascending offsets of what stays of each chunk, `budget` tokens in all.
 
-    Whole chunks, those first whose blocks get most attention in the mean; of the last, which fits only in part, its best blocks.
-    Blocks alone, of whatever chunk, keep far less of an answer. question: as in `Evidence`; every chunk has its Q-Cache.
+    Whole chunks, those first whose blocks get most attention in the mean; of the last, which fits only in part, its
+    best blocks. Blocks alone, of whatever chunk, keep far less of an answer. question: as in `Evidence`; every chunk
+    has its Q-Cache.
     """
     logits = [
         block_logits(query, chunk.mean_keys)

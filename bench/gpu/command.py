@@ -1,4 +1,5 @@
-"""`ragkv bench gpu`: what ragkv does on this machine's GPU, with random weights: no model, no document and no network is needed."""
+"""`ragkv bench gpu`: what ragkv does on this machine's GPU, with random weights: no model, no document and no network
+is needed."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -64,9 +65,10 @@ def gpu(
 ) -> None:
     """Prove and measure ragkv on this machine's GPU: all that the report lacks, or these PARTS anew.
 
-    oracle: recomputing everything is full prefill. ingest: tokens a second against a bare forward. load: KV onto the device, by source
-    and format. ttft: the first token of full prefill, a prefix-cache hit and stitched. latency: running streams while prompts arrive.
-    serve: many clients. memory: of device and host. RAGKV_* settings are not read.
+    oracle: recomputing everything is full prefill. ingest: tokens a second against a bare forward. load: KV onto the
+    device, by source and format. ttft: the first token of full prefill, a prefix-cache hit and stitched. latency:
+    running streams while prompts arrive. serve: many clients. memory: of device and host. RAGKV_* settings are not
+    read.
     """
     for option, file in (("--json", json_file), ("--plot", svg_file)):
         check_folder(option, file)

@@ -1,7 +1,7 @@
 """Chunks of random tokens whose KV ingestion writes with random weights.
 
-The engine draws weights of its own (`load_format=dummy`): KV and engine do not fit together, so no answer means anything, but each
-does the same work as with a trained model.
+The engine draws weights of its own (`load_format=dummy`): KV and engine do not fit together, so no answer means
+anything, but each does the same work as with a trained model.
 """
 
 import random

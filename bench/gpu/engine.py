@@ -129,7 +129,8 @@ class Measuring:
 
 @asynccontextmanager
 async def measuring(shape: Shape, folder: Path, scale: Scale, *, eager: bool, dummy: bool) -> AsyncIterator[Measuring]:
-    """An engine over the model in the folder, or with `dummy` over weights that vLLM draws. The corpus's KV must be there.
+    """An engine over the model in the folder, or with `dummy` over weights that vLLM draws. The corpus's KV must be
+    there.
 
     Raises Rejected for a device that has too little memory for the shape.
     """

@@ -25,8 +25,8 @@ _RUNS = 3
 
 
 class IngestRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One way through the model, from nothing to files. Tokens are those of chunks: the prefix before each is not counted.
-    share: of the bare forward's tokens a second; peak_gib: of the device's memory, null on a CPU."""
+    """One way through the model, from nothing to files. Tokens are those of chunks: the prefix before each is not
+    counted. share: of the bare forward's tokens a second; peak_gib: of the device's memory, null on a CPU."""
 
     work: str
     tokens: int

@@ -1,4 +1,5 @@
-"""Loading KV onto the device, one chunk after the other as for one question: from disk, page cache and the host tier."""
+"""Loading KV onto the device, one chunk after the other as for one question: from disk, page cache and the host
+tier."""
 
 import os
 import statistics
@@ -27,7 +28,8 @@ _GB = 1e9
 
 
 class LoadRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Gigabytes a second, as they are stored and as the bfloat16 that they become; of all milliseconds, those of reading and checking."""
+    """Gigabytes a second, as they are stored and as the bfloat16 that they become; of all milliseconds, those of
+    reading and checking."""
 
     kv_format: KVFormat
     source: str

@@ -38,7 +38,8 @@ class MemoryRow(msgspec.Struct, frozen=True):
 
 
 class GpuReport(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Rows of each part by model. failed: reasons by part and model; a later run tries again. seconds: that each part took."""
+    """Rows of each part by model. failed: reasons by part and model; a later run tries again. seconds: that each part
+    took."""
 
     date: str
     machine: str
@@ -75,7 +76,8 @@ class GpuReport(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def resumed(file: Path, fresh: GpuReport) -> GpuReport:
-    """The report that the file holds, or a fresh one. Raises Rejected for a file of another machine, version or kind of run."""
+    """The report that the file holds, or a fresh one. Raises Rejected for a file of another machine, version or kind of
+    run."""
     if not file.exists():
         return fresh
     try:

@@ -1,5 +1,5 @@
-"""Parts of the measurement one after the other. What uses the device beside an engine runs in a process of its own, whose memory is
-the engine's afterwards."""
+"""Parts of the measurement one after the other. What uses the device beside an engine runs in a process of its own,
+whose memory is the engine's afterwards."""
 
 import asyncio
 import logging

@@ -9,8 +9,8 @@ RATIOS = (0.0, 0.02, 0.05, 0.10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Sizes in tokens. oracles: models whose weights are saved; shapes: models whose weights are drawn, the first of which is measured
-    in every part."""
+    """Sizes in tokens. oracles: models whose weights are saved; shapes: models whose weights are drawn, the first of
+    which is measured in every part."""
 
     device: str
     oracles: tuple[Shape, ...]

@@ -23,7 +23,8 @@ from ragkv.kv.layout import Layout, layout_of
 PRINTABLE = "".join(map(chr, range(32, 127))) + "\n"
 DTYPE: Final = "bfloat16"
 _GAIN = 1.2
-"""Gain of a random layer: with more, rounding to bfloat16 moves the distribution of the next token by itself; with less, nothing does."""
+"""Gain of a random layer: with more, rounding to bfloat16 moves the distribution of the next token by itself; with
+less, nothing does."""
 
 
 @dataclass(frozen=True, slots=True)

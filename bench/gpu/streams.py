@@ -49,7 +49,8 @@ class Streams:
     answer: int
 
     async def measure(self, rounds: int, progress: Callable[[str], None]) -> list[StreamRow]:
-        """A row for nothing arriving, and for each way of answering what arrives. They take turns; each is done once before, uncounted."""
+        """A row for nothing arriving, and for each way of answering what arrives. They take turns; each is done once
+        before, uncounted."""
         gaps: dict[Arriving, list[float]] = {mode: [] for mode in MODES}
         seen: dict[Arriving, Seen] = {mode: Seen() for mode in MODES}
         for number in range(rounds + 1):

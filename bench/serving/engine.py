@@ -43,15 +43,16 @@ class Serving:
     contexts: Sequence[Context]
 
     async def measure(self, plan: Plan, progress: Callable[[Mode], None]) -> list[ServeRow]:
-        """A row a mode. The warm-up asks about each context once, and leaves those of `cached` in the engine's cache."""
+        """A row a mode. The warm-up asks about each context once, and leaves those of `cached` in the engine's
+        cache."""
         asks = {mode: self.ask(mode, plan.answer) for mode in plan.modes}
         tokens = sum(context.prompts[0].question.start for context in self.contexts) // len(self.contexts)
         seen = await measure(asks, plan, len(self.contexts), progress)
         return [row_of(mode, each, plan, tokens) for mode, each in seen.items()]
 
     def ask(self, mode: Mode, answer_tokens: int) -> Ask:
-        """Questions about the contexts in turn. `cached`: each context has a salt of its own, so that only its first question
-        computes it; in the other modes no question finds anything of an earlier one."""
+        """Questions about the contexts in turn. `cached`: each context has a salt of its own, so that only its first
+        question computes it; in the other modes no question finds anything of an earlier one."""
         salts = [uuid.uuid4().hex for _ in self.contexts]
 
         async def asked(number: int) -> AsyncGenerator[object, None]:

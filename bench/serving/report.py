@@ -13,7 +13,8 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 class ServeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One mode. `clients`: null for questions that arrive at random, `rate` otherwise. Seconds; null where nothing was answered."""
+    """One mode. `clients`: null for questions that arrive at random, `rate` otherwise. Seconds; null where nothing was
+    answered."""
 
     mode: Mode
     clients: int | None
@@ -53,10 +54,11 @@ class Plan:
 async def measure(
     asks: Mapping[Mode, Ask], plan: Plan, warm_up: int, progress: Callable[[Mode], None]
 ) -> dict[Mode, Seen]:
-    """Figures of the clients of each mode. Modes take turns within a round, so that a machine that slows down slows all of them.
+    """Figures of the clients of each mode. Modes take turns within a round, so that a machine that slows down slows all
+    of them.
 
-    The first `warm_up` numbers are asked once in each mode and not counted; in `cached` before every round, for the other modes'
-    prompts have taken the place of its own in the engine's cache.
+    The first `warm_up` numbers are asked once in each mode and not counted; in `cached` before every round, for the
+    other modes' prompts have taken the place of its own in the engine's cache.
     """
     seen = {mode: Seen() for mode in asks}
 

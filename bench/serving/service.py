@@ -20,8 +20,8 @@ class Asking:
         self._prompt_tokens: list[int] = []
 
     async def measure(self, plan: Plan, progress: Callable[[Mode], None]) -> list[ServeRow]:
-        """A row a mode. The warm-up asks each question once: the passages of each are then known to the engine in either mode,
-        as far as its own cache holds them."""
+        """A row a mode. The warm-up asks each question once: the passages of each are then known to the engine in
+        either mode, as far as its own cache holds them."""
         asks = {mode: self.ask(mode, plan.answer) for mode in plan.modes}
         seen = await measure(asks, plan, len(self._questions), progress)
         tokens = sum(self._prompt_tokens) // max(len(self._prompt_tokens), 1)

@@ -34,9 +34,10 @@ def next_uses(requests: Sequence[Sequence[str]]) -> list[list[float]]:
 def lower_bound(requests: Sequence[Sequence[Read]], host_bytes: int, disk_bytes: int) -> float:
     """Mean seconds of a request that no policy can be below, for chunks of any bytes and costs.
 
-    Keeping a chunk from one use to the next takes its bytes for that many requests, and saves seconds. All bytes of a tier over
-    all requests are given to those that save most for what they take, the last in part: the relaxation PFOO-L of Berger,
-    Beckmann and Harchol-Balter (SIGMETRICS 2018), with seconds for hits, once for the disk and once for what the host saves beyond.
+    Keeping a chunk from one use to the next takes its bytes for that many requests, and saves seconds. All bytes of a
+    tier over all requests are given to those that save most for what they take, the last in part: the relaxation PFOO-L
+    of Berger, Beckmann and Harchol-Balter (SIGMETRICS 2018), with seconds for hits, once for the disk and once for what
+    the host saves beyond.
     """
     on_disk: list[tuple[float, float]] = []
     in_host: list[tuple[float, float]] = []

@@ -103,9 +103,11 @@ def tiers(
     json_file: Path | None,
     **given: Any,
 ) -> None:
-    """Replay requests for chunks through a host and a disk tier under each eviction policy, beside what could be reached.
+    """Replay requests for chunks through a host and a disk tier under each eviction policy, beside what could be
+    reached.
 
-    The host's chunks are on disk too. A chunk that is in neither is computed where it stands in the prompt, and written.
+    The host's chunks are on disk too. A chunk that is in neither is computed where it stands in the prompt, and
+    written.
     """
     check_folder("--json", json_file)
     policies = policies or list(reversed(EVICTION))

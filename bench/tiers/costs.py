@@ -43,7 +43,8 @@ class Costs:
     bandwidths: Bandwidths
 
     def reads(self, request: Request, workload: Workload, sizes: Mapping[str, int]) -> list[Read]:
-        """The chunks of a request where they stand in its prompt. Behind a longer context a token attends to more, and costs more."""
+        """The chunks of a request where they stand in its prompt. Behind a longer context a token attends to more, and
+        costs more."""
         found, start = [], 0
         for chunk in request.chunks:
             end = start + workload.tokens[chunk]

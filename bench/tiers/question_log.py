@@ -1,7 +1,7 @@
 """Requests for chunks from a service's own log of questions.
 
-The log holds questions, not what was retrieved for them: each is searched again, in its collection as it is now. What was asked about
-documents that are gone finds others, or none.
+The log holds questions, not what was retrieved for them: each is searched again, in its collection as it is now. What
+was asked about documents that are gone finds others, or none.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +25,8 @@ _EXPORT = ": give the export of the log, GET /v1/questions/export"
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the log's export, as far as it is needed. Without a mode nothing was retrieved: the answer was a kept one, or the
-    record of the question is gone and its feedback alone is left."""
+    """A line of the log's export, as far as it is needed. Without a mode nothing was retrieved: the answer was a kept
+    one, or the record of the question is gone and its feedback alone is left."""
 
     question: str
     asked_at: datetime
@@ -36,7 +36,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Questions in order of time, those of which nothing is known to have been retrieved left out, and how many these were."""
+    """Questions in order of time, those of which nothing is known to have been retrieved left out, and how many these
+    were."""
 
     name: str
     questions: Sequence[Asked]
@@ -71,8 +72,8 @@ def logged(tenant: str, collection: str, parts: Parts) -> Log:
 def retrieved(log: Log, tenant: str, parts: Parts, advance: Callable[[], object]) -> tuple[Workload, int]:
     """Passages retrieved for the questions of a log, and the number of those that find nothing.
 
-    By the settings' top_k, hops and order; the order of a re-ranker that the engine runs is left out. Raises Rejected if there are
-    not two questions that find something.
+    By the settings' top_k, hops and order; the order of a re-ranker that the engine runs is left out. Raises Rejected
+    if there are not two questions that find something.
     """
     tenant_id = find_collection_ref(parts.database, tenant).tenant_id
     settings = parts.settings

@@ -1,8 +1,8 @@
 """Replay of requests through two bounded tiers under a policy of eviction.
 
-Tiers are inclusive: what the host has, the disk has too. A chunk that is in neither is computed and written to both, and the policy
-then says what goes; what it values least may be the chunk just written, which is admission by the same comparison. As in the
-service, how often a chunk was used is remembered after its eviction.
+Tiers are inclusive: what the host has, the disk has too. A chunk that is in neither is computed and written to both,
+and the policy then says what goes; what it values least may be the chunk just written, which is admission by the same
+comparison. As in the service, how often a chunk was used is remembered after its eviction.
 """
 
 import heapq
@@ -36,8 +36,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Tier:
     """Entries within a budget of bytes.
 
-    steady: the policy's order changes only with uses, as that of every policy of the table. in_chains: a chunk is of use only
-    behind the one before it, so that it goes first, whatever the policy says.
+    steady: the policy's order changes only with uses, as that of every policy of the table. in_chains: a chunk is of
+    use only behind the one before it, so that it goes first, whatever the policy says.
     """
 
     def __init__(self, budget: int, policy: EvictionPolicy, *, steady: bool = True, in_chains: bool = False) -> None:
@@ -103,7 +103,8 @@ class Tier:
 
 @dataclass(slots=True)
 class _Past:
-    """History of one chunk, kept or not. compute_s: the mean over its places in prompts, which say what the next one costs."""
+    """History of one chunk, kept or not. compute_s: the mean over its places in prompts, which say what the next one
+    costs."""
 
     warm_until: float = -math.inf
     uses: int = 0

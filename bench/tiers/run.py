@@ -18,7 +18,8 @@ BELADY = "belady"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """corpus_bytes: of all chunks. half_life_s: of a use. bound_s: no policy's mean time is below it. One outcome a policy."""
+    """corpus_bytes: of all chunks. half_life_s: of a use. bound_s: no policy's mean time is below it. One outcome a
+    policy."""
 
     workload: str
     requests: int
@@ -33,8 +34,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Trial:
-    """budget: bytes of host and disk together, as a share of the corpus; host: the host's part of them. int4: share of chunks in that
-    format, the others are in bf16. in_chains: a chunk is of use only behind those before it, as in a prefix cache."""
+    """budget: bytes of host and disk together, as a share of the corpus; host: the host's part of them. int4: share of
+    chunks in that format, the others are in bf16. in_chains: a chunk is of use only behind those before it, as in a
+    prefix cache."""
 
     workload: Workload
     costs: Costs

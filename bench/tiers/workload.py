@@ -14,7 +14,8 @@ from ragkv.errors import Rejected
 BLOCK_TOKENS = 512
 """Tokens of a hash id in a trace."""
 TOKENS_OF_CHUNKS = (45, 78, 112, 132, 143, 157, 166, 178, 187, 197, 204, 213, 218, 226, 234, 238, 243, 246, 249, 253)
-"""Tokens of a synthetic chunk, each as likely: twentieths of the 571 chunks that the sample documents and this documentation have."""
+"""Tokens of a synthetic chunk, each as likely: twentieths of the 571 chunks that the sample documents and this
+documentation have."""
 
 
 class _Line(msgspec.Struct):
@@ -43,7 +44,8 @@ class Workload:
 
 
 def read_trace(file: Path) -> Workload:
-    """A trace in Mooncake's format (FAST '25): JSON lines with `timestamp`, `input_length` and `hash_ids`. Raises Rejected."""
+    """A trace in Mooncake's format (FAST '25): JSON lines with `timestamp`, `input_length` and `hash_ids`. Raises
+    Rejected."""
     requests: list[Request] = []
     tokens: dict[str, int] = {}
     for _, read in read_lines(file, _Line):
@@ -59,7 +61,8 @@ def read_trace(file: Path) -> Workload:
 
 
 def zipf(exponent: float, num_chunks: int, num_requests: int, top_k: int, seed: int = 0) -> Workload:
-    """Requests for `top_k` different chunks each, one a second: the chunk of rank r is drawn with a weight of r ** -exponent."""
+    """Requests for `top_k` different chunks each, one a second: the chunk of rank r is drawn with a weight of r **
+    -exponent."""
     draw = random.Random(seed)  # noqa: S311 - a simulation
     names = [str(number) for number in range(num_chunks)]
     draw.shuffle(names)

@@ -19,8 +19,8 @@ RATIOS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """KL of one case, in nats a token of the answer. `at_ratios`: the choice's, by ratio; `plain_at_ratios`: over KV of the plain
-    model instead of the writer's, empty where no writer is in use."""
+    """KL of one case, in nats a token of the answer. `at_ratios`: the choice's, by ratio; `plain_at_ratios`: over KV of
+    the plain model instead of the writer's, empty where no writer is in use."""
 
     choice: float
     default: float

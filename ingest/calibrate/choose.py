@@ -1,4 +1,5 @@
-"""The choice of layers: a few candidates by cover, the one of them with the least KL, unless the default may be as good."""
+"""The choice of layers: a few candidates by cover, the one of them with the least KL, unless the default may be as
+good."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ def interval_of(values: Sequence[float]) -> Interval:
 
 
 def finalists(observed: Sequence[Observed], num_layers: int) -> list[Choice]:
-    """The default, and the few other choices with the greatest mean cover: the most by cover is not always the least by KL.
+    """The default, and the few other choices with the greatest mean cover: the most by cover is not always the least by
+    KL.
 
     Raises Rejected if too few contexts have anything to gain.
     """
@@ -57,7 +59,8 @@ def finalists(observed: Sequence[Observed], num_layers: int) -> list[Choice]:
 
 
 def choose(kls: Mapping[Choice, Sequence[float]]) -> Choice:
-    """The choice with the least geometric mean KL. The default, unless the whole interval of the ratio to its KL lies below 1.
+    """The choice with the least geometric mean KL. The default, unless the whole interval of the ratio to its KL lies
+    below 1.
 
     kls: of the same cases for each choice, the default among them.
     """
@@ -74,7 +77,8 @@ def ratio_of(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
 
 
 def candidates(num_layers: int, single: Sequence[float]) -> list[Choice]:
-    """The default's layers, every window of a third of all, and the best few by their own covers, each with and without the sink."""
+    """The default's layers, every window of a third of all, and the best few by their own covers, each with and without
+    the sink."""
     size = max(num_layers // 3, 1)
     layers = [DEFAULT_CHOICE.layers, *(tuple(range(start, start + size)) for start in range(num_layers - size + 1))]
     ranked = sorted(range(num_layers), key=lambda layer: single[layer], reverse=True)

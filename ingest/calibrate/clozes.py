@@ -28,7 +28,8 @@ class Cloze:
 
 
 def contexts_of(chunks: Sequence[Chunk]) -> list[tuple[Chunk, ...]]:
-    """Runs of chunks that lie one behind the other, each of CONTEXT_TOKENS or a little more. What is left at the end is dropped."""
+    """Runs of chunks that lie one behind the other, each of CONTEXT_TOKENS or a little more. What is left at the end is
+    dropped."""
     contexts, run = [], list[Chunk]()
     for chunk in chunks:
         run.append(chunk)

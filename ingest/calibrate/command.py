@@ -34,8 +34,9 @@ from ragkv.tenancy import DEFAULT_COLLECTION
 def calibrate(collection: str, clozes: int, target_kl: float, seed: int, layers: str | None, sink_aware: bool) -> None:
     """Find the layers whose attention selects best what to recompute.
 
-    Questions are sentences of the collection with a name or number left out: no labels are needed. The layers are checked on
-    other contexts against the default and against random blocks, and used from the next start of the service on. Takes minutes.
+    Questions are sentences of the collection with a name or number left out: no labels are needed. The layers are
+    checked on other contexts against the default and against random blocks, and used from the next start of the service
+    on. Takes minutes.
     """
     from ingest.calibrate.run import Plan  # noqa: PLC0415 - seconds to import, needed here alone
     from ingest.calibrate.run import calibrate as run  # noqa: PLC0415 - see above
@@ -77,8 +78,8 @@ def calibrate(collection: str, clozes: int, target_kl: float, seed: int, layers:
 def calibrate_heads(collection: str, documents: tuple[Path, ...], clozes: int, seed: int, to: Path | None) -> None:
     """Find the heads whose attention ranks passages best (RAGKV_RERANKER=qcache).
 
-    Questions are sentences with a name or number left out: no labels are needed. The heads are checked on other text, and used
-    from the next start of the service on. Takes minutes.
+    Questions are sentences with a name or number left out: no labels are needed. The heads are checked on other text,
+    and used from the next start of the service on. Takes minutes.
     """
     from ingest.calibrate.heads import HeadsPlan, find_heads  # noqa: PLC0415 - seconds to import, needed here alone
     from ingest.writer.corpus import chunks_of_collection, chunks_of_files  # noqa: PLC0415 - see above

@@ -1,8 +1,9 @@
 """Utility of a context's tokens, and the share of it that a choice of layers covers.
 
-*Utility* of a token: minus the derivative of KL(answer after full prefill || answer over stitched KV) by a gate that moves this
-token's keys and values from stitched to full, with all gates at a half. *Cover* of a choice: utility of the blocks that it selects
-over that of as many best ones. Unlike agreement with full prefill's own attention, it says which layers serve.
+*Utility* of a token: minus the derivative of KL(answer after full prefill || answer over stitched KV) by a gate that
+moves this token's keys and values from stitched to full, with all gates at a half. *Cover* of a choice: utility of the
+blocks that it selects over that of as many best ones. Unlike agreement with full prefill's own attention, it says which
+layers serve.
 """
 
 from collections.abc import Sequence
@@ -49,7 +50,8 @@ class Selecting:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Attention of a question's last queries to the tokens that may be selected, a row a layer: [layers, tokens] float32.
+    """Attention of a question's last queries to the tokens that may be selected, a row a layer: [layers, tokens]
+    float32.
 
     `plain`: softmax over those tokens alone; `with_sink`: over the whole context.
     """

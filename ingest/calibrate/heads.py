@@ -1,5 +1,5 @@
-"""Heads that rank passages: those whose attention, while a question runs behind the prefix alone, falls to the chunk that the
-question was made from."""
+"""Heads that rank passages: those whose attention, while a question runs behind the prefix alone, falls to the chunk
+that the question was made from."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ class HeadsPlan:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Attention of a question in each head to each candidate, and which of them it was made from. shares: [layers, q_heads,
-    chunks] float32."""
+    """Attention of a question in each head to each candidate, and which of them it was made from. shares: [layers,
+    q_heads, chunks] float32."""
 
     shares: torch.Tensor
     gold: int
@@ -51,8 +51,8 @@ class Asked:
 
 
 def find_heads(parts: Parts, chunks: Sequence[Chunk], plan: HeadsPlan, progress: Callable[[str, int], None]) -> Heads:
-    """Choose heads on one half of the chunks' contexts, check them on the other. `progress` is told a phase and how many are
-    done. Raises Rejected for too little text."""
+    """Choose heads on one half of the chunks' contexts, check them on the other. `progress` is told a phase and how
+    many are done. Raises Rejected for too little text."""
     contexts = contexts_of(chunks)
     if len(contexts) < LEAST_CONTEXTS:
         raise Rejected(

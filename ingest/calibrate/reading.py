@@ -1,4 +1,5 @@
-"""Readings in plain Transformers as the engine has them: queries of a question, and answers after recompute in place."""
+"""Readings in plain Transformers as the engine has them: queries of a question, and answers after recompute in
+place."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -45,8 +46,8 @@ class SelectiveReader(Reader):
 
     @torch.no_grad()
     def shares(self, question_ids: Sequence[int], text: Span, chunks: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Attention to each chunk of a question that runs behind the prefix alone, its part `text`: [layers, q_heads, chunks]
-        float32 (ragkv/stitch/rank.py)."""
+        """Attention to each chunk of a question that runs behind the prefix alone, its part `text`: [layers, q_heads,
+        chunks] float32 (ragkv/stitch/rank.py)."""
         with self._writing.disabled():
             with self._capture.recorded() as prefix:
                 self._trunk(self._ids(self._prefix_ids), use_cache=True)
@@ -69,7 +70,8 @@ class SelectiveReader(Reader):
 
     @torch.no_grad()
     def recomputed(self, context: KV, positions: Sequence[int], ids: Sequence[int], tail: Tail) -> torch.Tensor:
-        """Log probabilities of the tail's answer over the context, of which the tokens `ids` at `positions` (ascending) run again.
+        """Log probabilities of the tail's answer over the context, of which the tokens `ids` at `positions` (ascending)
+        run again.
 
         [answer tokens, vocabulary] float32. In every layer they are written before anything attends, as in the engine
         (ModelInternals.forward).

@@ -39,8 +39,8 @@ class Plan:
 
 
 def calibrate(parts: Parts, plan: Plan, progress: Callable[[str, int], None]) -> Calibration:
-    """Choose on one half of the collection's contexts, by cover and then by KL; check on the other. `progress` is told a phase and
-    how many are done.
+    """Choose on one half of the collection's contexts, by cover and then by KL; check on the other. `progress` is told
+    a phase and how many are done.
 
     Raises Rejected for settings that select nothing and for a collection that has too little text.
     """
@@ -107,7 +107,8 @@ def _calibration(parts: Parts, plan: Plan, choice: Choice, checked: Sequence[Che
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
-    """Chunks of a case that the engine may select from: all chunks, or all but the first, which the plain model's KV is exact for."""
+    """Chunks of a case that the engine may select from: all chunks, or all but the first, which the plain model's KV is
+    exact for."""
 
     prefix: int
     ratio: float

@@ -1,8 +1,9 @@
-"""Selection of the tokens of a chunk that stay: a score a token from queries and keys of the model's own reading, then the best of them.
+"""Selection of the tokens of a chunk that stay: a score a token from queries and keys of the model's own reading, then
+the best of them.
 
-One set of tokens a chunk, the same for all layers and heads, because vLLM's paged cache has one slot a token: the papers choose
-for each head or layer, here their scores are the mean over heads and layers. The sinks of the papers are the prefix's tokens,
-which are always there, and take their share of the softmax.
+One set of tokens a chunk, the same for all layers and heads, because vLLM's paged cache has one slot a token: the
+papers choose for each head or layer, here their scores are the mean over heads and layers. The sinks of the papers are
+the prefix's tokens, which are always there, and take their share of the softmax.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +27,8 @@ SNAPKV_KERNEL, LAQ_KERNEL = 7, 3
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """score: [tokens of the chunk] float32. always: how many of its first and last tokens stay whatever their score, within a budget."""
+    """score: [tokens of the chunk] float32. always: how many of its first and last tokens stay whatever their score,
+    within a budget."""
 
     score: Callable[[ChunkView], torch.Tensor]
     always: Callable[[int], tuple[int, int]] = lambda budget: (0, 0)
@@ -71,13 +73,15 @@ def snapkv_scores(view: ChunkView) -> torch.Tensor:
 
 
 def laq_scores(view: ChunkView) -> torch.Tensor:
-    """Attention of the tokens that the model itself decodes behind the chunk, smoothed (Lookahead Q-Cache, arXiv 2505.20334)."""
+    """Attention of the tokens that the model itself decodes behind the chunk, smoothed (Lookahead Q-Cache, arXiv
+    2505.20334)."""
     end = len(view.queries[0])
     return _smoothed(_mean_over_layers(view, end - view.num_decoded, end).mean(0), LAQ_KERNEL)
 
 
 def _mean_over_layers(view: ChunkView, start: int, end: int) -> torch.Tensor:
-    """Softmax weights of the chunk's tokens under queries [start, end), mean over heads and layers. [queries, tokens] float32."""
+    """Softmax weights of the chunk's tokens under queries [start, end), mean over heads and layers. [queries, tokens]
+    float32."""
     seen = view.num_prefix + end
     weights = [
         causal_attention_weights(queries[start:end], keys[:seen])

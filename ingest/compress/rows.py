@@ -9,7 +9,8 @@ from ragkv.kv.layout import Layout
 
 
 def rows_of(kv: StoredKV, offsets: Sequence[int], layout: Layout) -> ChunkKV:
-    """The tokens at `offsets`, ascending, as if they were a chunk. Their keys are un-rotated: they may stand at any positions.
+    """The tokens at `offsets`, ascending, as if they were a chunk. Their keys are un-rotated: they may stand at any
+    positions.
 
     Initial and local vectors stay the whole chunk's; mean keys are those of blocks of what is left.
     """

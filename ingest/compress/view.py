@@ -1,4 +1,5 @@
-"""Views of chunks for compression: queries and keys of a chunk's prefill, and of tokens that the model decodes behind it."""
+"""Views of chunks for compression: queries and keys of a chunk's prefill, and of tokens that the model decodes behind
+it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ LOOKAHEAD = 16
 class ChunkView:
     """One chunk behind the prefix, with what was decoded behind it.
 
-    queries: a tensor a layer, [num_tokens + behind, q_heads, head_dim]; keys: [num_prefix + num_tokens + behind, kv_heads,
-    head_dim]; both rotated. `behind` are the tokens of the cue and those decoded; the last `num_decoded` are the latter.
+    queries: a tensor a layer, [num_tokens + behind, q_heads, head_dim]; keys: [num_prefix + num_tokens + behind,
+    kv_heads, head_dim]; both rotated. `behind` are the tokens of the cue and those decoded; the last `num_decoded` are
+    the latter.
     """
 
     num_prefix: int
@@ -35,7 +37,8 @@ class Watcher:
     def __init__(
         self, model: PreTrainedModel, prefix_ids: Sequence[int], cue_ids: Sequence[int], num_decoded: int = LOOKAHEAD
     ) -> None:
-        """model: a causal language model. cue_ids: token ids put behind each chunk, after which `num_decoded` are decoded greedily."""
+        """model: a causal language model. cue_ids: token ids put behind each chunk, after which `num_decoded` are
+        decoded greedily."""
         self._reader = _Watching(model, NoWriter(), prefix_ids)
         self._cue_ids = tuple(cue_ids)
         self._num_decoded = num_decoded
@@ -76,12 +79,14 @@ class _Watching(SelectiveReader):
         return [keys[0].transpose(0, 1) for keys, _ in self._prefix]
 
     def at_end(self, heads: torch.Tensor) -> torch.Tensor:
-        """Heads of tokens behind the prefix [heads, tokens, head_dim], rotated to their positions: [tokens, heads, head_dim]."""
+        """Heads of tokens behind the prefix [heads, tokens, head_dim], rotated to their positions: [tokens, heads,
+        head_dim]."""
         positions = torch.arange(self.num_prefix, self.num_prefix + heads.shape[1], device=self._device)
         return self._rotated(heads[None], positions)[0].transpose(0, 1)
 
     def decoded(self, rows: Sequence[Sequence[int]], num_decoded: int) -> list[Captured]:
-        """Rows of token ids behind the prefix, then `num_decoded` tokens decoded greedily behind each: one capture a forward."""
+        """Rows of token ids behind the prefix, then `num_decoded` tokens decoded greedily behind each: one capture a
+        forward."""
         lengths = torch.tensor([len(row) for row in rows], device=self._device)
         cache = cache_of(repeated(self._prefix, len(rows)))
         steps = [Captured()]

@@ -170,7 +170,8 @@ def _composed(words: Sequence[_Words], shown: _Corners, upright: _Corners) -> Re
 
 
 def _goes_on(text: str, following: str) -> bool:
-    """Whether a word was cut by a hyphen at the line's end: a capital or a digit after it shows that it is part of it."""
+    """Whether a word was cut by a hyphen at the line's end: a capital or a digit after it shows that it is part of
+    it."""
     return text.endswith("-") and text[-2:-1].isalpha() and following[:1].islower()
 
 

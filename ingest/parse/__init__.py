@@ -64,7 +64,8 @@ _OCR_READERS: dict[Format, Callable[[bytes, str, OCR], Parsed]] = {
 def parse(name: str, body: bytes, ocr: OCR = WITHOUT_OCR) -> Parsed:
     """The text of a file, whatever supported format its bytes are in. `name` is only a hint and a fallback title.
 
-    Raises Rejected (Unsupported, TooLarge) for what cannot be read, naming the file and saying what to do, and WantsOCR.
+    Raises Rejected (Unsupported, TooLarge) for what cannot be read, naming the file and saying what to do, and
+    WantsOCR.
     """
     try:
         return _read(name, body, ocr)

@@ -44,7 +44,8 @@ class Check:
             self.stream(part)
 
     def stream(self, part: IO[bytes]) -> None:
-        """Check one part. One that is not well-formed or in an unknown encoding passes: a reader that needs it fails."""
+        """Check one part. One that is not well-formed or in an unknown encoding passes: a reader that needs it
+        fails."""
         parser = expat.ParserCreate()
         parser.StartDoctypeDeclHandler = self.doctype
         parser.StartElementHandler = self.element

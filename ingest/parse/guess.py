@@ -16,7 +16,8 @@ _SAMPLE_BYTES = 16 * 1024
 _SEARCHED_BYTES = 4 * 1024 * 1024
 _MOST_MESS = 0.1
 _NEAR_MESS, _NEAR_FIT = 0.05, 0.85
-# A word with a byte beyond ASCII. Bytes below 0x30 end it: none of them is part of a longer character in any encoding here.
+# A word with a byte beyond ASCII. Bytes below 0x30 end it: none of them is part of a longer character in any encoding
+# here.
 _WIDE_WORD = re.compile(rb"(?<![0-\xff])[0-\x7f]*+[\x80-\xff][0-\xff]*+")
 _WIDE_RUN = re.compile(rb"[\x80-\xff]{4,}")
 _WIDE = bytes(range(0x80, 0x100))

@@ -1,4 +1,5 @@
-"""Parser for images: their text is recognised, and each frame of a TIFF is a page. The first frame of others is read."""
+"""Parser for images: their text is recognised, and each frame of a TIFF is a page. The first frame of others is
+read."""
 
 import struct
 import warnings
@@ -88,7 +89,8 @@ def draw_image(body: bytes, asked: Drawing) -> Picture:
 
 
 def locate_in_image(body: bytes, asked: Locating, scans: tuple[ScannedPage, ...]) -> Located:
-    """The boxes of quotes on pages, whose lines `scans` has. Raises NotFound if there is no first page, and Rejected."""
+    """The boxes of quotes on pages, whose lines `scans` has. Raises NotFound if there is no first page, and
+    Rejected."""
     by_number = {page.number: page for page in scans}
     with _opened(body) as image:
         num_pages = _num_pages(image)

@@ -47,8 +47,8 @@ class Parsed:
     """A document as text. Offsets of `pages` and `sections` are characters of `text`, both in ascending order.
 
     `text` is NFC, has line feeds for line ends and holds no control, invisible or unassigned characters. `pages` is
-    empty where the format has none, `sections` where there are no headings. `scans`: those of the pages that were read by
-    OCR, in ascending order.
+    empty where the format has none, `sections` where there are no headings. `scans`: those of the pages that were read
+    by OCR, in ascending order.
     """
 
     title: str

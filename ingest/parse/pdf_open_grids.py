@@ -1,8 +1,9 @@
-"""Grids of tables in a PDF that have lines across alone, as papers and reports set them, or none, as sheets are printed.
+"""Grids of tables in a PDF that have lines across alone, as papers and reports set them, or none, as sheets are
+printed.
 
-Columns are parted by what stays white from the first row to the last. Of lines across, the first two are above and below
-the header, the last is the table's end; rows lie between lines, or are the table's lines of text. A table without lines has
-three columns, one of them of numbers: other words side by side are more often prose in columns.
+Columns are parted by what stays white from the first row to the last. Of lines across, the first two are above and
+below the header, the last is the table's end; rows lie between lines, or are the table's lines of text. A table without
+lines has three columns, one of them of numbers: other words side by side are more often prose in columns.
 """
 
 from bisect import bisect
@@ -30,7 +31,7 @@ _FAR = 2.0
 
 
 class Box(NamedTuple):
-    """Where a letter is, in points from the page's lower left; as high as its line."""
+    """Place of a letter, in points from the page's lower left; as high as its line."""
 
     left: float
     bottom: float
@@ -43,7 +44,8 @@ class Box(NamedTuple):
 
 
 def open_grids(across: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> Iterator[Grid]:
-    """The grids of lines that begin and end at the same places, of a table each. Where lines down are, there is none."""
+    """The grids of lines that begin and end at the same places, of a table each. Where lines down are, there is
+    none."""
     for lines in _of_one_width(across) if len(letters) <= _MAX_LETTERS else ():
         first = 0
         while first + _LEAST_LINES <= len(lines):
@@ -123,8 +125,8 @@ def _grid(lines: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -
 
 
 def _between(rows: Sequence[Sequence[Box]], lines: Sequence[float], xs: Sequence[float]) -> Iterator[float]:
-    """Where a row of the table ends and another begins: at the lines if most of them part single lines of text, else at each
-    line of text that does not go on with the one above."""
+    """Boundaries between rows of the table: at the lines if most of them part single lines of text, else at
+    each line of text that does not go on with the one above."""
     bands = [[row for row in rows if low < row[0].middle < high] for high, low in pairwise(lines)]
     if len(bands) >= _LEAST_ROWS and 2 * sum(len(band) <= 1 for band in bands) >= len(bands):
         yield from lines[1:-1]

@@ -98,8 +98,8 @@ class WantsOCR(Exception):
 class OCR:
     """The means to read pages that have no text: at most `max_pages` of a document.
 
-    `refusal` is what to do where there are none; empty if there are. `recognise` is None in a process that has not loaded
-    the models. `report` is told how many pages are read, of how many.
+    `refusal` is what to do where there are none; empty if there are. `recognise` is None in a process that has not
+    loaded the models. `report` is told how many pages are read, of how many.
     """
 
     refusal: str = ""

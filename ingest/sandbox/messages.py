@@ -10,8 +10,8 @@ from ingest.parse.scan import WITHOUT_OCR, ScannedPage
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Limits on parsing one document. `seconds` count both as CPU time and by the clock; `page_seconds` by the clock, for each
-    page that is read by OCR."""
+    """Limits on parsing one document. `seconds` count both as CPU time and by the clock; `page_seconds` by the clock,
+    for each page that is read by OCR."""
 
     seconds: int
     memory_mib: int
@@ -26,7 +26,8 @@ class OCRLimits(msgspec.Struct, frozen=True):
 
 
 class Parsing(msgspec.Struct, frozen=True, tag="parse"):
-    """The whole document is to be parsed, at most `max_scans` pages of it by OCR. `no_ocr`: the reason why none can be."""
+    """The whole document is to be parsed, at most `max_scans` pages of it by OCR. `no_ocr`: the reason why none can
+    be."""
 
     max_scans: int = 0
     no_ocr: str = WITHOUT_OCR.refusal
@@ -45,8 +46,8 @@ class LocateQuotes(msgspec.Struct, frozen=True, tag="locate"):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Work on one document. Three descriptors come with it: its body, the answer, and memory that both sides share, to which
-    parsing writes its progress."""
+    """Work on one document. Three descriptors come with it: its body, the answer, and memory that both sides share, to
+    which parsing writes its progress."""
 
     name: str
     limits: Limits

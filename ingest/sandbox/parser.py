@@ -73,8 +73,8 @@ class Parser:
         self._servers: dict[bool, _Server] = {}
 
     def parse(self, name: str, body: BinaryIO, watch: Watch = ignore) -> Parsed:
-        """The text of a document. `watch` is called a few times a second with the pages that were read by OCR, and of how
-        many; what it raises ends the child at once.
+        """The text of a document. `watch` is called a few times a second with the pages that were read by OCR, and of
+        how many; what it raises ends the child at once.
 
         Raises Rejected, naming the file, for one that cannot be read, exceeds a limit or crashes the parsers, and
         ParserStopped when the child was killed by neither.
@@ -203,8 +203,8 @@ def _shared_memory(content: bytes) -> Iterator[int]:
 
 
 def _receive(answer: BinaryIO, memory: int, limits: Limits, watch: Watch) -> tuple[bytes, bool, bool]:
-    """Everything the child writes until it ends, whether it ended before its deadline, and whether it read one page for too
-    long. Excess output is cut off."""
+    """Everything the child writes until it ends, whether it ended before its deadline, and whether it read one page for
+    too long. Excess output is cut off."""
     poll = select.poll()
     poll.register(answer, select.POLLIN)
     received = bytearray()

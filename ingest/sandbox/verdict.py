@@ -38,7 +38,8 @@ class ParserStopped(RagKVError):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A child's output, whether it ended before its deadline, and how. `slow_page`: it was reading one page for too long."""
+    """A child's output, whether it ended before its deadline, and how. `slow_page`: it was reading one page for too
+    long."""
 
     message: bytes
     in_time: bool

@@ -36,7 +36,8 @@ class Adapter:
         return cls(PeftModel.from_pretrained(model, str(folder), is_trainable=trainable))
 
     def save(self, folder: Path) -> None:
-        """adapter_model.safetensors, in bfloat16, and adapter_config.json, as PEFT has them; each file is whole at any time."""
+        """adapter_model.safetensors, in bfloat16, and adapter_config.json, as PEFT has them; each file is whole at any
+        time."""
         weights = {
             name: value.to(torch.bfloat16) for name, value in self._model.state_dict().items() if "lora_" in name
         }
@@ -59,8 +60,8 @@ class Adapter:
         self._model.merge_adapter()
 
     def merged_weights(self) -> dict[str, torch.Tensor]:
-        """The weights that `merge` would leave, by name in the model without its head. Gradients reach the adapter through
-        them."""
+        """The weights that `merge` would leave, by name in the model without its head. Gradients reach the adapter
+        through them."""
         merged = {}
         trunk = cast("nn.Module", self._model.get_base_model().base_model)
         for name, layer in trunk.named_modules():

@@ -22,9 +22,11 @@ MAX_ATTEMPTS = 3
 
 
 def evaluate_asked(name: str, parts: Parts, progress: StageProgress) -> None:
-    """Make the evaluation of the writer of this name, if one is under way. Its file says how far it is and what became of it.
+    """Make the evaluation of the writer of this name, if one is under way. Its file says how far it is and what became
+    of it.
 
-    `progress` is told in contexts; interrupted, the evaluation is asked for as before. Holds the model in memory once more.
+    `progress` is told in contexts; interrupted, the evaluation is asked for as before. Holds the model in memory once
+    more.
     """
     folder = parts.settings.evaluations_dir
     asked = read_evaluation(name, folder)

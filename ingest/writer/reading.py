@@ -1,7 +1,7 @@
 """Readings of a context by the frozen model: after full prefill, and over stitched KV that a writer made.
 
-A reading is what the model says of a tail (a question and its answer) behind a context. Gradients of the second kind reach
-the writer through the keys and values alone: the reader's weights are never changed.
+A reading is what the model says of a tail (a question and its answer) behind a context. Gradients of the second kind
+reach the writer through the keys and values alone: the reader's weights are never changed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +33,8 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """logprobs: [answer tokens, vocabulary] float32, of each answer token given those before it. hidden: [layers, tail tokens,
-    hidden] float32, each layer's output, normalised to a root mean square of 1."""
+    """logprobs: [answer tokens, vocabulary] float32, of each answer token given those before it. hidden: [layers, tail
+    tokens, hidden] float32, each layer's output, normalised to a root mean square of 1."""
 
     logprobs: torch.Tensor
     hidden: torch.Tensor
@@ -152,7 +152,8 @@ class Reader:
 
 
 def distances(teacher: Sequence[Reading], student: Sequence[Reading]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """For each tail the mean KL(teacher || student) over its answer's tokens, and the mean squared distance of hidden states."""
+    """For each tail the mean KL(teacher || student) over its answer's tokens, and the mean squared distance of hidden
+    states."""
     for full, stitched in zip(teacher, student, strict=True):
         yield mean_kl(full.logprobs, stitched.logprobs), (full.hidden - stitched.hidden).square().mean()
 

@@ -1,7 +1,7 @@
 """Training samples from unlabelled chunks: something to say of a few passages that stands in one or two of them.
 
-Four templates over titles, names and sentences. They need no question and no label, and reward what a reader of stitched
-passages must do: find what a title, a name or a sentence refers to, also in another passage.
+Four templates over titles, names and sentences. They need no question and no label, and reward what a reader of
+stitched passages must do: find what a title, a name or a sentence refers to, also in another passage.
 """
 
 import random

@@ -1,7 +1,7 @@
 """Trains the writer so that stitched KV reproduces full prefill's output.
 
-Loss of a sample: KL(full prefill || stitched) over the answers' tokens, plus the distance of hidden states. After SemPIC
-(arXiv 2607.28069) and C2KV (arXiv 2607.17715).
+Loss of a sample: KL(full prefill || stitched) over the answers' tokens, plus the distance of hidden states. After
+SemPIC (arXiv 2607.28069) and C2KV (arXiv 2607.17715).
 """
 
 import time

@@ -1,4 +1,5 @@
-"""Deliveries of webhooks are found by their document, with which they are deleted. Those whose document is gone go now."""
+"""Deliveries of webhooks are found by their document, with which they are deleted. Those whose document is gone go
+now."""
 
 from collections.abc import Sequence
 

@@ -26,7 +26,8 @@ COMMAND_LINE = "command line"
 class Change:
     """A change that was made: `action` in words, `route` as programs know it, `client` an address or the command line.
 
-    `person`: who signed in, where no key was used. `things`: what was changed or made, one event each. `within`: what it belongs to.
+    `person`: who signed in, where no key was used. `things`: what was changed or made, one event each. `within`: what
+    it belongs to.
     """
 
     tenant_id: str

@@ -39,8 +39,8 @@ class Gate:
         self._may_be_open = open_without_keys
 
     def admit(self, key: str | None) -> Caller:
-        """Authenticate a request and count it against its key's limits. Raises Unauthorised, Throttled, or Unavailable when
-        the database is away."""
+        """Authenticate a request and count it against its key's limits. Raises Unauthorised, Throttled, or Unavailable
+        when the database is away."""
         if key is None or (self.is_open() and not is_like_a_key(key)):
             if not self.is_open():
                 raise Unauthorised(NO_KEY)

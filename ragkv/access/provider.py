@@ -1,4 +1,5 @@
-"""The OpenID Connect provider: its discovery document and keys, where people sign in, and what its ID tokens say of them.
+"""The OpenID Connect provider: its discovery document and keys, where people sign in, and what its ID tokens say of
+them.
 
 The authorization code flow with PKCE, state and nonce (OpenID Connect Core 1.0, RFC 7636).
 """
@@ -137,7 +138,8 @@ class Provider:
         return Identity(_person(claims), _names(groups, name, claims), hint)
 
     async def sign_out_url(self, id_token: str | None, back_to: str) -> str | None:
-        """URL at which a person ends their session at the provider, which leads `back_to` then; None if it has no such place."""
+        """URL at which a person ends their session at the provider, which leads `back_to` then; None if it has no such
+        place."""
         endpoint = (await self._discover()).end_session_endpoint
         if endpoint is None:
             return None
@@ -212,7 +214,8 @@ class Provider:
         )  # fmt: skip
 
     async def _fetch(self, method: str, url: str, kind: type[T], **options: Any) -> T:
-        """The JSON of a response. Redirects are not followed. Raises Unauthorised for a refusal by the token endpoint."""
+        """The JSON of a response. Redirects are not followed. Raises Unauthorised for a refusal by the token
+        endpoint."""
         try:
             async with (
                 asyncio.timeout(self._timeout_s),

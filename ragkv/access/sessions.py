@@ -1,4 +1,5 @@
-"""Sessions of the dashboard: a random token stands for an API key that was shown at login, or for a person who signed in."""
+"""Sessions of the dashboard: a random token stands for an API key that was shown at login, or for a person who signed
+in."""
 
 import hashlib
 import hmac

@@ -138,8 +138,8 @@ def cite(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Citat
 
 
 def _languages_of(answer: str, question: str, passages: Sequence[Passage]) -> _Languages:
-    """One language for each script, so that a word has the same stem wherever it stands: that of answer and question if they
-    tell it, else that of the passages."""
+    """One language for each script, so that a word has the same stem wherever it stands: that of answer and question if
+    they tell it, else that of the passages."""
     told = languages_of(sparse.words(f"{question}\n{answer}"))
     return languages_of(word for passage in passages for word in sparse.words(passage.chunk.text)) | told
 

@@ -1,4 +1,5 @@
-"""Early reuse: KV that a worker is computing now is awaited where that is estimated to be sooner than recomputing it."""
+"""Early reuse: KV that a worker is computing now is awaited where that is estimated to be sooner than recomputing
+it."""
 
 import asyncio
 import time
@@ -19,7 +20,8 @@ LOOK_EVERY_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """KV that a worker computes: the key that will serve, the chunk's tokens, and the seconds until it is there as estimated."""
+    """KV that a worker computes: the key that will serve, the chunk's tokens, and the seconds until it is there as
+    estimated."""
 
     key: str
     tokens: int
@@ -85,8 +87,9 @@ class EarlyReuse:
 def worth_awaiting(saved: Mapping[Coming, float]) -> tuple[list[Coming], float]:
     """The chunks worth awaiting, and the longest wait that still saves time.
 
-    saved: seconds of recomputing each. Waiting for the soonest is part of waiting for later ones, so that one of as many choices as
-    there are moments is best: where the saving is farthest above the wait. None if it is above it nowhere.
+    saved: seconds of recomputing each. Waiting for the soonest is part of waiting for later ones, so that one of as
+    many choices as there are moments is best: where the saving is farthest above the wait. None if it is above it
+    nowhere.
     """
     soonest_first = sorted(saved, key=lambda one: one.in_s)
     best: tuple[float, int, float] = (0.0, 0, 0.0)

@@ -1,4 +1,5 @@
-"""KV that is not on this disk when a question needs it: from the object store, or from a worker that is computing it."""
+"""KV that is not on this disk when a question needs it: from the object store, or from a worker that is computing
+it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,8 +22,8 @@ class AwaitedKV:
     promoter: Promoter | None = None
 
     async def bring(self, chunks: Sequence[Chunk], keys: KeyMaker, repaired: float) -> frozenset[str]:
-        """Bring these chunks' KV to disk where that beats recomputing. Returns the keys that came from the object store.
-        Raises nothing.
+        """Bring these chunks' KV to disk where that beats recomputing. Returns the keys that came from the object
+        store. Raises nothing.
 
         repaired: the share of stored KV that is recomputed all the same.
         """

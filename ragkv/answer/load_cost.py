@@ -1,4 +1,5 @@
-"""The cost of loading KV from the object store and of computing it instead, measured in this process, and the wait for it."""
+"""The cost of loading KV from the object store and of computing it instead, measured in this process, and the wait for
+it."""
 
 import threading
 from collections.abc import Sequence
@@ -43,7 +44,8 @@ class LoadCost:
             self._products = FORGETTING * self._products + mib * seconds
 
     def answered(self, report: Report, ttft_s: float) -> None:
-        """The engine answered a prompt: the time of what it recomputed in place counts, or that of a prompt computed whole."""
+        """The engine answered a prompt: the time of what it recomputed in place counts, or that of a prompt computed
+        whole."""
         if report.recomputed:
             self.computed(report.recomputed, report.recompute_ms / 1e3)
         elif not report.stitched:
@@ -71,7 +73,8 @@ class LoadCost:
         return None if self._token_s is None else tokens * self._token_s
 
     def _line(self) -> tuple[float, float] | None:
-        """(latency, seconds a MiB), neither below 0: the line of least squares, or the mean where sizes hardly differ."""
+        """(latency, seconds a MiB), neither below 0: the line of least squares, or the mean where sizes hardly
+        differ."""
         if not self._weight:
             return None
         mean_mib, mean_s = self._bytes / self._weight, self._seconds / self._weight

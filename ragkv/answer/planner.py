@@ -36,10 +36,10 @@ class Planner:
         """The plan of a prompt whose chunks are these passages, in this order.
 
         question: the question's initial vectors, [q_layers, q_heads, head_dim] float32, needed by policies that look at
-        them. The first chunk stands where it was prefilled: its KV is exact if the plain model wrote it, to within quantisation,
-        and no policy spends tokens on it then (EPIC does likewise, arXiv 2410.15332). None for one chunk that a writer wrote:
-        full prefill costs no more than repairing it. KV of the writer before, or in another format, serves where the present
-        one's is not there yet.
+        them. The first chunk stands where it was prefilled: its KV is exact if the plain model wrote it, to within
+        quantisation, and no policy spends tokens on it then (EPIC does likewise, arXiv 2410.15332). None for one chunk
+        that a writer wrote: full prefill costs no more than repairing it. KV of the writer before, or in another
+        format, serves where the present one's is not there yet.
         """
         stored = [self.stored(passage.chunk, keys) for passage in passages]
         if len(passages) == 1 and stored[0][0].writer:

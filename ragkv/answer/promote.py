@@ -73,8 +73,8 @@ class Promoter:
         self._unused: set[str] = set()
 
     async def bring(self, chunks: Sequence[Chunk], keys: KeyMaker) -> frozenset[str]:
-        """Bring the KV of these chunks, and of the prefix, to disk. Returns the keys that arrived by the deadline. Raises
-        nothing."""
+        """Bring the KV of these chunks, and of the prefix, to disk. Returns the keys that arrived by the deadline.
+        Raises nothing."""
         absent, prefix = await self._asking.run(self._look, chunks, keys)
         if not absent and prefix is None:
             return frozenset()
@@ -125,8 +125,8 @@ class Promoter:
         return frozenset(in_time)
 
     def _worth_waiting(self, sizes: Sequence[int], tokens: int) -> float:
-        """Seconds to wait for loads: at most as long as computing the tokens would take, and not at all for what is estimated
-        to take longer than that."""
+        """Seconds to wait for loads: at most as long as computing the tokens would take, and not at all for what is
+        estimated to take longer than that."""
         compute_s = self.cost.compute_s(tokens)
         if compute_s is None or not tokens:
             return self._patience.base_s

@@ -135,8 +135,9 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The whole answer, last event of every stream. `kv` says of each passage where its KV came from, `prompt_spans`
-    of each token of the prompt; both are empty for an answer that was kept from an earlier question. `id`: the question's."""
+    """The whole answer, last event of every stream. `kv` says of each passage where its KV came from, `prompt_spans` of
+    each token of the prompt; both are empty for an answer that was kept from an earlier question. `id`: the
+    question's."""
 
     id: str
     text: str

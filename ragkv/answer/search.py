@@ -26,8 +26,8 @@ Heads = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class QCacheRanker:
-    """Ranks passages by the attention of a question, behind the prefix alone, to their stored keys: in a few heads, which a
-    calibration found (ragkv/stitch/rank.py). Needs no model but the one that answers."""
+    """Ranks passages by the attention of a question, behind the prefix alone, to their stored keys: in a few heads,
+    which a calibration found (ragkv/stitch/rank.py). Needs no model but the one that answers."""
 
     engine: Engine
     prompts: PromptBuilder
@@ -36,8 +36,8 @@ class QCacheRanker:
     threads: Threads
 
     async def reordered(self, question: str, passages: Sequence[Passage], keys: KeyMaker) -> list[Passage]:
-        """The passages by both orders, the one they come in and the attention's, fused by reciprocal rank. A passage without KV,
-        and all of them while the engine is away, have their place in the first order alone."""
+        """The passages by both orders, the one they come in and the attention's, fused by reciprocal rank. A passage
+        without KV, and all of them while the engine is away, have their place in the first order alone."""
         request = await self.threads.run(self._request, question, passages, keys)
         try:
             report = await report_of(request, self.engine)

@@ -12,7 +12,8 @@ MIN_CHARACTERS_TO_SPACE = 40
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _LINE_END = re.compile(r"\n")
 _SENTENCE_END = re.compile(r"""[.!?…؟۔।]["'”’)\]»]*(?=\s+["'“‘(\[«„]*[^\sa-z])|[。！？។៕။][」』）]*""")
-# Thai and Lao have no mark at the end of a sentence, but a space; one before a sign of repetition or omission ends nothing.
+# Thai and Lao have no mark at the end of a sentence, but a space; one before a sign of repetition or omission ends
+# nothing.
 _PHRASE_END = re.compile(r"(?<=[\u0e00-\u0eff])[^\S\n]+(?=[\u0e00-\u0eff])(?![ๆฯໆຯ])")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(.])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Col|Lt|Capt|Rev|Hon|Mt|vs|ca|cf|al|fl"

@@ -186,7 +186,8 @@ class Answerer:
         )
 
     async def _bring(self, question: Question, chunks: Sequence[Chunk], keys: KeyMaker) -> frozenset[str]:
-        """Have the KV of these chunks on disk, as far as it is quick enough. Keys of what came from the object store."""
+        """Have the KV of these chunks on disk, as far as it is quick enough. Keys of what came from the object
+        store."""
         if question.mode == "full":
             return frozenset()
         context = sum(chunk.num_tokens for chunk in chunks)

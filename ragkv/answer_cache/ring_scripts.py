@@ -2,8 +2,8 @@
 
 # A ring is three keys: BASE:head (a hash: the generation, how many answers were ever put, the bytes of bodies),
 # BASE:records (fixed-size records) and BASE:bodies (a hash: slot -> body). Which rings there are is kept beside them:
-# `used` sorts them by their last use, `used` of a tenant its own, `sizes` has the bytes of each, of each tenant, of all.
-# They are dropped least recently used first, whole: a ring that no longer exists costs nothing to drop.
+# `used` sorts them by their last use, `used` of a tenant its own, `sizes` has the bytes of each, of each tenant, of
+# all. They are dropped least recently used first, whole: a ring that no longer exists costs nothing to drop.
 _DROP = """
 local SIZES, USED = 'ragkv:answers:sizes', 'ragkv:answers:used'
 local function tenant_of(base) return string.match(base, '^ragkv:answers:([^:]*):') end
@@ -20,7 +20,8 @@ end
 """
 
 # KEYS: head, records, bodies, the collection's floor.
-# ARGV: base, generation, a record, its body, answers a ring holds, milliseconds to live, now, bytes of a tenant, of all.
+# ARGV: base, generation, a record, its body, answers a ring holds, milliseconds to live, now, bytes of a tenant, of
+# all.
 # What an earlier generation left can never be asked for again; what comes late is of one itself.
 PUT = (
     _DROP

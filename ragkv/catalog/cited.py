@@ -25,7 +25,8 @@ _NEIGHBOURS = 12
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a document's text. Characters [start, end) of it are cited; none are if it only says what stands before."""
+    """A part of a document's text. Characters [start, end) of it are cited; none are if it only says what stands
+    before."""
 
     text: str
     start: int
@@ -34,8 +35,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """The cited text, in the order of the text, behind other text of its first page. It lies on the pages from `first` to
-    `last`; `last` is None for the end of the document."""
+    """The cited text, in the order of the text, behind other text of its first page. It lies on the pages from `first`
+    to `last`; `last` is None for the end of the document."""
 
     first: int
     last: int | None
@@ -56,8 +57,8 @@ class CitedPage:
 
 
 def cited_page(tenant_id: str, document_id: str, start: int, end: int, database: Database) -> CitedPage:
-    """The page around characters [start, end) of a document's text. Raises NotFound for the document, Rejected for a range
-    that is too long, or in which there is no text."""
+    """The page around characters [start, end) of a document's text. Raises NotFound for the document, Rejected for a
+    range that is too long, or in which there is no text."""
     _check(start, end)
     with database.reading() as session:
         document = find_document(session, tenant_id, document_id)
@@ -81,8 +82,8 @@ def cited_page(tenant_id: str, document_id: str, start: int, end: int, database:
 
 
 def _parts(chunks: "Sequence[Chunk]", page: int | None, start: int, end: int) -> "Iterator[str]":
-    """Text of characters [start, end) of the document on a page, chunk by chunk; adjacent chunks yield an empty string, so
-    that words are not joined."""
+    """Text of characters [start, end) of the document on a page, chunk by chunk; adjacent chunks yield an empty string,
+    so that words are not joined."""
     for chunk in (one for one in chunks if one.start <= end and one.end >= start):
         left, right = chunk.on_page(page)
         yield chunk.text[max(left, start - chunk.start) : max(min(right, end - chunk.start), 0)]

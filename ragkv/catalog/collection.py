@@ -179,7 +179,8 @@ def delete_in_batches(tenant_id: str, collection: str, parts: Parts) -> Generato
 
 
 def _delete_some(tenant_id: str, collection_id: str, parts: Parts) -> int:
-    """Remove a batch of documents, or else of questions, or of evaluations, or else the collection itself. 0 once it is gone."""
+    """Remove a batch of documents, or else of questions, or of evaluations, or else the collection itself. 0 once it is
+    gone."""
     if batch := _next_batch(collection_id, parts.database):
         remove_documents(tenant_id, collection_id, batch, parts)
         return len(batch)

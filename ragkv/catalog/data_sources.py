@@ -111,9 +111,10 @@ def add_data_source(
 ) -> DataSourceView:
     """Connect a location to a collection; its first sync is due at once.
 
-    watch: whether changes are noticed between syncs; None: where the location is a folder that is synced by itself. Raises
-    Rejected for what is no location, an object store to be watched, or an interval out of range, Forbidden for a location that the operator does not
-    allow, NotFound for the collection, and Conflict for one that is connected already, or one too many.
+    watch: whether changes are noticed between syncs; None: where the location is a folder that is synced by itself.
+    Raises Rejected for what is no location, an object store to be watched, or an interval out of range, Forbidden for a
+    location that the operator does not allow, NotFound for the collection, and Conflict for one that is connected
+    already, or one too many.
     """
     place = location_of(location)
     files_of(place, tenant_name(tenant_id, database), settings)
@@ -176,7 +177,8 @@ def change_data_source(
     interval_minutes: int | None = None,
     watch: bool | None = None,
 ) -> DataSourceView:
-    """Pause or resume (pausing ends a running sync), change the interval, or switch watching. None leaves a field unchanged.
+    """Pause or resume (pausing ends a running sync), change the interval, or switch watching. None leaves a field
+    unchanged.
 
     Raises NotFound, Rejected for an interval out of range, or an object store to be watched.
     """

@@ -105,10 +105,10 @@ def accept_document(
 ) -> Accepted:
     """Store the bytes, insert the document, commit; then queue it.
 
-    Bytes that are there already are the same document: metadata, if some is given, replaces what it has. A document that
-    was uploaded too, before or after, is no longer a data source's: it stays when the file there is deleted.
-    Once this returns nothing is lost: if the queue is away, the sweep queues the document later. Raises Rejected for
-    an empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
+    Bytes that are there already are the same document: metadata, if some is given, replaces what it has. A document
+    that was uploaded too, before or after, is no longer a data source's: it stays when the file there is deleted. Once
+    this returns nothing is lost: if the queue is away, the sweep queues the document later. Raises Rejected for an
+    empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
     """
     accepted = store_document(ref, name, body, parts, metadata, origin)
     is_waiting = accepted.created
@@ -212,8 +212,8 @@ def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None
 
 
 def refresh_outdated(parts: Parts) -> int:
-    """Mark every document that was ingested with other models, settings or terms to be ingested again; what it has answers
-    until then. Returns how many."""
+    """Mark every document that was ingested with other models, settings or terms to be ingested again; what it has
+    answers until then. Returns how many."""
     present = parts.source.present
     with parts.database.writing() as session:
         known = (parts.index_fingerprint, *parts.earlier_index_fingerprints)

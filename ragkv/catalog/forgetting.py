@@ -46,7 +46,8 @@ def forget_stale_answers(database: Database, answer_ring: AnswerRing) -> int:
 
 
 def forget_stale_recent_answers(recent: RecentAnswers, source: DatabaseSource) -> int:
-    """Remove recent answers about text that is gone, where a deletion could not. Returns how many. Raises Unavailable."""
+    """Remove recent answers about text that is gone, where a deletion could not. Returns how many. Raises
+    Unavailable."""
 
     def checksums(tenant_id: str, chunk_ids: list[str]) -> dict[str, int]:
         return {chunk.id: checksum(chunk) for chunk in source.chunks(tenant_id, chunk_ids)}

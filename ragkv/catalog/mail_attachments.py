@@ -87,9 +87,9 @@ def document_detail(tenant_id: str, document_id: str, database: Database) -> Doc
 def settle_attachments(document: DocumentRow, attached: Iterable[tuple[str, bytes]], parts: Parts) -> list[str]:
     """Make documents of the files (name, body) that a document has attached now, with its metadata.
 
-    Returns the ids of new ones, which are to be queued. Bytes that the collection has are the same document. One that cannot
-    be kept is noted with the reason, one that was deleted since stays so, and those of a file that the document had
-    before go: repeated, it changes nothing. Raises Conflict if the document is gone.
+    Returns the ids of new ones, which are to be queued. Bytes that the collection has are the same document. One that
+    cannot be kept is noted with the reason, one that was deleted since stays so, and those of a file that the document
+    had before go: repeated, it changes nothing. Raises Conflict if the document is gone.
     """
     files: dict[str, _File] = {}
     for ordinal, (name, body) in enumerate(attached):

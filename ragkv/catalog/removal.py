@@ -15,8 +15,8 @@ def remove_documents(tenant_id: str, collection_id: str, document_ids: Sequence[
     """Remove a collection's documents: their points on an index server, then their rows and the messages of
     webhooks about them in one transaction, then files and KV that nothing else uses.
 
-    Returns how many documents there were. Kept answers are to go after. A crash in between leaves files, which the sweep finds.
-    Raises Unavailable, before anything is gone from the database, when the index is away.
+    Returns how many documents there were. Kept answers are to go after. A crash in between leaves files, which the
+    sweep finds. Raises Unavailable, before anything is gone from the database, when the index is away.
     """
     if parts.server_index is not None:
         parts.server_index.delete_from_collection(tenant_id, collection_id, document_ids)

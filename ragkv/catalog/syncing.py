@@ -1,7 +1,7 @@
 """Keeps a collection in step with a data source: new files are accepted, changed ones replaced, deleted ones removed.
 
-A listing is compared with what is known of the files, some at a time; deletions come last, and only after a whole listing.
-Each file is one step of its own: a sync that is interrupted anywhere is gone on with by the next.
+A listing is compared with what is known of the files, some at a time; deletions come last, and only after a whole
+listing. Each file is one step of its own: a sync that is interrupted anywhere is gone on with by the next.
 """
 
 import logging

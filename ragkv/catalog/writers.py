@@ -97,7 +97,8 @@ def evaluate_writer(tenant_id: str, name: str, collection: str, parts: Parts) ->
 
 
 def writer_folders(parts: Parts) -> dict[str, Path]:
-    """Folders that may hold a writer, by name: those in `writers` of the data folder, and the one that comes with ragkv."""
+    """Folders that may hold a writer, by name: those in `writers` of the data folder, and the one that comes with
+    ragkv."""
     own = parts.settings.writers_dir
     folders = sorted(own.iterdir()) if own.is_dir() else ()
     return {EMBEDDED: EMBEDDED_WRITER, **{folder.name: folder for folder in folders if folder.is_dir()}}

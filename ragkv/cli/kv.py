@@ -143,8 +143,8 @@ def convert(tenant: str, collection: str, kv_format: Format) -> None:
 @click.option("--uses", type=click.IntRange(0, MAX_USES), help="Answers that use a chunk before, for nth_use.")
 @click.option("--write", type=click.Choice(get_args(Write)), help="When KV is uploaded to the object store.")
 def rule(tenant: str, collection: str, when: When | None, uses: int | None, write: Write | None) -> None:
-    """Show a collection's rule for KV, or change it: keep KV from the upload on, from the nth use of a chunk, or never, and upload
-    it at once (through), later (back) or from the nth use on."""
+    """Show a collection's rule for KV, or change it: keep KV from the upload on, from the nth use of a chunk, or never,
+    and upload it at once (through), later (back) or from the nth use on."""
     with opened_parts(Parts.prepare) as parts:
         patch = KVRulePatch(when=when, uses=uses, write=write)
         now = change_rule(_owner(tenant, collection, None, parts), patch, parts)
@@ -202,7 +202,8 @@ def _use_of(rate: HitRate, loads: Sequence[TierLoads]) -> Table:
 
 
 def _owner(tenant: str, collection: str | None, document: str | None, parts: Parts) -> KVOwner:
-    """The owner of KV that the options name. Raises NotFound for a tenant, collection or document that does not exist."""
+    """The owner of KV that the options name. Raises NotFound for a tenant, collection or document that does not
+    exist."""
     if collection and document:
         raise click.UsageError("name a --collection or a --document, not both")
     tenant_id = tenant_id_of(tenant, parts)

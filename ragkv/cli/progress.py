@@ -30,7 +30,7 @@ def shown(steps: Iterable[T], what: str, how_far: Callable[[T], tuple[int, int]]
 
 
 class _Lines(Progress):
-    """Where nothing can be drawn Rich shows the bars when all is done, which may take hours."""
+    """Lines in place of bars: without a terminal Rich draws these at the end alone, hours later perhaps."""
 
     _told_at = 0.0
 

@@ -81,7 +81,8 @@ class Shares(QueryCapture):
         prefix: StoredKV | None,
         chunks: Sequence[StoredKV | None],
     ) -> None:
-        """heads: (layer, query head) pairs, of all ranks. Those that the model lacks count for nothing, like chunks without KV."""
+        """heads: (layer, query head) pairs, of all ranks. Those that the model lacks count for nothing, like chunks
+        without KV."""
         super().__init__(model, layout, span)
         own = range(model.ranks.rank * layout.q_heads, (model.ranks.rank + 1) * layout.q_heads)
         self._prefix = prefix

@@ -1,7 +1,8 @@
 """vLLM's scheduler and worker: the KV connector, of which each holds one, in its role.
 
 The scheduler's half promises the whole stitched region of a prompt, the worker's half keeps the promise beside the
-steps that serve others. Approximate KV never meets exact KV: the service salts prompts by variant (StitchPlan.cache_variant).
+steps that serve others. Approximate KV never meets exact KV: the service salts prompts by variant
+(StitchPlan.cache_variant).
 """
 
 import logging
@@ -49,8 +50,8 @@ _KEPT_REPORTS = 1024  # reports of streamed requests, kept until they are asked 
 
 
 class StitchConnector(KVConnectorBase_V1):
-    """Stitches chunk KV into vLLM. `kv_connector_extra_config` holds `kv_dir`, the folder of KV files, and `host_kv_bytes`, the size
-    of the host tiers of all ranks together."""
+    """Stitches chunk KV into vLLM. `kv_connector_extra_config` holds `kv_dir`, the folder of KV files, and
+    `host_kv_bytes`, the size of the host tiers of all ranks together."""
 
     def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
@@ -86,9 +87,9 @@ class StitchConnector(KVConnectorBase_V1):
     def get_num_new_matched_tokens(self, request: "Request", num_computed_tokens: int) -> tuple[int | None, bool]:
         """vLLM: how many tokens behind its own hits does the connector bring, and does it bring them later?
 
-        All of the stitched region, and later: the request waits until the worker has filled it, and others are served meanwhile.
-        Asked again after a preemption. None, "ask again in the next step", while the same tokens are being filled for another
-        request, whose blocks then serve this one too.
+        All of the stitched region, and later: the request waits until the worker has filled it, and others are served
+        meanwhile. Asked again after a preemption. None, "ask again in the next step", while the same tokens are being
+        filled for another request, whose blocks then serve this one too.
         """
         planned = self._planned.get(request.request_id)
         if planned is None or request.request_id in self._given_up:
@@ -101,7 +102,8 @@ class StitchConnector(KVConnectorBase_V1):
         return end - num_computed_tokens, True
 
     def update_state_after_alloc(self, request: "Request", blocks: "KVCacheBlocks", num_external_tokens: int) -> None:
-        """vLLM: these blocks are allocated, `num_external_tokens` tokens in them are the connector's. They go into the step's metadata."""
+        """vLLM: these blocks are allocated, `num_external_tokens` tokens in them are the connector's. They go into the
+        step's metadata."""
         if not num_external_tokens:
             return
         planned = self._planned[request.request_id]
@@ -121,8 +123,9 @@ class StitchConnector(KVConnectorBase_V1):
         self._reports.setdefault(request.request_id, _expected(stitch))
 
     def build_connector_meta(self, scheduler_output: "SchedulerOutput") -> KVConnectorMetadata:
-        """vLLM: the metadata of this step for the worker. All that was promised since the last one, and how much of the model's work
-        there is room for: what the step leaves of its tokens, but always some, or a stream of full prompts would keep it away."""
+        """vLLM: the metadata of this step for the worker. All that was promised since the last one, and how much of the
+        model's work there is room for: what the step leaves of its tokens, but always some, or a stream of full prompts
+        would keep it away."""
         requests, self._promised = self._promised, []
         scheduled = scheduler_output.total_num_scheduled_tokens
         room = max(self._max_work - scheduled, self._max_work // LEAST_SHARE)
@@ -142,7 +145,8 @@ class StitchConnector(KVConnectorBase_V1):
         self._filling = {region: by for region, by in self._filling.items() if by != request_id}
 
     def request_finished(self, request: "Request", block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        """vLLM: a request has finished: may its blocks be freed, and what goes into its output's `kv_transfer_params`? The report."""
+        """vLLM: a request has finished: may its blocks be freed, and what goes into its output's `kv_transfer_params`?
+        The report."""
         self._forget_filling(request.request_id)
         self._given_up.discard(request.request_id)
         planned = self._planned.pop(request.request_id, None)
@@ -178,8 +182,8 @@ class StitchConnector(KVConnectorBase_V1):
                 self._done[done.request_id] = done
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
-        """vLLM: which requests' KV was sent, and which was received? Those that are done, and those that were ended meanwhile and
-        whose blocks may now be freed."""
+        """vLLM: which requests' KV was sent, and which was received? Those that are done, and those that were ended
+        meanwhile and whose blocks may now be freed."""
         assert self._under_way is not None
         return None, self._done.keys() | self._under_way.drop(finished_req_ids)
 

@@ -35,8 +35,8 @@ class InPlaceBatch:
 
 
 class ModelInternals:
-    """The loaded model of one vLLM worker: its attention layers, its rotary embedding, its paged cache. Of several ranks each has its
-    part of every layer, and `forward` runs on all of them at once."""
+    """The loaded model of one vLLM worker: its attention layers, its rotary embedding, its paged cache. Of several
+    ranks each has its part of every layer, and `forward` runs on all of them at once."""
 
     def __init__(self, runner: Any) -> None:
         self._config: VllmConfig = runner.vllm_config
@@ -139,11 +139,11 @@ class ModelInternals:
 
     @contextmanager
     def with_room_for(self, num_tokens: int, block_ids: torch.Tensor, last_layer: int) -> Iterator[torch.Tensor]:
-        """A block table [blocks] for so many tokens of a request: its own `block_ids`, and where these are too few, blocks of
-        others, whose content in the layers up to `last_layer` is put back when the block ends.
+        """A block table [blocks] for so many tokens of a request: its own `block_ids`, and where these are too few,
+        blocks of others, whose content in the layers up to `last_layer` is put back when the block ends.
 
-        While a connector fills a request's blocks, vLLM has given it none for the tokens behind them. Shorter than asked for if
-        the whole cache is too small.
+        While a connector fills a request's blocks, vLLM has given it none for the tokens behind them. Shorter than
+        asked for if the whole cache is too small.
         """
         lacking = -(-num_tokens // self.block_size) - len(block_ids)
         if lacking <= 0:
@@ -193,11 +193,12 @@ class ModelInternals:
 
     @contextmanager
     def attention_hook(self, on_layer: Any, stop_at: int | None = None) -> Iterator[None]:
-        """Call `on_layer(layer, query, key, value)` with what enters each attention layer, rotated, while the block runs one forward.
+        """Call `on_layer(layer, query, key, value)` with what enters each attention layer, rotated, while the block
+        runs one forward.
 
-        query: [tokens, q_heads * head_dim], key and value: [tokens, kv_heads * head_dim], in the model's dtype, of this rank's heads.
-        stop_at: the layer at which the block ends, once it was seen. What `on_layer` raises is raised when the forward has ended:
-        other ranks are in it.
+        query: [tokens, q_heads * head_dim], key and value: [tokens, kv_heads * head_dim], in the model's dtype, of this
+        rank's heads. stop_at: the layer at which the block ends, once it was seen. What `on_layer` raises is raised
+        when the forward has ended: other ranks are in it.
         """
         failed: list[Exception] = []
 

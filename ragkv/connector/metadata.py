@@ -1,4 +1,5 @@
-"""vLLM's scheduler and worker: metadata between the connector's halves, requests down to the worker, reports back up."""
+"""vLLM's scheduler and worker: metadata between the connector's halves, requests down to the worker, reports back
+up."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +16,8 @@ from ragkv.stitch.plan import StitchPlan
 class StitchRequest:
     """A promise to begin to keep in this step: positions [start, end) of one request must hold KV before it runs.
 
-    What lies before `start` is in vLLM's cache already, made in the same way (StitchPlan.cache_variant). `token_ids` are the prompt's.
+    What lies before `start` is in vLLM's cache already, made in the same way (StitchPlan.cache_variant). `token_ids`
+    are the prompt's.
     """
 
     request_id: str
@@ -57,7 +59,8 @@ class KVSlice:
 
 @dataclass
 class StitchMetadata(KVConnectorMetadata):
-    """The stitches to begin in one step. room: tokens that the model may run for stitches in it; is_idle: the step serves nothing else."""
+    """The stitches to begin in one step. room: tokens that the model may run for stitches in it; is_idle: the step
+    serves nothing else."""
 
     requests: list[StitchRequest]
     room: int
@@ -66,9 +69,11 @@ class StitchMetadata(KVConnectorMetadata):
 
 @dataclass
 class StitchReports(KVConnectorWorkerMetadata):
-    """Reports of the worker on what it finished in one step, by request id. failed: those that vLLM has to compute itself.
+    """Reports of the worker on what it finished in one step, by request id. failed: those that vLLM has to compute
+    itself.
 
-    All ranks finish the same requests in the same step; the first one's reports stand for all."""
+    All ranks finish the same requests in the same step; the first one's reports stand for all.
+    """
 
     by_request: dict[str, WireReport] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)

@@ -1,12 +1,13 @@
 """vLLM's worker: the ranks of one tensor-parallel engine, and how they decide together.
 
-vLLM gives every rank the same steps with the same metadata. The model's forward is full of all-reduces, so ranks must enter the
-same forwards in the same order: one that entered alone would wait for ever. That cannot happen, because
+vLLM gives every rank the same steps with the same metadata. The model's forward is full of all-reduces, so ranks must
+enter the same forwards in the same order: one that entered alone would wait for ever. That cannot happen, because
 
-- what a rank does in a step follows from the step's metadata and from what was agreed on here, never from a rank's own files,
-  clock or threads;
+- what a rank does in a step follows from the step's metadata and from what was agreed on here, never from a rank's own
+  files, clock or threads;
 - work that may fail on one rank alone stands in `together`: it fails on all of them, or on none;
-- whatever else fails ends the rank's process (`never_alone`). vLLM then ends the others, and the service starts the engine again.
+- whatever else fails ends the rank's process (`never_alone`). vLLM then ends the others, and the service starts the
+  engine again.
 """
 
 import logging
@@ -21,11 +22,13 @@ log = logging.getLogger(__name__)
 
 
 class FailedTogether(Exception):
-    """Raised on every rank for work that failed on one or more. Its cause is this rank's own failure, if it was one of those."""
+    """Raised on every rank for work that failed on one or more. Its cause is this rank's own failure, if it was one of
+    those."""
 
 
 class Ranks:
-    """One of `size` ranks, numbered from 0, which are all there are. Made on each of them at the same time. Alone, it asks no one.
+    """One of `size` ranks, numbered from 0, which are all there are. Made on each of them at the same time. Alone, it
+    asks no one.
 
     Its messages are small and go between CPUs, beside the model's.
     """
@@ -44,7 +47,8 @@ class Ranks:
         return [bool(flag) for flag in held.tolist()]
 
     def sum(self, own: torch.Tensor) -> torch.Tensor:
-        """The sum of all ranks' tensors of one shape, on the device of `own`: the same bits everywhere, as decisions follow from it."""
+        """The sum of all ranks' tensors of one shape, on the device of `own`: the same bits everywhere, as decisions
+        follow from it."""
         if self._group is None:
             return own
         total = own.to("cpu", copy=True).contiguous()
@@ -67,7 +71,8 @@ class Ranks:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Run work of this rank alone, which runs no forward. Raises FailedTogether on all ranks if it raised on one."""
+        """Run work of this rank alone, which runs no forward. Raises FailedTogether on all ranks if it raised on
+        one."""
         if self._group is None:
             yield
             return

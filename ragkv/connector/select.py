@@ -2,18 +2,19 @@
 
 Chunks that are recomputed anyway take no part, nor does what is exact as it was stored (StitchPlan.exact_end).
 
-`deviation` is CacheBlend's choice (arXiv 2405.16444, section 4.3): the first layer is computed for the whole region; the
-second layer's fresh keys are held against the stitched ones, and the tokens that differ most are recomputed in every layer.
+`deviation` is CacheBlend's choice (arXiv 2405.16444, section 4.3): the first layer is computed for the whole region;
+the second layer's fresh keys are held against the stitched ones, and the tokens that differ most are recomputed in
+every layer.
 
 `question` lets the question choose, after ProphetKV (arXiv 2602.02579, section 4): its tokens run through the model in
-place, over the stitched KV, as far as the last layer that chooses (ragkv/choosing.py), and the tokens that its last queries
-attend to are recomputed. That costs a few tens of tokens; the context is not run. Which layers, queries and blocks serve best
-was measured here (docs/BENCHMARKS.md).
+place, over the stitched KV, as far as the last layer that chooses (ragkv/choosing.py), and the tokens that its last
+queries attend to are recomputed. That costs a few tens of tokens; the context is not run. Which layers, queries and
+blocks serve best was measured here (docs/BENCHMARKS.md).
 
-`infoflow` is InfoFlow KV's choice (arXiv 2603.05353): the whole question runs likewise, and the tokens to which its attention
-has the largest norm are recomputed. As in its authors' code (github.com/tx467/InfoFlow-KV): weights of the model's own
-softmax, over prefix, chunks and question, at true positions; their mean over heads; its L2 norm over the question's
-tokens; the mean over four layers, those at 22 to 25 of Qwen3-14B's 40.
+`infoflow` is InfoFlow KV's choice (arXiv 2603.05353): the whole question runs likewise, and the tokens to which its
+attention has the largest norm are recomputed. As in its authors' code (github.com/tx467/InfoFlow-KV): weights of the
+model's own softmax, over prefix, chunks and question, at true positions; their mean over heads; its L2 norm over the
+question's tokens; the mean over four layers, those at 22 to 25 of Qwen3-14B's 40.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +34,8 @@ _CONTEXT_LAYER = 1  # the first layer whose keys depend on the context
 
 @dataclass(frozen=True, slots=True)
 class Stitched:
-    """The slices of a request that were written, ascending, and their rotated keys in the layers that its policy looks at:
-    [tokens of all slices, kv_heads, head_dim] each, of this rank's heads."""
+    """The slices of a request that were written, ascending, and their rotated keys in the layers that its policy looks
+    at: [tokens of all slices, kv_heads, head_dim] each, of this rank's heads."""
 
     slices: Sequence[KVSlice]
     keys: Mapping[int, torch.Tensor]
@@ -45,12 +46,13 @@ class Stitched:
 
 
 Scores = Callable[[ModelInternals, Layout, StitchRequest, Stitched, torch.Tensor], torch.Tensor]
-"""(model, layout, request, stitched, block ids [blocks] int64) -> a score for each token that may be selected (`_candidates`),
-in order, [tokens] float32: over the heads of all ranks, and the same on each."""
+"""(model, layout, request, stitched, block ids [blocks] int64) -> a score for each token that may be selected
+(`_candidates`), in order, [tokens] float32: over the heads of all ranks, and the same on each."""
 
 
 def layers_looked_at(layout: Layout, stitch: StitchRequest) -> Sequence[int]:
-    """Layers whose rotated keys the request's policy compares, ascending. Raises Rejected for layers that the model lacks."""
+    """Layers whose rotated keys the request's policy compares, ascending. Raises Rejected for layers that the model
+    lacks."""
     selection = stitch.plan.selection
     if selection is None:
         return ()
@@ -64,8 +66,8 @@ def select_in_engine(
 ) -> tuple[Span, ...]:
     """The blocks with the highest scores, up to the plan's ratio of the chunks' tokens in this request.
 
-    Everything the plan places must be in the cache: stitched, or recomputed. layout: of this rank's heads; block_ids: [blocks]
-    int64, the request's.
+    Everything the plan places must be in the cache: stitched, or recomputed. layout: of this rank's heads; block_ids:
+    [blocks] int64, the request's.
     """
     selection = stitch.plan.selection
     assert selection is not None, "the plan asks for no selection in the engine"
@@ -92,7 +94,8 @@ def key_deviation(
 def question_attention(
     model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
 ) -> torch.Tensor:
-    """Attention of the question to each token: mean over queries and heads, summed over the layers that choose. [tokens] float32.
+    """Attention of the question to each token: mean over queries and heads, summed over the layers that choose.
+    [tokens] float32.
 
     Zeros if the cache has no room for any token of the question: ties go to the latest tokens. Raises Rejected for
     layers that the model lacks.
@@ -114,8 +117,8 @@ def question_attention(
 def question_norms(
     model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
 ) -> torch.Tensor:
-    """Norm of the question's attention to each token, over all of its queries: of means over heads, summed over layers. [tokens]
-    float32.
+    """Norm of the question's attention to each token, over all of its queries: of means over heads, summed over layers.
+    [tokens] float32.
 
     Zeros as above. What was in vLLM's own cache before, and chunks whose KV is missing, are not in the softmax.
     """
@@ -162,8 +165,8 @@ def _run_question(
 ) -> None:
     """Run the question in place over the stitched KV as far as the last of `layers`, ascending.
 
-    `on_layer` is told (layer, rotated queries, rotated keys) of the question's tokens at each of them; never if the cache has
-    no room for any of them.
+    `on_layer` is told (layer, rotated queries, rotated keys) of the question's tokens at each of them; never if the
+    cache has no room for any of them.
     """
 
     def hook(layer: int, query: torch.Tensor, key: torch.Tensor, _value: torch.Tensor) -> None:

@@ -43,7 +43,8 @@ class Room:
 
 
 class Stitcher:
-    """Writes chunks' KV into vLLM's paged cache, rotated to their positions, and recomputes spans in place: each rank its heads.
+    """Writes chunks' KV into vLLM's paged cache, rotated to their positions, and recomputes spans in place: each rank
+    its heads.
 
     Ranks carry out the same requests in the same steps. Only `fetch` is each one's own affair.
     """
@@ -83,8 +84,8 @@ class Stitcher:
     def carry_out(
         self, stitch: StitchRequest, reading: Future[Fetched], room: Room
     ) -> Generator[None, None, WireReport]:
-        """Fill the region of the request, whose files every rank has read. A file that was missing or corrupt becomes a recompute of
-        its span.
+        """Fill the region of the request, whose files every rank has read. A file that was missing or corrupt becomes a
+        recompute of its span.
 
         Yields when the step's room is used up, and goes on when there is room again. Runs in inference mode.
         """
@@ -97,8 +98,8 @@ class Stitcher:
             stitched = self._write(fetched.slices, layers_looked_at(self._layout, stitch), block_ids)
         spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
         if stitch.plan.selection is not None:
-            # What has no KV yet runs now, so that the policy sees no empty cache; it runs again with what is chosen, whose fresh KV it
-            # may attend to.
+            # What has no KV yet runs now, so that the policy sees no empty cache; it runs again with what is chosen,
+            # whose fresh KV it may attend to.
             settled = WireReport()
             yield from self._recompute(stitch, spans, block_ids, settled, room)
             report.recompute_ms += settled.recompute_ms
@@ -114,8 +115,8 @@ class Stitcher:
         return report
 
     def recompute_whole(self, stitch: StitchRequest, room: Room) -> Generator[None, None, WireReport]:
-        """Run the whole region of the request through the model, over whatever a failed `carry_out` left in the cache, yielding like
-        it.
+        """Run the whole region of the request through the model, over whatever a failed `carry_out` left in the cache,
+        yielding like it.
 
         Exact: a position attends only to positions before it, which hold fresh KV by then, or lie before the region.
         """

@@ -1,4 +1,5 @@
-"""vLLM's worker: stitches under way. Threads read KV beside the engine's steps; the model's part is spread over steps."""
+"""vLLM's worker: stitches under way. Threads read KV beside the engine's steps; the model's part is spread over
+steps."""
 
 import logging
 from collections.abc import Generator, Iterable
@@ -35,8 +36,8 @@ class _Job:
 
 
 class UnderWay:
-    """The stitches of one worker that were begun and are not done, oldest first. Only their files are read elsewhere than in the
-    worker's own thread, so what is dropped between two steps writes nothing any more.
+    """The stitches of one worker that were begun and are not done, oldest first. Only their files are read elsewhere
+    than in the worker's own thread, so what is dropped between two steps writes nothing any more.
 
     All ranks have the same ones, and in each step go on with the same one.
     """
@@ -61,11 +62,11 @@ class UnderWay:
 
     @torch.inference_mode()
     def advance(self, tokens: int, *, is_idle: bool) -> Done | None:
-        """Go on with the oldest request whose KV was read by every rank, within `tokens` of the model's work. Returned if it is
-        done.
+        """Go on with the oldest request whose KV was read by every rank, within `tokens` of the model's work. Returned
+        if it is done.
 
-        One request a step: its answer begins before others are stitched, and running answers wait for one only. is_idle: the step
-        serves nothing else, and may wait a little.
+        One request a step: its answer begins before others are stitched, and running answers wait for one only.
+        is_idle: the step serves nothing else, and may wait a little.
         """
         if is_idle and self._jobs:
             wait([job.fetched for job in self._jobs.values()], PATIENCE_S, FIRST_COMPLETED)
@@ -83,8 +84,8 @@ class UnderWay:
         return None
 
     def _work(self, stitch: StitchRequest, fetched: Future[Fetched]) -> Generator[None, None, Done]:
-        """Carry out one request. Whatever fails stays with it: this runs in steps that serve others too. But for what one of
-        several ranks fails at alone."""
+        """Carry out one request. Whatever fails stays with it: this runs in steps that serve others too. But for what
+        one of several ranks fails at alone."""
         name = stitch.request_id
         try:
             return Done(name, (yield from self._stitcher.carry_out(stitch, fetched, self._room)))

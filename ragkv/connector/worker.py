@@ -1,6 +1,7 @@
 """vLLM's worker: the platform's own, which also passes the model runner to the connector.
 
-`--worker-cls ragkv.connector.worker.StitchWorker` is an official hook that works alike in-process and under `vllm serve`.
+`--worker-cls ragkv.connector.worker.StitchWorker` is an official hook that works alike in-process and under `vllm
+serve`.
 """
 
 from typing import TYPE_CHECKING, Any

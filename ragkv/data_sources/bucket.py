@@ -1,4 +1,5 @@
-"""The files of a prefix of an object store: S3 and what speaks its protocol, Google Cloud Storage, Azure Blob Storage."""
+"""The files of a prefix of an object store: S3 and what speaks its protocol, Google Cloud Storage, Azure Blob
+Storage."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,5 @@
-"""The files of a folder on this machine or a network disk. No symbolic link is followed, and nothing but plain files is read."""
+"""The files of a folder on this machine or a network disk. No symbolic link is followed, and nothing but plain files is
+read."""
 
 import errno
 import os
@@ -27,7 +28,8 @@ class FolderFiles:
     """Files below a folder. Every name on the way there from `root` is opened by itself, so that none can be a link."""
 
     def __init__(self, root: Path, names: Sequence[str]) -> None:
-        """root: a folder that the operator allows, which may be a link itself. `names`: those from there to the folder."""
+        """root: a folder that the operator allows, which may be a link itself. `names`: those from there to the
+        folder."""
         self._root = root
         self._names = tuple(names)
         self.gap: str | None = None

@@ -1,4 +1,5 @@
-"""Locations of data sources, and which of them the operator allows: no tenant reads the server's other files through them."""
+"""Locations of data sources, and which of them the operator allows: no tenant reads the server's other files through
+them."""
 
 import re
 from collections.abc import Sequence
@@ -78,7 +79,8 @@ def location_of(text: str) -> Location:
 
 
 def allowed_locations(setting: str) -> list[Allowed]:
-    """Read RAGKV_DATA_SOURCES_ALLOWED: locations between commas, those of one tenant as NAME=LOCATION. Raises Rejected."""
+    """Read RAGKV_DATA_SOURCES_ALLOWED: locations between commas, those of one tenant as NAME=LOCATION. Raises
+    Rejected."""
     entries = filter(None, (entry.strip() for entry in setting.split(",")))
     try:
         return [_allowed(entry) for entry in entries]

@@ -12,7 +12,8 @@ from ragkv.settings import Settings
 
 
 def files_of(location: Location, tenant: str, settings: Settings) -> SourceFiles:
-    """Nothing is read yet. `tenant`: its name. Raises Forbidden for a location that the settings do not allow to the tenant."""
+    """Nothing is read yet. `tenant`: its name. Raises Forbidden for a location that the settings do not allow to the
+    tenant."""
     root = root_of(location, tenant, allowed_locations(settings.data_sources_allowed))
     if location.scheme == FOLDER:
         _refuse_own(location, settings.data_dir)

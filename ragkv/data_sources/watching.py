@@ -1,7 +1,7 @@
 """Watches folders for changes, as the kernel tells of them. The only module that imports watchfiles.
 
-Of watchfiles this takes what its `watch` is made of: that one opens its watches only when it is asked for changes, too late to
-say since when there are any.
+Of watchfiles this takes what its `watch` is made of: that one opens its watches only when it is asked for changes, too
+late to say since when there are any.
 """
 
 import threading
@@ -40,9 +40,9 @@ def watch(
 ) -> None:
     """Call `begun` once the folder is watched, then `changed` after every burst of changes until `stop` is set.
 
-    Raises Unavailable, with the reason, once the folder cannot be watched: it is gone, it lies on a network disk, or the kernel
-    has no watch left. Links are not followed; hidden files and folders, and changes of files that ingestion does not read, are
-    ignored.
+    Raises Unavailable, with the reason, once the folder cannot be watched: it is gone, it lies on a network disk, or
+    the kernel has no watch left. Links are not followed; hidden files and folders, and changes of files that ingestion
+    does not read, are ignored.
     """
     watched = _watched(files)
     try:

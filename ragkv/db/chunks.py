@@ -95,8 +95,8 @@ def chunks_on_page(document_id: str, page: int, before: int) -> Select[ChunkRow]
 
 
 def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str]) -> Select[ChunkRow, str, str]:
-    """(chunk, media type and index fingerprint of its document): a tenant's chunks, without their vectors. Ids of others
-    find nothing."""
+    """(chunk, media type and index fingerprint of its document): a tenant's chunks, without their vectors. Ids of
+    others find nothing."""
     whose = ChunkRow.tenant_id.concat("")  # no index of this: SQLite would read all chunks of the tenant for these few
     mine = (one_of(ChunkRow.id, chunk_ids), whose == tenant_id)
     found = _chunks().add_columns(DocumentRow.media_type, DocumentRow.index_fingerprint)
@@ -104,7 +104,8 @@ def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str]) -> Select[ChunkRow, s
 
 
 def points_of(document_ids: Sequence[str], index_fingerprint: str, encoder_fingerprint: str) -> Select[ChunkRow, bool]:
-    """(chunk, whether its vectors are of this encoder): the documents' chunks with their vectors and without their text."""
+    """(chunk, whether its vectors are of this encoder): the documents' chunks with their vectors and without their
+    text."""
     return (
         select(ChunkRow, is_of_encoder(index_fingerprint, encoder_fingerprint))
         .join(DocumentRow, DocumentRow.id == ChunkRow.document_id)

@@ -64,7 +64,8 @@ def due_data_source(now: datetime) -> Select[str]:
 
 
 def watched_data_sources() -> Select[DataSourceRow]:
-    """The data sources whose folders are to be watched: the oldest of each tenant, then the second of each, and so on."""
+    """The data sources whose folders are to be watched: the oldest of each tenant, then the second of each, and so
+    on."""
     by_age = (DataSourceRow.created_at, DataSourceRow.id)
     turn = func.row_number().over(partition_by=DataSourceRow.tenant_id, order_by=by_age)
     is_watched = (DataSourceRow.watch, ~DataSourceRow.paused)

@@ -223,8 +223,8 @@ def read_again(document_id: str) -> Update:
 
 
 def read_outdated_again(index_fingerprint: str) -> Update:
-    """`read_again`, of every finished document whose chunks were made with other models or settings. The others are at it.
-    One that failed starts over."""
+    """`read_again`, of every finished document whose chunks were made with other models or settings. The others are at
+    it. One that failed starts over."""
     finished = or_(DocumentRow.status.in_((Status.READY, Status.FAILED)), DocumentRow.kv_evicted)
     status = case((DocumentRow.status == Status.FAILED, Status.ACCEPTED), else_=Status.SEARCHABLE)
     outdated = (DocumentRow.num_chunks > 0, DocumentRow.index_fingerprint != index_fingerprint)

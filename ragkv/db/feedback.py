@@ -20,7 +20,8 @@ Rated = Literal["up", "down", "any", "none"]
 
 @dataclass(frozen=True, slots=True)
 class QuestionFilter:
-    """Filter over a tenant's questions: of a collection, by rating, asked in [since, until), with a text in any case."""
+    """Filter over a tenant's questions: of a collection, by rating, asked in [since, until), with a text in any
+    case."""
 
     tenant_id: str
     collection_id: str | None = None
@@ -50,8 +51,8 @@ def asked_at(tenant_id: str, question_id: str) -> Select[datetime]:
 
 
 def logged_questions(wanted: QuestionFilter) -> list[tuple[Select[*tuple[Any, ...]], Keys]]:
-    """Statements with the keys of their order, which find every question once, together: (id, text, asked at, mode, finish
-    reason, first-token ms, total ms, collection's id and name, feedback).
+    """Statements with the keys of their order, which find every question once, together: (id, text, asked at, mode,
+    finish reason, first-token ms, total ms, collection's id and name, feedback).
 
     Answers of the answer cache, and questions whose record was removed, have feedback alone: no mode, no times.
     """

@@ -158,8 +158,8 @@ class Lease:
     def finish(
         self, kept: Sequence[KeptKV], kv_fingerprint: str, rule: KVRule | None = None, *, is_whole: bool = True
     ) -> None:
-        """Mark as ready: all KV is kept. With `is_whole` False, where room was lacking or the rule does not want it, as if the rest
-        was evicted; chunks that the rule wanted for their uses start counting again."""
+        """Mark as ready: all KV is kept. With `is_whole` False, where room was lacking or the rule does not want it, as
+        if the rest was evicted; chunks that the rule wanted for their uses start counting again."""
         ended = {"status": Status.READY if is_whole else Status.SEARCHABLE, "kv_evicted": not is_whole, "stage": ""}
         with self.database.writing() as session:
             self._change(session, kv_fingerprint=kv_fingerprint, error=None, outages=0, **ended, **_RELEASED)
@@ -193,8 +193,8 @@ class Lease:
             announce(session, self.document_id, FAILED_EVENT)
 
     def keep_earlier(self, reason: str) -> None:
-        """End a re-read that failed for good, with the reason: the earlier chunks go on answering, with the KV they have.
-        The next re-read is the one that is asked for."""
+        """End a re-read that failed for good, with the reason: the earlier chunks go on answering, with the KV they
+        have. The next re-read is the one that is asked for."""
         kept = {"status": Status.SEARCHABLE, "kv_evicted": True}
         with self.database.writing() as session:
             self._change(session, **kept, error=reason, stage="", **_RELEASED)

@@ -88,7 +88,8 @@ def kv_by_tier() -> Select[str, int, int]:
 
 
 def kv_of(owner: KVOwner, tier: str | None = None) -> Select[int, int, int, datetime | None]:
-    """(files, bytes, tokens, last use) of the KV that an owner's chunks use; of those entries alone that are of a tier."""
+    """(files, bytes, tokens, last use) of the KV that an owner's chunks use; of those entries alone that are of a
+    tier."""
     found = select(*_SUMS, func.max(KVEntryRow.last_used_at)).where(_used_by(owner))
     return found if tier is None else found.where(KVEntryRow.tier == tier)
 
@@ -196,7 +197,8 @@ def recall_uses(keys: Sequence[str]) -> Update:
 
 
 def used_in_the_future(now: datetime, tolerance: timedelta, half_life_s: float) -> Update:
-    """Entries that a wrong clock has marked as used later than now, or more often than can be, count as used once, now."""
+    """Entries that a wrong clock has marked as used later than now, or more often than can be, count as used once,
+    now."""
     warmest = now.timestamp() + HALF_LIVES[1] * half_life_s
     wrong = or_(KVEntryRow.last_used_at > now + tolerance, KVEntryRow.warm_until > warmest)
     warm_until = _at_most(KVEntryRow.warm_until, now.timestamp())

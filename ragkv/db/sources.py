@@ -127,7 +127,8 @@ class _Versions:
     def update(
         self, by_document: dict[str, int], others: frozenset[str], written: Iterable[tuple[str, int, bool, bool]]
     ) -> None:
-        """Take over what was known with what was written since; in copies, for others read those that were given out."""
+        """Take over what was known with what was written since; in copies, for others read those that were given
+        out."""
         by_document, by_others = dict(by_document), set(others)
         for document_id, version, is_indexed, of_encoder in written:
             by_document.pop(document_id, None)

@@ -31,7 +31,8 @@ for each pair of one and a token it attends to."""
 
 
 def token_totals(tenant_id: str, since: datetime) -> Rows:
-    """A row a mode: (mode, questions, failed chunks, tokens from the disk and from the object store, then those of `_TOKENS`)."""
+    """A row a mode: (mode, questions, failed chunks, tokens from the disk and from the object store, then those of
+    `_TOKENS`)."""
     summed = (QuestionRow.failed_chunks, QuestionRow.disk_tokens, QuestionRow.remote_tokens, *_TOKENS)
     sums = (func.coalesce(func.sum(column), 0) for column in summed)
     return select(QuestionRow.mode, func.count(), *sums).where(*_mine(tenant_id, since)).group_by(QuestionRow.mode)
@@ -55,7 +56,8 @@ def ttft_series(tenant_id: str, since: datetime, width_s: int) -> Rows:
 
 
 def load_percentiles(tenant_id: str, since: datetime) -> Rows:
-    """(tier, questions, median, 99th percentile) of the milliseconds of placing KV, by the farthest tier it came from."""
+    """(tier, questions, median, 99th percentile) of the milliseconds of placing KV, by the farthest tier it came
+    from."""
     where = (*_mine(tenant_id, since), _STITCHED, QuestionRow.stitched_tokens > 0)
     return _percentiles(QuestionRow.kv_load_ms, (_FARTHEST_TIER,), where, (MEDIAN, HIGHEST), counted=True)
 

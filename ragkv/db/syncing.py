@@ -34,7 +34,8 @@ LEASE = timedelta(seconds=120)
 
 
 class SyncLease:
-    """One owner's hold on one data source. Every write raises Conflict once it is lost: taken over, paused or removed."""
+    """One owner's hold on one data source. Every write raises Conflict once it is lost: taken over, paused or
+    removed."""
 
     def __init__(self, database: Database, source: DataSourceRow, owner: str) -> None:
         self.database = database
@@ -142,8 +143,8 @@ class SyncLease:
             session.execute(forget_files(self.source.id, keys))
 
     def end(self, *, is_whole: bool, **changes: Any) -> None:
-        """Release it, with the outcome. The next sync is due an interval later, or when it was asked for since this one began.
-        is_whole: the listing came to its end."""
+        """Release it, with the outcome. The next sync is due an interval later, or when it was asked for since this one
+        began. is_whole: the listing came to its end."""
         with self.database.writing() as session:
             now = now_of(session)
             interval, next_at = session.execute(schedule_of(self.source.id)).one_or_none() or (0, None)

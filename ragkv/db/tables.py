@@ -104,8 +104,8 @@ class DocumentRow(Base):
     data_source_id: of the data source that it is kept in step with, which may be gone; None if it was uploaded.
     origin: the place of its file there.
     is_attachment: it came as an attachment of mails alone, and goes with the last of them.
-    kv_evicted: some of its KV was removed, or never kept: it is searchable, not ready, until a rebuild is requested or its
-        chunks were used often enough for the rule.
+    kv_evicted: some of its KV was removed, or never kept: it is searchable, not ready, until a rebuild is requested or
+        its chunks were used often enough for the rule.
     """
 
     __tablename__ = "documents"
@@ -188,7 +188,8 @@ class DocumentLabelRow(Base):
 
 
 class ChunkRow(Base):
-    """A chunk and its vectors. Arrays are little-endian bytes: ids and page breaks uint32, dense and values float32, indices uint32.
+    """A chunk and its vectors. Arrays are little-endian bytes: ids and page breaks uint32, dense and values float32,
+    indices uint32.
 
     page_breaks: None if it was written before they were recorded.
     kv_uses: answers that used it while no KV of it was kept, since its KV was last made.
@@ -226,8 +227,8 @@ class ChunkRow(Base):
 
 
 class KVEntryRow(Base):
-    """One KV file, named by its key. `tier`: "disk" if it lies on a disk alone, "remote" if the object store has a copy.
-    `warm_until`: see `ragkv.eviction.Entry`."""
+    """One KV file, named by its key. `tier`: "disk" if it lies on a disk alone, "remote" if the object store has a
+    copy. `warm_until`: see `ragkv.eviction.Entry`."""
 
     __tablename__ = "kv_entries"
     __table_args__ = (Index("ix_kv_entries_tier_key", "tier", "key"),)
@@ -315,8 +316,8 @@ class WebhookRow(Base):
 
 
 class WebhookDeliveryRow(Base):
-    """One message of a webhook: `body` as it is sent, and the last of the `attempts`; the next is due at `next_at`, while it
-    is pending. It goes with its document."""
+    """One message of a webhook: `body` as it is sent, and the last of the `attempts`; the next is due at `next_at`,
+    while it is pending. It goes with its document."""
 
     __tablename__ = "webhook_deliveries"
     __table_args__ = (Index(None, "webhook_id", "created_at"), Index(None, "status", "next_at"))
@@ -396,8 +397,8 @@ class FeedbackPassageRow(Base):
 
 
 class EvaluationRow(Base):
-    """A run of an evaluation over questions of a collection. While it is open, its `holder` measures the next question until
-    `leased_until`; `attempts` count how often that was begun. `stepped_at`: when a question of it was last begun.
+    """A run of an evaluation over questions of a collection. While it is open, its `holder` measures the next question
+    until `leased_until`; `attempts` count how often that was begun. `stepped_at`: when a question of it was last begun.
 
     `settings`: those it runs with, once it has begun; `figures`: once it has ended.
     """
@@ -425,8 +426,8 @@ class EvaluationRow(Base):
 
 
 class EvaluationQuestionRow(Base):
-    """A question of a run and its outcome: figures, without any text. `question_id`: of the log, which holds the text; None
-    for one that was `given` with the run. `answers`: the texts to compare, forgotten with the question."""
+    """A question of a run and its outcome: figures, without any text. `question_id`: of the log, which holds the text;
+    None for one that was `given` with the run. `answers`: the texts to compare, forgotten with the question."""
 
     __tablename__ = "evaluation_questions"
 
@@ -445,8 +446,8 @@ class DataSourceRow(Base):
 
     interval_minutes: from one sync to the next; 0: only when somebody asks for it.
     watch: whether a sync is due at once when the folder changes; watch_error: why no worker can tell.
-    next_at: when the next sync is due; None: none is. It stays in the past during a sync, so that another goes on if it is
-        lost.
+    next_at: when the next sync is due; None: none is. It stays in the past during a sync, so that another goes on if it
+        is lost.
     syncs: counts those that began. `listed`, `skipped`: files of the last one, and those that ingestion does not read.
     error: why the last one did not end well.
     held_deletions: deletions that wait for somebody to confirm them; confirmed_deletions: how many may be made.

@@ -53,7 +53,8 @@ def tenant_ids() -> Select[str]:
 def find_collection_ref(
     database: Database, tenant: str = DEFAULT_TENANT, collection: str = DEFAULT_COLLECTION
 ) -> CollectionRef:
-    """The ids of a tenant and its collection, by their names. Raises NotFound for a tenant without such a collection."""
+    """The ids of a tenant and its collection, by their names. Raises NotFound for a tenant without such a
+    collection."""
     with database.reading() as session:
         found = session.execute(collection_by_names(tenant, collection)).one_or_none()
         if found is None:

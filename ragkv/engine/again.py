@@ -11,8 +11,8 @@ async def asked_again(
 ) -> AsyncGenerator[Output, None]:
     """The outputs of `attempt`; those of another one if EngineLost came before the first output.
 
-    Once only after an engine that had taken the request: the request may have been what ended it. After one that was away,
-    as often as `refusals` says. recovered: returns when it is worth asking again, or raises Unavailable.
+    Once only after an engine that had taken the request: the request may have been what ended it. After one that was
+    away, as often as `refusals` says. recovered: returns when it is worth asking again, or raises Unavailable.
     """
     losses = 0
     while True:

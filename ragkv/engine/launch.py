@@ -23,8 +23,8 @@ CONNECTOR_MODULE = "ragkv.connector.connector"
 IN_THE_CORE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 FEW_CORES = 4
 FREE_AT_START = 0.01
-"""The share of the device's memory that must be free when vLLM starts. Its default is 0.92: with the size of the cache given it decides
-nothing else, and a worker's model on the same GPU would keep an engine from starting again."""
+"""The share of the device's memory that must be free when vLLM starts. Its default is 0.92: with the size of the cache
+given it decides nothing else, and a worker's model on the same GPU would keep an engine from starting again."""
 
 
 def transfer_config(settings: Settings) -> dict[str, Any]:
@@ -42,7 +42,8 @@ def transfer_config(settings: Settings) -> dict[str, Any]:
 
 
 def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[str, Any]:
-    """Arguments of vLLM's EngineArgs, without the transfer config. Raises Unsupported for heads that cannot be shared out."""
+    """Arguments of vLLM's EngineArgs, without the transfer config. Raises Unsupported for heads that cannot be shared
+    out."""
     ranks = Shard(layout, size=settings.tensor_parallel_size).size
     return {
         "model": str(folder),
@@ -63,19 +64,21 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
 
 
 def _guesses(num_tokens: int) -> dict[str, Any]:
-    """vLLM's `speculative_config`: `num_tokens` at once are guessed to be those that followed the same few in the prompt before."""
+    """vLLM's `speculative_config`: `num_tokens` at once are guessed to be those that followed the same few in the
+    prompt before."""
     return {"method": "ngram", "num_speculative_tokens": num_tokens, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
 
 
 def _has_few_cores() -> bool:
-    """Whether the worker runs in the core's process. By itself vLLM starts another process for it on a CPU, which imports all
-    of vLLM once more, so as to bind its threads to the cores of one NUMA node: here there is nothing to bind."""
+    """Whether the worker runs in the core's process. By itself vLLM starts another process for it on a CPU, which
+    imports all of vLLM once more, so as to bind its threads to the cores of one NUMA node: here there is nothing to
+    bind."""
     return not torch.accelerator.is_available() and len(os.sched_getaffinity(0)) <= FEW_CORES
 
 
 def thread_variables(settings: Settings) -> dict[str, str]:
-    """Environment for ranks on a CPU: an equal part of the cores for each. By itself vLLM gives each a NUMA node of its own, or does
-    not start."""
+    """Environment for ranks on a CPU: an equal part of the cores for each. By itself vLLM gives each a NUMA node of its
+    own, or does not start."""
     ranks = settings.tensor_parallel_size
     if ranks == 1 or not _has_few_cores():
         return {}
@@ -90,7 +93,8 @@ def server_variables(settings: Settings) -> dict[str, str]:
 
 
 def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, port: int) -> list[str]:
-    """The command line of vLLM's OpenAI server, for `RAGKV_ENGINE_URL`. Raises Rejected for a vLLM that is not served."""
+    """The command line of vLLM's OpenAI server, for `RAGKV_ENGINE_URL`. Raises Rejected for a vLLM that is not
+    served."""
     check_version()
     arguments = engine_arguments(settings, folder, layout)
     command = [sys.executable, "-m", _SERVER, "--host", host, "--port", str(port)]

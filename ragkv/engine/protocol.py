@@ -38,10 +38,10 @@ class Generate:
     `salt` keeps KV of different tenants and cache variants apart in the engine's prefix cache: it is derived by the
     service and never taken from a client. Without a `plan` the prompt is computed in full. With `capture`, the queries
     of those positions come back in the report (un-rotated mean per layer and head), or with `rank` their attention to
-    each of its chunks. `logprobs`: how many of the
-    likeliest tokens come back with each step, beside the one that was taken; without text for MAX_LOGPROBS of them, and for
-    WHOLE_VOCABULARY, where the engine allows it. `allowed_token_ids`: the tokens to choose from, all if empty; log probabilities
-    are those before this choice. Requests of one `session` share much KV: of several engines one should serve them.
+    each of its chunks. `logprobs`: how many of the likeliest tokens come back with each step, beside the one that was
+    taken; without text for MAX_LOGPROBS of them, and for WHOLE_VOCABULARY, where the engine allows it.
+    `allowed_token_ids`: the tokens to choose from, all if empty; log probabilities are those before this choice.
+    Requests of one `session` share much KV: of several engines one should serve them.
     """
 
     token_ids: tuple[int, ...]

@@ -35,8 +35,9 @@ _ABOUT_THE_REQUEST = {400, 413, 422}  # other errors are about the server: its k
 
 
 class RemoteEngine:
-    """Engine over HTTP, or a router before several. Streams do not carry `kv_transfer_params` back, so a report is fetched
-    by its tag, from the engine that served the stream: routers keep requests with the same X-Session-ID together.
+    """Engine over HTTP, or a router before several. Streams do not carry `kv_transfer_params` back, so a report is
+    fetched by its tag, from the engine that served the stream: routers keep requests with the same X-Session-ID
+    together.
 
     silence_s: the longest a prompt may take before its first token, and a token after another.
     """
@@ -74,7 +75,8 @@ class RemoteEngine:
         return "ok" if await self.ready() else "the server at RAGKV_ENGINE_URL does not answer"
 
     async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
-        """See Engine.generate. Asked again if the server is lost before the first output: once, or until one takes the request."""
+        """See Engine.generate. Asked again if the server is lost before the first output: once, or until one takes the
+        request."""
         request.check_fits(self._max_model_len)
         recovered = partial(asyncio.sleep, _AGAIN_AFTER_S)
         async with aclosing(asked_again(lambda: self._attempt(request), recovered, _REFUSALS)) as outputs:

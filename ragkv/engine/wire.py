@@ -89,8 +89,8 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Instructions of a request to the engine: its plan, positions whose queries are wanted, chunks that they rank, a name
-    for its report."""
+    """Instructions of a request to the engine: its plan, positions whose queries are wanted, chunks that they rank, a
+    name for its report."""
 
     plan: StitchPlan
     capture: Span | None

@@ -1,10 +1,11 @@
-"""One question of a run, stitched with the settings in use and in full: through the engine that answers, one prompt at a time.
+"""One question of a run, stitched with the settings in use and in full: through the engine that answers, one prompt at
+a time.
 
-The question is prepared like any other: its passages are retrieved, its KV is looked up, its plan made. Then that prompt
-runs under salts of its own, stitched and in full, and each answer is generated: that gives answers and times, and leaves
-the prompt's KV in vLLM's prefix cache. Under the same salts follow, for each token of the known answer, the
-probabilities that the model gives the likeliest tokens, and the known one. Without a known answer, full prefill's own counts as
-known. Users' questions come first: before each prompt the measurement waits until none is being answered.
+The question is prepared like any other: its passages are retrieved, its KV is looked up, its plan made. Then that
+prompt runs under salts of its own, stitched and in full, and each answer is generated: that gives answers and times,
+and leaves the prompt's KV in vLLM's prefix cache. Under the same salts follow, for each token of the known answer, the
+probabilities that the model gives the likeliest tokens, and the known one. Without a known answer, full prefill's own
+counts as known. Users' questions come first: before each prompt the measurement waits until none is being answered.
 """
 
 import asyncio
@@ -116,8 +117,8 @@ class FidelityMeter:
 
 
 def settled(plan: StitchPlan | None, report: Report) -> StitchPlan | None:
-    """The plan with what the engine selected written out: what of the prompt is not in its cache is then stitched again as
-    it was, and not selected anew among fewer tokens."""
+    """The plan with what the engine selected written out: what of the prompt is not in its cache is then stitched again
+    as it was, and not selected anew among fewer tokens."""
     if plan is None or plan.selection is None or report.recomputed_spans is None:
         return plan
     inside = (span for span in report.recomputed_spans if span.end <= plan.end)

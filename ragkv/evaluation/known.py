@@ -1,4 +1,5 @@
-"""Facts of a question before it is measured: its text, accepted answers, and the passages that its search is to find."""
+"""Facts of a question before it is measured: its text, accepted answers, and the passages that its search is to
+find."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ class Known:
     gold: tuple[str, ...] = ()
 
     def to_find(self) -> tuple[str, ...]:
-        """Texts that a search is to find: `gold`, or else the sentences of the passages that support the first answer."""
+        """Texts that a search is to find: `gold`, or else the sentences of the passages that support the first
+        answer."""
         return self.gold or (supporting(self.text, self.answers[0], self.passages) if self.answers else ())
 
 

@@ -59,8 +59,9 @@ def mean_kl(reference: Floats, other: Floats) -> float:
 
 
 def likeliest_kl(reference: Mapping[int, float], other: Mapping[int, float]) -> float:
-    """KL(reference || other) in nats over the tokens that both name, all others taken as one. Both: log probabilities of the
-    likeliest tokens. Never above the KL over the whole vocabulary, and near it where little is left to the others."""
+    """KL(reference || other) in nats over the tokens that both name, all others taken as one. Both: log probabilities
+    of the likeliest tokens. Never above the KL over the whole vocabulary, and near it where little is left to the
+    others."""
     shared = reference.keys() & other.keys()
     log_p = np.array([reference[token] for token in shared], np.float64)
     log_q = np.array([other[token] for token in shared], np.float64)

@@ -1,4 +1,5 @@
-"""Outcomes of single questions, figures of whole runs, and the settings that a run had: values, as they are stored and shown."""
+"""Outcomes of single questions, figures of whole runs, and the settings that a run had: values, as they are stored and
+shown."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -12,8 +13,8 @@ State = Literal["queued", "running", "done", "cancelled", "failed"]
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that answers depend on, as a run found them. `writer`: the fingerprint of the writer, empty for the plain
-    model; `index`: that of tokenizer, encoder and chunk size."""
+    """The settings that answers depend on, as a run found them. `writer`: the fingerprint of the writer, empty for the
+    plain model; `index`: that of tokenizer, encoder and chunk size."""
 
     version: str
     model: str
@@ -41,11 +42,12 @@ class Interval(msgspec.Struct, frozen=True):
 class FidelityFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Stitched answers beside full prefill of the same prompts, over `questions`. `skipped` could not be measured.
 
-    gain_kept: the share of what the passages give full prefill, in likelihood of the known answer, that stitching keeps; null
-    where they give it nothing. kl: nats a token of the known answer; kl_high: percent of questions above 0.5. agree: percent whose
-    answers are alike. f1, f1_full: percent, against known answers, of `with_answer` questions. Times are medians in milliseconds,
-    planning included and retrieval not; speedup: full prefill's over the stitched one's, question by question.
-    recomputed: share of the passages' tokens. passages_without_kv: in percent; they are computed as in full prefill.
+    gain_kept: the share of what the passages give full prefill, in likelihood of the known answer, that stitching
+    keeps; null where they give it nothing. kl: nats a token of the known answer; kl_high: percent of questions above
+    0.5. agree: percent whose answers are alike. f1, f1_full: percent, against known answers, of `with_answer`
+    questions. Times are medians in milliseconds, planning included and retrieval not; speedup: full prefill's over the
+    stitched one's, question by question. recomputed: share of the passages' tokens. passages_without_kv: in percent;
+    they are computed as in full prefill.
     """
 
     questions: int
@@ -82,7 +84,8 @@ class RetrievalFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FidelityOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """One question: nll and kl in nats a token of the known answer, f1 in [0, 1]; of `passages` in the prompt, those without KV."""
+    """One question: nll and kl in nats a token of the known answer, f1 in [0, 1]; of `passages` in the prompt, those
+    without KV."""
 
     kl: float
     nll: float
@@ -121,8 +124,9 @@ class GivenPassage(msgspec.Struct, frozen=True):
 
 
 class GivenQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A question that comes with a run, as a line of `ragkv eval fidelity --data`; other fields are ignored. `answers`: accepted ones, the
-    first is measured. Sentences of `passages` that support it are to be found; or else texts of `gold`, word for word."""
+    """A question that comes with a run, as a line of `ragkv eval fidelity --data`; other fields are ignored. `answers`:
+    accepted ones, the first is measured. Sentences of `passages` that support it are to be found; or else texts of
+    `gold`, word for word."""
 
     question: Annotated[str, Meta(min_length=1, max_length=4_000)]
     answers: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=4_000)], ...], Meta(max_length=20)] = ()
@@ -131,7 +135,8 @@ class GivenQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvaluationRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of an evaluation: `done` of `total` questions. Its figures are there once it has ended, of its kind alone."""
+    """A run of an evaluation: `done` of `total` questions. Its figures are there once it has ended, of its kind
+    alone."""
 
     id: str
     kind: Kind

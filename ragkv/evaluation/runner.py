@@ -3,8 +3,8 @@
     queued --first question begun--> running --last one recorded--> done
                  any open run --cancelled--> cancelled, --settings changed since it began--> failed
 
-A process holds a run for one question alone: then the run whose turn it is comes next, whichever process measures it. What a process that
-died held is free once its hold ends, and the question is measured again.
+A process holds a run for one question alone: then the run whose turn it is comes next, whichever process measures it.
+What a process that died held is free once its hold ends, and the question is measured again.
 """
 
 import asyncio

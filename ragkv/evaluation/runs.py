@@ -76,8 +76,8 @@ class Wanted:
 
 
 def start_run(tenant_id: str, collection: str, wanted: Wanted, database: Database) -> EvaluationRun:
-    """A new run, queued. Raises NotFound for the collection, Rejected if there is no question to measure, Conflict if the
-    tenant has too many runs. Of its ended runs with given questions, only the newest keep them."""
+    """A new run, queued. Raises NotFound for the collection, Rejected if there is no question to measure, Conflict if
+    the tenant has too many runs. Of its ended runs with given questions, only the newest keep them."""
     ref = collection_ref(tenant_id, collection, database)
     run_id = new_id()
     with database.writing() as session:
@@ -205,7 +205,8 @@ def _rated(tenant_id: str, collection_id: str, wanted: Wanted, session: "Session
 
 
 def _logged(tenant_id: str, collection_id: str, wanted: Wanted, session: "Session") -> list[str]:
-    """Ids of all questions of the period, the newest; of those with the same text one, if possible one that was rated."""
+    """Ids of all questions of the period, the newest; of those with the same text one, if possible one that was
+    rated."""
     wish = QuestionFilter(tenant_id, collection_id, since=wanted.since, until=wanted.before)
     rows: list[Any] = []
     for found, keys in logged_questions(wish):

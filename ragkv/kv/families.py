@@ -1,8 +1,8 @@
 """The families of models whose KV can be stitched, and why that of others cannot.
 
-A family is one value of `model_type` in a config.json. It is served once a tiny random model of it was held to full prefill
-(tests/engine/test_families.py, docs/MODELS.md); what was not held to it is refused. What makes a model wrong can also be a
-setting: each is refused with its reason.
+A family is one value of `model_type` in a config.json. It is served once a tiny random model of it was held to full
+prefill (tests/engine/test_families.py, docs/MODELS.md); what was not held to it is refused. What makes a model wrong
+can also be a setting: each is refused with its reason.
 """
 
 from collections.abc import Callable

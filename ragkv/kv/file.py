@@ -49,7 +49,8 @@ class ChunkKV:
         return self.keys.shape[1]
 
     def copy_into(self, keys: torch.Tensor, values: torch.Tensor, layers: slice, start: int) -> None:
-        """Write keys and values of some layers' tokens from `start` on into two [layers, tokens, kv_heads, head_dim]."""
+        """Write keys and values of some layers' tokens from `start` on into two [layers, tokens, kv_heads,
+        head_dim]."""
         rows = slice(start, start + keys.shape[1])
         keys.copy_(self.keys[layers, rows])
         values.copy_(self.values[layers, rows])
@@ -128,7 +129,8 @@ class KVShape:
 
 
 def block_means(keys: torch.Tensor, q_layers: range) -> torch.Tensor:
-    """Mean keys of a chunk's blocks, from its un-rotated keys [layers, tokens, kv_heads, head_dim]; see ChunkKV.mean_keys."""
+    """Mean keys of a chunk's blocks, from its un-rotated keys [layers, tokens, kv_heads, head_dim]; see
+    ChunkKV.mean_keys."""
     chosen = keys[q_layers.start : q_layers.stop]
     return torch.stack([block.float().mean(1) for block in torch.split(chosen, QCACHE_BLOCK, dim=1)])
 
@@ -201,9 +203,9 @@ def _save(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]
 def read_kv(path: Path, layout: Layout) -> StoredKV:
     """Map a KV file into memory and check it.
 
-    Raises Corrupt for a file that is truncated, damaged or another key's, Unsupported for one of another layout or format, and
-    OSError (of which FileNotFoundError is one) for a file that cannot be opened now: that says nothing about its
-    content.
+    Raises Corrupt for a file that is truncated, damaged or another key's, Unsupported for one of another layout or
+    format, and OSError (of which FileNotFoundError is one) for a file that cannot be opened now: that says nothing
+    about its content.
     """
     kv = load_kv(path)
     for name in _PLAIN:

@@ -1,4 +1,5 @@
-"""The host tier: KV that was used more than once lately, copied into memory, where it is checked once and no file is read."""
+"""The host tier: KV that was used more than once lately, copied into memory, where it is checked once and no file is
+read."""
 
 import threading
 from collections import OrderedDict
@@ -34,12 +35,13 @@ class _Copy:
 
 
 class HostTier:
-    """A KV store read through a bounded memory. A copy serves as long as its file is there and unchanged, so code
-    that deletes or replaces a file need not know of it. Copies are made in a thread of their own: no question waits for one."""
+    """A KV store read through a bounded memory. A copy serves as long as its file is there and unchanged, so code that
+    deletes or replaces a file need not know of it. Copies are made in a thread of their own: no question waits for
+    one."""
 
     def __init__(self, store: KVStore, capacity: int, *, heads: slice | None = None, pinned: bool = False) -> None:
-        """capacity: bytes, 0 for no copies. heads: the KV heads that are read, if not all. pinned: in memory that a GPU reads by
-        itself."""
+        """capacity: bytes, 0 for no copies. heads: the KV heads that are read, if not all. pinned: in memory that a GPU
+        reads by itself."""
         self._store = store
         self._capacity = capacity
         self._heads = heads
@@ -128,8 +130,9 @@ class HostTier:
         if part is None or isinstance(part, Packed):
             return part and self._copied(part)
         copy = torch.empty_like(part, pin_memory=self._pinned)
-        # NumPy's copy has one thread. With torch's own this thread would get a pool of them, and with more threads than cores OpenMP
-        # lets those of the model sleep between any two of their loops: measured, its forwards took twice as long from then on.
+        # NumPy's copy has one thread. With torch's own this thread would get a pool of them, and with more threads than
+        # cores OpenMP lets those of the model sleep between any two of their loops: measured, its forwards took twice
+        # as long from then on.
         np.copyto(_bits_of(copy), _bits_of(part))
         return copy
 

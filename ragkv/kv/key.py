@@ -29,9 +29,9 @@ class Making:
 class KeyMaker:
     """Makes the KV keys of one tenant and one served model.
 
-    A key is an HMAC-SHA256 over everything the KV depends on: model, dtype, layout version, the prefix it was
-    prefilled behind, the writer that was active and the format (neither for the prefix), and the chunk's token ids. The
-    secret keeps tenants apart. `writer`: the fingerprint of its adapter, empty for the plain model. `writer_before`: that of
+    A key is an HMAC-SHA256 over everything the KV depends on: model, dtype, layout version, the prefix it was prefilled
+    behind, the writer that was active and the format (neither for the prefix), and the chunk's token ids. The secret
+    keeps tenants apart. `writer`: the fingerprint of its adapter, empty for the plain model. `writer_before`: that of
     the writer in use before, whose KV serves until the present one's is there; so does KV in another format.
     """
 

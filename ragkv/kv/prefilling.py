@@ -1,7 +1,7 @@
 """KV whose prefill is under way: a worker announces what it computes and when it is to be there, questions look.
 
-An announcement is a file in the folder of KV, locked by the process that wrote it for as long as it computes. The lock goes with
-the process, however that ends: the announcement of a dead worker is none.
+An announcement is a file in the folder of KV, locked by the process that wrote it for as long as it computes. The lock
+goes with the process, however that ends: the announcement of a dead worker is none.
 """
 
 import fcntl
@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """KV that is written together. began, takes_s: when its prefill begins, in seconds since the epoch, and how long it takes."""
+    """KV that is written together. began, takes_s: when its prefill begins, in seconds since the epoch, and how long it
+    takes."""
 
     keys: tuple[str, ...]
     began: float
@@ -70,7 +71,8 @@ class Prefilling:
         return Announcement(path, self._write(path, msgspec.json.encode(batches)) if batches else None)
 
     def ready_in_s(self, keys: Collection[str]) -> Mapping[str, float]:
-        """Seconds until the KV of each of these keys is there as estimated; without those that no living process computes."""
+        """Seconds until the KV of each of these keys is there as estimated; without those that no living process
+        computes."""
         now = time.time()
         found: dict[str, float] = {}
         for batch in self._batches():
@@ -95,8 +97,8 @@ class Prefilling:
                     yield from msgspec.json.decode(file.read(MAX_BYTES), type=list[Batch])
 
     def _write(self, path: Path, content: bytes) -> int | None:
-        """Write and lock a file. The descriptor that locks it, or None. Until it is locked it looks like that of a dead process,
-        which announces nothing."""
+        """Write and lock a file. The descriptor that locks it, or None. Until it is locked it looks like that of a dead
+        process, which announces nothing."""
         descriptor = None
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Quantisation of keys and values at rest, after KIVI (arXiv 2402.02750): keys per channel in groups of tokens, values per token
-and head, in 8 bits around zero or in 4 bits from the lowest value on.
+"""Quantisation of keys and values at rest, after KIVI (arXiv 2402.02750): keys per channel in groups of tokens, values
+per token and head, in 8 bits around zero or in 4 bits from the lowest value on.
 
-Keys are quantised without their rotation: a channel's outliers lie in all tokens, and rotation would smear them over two
-channels. In 4 bits a few first and last tokens stay as they are.
+Keys are quantised without their rotation: a channel's outliers lie in all tokens, and rotation would smear them over
+two channels. In 4 bits a few first and last tokens stay as they are.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ _NIBBLE = 2**_NIBBLE_BITS - 1
 class Packed:
     """Keys or values of a chunk: value = code * step, + low where there is one.
 
-    codes: int8 [layers, tokens, kv_heads, head_dim], or uint8 [layers, tokens, kv_heads, head_dim / 2] with two 4-bit codes a byte,
-    the first half of the channels in the low bits. step, low: [layers, groups, kv_heads, head_dim] for keys, of groups of the same
-    number of tokens but the last; [layers, tokens, kv_heads, 1] for values. edges: [layers, first and last tokens, kv_heads,
-    head_dim], as they were.
+    codes: int8 [layers, tokens, kv_heads, head_dim], or uint8 [layers, tokens, kv_heads, head_dim / 2] with two 4-bit
+    codes a byte, the first half of the channels in the low bits. step, low: [layers, groups, kv_heads, head_dim] for
+    keys, of groups of the same number of tokens but the last; [layers, tokens, kv_heads, 1] for values. edges: [layers,
+    first and last tokens, kv_heads, head_dim], as they were.
     """
 
     codes: torch.Tensor

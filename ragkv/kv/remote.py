@@ -41,8 +41,8 @@ class StoredObject(NamedTuple):
 
 
 class Remote(Protocol):
-    """KV files in an object store, by key. Every call blocks, and raises Unavailable when the store is away, refuses the
-    credentials or is not this service's."""
+    """KV files in an object store, by key. Every call blocks, and raises Unavailable when the store is away, refuses
+    the credentials or is not this service's."""
 
     def fetch(self, key: str, path: Path) -> int:
         """Write the object to a file. Returns its bytes.

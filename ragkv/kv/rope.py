@@ -10,8 +10,8 @@ _TOLERANCE = 0.006  # bfloat16 rounds what is above 1 by 0.004
 
 
 def are_angles_of(config: PretrainedConfig, table: torch.Tensor) -> bool:
-    """Whether a table of cosines and then sines, [positions, rotated dimensions], holds what Transformers turns this model's queries and
-    keys by."""
+    """Whether a table of cosines and then sines, [positions, rotated dimensions], holds what Transformers turns this
+    model's queries and keys by."""
     frequencies, scale = _frequencies(config)
     seen = table[:_POSITIONS].float().cpu()
     angles = torch.arange(len(seen), dtype=torch.float32)[:, None] * frequencies.cpu()
@@ -20,7 +20,8 @@ def are_angles_of(config: PretrainedConfig, table: torch.Tensor) -> bool:
 
 
 def _frequencies(config: PretrainedConfig) -> tuple[torch.Tensor, float]:
-    """Angle a position of every pair of rotated dimensions, [pairs] float32, and the factor on all cosines and sines."""
+    """Angle a position of every pair of rotated dimensions, [pairs] float32, and the factor on all cosines and
+    sines."""
     rope = config.rope_parameters
     kind = rope.get("rope_type", "default")
     if kind != "default":

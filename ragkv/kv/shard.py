@@ -1,4 +1,5 @@
-"""The part of a model's KV that one rank of a tensor-parallel engine holds: some heads of every layer, as vLLM deals them out."""
+"""The part of a model's KV that one rank of a tensor-parallel engine holds: some heads of every layer, as vLLM deals
+them out."""
 
 from dataclasses import dataclass, replace
 
@@ -8,8 +9,8 @@ from ragkv.kv.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The heads of rank `rank` of `size`. With more ranks than KV heads each head has as many ranks as any other, which hold copies of
-    it. Raises Unsupported for heads that cannot be shared out among so many."""
+    """The heads of rank `rank` of `size`. With more ranks than KV heads each head has as many ranks as any other, which
+    hold copies of it. Raises Unsupported for heads that cannot be shared out among so many."""
 
     whole: Layout
     rank: int = 0

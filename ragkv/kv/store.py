@@ -39,7 +39,8 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class KVFile(NamedTuple):
-    """A file of the folder. used: when it was last read or, with an object store behind the folder, used; in seconds."""
+    """A file of the folder. used: when it was last read or, with an object store behind the folder, used; in
+    seconds."""
 
     used: float
     num_bytes: int
@@ -86,7 +87,8 @@ class KVStore:
         return self._use(key, lambda path: read_kv(path, layout))
 
     def convert(self, source: str, key: str, kv_format: KVFormat) -> bool:
-        """Keep the KV of `source`, which is in bf16, in another format as that of `key`. False if there is none to use."""
+        """Keep the KV of `source`, which is in bf16, in another format as that of `key`. False if there is none to
+        use."""
         kv = self._use(source, load_kv)
         if not isinstance(kv, ChunkKV):
             return False

@@ -27,8 +27,9 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 QuestionOutcome = Literal["answered", "cancelled", "refused", "failed"]
 """Outcome of a question. refused: it could not be answered as it was asked; failed: the service could not answer it."""
 PromotionOutcome = Literal["in_time", "late", "not_awaited", "failed"]
-"""Outcome of loading a KV file from the object store for one question. late: it had not come by the deadline; not_awaited: computing it
-was estimated to be sooner. Or of KV that a worker was computing; failed: it computes it no more."""
+"""Outcome of loading a KV file from the object store for one question. late: it had not come by the deadline;
+not_awaited: computing it was estimated to be sooner. Or of KV that a worker was computing; failed: it computes it no
+more."""
 
 # The moment when each counter was made: as many lines again, of no use.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -113,7 +114,8 @@ def answered_in(mode: str, *, ttft: float, engine_ttft: float, retrieve: float, 
 
 
 def stitched_in(*, kv_load: float, recompute: float, tier: str) -> None:
-    """Milliseconds that the engine spent on the stitched part of one prompt, whose KV came from this tier or nearer ones."""
+    """Milliseconds that the engine spent on the stitched part of one prompt, whose KV came from this tier or nearer
+    ones."""
     _kv_load.labels(tier).observe(kv_load / 1e3)
     _recompute.observe(recompute / 1e3)
 

@@ -1,4 +1,5 @@
-"""Counters of the work of all workers, and of evictions, kept in Redis: processes come and go, and one shows the sums."""
+"""Counters of the work of all workers, and of evictions, kept in Redis: processes come and go, and one shows the
+sums."""
 
 import logging
 import time

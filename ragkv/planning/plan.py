@@ -1,4 +1,5 @@
-"""The plan for a model, a corpus and its questions: from a few divisions, which tier wins in which format, and when it pays.
+"""The plan for a model, a corpus and its questions: from a few divisions, which tier wins in which format, and when it
+pays.
 
 Loading a stored token beats computing it if `bandwidth * (1 - recomputed share) > bytes per token * prefill rate`.
 """
@@ -21,8 +22,9 @@ _GIGA = 1e9
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """The hardware that computes. tflops: dense bfloat16 of one device at its peak; utilisation: the share of it that a prefill reaches;
-    price: dollars an hour for one. rate: tokens a second as measured, instead of what follows from these."""
+    """The hardware that computes. tflops: dense bfloat16 of one device at its peak; utilisation: the share of it that a
+    prefill reaches; price: dollars an hour for one. rate: tokens a second as measured, instead of what follows from
+    these."""
 
     tflops: float = 989.0
     utilisation: float = 0.5
@@ -69,9 +71,9 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 class Option(msgspec.Struct, frozen=True, kw_only=True):
     """One format in one tier.
 
-    needed_bandwidth: GB a second from which loading beats computing. load_s, total_s: seconds to load a question's context, and
-    with what is recomputed. sooner: full prefill's time over that. break_even_reads: reads of a token a month from which storing
-    it is cheaper than computing it. storage_price: dollars a month for the corpus' files.
+    needed_bandwidth: GB a second from which loading beats computing. load_s, total_s: seconds to load a question's
+    context, and with what is recomputed. sooner: full prefill's time over that. break_even_reads: reads of a token a
+    month from which storing it is cheaper than computing it. storage_price: dollars a month for the corpus' files.
     """
 
     tier: str

@@ -16,11 +16,12 @@ _HALF = 2  # bytes of a bfloat16
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """A decoder. Multi-head, grouped-query and multi-query attention differ in `kv_heads`. Multi-head latent attention has `latent`
-    values a token and layer in place of keys and values, and `attention` parameters a layer.
+    """A decoder. Multi-head, grouped-query and multi-query attention differ in `kv_heads`. Multi-head latent attention
+    has `latent` values a token and layer in place of keys and values, and `attention` parameters a layer.
 
-    inner: values between the two halves of a layer's feed-forward part. Of a mixture of experts `active` ones take part for each
-    token, with `expert_inner` values each, and shared ones with `shared_inner` in all; its first `dense_layers` have none.
+    inner: values between the two halves of a layer's feed-forward part. Of a mixture of experts `active` ones take part
+    for each token, with `expert_inner` values each, and shared ones with `shared_inner` in all; its first
+    `dense_layers` have none.
     """
 
     name: str
@@ -62,7 +63,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def active_parameters(self) -> int:
-        """Parameters that take part for one token: layers and head, without the embedding, which is looked up, norms and biases."""
+        """Parameters that take part for one token: layers and head, without the embedding, which is looked up, norms
+        and biases."""
         attention = self.attention or 2 * self.hidden * self.head_dim * (self.heads + self.kv_heads)
         sparse = 0 if self.expert_inner is None else self.layers - self.dense_layers
         expert = self.active * (self.expert_inner or 0) + self.shared_inner

@@ -27,9 +27,10 @@ def fused(orders: Iterable[Sequence[T]]) -> list[tuple[T, float]]:
 
 
 def in_both_orders(passages: Sequence[Passage], order: Sequence[int]) -> list[Passage]:
-    """The passages by the order they come in and by another one, fused. order: places of some or all of them, best first.
+    """The passages by the order they come in and by another one, fused. order: places of some or all of them, best
+    first.
 
-    Not by a re-ranker's order alone: a passage that a further hop brought in answers the question through another passage,
-    which a reader of one passage at a time does not see.
+    Not by a re-ranker's order alone: a passage that a further hop brought in answers the question through another
+    passage, which a reader of one passage at a time does not see.
     """
     return [replace(passages[i], score=score) for i, score in fused([range(len(passages)), order])]

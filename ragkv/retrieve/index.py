@@ -55,8 +55,8 @@ class Index(Protocol):
         ...
 
     def replace(self, tenant_id: str, collection_id: str, document_ids: Sequence[str], points: Sequence[Point]) -> None:
-        """Put these points in place of all that the documents have in the collection. A search meanwhile finds each document
-        by its earlier points or by its new ones. An empty dense vector is never near a question."""
+        """Put these points in place of all that the documents have in the collection. A search meanwhile finds each
+        document by its earlier points or by its new ones. An empty dense vector is never near a question."""
         ...
 
     def delete_document(self, tenant_id: str, document_id: str) -> None:

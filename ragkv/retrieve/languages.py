@@ -137,7 +137,8 @@ def script_of(word: str) -> Script:
 def languages_of(words: Iterable[str]) -> dict[Script, Language]:
     """The language of each script's words, lower-case, where their function words tell it.
 
-    A text in English and another language has the other, if that has a share in it: everything is searchable as English.
+    A text in English and another language has the other, if that has a share in it: everything is searchable as
+    English.
     """
     counts = Counter(words)
     distinct: Counter[tuple[Script, Language]] = Counter()

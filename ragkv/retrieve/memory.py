@@ -118,7 +118,8 @@ def _of_length(dim: int, point: Point) -> Point:
 
 
 def _settled(segments: Iterable[Segment]) -> tuple[Segment, ...]:
-    """The segments without those that show nothing, small ones joined, and those that show less than half laid out anew."""
+    """The segments without those that show nothing, small ones joined, and those that show less than half laid out
+    anew."""
     settled: list[Segment] = []
     for segment in segments:
         shown = segment.num_shown

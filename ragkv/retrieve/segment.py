@@ -17,7 +17,8 @@ SIGNED_ROWS = 1 << 14
 SIGNED_DIM = 256
 """Signs of shorter vectors say too little of where they point."""
 CANDIDATES = 1000
-"""Rows of a segment that signs choose, or `OVERSAMPLING` times those that are wanted if that is more. These are read."""
+"""Rows of a segment that signs choose, or `OVERSAMPLING` times those that are wanted if that is more. These are
+read."""
 OVERSAMPLING = 20
 READ_ROWS = 4096
 """A filter that leaves a segment no more rows needs no signs."""
@@ -38,8 +39,8 @@ class Best(NamedTuple):
 class Segment:
     """Chunks, a row each. The rows are fixed; a copy may show fewer of them.
 
-    document_ids: each once. number_of: their places there. owners: for each row that of its document. shown: None for all
-    rows.
+    document_ids: each once. number_of: their places there. owners: for each row that of its document. shown: None for
+    all rows.
     """
 
     chunk_ids: Sequence[str]
@@ -138,7 +139,8 @@ class Segment:
         return None if row is None or not (self.shown is None or self.shown[row]) else self.dense[row]
 
     def nearest(self, query: NDArray[np.float32], limit: int, shown: Shown | None, *, by_signs: bool) -> Best:
-        """The rows whose vectors are nearest to the query. by_signs: of those that their signs choose, where it has them."""
+        """The rows whose vectors are nearest to the query. by_signs: of those that their signs choose, where it has
+        them."""
         if by_signs and self.signs is not None and (shown is None or np.count_nonzero(shown) > READ_ROWS):
             rows = self.signs.nearest(query, max(CANDIDATES, OVERSAMPLING * limit), shown)
         elif shown is not None:

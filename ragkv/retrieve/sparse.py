@@ -180,7 +180,8 @@ def terms(text: str) -> list[str]:
 
 
 def terms_told(word: str, languages: Mapping[Script, Language]) -> Iterator[str]:
-    """The terms of a lower-case word where the languages are told: its stem, of a stop word none; of a run its pairs."""
+    """The terms of a lower-case word where the languages are told: its stem, of a stop word none; of a run its
+    pairs."""
     if is_run(word):
         yield from _pairs(word) if len(word) > 1 else word
     else:

@@ -54,7 +54,8 @@ class CostModel:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A cost model and its basis: the number of questions answered in full or, without any, of those without stitched tokens."""
+    """A cost model and its basis: the number of questions answered in full or, without any, of those without stitched
+    tokens."""
 
     cost: CostModel
     basis: Basis

@@ -48,7 +48,8 @@ ASK_STITCHED = "no question was stitched in this time: ask one"
 ASK_IN_FULL = 'nothing is known of full prefill on this machine: ask once with mode "full"'
 
 _Totals = dict[str, tuple[int, ...]]
-"""By mode, as `token_totals` has them: questions, failed chunks, tokens from the disk and from the object store, tokens."""
+"""By mode, as `token_totals` has them: questions, failed chunks, tokens from the disk and from the object store,
+tokens."""
 _MS_OF = {"stitched": "stitched_ms", "full": "full_ms"}
 _NEAREST_FIRST = ("host", "disk", "remote")
 _SERIES_TOKENS = ("cached", "stitched", "recomputed", "computed")

@@ -20,8 +20,8 @@ class PlacedChunk:
 class EngineSelection:
     """A selection only the engine can make, because it needs the model's keys over the whole prompt.
 
-    ratio: share of the tokens of all chunks. `topic` names what else the selection depends on: the question, for a policy
-    that looks at it; `choice`: the layers, for one that looks at attention.
+    ratio: share of the tokens of all chunks. `topic` names what else the selection depends on: the question, for a
+    policy that looks at it; `choice`: the layers, for one that looks at attention.
     """
 
     policy: str
@@ -36,8 +36,9 @@ class StitchPlan:
     """Prompt layout: [0, p) the prefix, then the chunks in order, up to `end`; what follows is always computed.
 
     `placed` tiles [0, end) without gaps. Positions in `recompute` run through the model again, in place; a chunk whose
-    whole span is recomputed needs no KV file at all. `num_missing` counts chunks that are recomputed because their KV is missing.
-    `writer`: names who wrote the chunks' KV, empty for the plain model; `quantised`: names the formats of what is quantised.
+    whole span is recomputed needs no KV file at all. `num_missing` counts chunks that are recomputed because their KV
+    is missing. `writer`: names who wrote the chunks' KV, empty for the plain model; `quantised`: names the formats of
+    what is quantised.
     """
 
     placed: tuple[PlacedChunk, ...]
@@ -60,8 +61,9 @@ class StitchPlan:
 
     @property
     def exact_end(self) -> int:
-        """End of the stored KV that full prefill would give as well: behind the prefix and, if the plain model wrote it, the
-        first chunk, which stands where it was prefilled; to within quantisation, which a recompute is not spent on."""
+        """End of the stored KV that full prefill would give as well: behind the prefix and, if the plain model wrote
+        it, the first chunk, which stands where it was prefilled; to within quantisation, which a recompute is not spent
+        on."""
         return self.placed[0 if self.writer else min(1, len(self.placed) - 1)].span.end
 
     @property
@@ -69,7 +71,8 @@ class StitchPlan:
         """Names how the KV under this plan comes about, for the cache salt.
 
         KV at a position depends on the ids before it, which vLLM's block hashes cover, and on what is recomputed before
-        it, and on writer and format, which this covers; a selection in the engine looks at every chunk, so all of them are named.
+        it, and on writer and format, which this covers; a selection in the engine looks at every chunk, so all of them
+        are named.
         """
         spans = ",".join(f"{span.start}-{span.end}" for span in self.recompute)
         selection = f"{self.selection}{[(chunk.key, chunk.span) for chunk in self.placed]}" if self.selection else ""

@@ -1,8 +1,8 @@
 """Ranking of chunks by a question's own attention, before any of them is in the prompt.
 
-The question runs behind the prefix alone. In each head its queries attend to the prefix and to every chunk's stored keys, one
-softmax over all of them; each chunk sees the question right behind it. Few heads know what a question is about: which ones is
-found on text without labels (`ragkv calibrate-heads`).
+The question runs behind the prefix alone. In each head its queries attend to the prefix and to every chunk's stored
+keys, one softmax over all of them; each chunk sees the question right behind it. Few heads know what a question is
+about: which ones is found on text without labels (`ragkv calibrate-heads`).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,10 +18,11 @@ Rotate = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 def chunk_shares(
     queries: torch.Tensor, places: torch.Tensor, prefix: torch.Tensor, chunks: Sequence[torch.Tensor], rotate: Rotate
 ) -> torch.Tensor:
-    """Share of the attention of one layer's heads that falls to each chunk, mean over queries. [q_heads, chunks] float32.
+    """Share of the attention of one layer's heads that falls to each chunk, mean over queries. [q_heads, chunks]
+    float32.
 
-    queries: [n, q_heads, head_dim], those of the question's text; places: [n] int64, where they stand in the question; prefix,
-    chunks: [tokens, kv_heads, head_dim] each. All un-rotated.
+    queries: [n, q_heads, head_dim], those of the question's text; places: [n] int64, where they stand in the question;
+    prefix, chunks: [tokens, kv_heads, head_dim] each. All un-rotated.
     """
     logits = []
     for keys, start in [(prefix, 0), *((chunk, len(prefix)) for chunk in chunks)]:

@@ -115,7 +115,8 @@ def block_size_of(policy: str) -> int:
 
 
 def enriched_queries(question: torch.Tensor, chunks: Sequence[ChunkEvidence]) -> list[torch.Tensor]:
-    """The question's vectors as each chunk sees them, [q_layers, q_heads, head_dim] each. Chunks without a Q-Cache add nothing."""
+    """The question's vectors as each chunk sees them, [q_layers, q_heads, head_dim] each. Chunks without a Q-Cache add
+    nothing."""
     views = [_weighted_view(question, chunk.local) for chunk in chunks]
     total = torch.stack(views).sum(0) if views else torch.zeros_like(question)
     others = max(len(chunks) - 1, 1)
@@ -157,7 +158,8 @@ def block_logits(query: torch.Tensor, mean_keys: torch.Tensor) -> torch.Tensor:
 
 
 def regroup(mean_keys: torch.Tensor, num_tokens: int, block_size: int) -> torch.Tensor:
-    """Mean keys of blocks of `block_size` from those of QCACHE_BLOCK, each token counted once. [blocks, q_layers, kv_heads, head_dim].
+    """Mean keys of blocks of `block_size` from those of QCACHE_BLOCK, each token counted once. [blocks, q_layers,
+    kv_heads, head_dim].
 
     A smaller block takes the mean of the stored block it starts in: the stored ones are the finest there are.
     """
@@ -177,7 +179,8 @@ QUERIES = 4
 
 
 def attention_weights(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-    """Softmax weights of keys [tokens, kv_heads, head_dim], mean over rotated queries [n, q_heads, head_dim]. [tokens] float32."""
+    """Softmax weights of keys [tokens, kv_heads, head_dim], mean over rotated queries [n, q_heads, head_dim]. [tokens]
+    float32."""
     return attention_logits(queries, keys).softmax(-1).mean((0, 1, 2))
 
 
@@ -217,7 +220,8 @@ def _take(best_first: Sequence[Span], budget: int) -> tuple[Span, ...]:
 
 
 def take_blocks(spans: Sequence[Span], scores: torch.Tensor, block_size: int, budget: int) -> tuple[Span, ...]:
-    """The blocks of `spans` with the highest mean score per token. scores: [tokens] float32, those of the spans in order."""
+    """The blocks of `spans` with the highest mean score per token. scores: [tokens] float32, those of the spans in
+    order."""
     blocks = [block for span in spans for block in _blocks(span, block_size)]
     sizes = torch.tensor([block.num_tokens for block in blocks])
     sums = torch.zeros(len(blocks)).index_add_(0, torch.arange(len(blocks)).repeat_interleave(sizes), scores.float())

@@ -119,7 +119,8 @@ class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def overview(tenant_id: str, parts: Parts, *, of_all: bool = True) -> KVOverview:
-    """All of a tenant's KV. Looks at every file: it may take a second. `of_all`: for the default tenant, with what each tenant has."""
+    """All of a tenant's KV. Looks at every file: it may take a second. `of_all`: for the default tenant, with what each
+    tenant has."""
     with parts.database.reading() as session:
         files, size, tokens, last_used = session.execute(kv_of(KVOwner(tenant_id))).one()
         by_collection = session.execute(kv_by_collection(tenant_id))

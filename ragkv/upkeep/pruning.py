@@ -43,7 +43,8 @@ class Pruned(msgspec.Struct, frozen=True):
 
 
 def prune(question_retention_days: int, database: Database, audit_retention_days: int = 0) -> Pruned:
-    """Remove records beyond their retention; questions and audit events unless it is 0 days. Several processes may do it at once.
+    """Remove records beyond their retention; questions and audit events unless it is 0 days. Several processes may do
+    it at once.
 
     By the database's clock: a worker's that runs ahead removes nothing early.
     """

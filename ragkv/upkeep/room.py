@@ -117,7 +117,8 @@ def _evict_some(wanted: NewKV | None, parts: Parts) -> Freed:
 
 
 def _least_worth(session: "Session", tenant_id: str, spared: str | None, parts: Parts) -> Sequence[tuple[str, int]]:
-    """(key, bytes) of a tenant's entries that go first, BATCH at most. An outside policy that fails gives way to the default."""
+    """(key, bytes) of a tenant's entries that go first, BATCH at most. An outside policy that fails gives way to the
+    default."""
     known = EVICTION.get(parts.settings.eviction)
     session.execute(used_in_the_future(utc_now(), _CLOCKS_DIFFER, parts.settings.eviction_half_life_s))
     if known is None:

@@ -31,7 +31,8 @@ Field = Literal["format", "when", "uses", "write"]
 
 
 class KVRulePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Changes to a collection's rule for KV. Omitted fields are unchanged; `default`, or 0 uses: as the service's settings say."""
+    """Changes to a collection's rule for KV. Omitted fields are unchanged; `default`, or 0 uses: as the service's
+    settings say."""
 
     format: Format | None = None
     when: When | None = None
@@ -56,8 +57,8 @@ def rule_view(owner: KVOwner, parts: Parts) -> KVRuleView:
 
 
 def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
-    """Change a collection's rule for KV. In the background KV is then converted to another format, and computed where the rule did
-    not want it before. KV that the new rule does not want stays until it is evicted. Raises NotFound."""
+    """Change a collection's rule for KV. In the background KV is then converted to another format, and computed where
+    the rule did not want it before. KV that the new rule does not want stays until it is evicted. Raises NotFound."""
     with parts.database.writing() as session:
         row = _row(session, owner)
         before = _view(row, parts)

@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 
 class Warmed(msgspec.Struct, frozen=True):
-    """The progress of warming, or at its end the result: files read into memory, and how many of them were loaded first."""
+    """The progress of warming, or at its end the result: files read into memory, and how many of them were loaded
+    first."""
 
     looked_at: int
     total: int
@@ -68,7 +69,8 @@ def warm(owner: KVOwner, parts: Parts) -> Generator[Warmed, None, None]:
 
 
 def _load(key: str, size: int, parts: Parts) -> int:
-    """1 once the file is here; 0 without an object store. Raises what `KVStore.fetch` does, OutOfSpace on a full disk."""
+    """1 once the file is here; 0 without an object store. Raises what `KVStore.fetch` does, OutOfSpace on a full
+    disk."""
     if parts.kv_remote is None:
         return 0
     if not parts.kv_disk.has_room(size):

@@ -69,7 +69,8 @@ async def resolve(target: Target, trusted: frozenset[str]) -> str:
 
 
 def refuse_private(address: IPAddress) -> None:
-    """Check an address that a webhook would reach. Raises Rejected for an address that is not on the public internet."""
+    """Check an address that a webhook would reach. Raises Rejected for an address that is not on the public
+    internet."""
     mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
     if not address.is_global or address.is_multicast or (mapped is not None and not mapped.is_global):
         raise Rejected(f"webhooks are not sent to private addresses: {_ASK}")
@@ -80,7 +81,8 @@ def refuse_private(address: IPAddress) -> None:
 
 
 _TRANSLATED = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))
-"""IPv6 addresses that a gateway turns into IPv4 ones, private ones too (NAT64, RFC 6052 and 8215), or that hold one (RFC 4291)."""
+"""IPv6 addresses that a gateway turns into IPv4 ones, private ones too (NAT64, RFC 6052 and 8215), or that hold one
+(RFC 4291)."""
 _SITE_LOCAL = ipaddress.ip_network("fec0::/10")
 """Given up by RFC 3879, and global to some versions of Python."""
 

@@ -15,7 +15,8 @@ def new_secret() -> str:
 
 
 def signed_headers(secret: str, message_id: str, timestamp: int, body: bytes) -> Mapping[str, str]:
-    """Headers of one attempt. The signature covers id, time and body: an old message cannot be sent again as a new one."""
+    """Headers of one attempt. The signature covers id, time and body: an old message cannot be sent again as a new
+    one."""
     key = base64.b64decode(secret.removeprefix(PREFIX))
     signed = hmac.digest(key, f"{message_id}.{timestamp}.".encode() + body, hashlib.sha256)
     return {

@@ -1,5 +1,5 @@
-"""A first day in the browser: sign in at the provider, connect a folder, watch it read, ask, see the cited page lit, correct the
-answer, evaluate, sign out."""
+"""A first day in the browser: sign in at the provider, connect a folder, watch it read, ask, see the cited page lit,
+correct the answer, evaluate, sign out."""
 
 import re
 from pathlib import Path

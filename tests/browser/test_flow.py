@@ -1,4 +1,5 @@
-"""What an admin does on the first day, in the browser, with `ragkv serve` and its real engine. Also takes the pictures."""
+"""What an admin does on the first day, in the browser, with `ragkv serve` and its real engine. Also takes the
+pictures."""
 
 import json
 import re
@@ -39,8 +40,8 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 TALLEST = 1500
 ASKED = 8
-"""Questions before the pictures are taken. Each picture of the playground has another one, which the engine's own cache does
-not know."""
+"""Questions before the pictures are taken. Each picture of the playground has another one, which the engine's own cache
+does not know."""
 
 RENAME = """names => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

@@ -1,4 +1,5 @@
-"""The overview page in the browser: what to do first, figures that keep up, charts one can read in more ways than one."""
+"""The overview page in the browser: what to do first, figures that keep up, charts one can read in more ways than
+one."""
 
 import re
 

@@ -1,4 +1,5 @@
-"""Every page, on a desk, in the dark and on a phone: nothing sticks out, axe-core finds nothing, everything can be reached by keyboard."""
+"""Every page, on a desk, in the dark and on a phone: nothing sticks out, axe-core finds nothing, everything can be
+reached by keyboard."""
 
 import re
 from pathlib import Path
@@ -37,7 +38,8 @@ OUTLINE = """() => {
 
 @pytest.fixture
 def document(service: httpx.Client, ingest: IngestParts, engine: EchoEngine) -> str:
-    """A document that is ready, with a rated question about it and a webhook; and one whose name has no place to break."""
+    """A document that is ready, with a rated question about it and a webhook; and one whose name has no place to
+    break."""
     engine.stitches = True
     document_id = str(upload(service).json()["id"])
     upload(service, b"GIF89a", "a-name-without-a-single-place-to-break-" + "x" * 200 + ".gif")

@@ -1,4 +1,5 @@
-"""A citation of a PDF or a scan in the browser: its page with the cited words lit, on a desk, in the dark and on a phone."""
+"""A citation of a PDF or a scan in the browser: its page with the cited words lit, on a desk, in the dark and on a
+phone."""
 
 from pathlib import Path
 

@@ -17,7 +17,8 @@ def new_clock() -> c_double:
 
 
 def follow(clock: c_double) -> None:
-    """From now on this process, as far as it reads the time of day, is ahead. Timers are not: the kernel's never jump."""
+    """From now on this process, as far as it reads the time of day, is ahead. Timers are not: the kernel's never
+    jump."""
     right = time.time
 
     def seconds() -> float:

@@ -3,8 +3,9 @@
     make chaos                     50 rounds, on SQLite and on PostgreSQL with Qdrant
     CHAOS_ROUNDS=7 CHAOS_SEED=3 .venv/bin/python -m pytest tests/chaos
 
-Each round is drawn from its seed: what dies, when, and what clients do meanwhile. Afterwards everything that was accepted
-is ready, or failed with a reason; nothing is there twice or left over that `fsck` does not mend; every answer was right.
+Each round is drawn from its seed: what dies, when, and what clients do meanwhile. Afterwards everything that was
+accepted is ready, or failed with a reason; nothing is there twice or left over that `fsck` does not mend; every answer
+was right.
 """
 
 import os

@@ -19,8 +19,8 @@ class Peek:
     """Added to vLLM's worker by `worker_extension_cls`. Tensors pass through files: vLLM's RPC does not carry them."""
 
     def save_own_kv(self, token_ids: list[int], file: str, first: int = 0) -> None:
-        """Rotated keys and values that the engine computes for a prompt, [layer][key, value], in idle cache blocks. `first`: the
-        position that its first token is told to have."""
+        """Rotated keys and values that the engine computes for a prompt, [layer][key, value], in idle cache blocks.
+        `first`: the position that its first token is told to have."""
         model = get_kv_transfer_group()._under_way._stitcher._model
         blocks = torch.arange(1, 2 + len(token_ids) // model.block_size)
         batch = model.batch([Span(0, len(token_ids))], blocks)
@@ -61,7 +61,8 @@ class Peek:
         return lent.tolist(), all(map(torch.equal, before, (cache[:8] for cache in caches)))
 
     def fail_recomputes(self, times: int, rank: int | None = None) -> None:
-        """The next so many recomputes raise, when their request has written what it stitches. rank: on that one alone."""
+        """The next so many recomputes raise, when their request has written what it stitches. rank: on that one
+        alone."""
         if rank not in {None, self.rank}:
             return
         stitcher = get_kv_transfer_group()._under_way._stitcher

@@ -90,8 +90,8 @@ def test_preempted_requests_are_stitched_again_and_answer_the_same(tiny: World) 
 
 
 def test_guessed_tokens_are_those_that_one_at_a_time_gives(tiny: World) -> None:
-    """Each token is asked for alone, over the same stitched prompt and the answer so far. With three tokens to choose from an answer
-    repeats itself, so that there is something to guess."""
+    """Each token is asked for alone, over the same stitched prompt and the answer so far. With three tokens to choose
+    from an answer repeats itself, so that there is something to guess."""
     before = guessed_right()
     for start in range(2):
         chunks = tiny.model.chunks[start : start + 3]

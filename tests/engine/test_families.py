@@ -71,8 +71,8 @@ def divergence(world: World, prompt: Prompt, plan: StitchPlan) -> float:
 
 
 def test_stored_kv_turned_to_another_position_is_the_engines_own_there(tiny: World, tmp_path: Path) -> None:
-    """Prefix and chunk as if they began far behind the start: keys see only how far they are apart, so KV of every layer is the
-    stored one, turned."""
+    """Prefix and chunk as if they began far behind the start: keys see only how far they are apart, so KV of every
+    layer is the stored one, turned."""
     model, rpc = tiny.model, tiny.engine._llm.collective_rpc
     own, rotated = tmp_path / "own.pt", tmp_path / "rotated.pt"
     prefix = model.keys.prefix_ids

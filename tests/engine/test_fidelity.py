@@ -1,4 +1,5 @@
-"""The fidelity instrument over a real engine, on short questions of the sample, in float32: there nothing is rounded."""
+"""The fidelity instrument over a real engine, on short questions of the sample, in float32: there nothing is
+rounded."""
 
 import asyncio
 import json

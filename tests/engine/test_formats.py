@@ -51,7 +51,8 @@ def test_recomputing_everything_is_exact(exact: World, keys: KeyMaker) -> None:
 
 @pytest.mark.parametrize("recompute", [NOTHING, Recompute("question", 0.2, 4)], ids=["nothing", "question"])
 def test_it_says_nearly_what_unquantised_kv_says(exact: World, keys: KeyMaker, recompute: Recompute) -> None:
-    """The median of five prompts: a block less or more that the question chooses may turn the one answer that hangs on it."""
+    """The median of five prompts: a block less or more that the question chooses may turn the one answer that hangs on
+    it."""
     divergences = []
     for indices in PROMPTS:
         prompt = exact.model.prompt([exact.model.chunks[index] for index in indices])

@@ -16,7 +16,8 @@ CHUNKS_A_PROMPT = 3
 
 
 def prompts_of(world: World) -> list[tuple[Prompt, StitchPlan, str]]:
-    """Prompts with the plan that recomputes everything, and a name: every chunk in many places, none in its document's order."""
+    """Prompts with the plan that recomputes everything, and a name: every chunk in many places, none in its document's
+    order."""
     draw = random.Random(7)
     prompts = []
     for number in range(NUM_PROMPTS):

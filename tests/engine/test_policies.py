@@ -1,4 +1,5 @@
-"""Policies that the engine carries out, and rivals' methods, do what their papers say, held against straightforward references."""
+"""Policies that the engine carries out, and rivals' methods, do what their papers say, held against straightforward
+references."""
 
 from collections.abc import Callable, Sequence
 
@@ -57,8 +58,8 @@ def test_question_is_what_the_question_attends_to(exact: World, chunks: list[Chu
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5])
 def test_a_request_selects_by_its_whole_question(exact: World, chunks: list[Chunk], count: int) -> None:
-    """vLLM gives a request no cache blocks for its question while the context before it is filled: one that does not fit into the
-    context's last block."""
+    """vLLM gives a request no cache blocks for its question while the context before it is filled: one that does not
+    fit into the context's last block."""
     prompt = exact.model.prompt(chunks[:count], LONG_QUESTION)
     plan = StitchPlan(exact.model.placed(chunks[:count], prompt), selection=EngineSelection("question", RATIO, 4))
     assert prompt.question.num_tokens > 3 * 128
@@ -93,8 +94,8 @@ def test_layers_that_the_model_lacks_cost_time_and_no_answer(exact: World, chunk
 
 
 def test_infoflow_is_infoflow_kvs(exact: World, chunks: list[Chunk]) -> None:
-    """InfoFlow KV, arXiv 2603.05353: all of the question's tokens, the model's own softmax, the mean over heads, its L2 norm
-    over queries. Layers 22 to 25 of 40 are 16 to 19 of this model's 30."""
+    """InfoFlow KV, arXiv 2603.05353: all of the question's tokens, the model's own softmax, the mean over heads, its L2
+    norm over queries. Layers 22 to 25 of 40 are 16 to 19 of this model's 30."""
     layers = attention_over_stitched(exact.model, chunks)[16:20]
     scores = sum(weights.mean(0).norm(dim=0) for weights in layers)
     chosen = choose(exact, chunks, "infoflow", block_size=1)
@@ -103,7 +104,8 @@ def test_infoflow_is_infoflow_kvs(exact: World, chunks: list[Chunk]) -> None:
 
 
 def test_legolink_is_epics(exact: World, chunks: list[Chunk]) -> None:
-    """EPIC's LegoLink, arXiv 2410.15332: k tokens at the start of every chunk but the first, and no more however long it is."""
+    """EPIC's LegoLink, arXiv 2410.15332: k tokens at the start of every chunk but the first, and no more however long
+    it is."""
     model, prompt = exact.model, exact.model.prompt(chunks)
     for ratio in (0.01, 0.9):
         plan = model.planner.plan(prompt, passages(chunks), model.keys, Recompute("legolink", ratio, 8), None)
@@ -140,7 +142,8 @@ def test_ape_reads_the_chunks_at_its_temperature(exact: World, chunks: list[Chun
 
 
 def test_head_is_epics() -> None:
-    """EPIC, arXiv 2410.15332, section 4: the first k tokens of every chunk; a shorter chunk's share goes to the others."""
+    """EPIC, arXiv 2410.15332, section 4: the first k tokens of every chunk; a shorter chunk's share goes to the
+    others."""
     spans = [Span(10, 40), Span(40, 45), Span(45, 99)]
     chosen = select_head(Evidence(tuple(ChunkEvidence(span) for span in spans)), 25)
     assert chosen == (Span(10, 20), Span(40, 55))

@@ -104,7 +104,8 @@ def test_kv_of_another_length_is_not_used(served: World, chunks: list[Chunk]) ->
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_recomputes_its_share(served: World, chunks: list[Chunk], policy: str) -> None:
-    """The ratio asked for is the share of the context that runs through the model again; two policies have another measure."""
+    """The ratio asked for is the share of the context that runs through the model again; two policies have another
+    measure."""
     prompt, ratio = served.model.prompt(chunks), 0.25
     question = query_vectors(served) if POLICIES[policy].needs_question_vectors else None
     recompute = Recompute(policy, ratio, block_size_of(policy))

@@ -1,4 +1,5 @@
-"""Two ranks on the CPU, each with its own heads: together they answer as one does, and neither waits for the other in vain."""
+"""Two ranks on the CPU, each with its own heads: together they answer as one does, and neither waits for the other in
+vain."""
 
 import time
 from collections.abc import Iterator
@@ -118,7 +119,8 @@ def assert_recomputing_everything_is_full_prefill(two: World) -> None:
 
 
 def assert_answers_as_one_rank(two: World) -> None:
-    """In full, stitched at every ratio, with every policy that looks at heads: the same tokens are recomputed. In float32."""
+    """In full, stitched at every ratio, with every policy that looks at heads: the same tokens are recomputed. In
+    float32."""
     chunks = some_chunks(two)
     prompt, plan = two.model.prompt(chunks), two.model.plan(chunks)
     plans = [None, plan, two.model.plan(chunks, [whole_context(prompt)])]

@@ -1,4 +1,5 @@
-"""The audit log: changes by requests of every kind, in order, of each tenant alone. On SQLite and on a real PostgreSQL."""
+"""The audit log: changes by requests of every kind, in order, of each tenant alone. On SQLite and on a real
+PostgreSQL."""
 
 import json
 from datetime import timedelta

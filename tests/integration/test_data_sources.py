@@ -161,7 +161,8 @@ def fill(source: Source, files: int) -> None:
 
 
 def test_a_collection_is_kept_in_step(source: Source):
-    """New, changed and deleted files; files that ingestion does not read; a file that cannot be read until it is mended."""
+    """New, changed and deleted files; files that ingestion does not read; a file that cannot be read until it is
+    mended."""
     fill(source, 20)
     source.write("photo.jpg", b"\xff\xd8\xff")
     source.write("empty.md", b"")

@@ -1,4 +1,5 @@
-"""Statements whose time must not grow with everybody's documents. The figures of docs/BENCHMARKS.md come from the long form."""
+"""Statements whose time must not grow with everybody's documents. The figures of docs/BENCHMARKS.md come from the long
+form."""
 
 import threading
 import time
@@ -181,7 +182,8 @@ def test_figures_at_100_000_documents(
 def test_figures_of_deleting_20_000_documents(
     database: Database, settings: Settings, migrated_url: str, redis_server: EmbeddedRedis
 ):
-    """200,000 chunks with vectors of 1.5 kB, a file a document and one a chunk; another tenant notes a use 20 times a second."""
+    """200,000 chunks with vectors of 1.5 kB, a file a document and one a chunk; another tenant notes a use 20 times a
+    second."""
     parts = Parts(msgspec.structs.replace(settings, database_url=migrated_url))
     home = find_collection_ref(database)
     made = collection_ref(home.tenant_id, make_collection(home.tenant_id, "large", database).id, database)

@@ -1,4 +1,5 @@
-"""`ragkv fsck`: each way in which rows, files, KV and vectors can disagree is found, left alone, and mended when asked."""
+"""`ragkv fsck`: each way in which rows, files, KV and vectors can disagree is found, left alone, and mended when
+asked."""
 
 import dataclasses
 import io

@@ -1,4 +1,5 @@
-"""Both kinds of index hold to the same facts: this process's memory, and Qdrant in its client's local mode and on a server.
+"""Both kinds of index hold to the same facts: this process's memory, and Qdrant in its client's local mode and on a
+server.
 
 The server is the one that RAGKV_TEST_QDRANT_URL names, or `tests.qdrant_server`.
 """

@@ -1,4 +1,5 @@
-"""What OpenAI's clients may send and this service does not do: a clear 400 that names the field. And what is hostile."""
+"""What OpenAI's clients may send and this service does not do: a clear 400 that names the field. And what is
+hostile."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -114,7 +114,8 @@ def test_a_document_larger_than_a_batch_goes_by_itself(parts: Parts):
 def test_a_process_that_is_killed_anywhere_leaves_whole_documents_and_what_the_sweep_finds(
     parts: Parts, large: CollectionRef, moment: str
 ):
-    """Before a transaction begins, and before one is committed: first at the first one, then at the second, and so on."""
+    """Before a transaction begins, and before one is committed: first at the first one, then at the second, and so
+    on."""
     killed = 0
     while dies_at(parts, large, moment, killed):
         assert leftovers.missing_files(parts.database, parts.files) == []

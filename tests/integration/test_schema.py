@@ -1,4 +1,5 @@
-"""The OpenAPI document held against the service: what it says may be sent is sent, and what comes back is as it says."""
+"""The OpenAPI document held against the service: what it says may be sent is sent, and what comes back is as it
+says."""
 
 import json
 import re
@@ -285,7 +286,8 @@ def _try_out(operation: schemathesis.APIOperation, mode: GenerationMode, request
 
 
 def _takes_anything(operation: schemathesis.APIOperation) -> bool:
-    """Whether it takes nothing but text in its path: every text is such a text, and looking for a wrong one takes half a second."""
+    """Whether it takes nothing but text in its path: every text is such a text, and looking for a wrong one takes half
+    a second."""
     schemas = [parameter.definition["schema"] for parameter in operation.path_parameters]
     if operation.body or operation.query:
         return False

@@ -1,4 +1,5 @@
-"""What retrieval knows of a collection follows its changes, reading what changed alone. On SQLite and on a real PostgreSQL."""
+"""What retrieval knows of a collection follows its changes, reading what changed alone. On SQLite and on a real
+PostgreSQL."""
 
 import io
 import random

@@ -157,7 +157,8 @@ class TestCostInFull:
         assert 'mode "full"' in found.hint
 
     def test_a_question_in_full_is_what_others_are_measured_by(self, database: Database, ref: CollectionRef):
-        """900 tokens took 900 ms, so the 900 that a stitched question had no cache for would have: and its retrieval."""
+        """900 tokens took 900 ms, so the 900 that a stitched question had no cache for would have: and its
+        retrieval."""
         add(database, question(ref, 130.0), in_full(ref, 900.0))
         found = summary(ref.tenant_id, MODEL, "1h", database, NOW).first_token
 

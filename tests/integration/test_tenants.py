@@ -1,4 +1,5 @@
-"""Tenants never meet: every route of the service is tried with another tenant's ids. The routes are the app's own list."""
+"""Tenants never meet: every route of the service is tried with another tenant's ids. The routes are the app's own
+list."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -79,7 +80,8 @@ def routes_of(app: Any) -> Iterator[Route]:
 
 
 def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
-    """Bodies for each route: requests that would succeed for the owner of the ids. One without an entry gets no body."""
+    """Bodies for each route: requests that would succeed for the owner of the ids. One without an entry gets no
+    body."""
     collection = ids["collection"]
     chosen = (
         {"collection": collection},

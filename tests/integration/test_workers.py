@@ -381,8 +381,8 @@ class TestWorkerProcess:
     def test_documents_become_ready_though_the_worker_is_killed_messages_are_lost_and_hostile_files_come(
         self, parts: Parts, worker: WorkerProcess
     ):
-        """One is accepted through the queue, one only in the database, as if the message had been lost. The second worker then
-        outlives a bomb, a hang and an encrypted file, which fail with what to do about it."""
+        """One is accepted through the queue, one only in the database, as if the message had been lost. The second
+        worker then outlives a bomb, a hang and an encrypted file, which fail with what to do about it."""
         queued = accept_document(parts.default_collection, "a.md", io.BytesIO(ADA), parts).document_id
         dropped = stored(parts, LONG, "engines.md")
         first = worker.pid

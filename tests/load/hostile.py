@@ -56,7 +56,8 @@ def _wrong(key: str) -> Wish:
 
 @dataclass(frozen=True)
 class Attack:
-    """So many clients that share the kinds of requests in these proportions, each at most one request every so often."""
+    """So many clients that share the kinds of requests in these proportions, each at most one request every so
+    often."""
 
     clients: int
     kinds: list[tuple[int, Make]]

@@ -44,7 +44,8 @@ class TestScore:
         assert paired_difference(better, better).direction is None
 
     def test_resamples_are_the_arenas(self):
-        """Its published protocol: seed 20260730, 10,000 draws of differences ordered by id, the 250th and the 9,750th mean."""
+        """Its published protocol: seed 20260730, 10,000 draws of differences ordered by id, the 250th and the 9,750th
+        mean."""
         one = {f"q{number}": number % 3 / 2 for number in range(10)}
         other = {f"q{number}": number % 2 / 4 for number in range(10)}
         found = paired_difference(one, other)
@@ -60,7 +61,8 @@ def outcome(f1, ttft_s=1.0, recomputed=0, context=100, answer="He"):
 
 @pytest.fixture
 def arena_run():
-    """Two questions with one id: no context 0.25, full prefill 0.75, naive 0.25, cacheblend 0.5 with a tenth recomputed."""
+    """Two questions with one id: no context 0.25, full prefill 0.75, naive 0.25, cacheblend 0.5 with a tenth
+    recomputed."""
     methods = methods_of(["naive", "deviation"], [0.1], Settings())
     outcomes = {
         "full": outcome(0.75, ttft_s=4.0, recomputed=100),

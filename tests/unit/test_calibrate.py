@@ -140,7 +140,8 @@ class TestUtility:
 
 
 def told_by(layers: set[int], *, with_sink: bool = True, plain: bool = True, best: int = 5) -> Observed:
-    """Of ten blocks of four tokens one is useful; these of six layers attend to it, the others, and more, to the first block."""
+    """Of ten blocks of four tokens one is useful; these of six layers attend to it, the others, and more, to the first
+    block."""
     utility = torch.full((40,), 0.01)
     utility[4 * best : 4 * best + 4] = 1.0
     right, wrong = torch.zeros(40), torch.zeros(40)

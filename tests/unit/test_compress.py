@@ -42,7 +42,8 @@ def views(model):
 
 @torch.no_grad()
 def attention_maps(model: PreTrainedModel, chunk: list[int]) -> list[torch.Tensor]:
-    """A map [heads, tokens, tokens] a layer of one text: prefix, chunk, cue, and what is decoded greedily, each token from scratch."""
+    """A map [heads, tokens, tokens] a layer of one text: prefix, chunk, cue, and what is decoded greedily, each token
+    from scratch."""
     ids = [*PREFIX, *chunk, *CUE]
     for _ in range(DECODED):
         ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))

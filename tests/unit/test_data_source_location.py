@@ -25,7 +25,8 @@ def test_a_name_that_a_parser_of_urls_reads_as_the_folder_above_is_refused(schem
     "name", ["%252e%252e", "..%00", "a b", "a%20b", "é", "...", "%2f%2e%2e", "..;", "a+b&c=d", "\\..", "~", "{x}"]
 )
 def test_a_prefix_is_opened_as_it_is_written(scheme: str, name: str):
-    """The store's own parser of URLs neither decodes a name nor leaves the prefix that was compared with what is allowed."""
+    """The store's own parser of URLs neither decodes a name nor leaves the prefix that was compared with what is
+    allowed."""
     location = location_of(f"{scheme}://bucket/red/{name}/reports")
     assert root_of(location, "red", allowed_locations(f"red={scheme}://bucket/red"))
 

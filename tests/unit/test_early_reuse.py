@@ -1,4 +1,5 @@
-"""Early reuse: what is being computed is awaited if that is sooner than recomputing, and a dead worker delays nobody."""
+"""Early reuse: what is being computed is awaited if that is sooner than recomputing, and a dead worker delays
+nobody."""
 
 import asyncio
 import json

@@ -360,7 +360,8 @@ class TestRecords:
 class TestReport:
     @pytest.fixture
     def rows(self):
-        """Two questions: no context 4 nats, full 2, random 3, head 2.5; random is twice as fast as full, head thrice."""
+        """Two questions: no context 4 nats, full 2, random 3, head 2.5; random is twice as fast as full, head
+        thrice."""
         settings = Settings()
         methods = methods_of(["random", "head"], [0.1], settings)
         figures = {

@@ -74,8 +74,8 @@ class TestShares:
         ids=lambda c: c.model_type,
     )
     def test_the_first_layer_attends_as_it_does_in_a_prompt(self, config):
-        """It knows no context: its queries and keys are what they are in a prompt. There the question's own tokens take part as
-        well: what it gives to itself is the measure for both prompts."""
+        """It knows no context: its queries and keys are what they are in a prompt. There the question's own tokens take
+        part as well: what it gives to itself is the measure for both prompts."""
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config).to(torch.float32).eval().requires_grad_(False)
         model.set_attn_implementation("eager")

@@ -17,7 +17,8 @@ from ragkv.planning.plan import CHUNK_TOKENS, DISK, MEMORY, TIERS, Device, Load,
 from ragkv.planning.shape import known_models, shape_of
 from ragkv.settings import Settings
 
-# Bytes a token in KiB, and on H100s of 989 TFLOPS at 50%, 8,192 tokens: tokens a second, seconds, GB/s where loading begins to win.
+# Bytes a token in KiB, and on H100s of 989 TFLOPS at 50%, 8,192 tokens: tokens a second, seconds, GB/s where loading
+# begins to win.
 PUBLISHED = [
     ("Llama-3.1-8B", 1, 128, 28_800, 0.284, 3.78),
     ("Qwen3-8B", 1, 144, 28_100, 0.292, 4.14),
@@ -54,8 +55,9 @@ def test_published_figures_within_three_percent(
 def test_published_figures_of_quantised_kv_with_their_format(
     name: str, count: int, kib: float, rate: float, seconds: float, needed: float
 ):
-    """They assume 0.53 and 0.28 of bfloat16: a step and a lowest value of 16 bits for every 64 values, in both formats. Ours differ:
-    codes of int8 have no lowest value, groups are of up to 128 tokens or one head's values, and int4 keeps two tokens at each end."""
+    """They assume 0.53 and 0.28 of bfloat16: a step and a lowest value of 16 bits for every 64 values, in both formats.
+    Ours differ: codes of int8 have no lowest value, groups are of up to 128 tokens or one head's values, and int4 keeps
+    two tokens at each end."""
     assert (pytest.approx(0.53, rel=0.01), pytest.approx(0.28, rel=0.01)) == ((8 + 32 / 64) / 16, (4 + 32 / 64) / 16)
     bf16, int8, int4 = (option.needed_bandwidth for option in made(name, count=count).options[:3])
 

@@ -1,4 +1,5 @@
-"""Two ranks decide together: each sees the same, and one that fails alone ends rather than leaving the other in a collective."""
+"""Two ranks decide together: each sees the same, and one that fails alone ends rather than leaving the other in a
+collective."""
 
 import multiprocessing
 from pathlib import Path

@@ -123,7 +123,8 @@ def test_more_folders_than_may_be_are_the_reason(tmp_path: Path, monkeypatch: py
 
 
 def test_a_kernel_without_a_watch_left_is_the_reason(tmp_path: Path):
-    """In a process that may open no further file, which the kernel answers as it does where a user's watchers are used up."""
+    """In a process that may open no further file, which the kernel answers as it does where a user's watchers are used
+    up."""
     script = """
         import os, resource, sys, threading
         from pathlib import Path

@@ -1,8 +1,9 @@
-"""Decode the bytes of a text file: by its byte order mark, as UTF-8, or by a cautious guess."""
+"""Decode the bytes of a text file: by its byte order mark, by escape sequences, as UTF-8, or by a cautious guess."""
 
 import codecs
 
 from ingest.parse.guess import guess_encoding, has_wide_words
+from ingest.parse.seven_bit import decode_seven_bit
 from ragkv.errors import Rejected
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
@@ -20,13 +21,15 @@ _SAMPLE_BYTES = 64 * 1024
 
 
 def decode(body: bytes, declared: str | None = None) -> str:
-    """The characters of a text file. A byte order mark goes before UTF-8, that before the `declared` encoding, then a
-    guess.
+    """The characters of a text file. A byte order mark goes before escape sequences (ISO-2022-JP and others in seven
+    bits), those before UTF-8, that before the `declared` encoding, then a guess.
 
     Raises Rejected when the encoding is in doubt: a wrong guess would silently fill the index with garbage.
     """
     if encoding := sure_encoding(body):
         return body.decode(encoding, errors="replace")
+    if (text := decode_seven_bit(body, declared)) is not None:
+        return text
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError:

@@ -147,6 +147,11 @@ def _header(message: Message, name: str) -> str:
 def _decoded(words: str) -> str:
     """A header's words, with those that stand encoded in it."""
     try:
-        return str(make_header(decode_header(words)))
-    except (HeaderParseError, LookupError, ValueError):
+        parts = [(_part(part, charset), charset and "utf-8") for part, charset in decode_header(words)]
+        return str(make_header(parts))
+    except (HeaderParseError, LookupError, ValueError, Rejected):
         return words
+
+
+def _part(part: str | bytes, charset: str | None) -> str:
+    return decode(part if isinstance(part, bytes) else part.encode("utf-8", "surrogateescape"), charset)

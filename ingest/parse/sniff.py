@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import PurePosixPath
 
 from ingest.parse.encoding import sure_encoding
+from ingest.parse.seven_bit import is_korean
 from ragkv.errors import Rejected, Unsupported
 
 
@@ -154,7 +155,8 @@ def _format_of_text(suffix: str, body: bytes) -> Format:
     sample = body[:_SAMPLE_BYTES]
     num_controls = len(sample) - len(sample.translate(None, _CONTROLS))
     is_binary = sample.count(0) * 1000 > len(sample) or num_controls * 20 > len(sample)
-    if is_binary and not sure_encoding(body):  # UTF-16 and UTF-32 have zeros
+    # UTF-16 and UTF-32 have zeros, ISO-2022-KR control characters.
+    if is_binary and not sure_encoding(body) and not is_korean(sample):
         raise Unsupported(f"it is a binary file of an unknown kind: {SUPPORTED}")
     start = body[:2048].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").lower()
     is_html = start.startswith((b"<!doctype html", b"<html")) or (start.startswith(b"<?xml") and b"<html" in start)

@@ -130,6 +130,58 @@ def test_other_encodings_are_refused_not_read_as_something_else(text: str, encod
         parse("a.txt", text.encode(encoding))
 
 
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        (JAPANESE, "iso2022_jp"),
+        (JAPANESE, "iso2022_jp_2004"),
+        (KOREAN, "iso2022_kr"),
+        ("富士山", "iso2022_jp"),
+        ("ﾌｼﾞｻﾝ は富士山", "iso2022_jp_ext"),
+        (f"Notes of a trip\n\n{JAPANESE}\n\nThe end.", "iso2022_jp"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.eml"])
+def test_seven_bits_with_escape_sequences_are_read(text: str, encoding: str, name: str):
+    head = b"Subject: x\n\n" if name == "a.eml" else b""
+    assert text in parse(name, head + text.encode(encoding)).text
+
+
+def test_characters_that_windows_added_to_iso_2022_jp_are_read():
+    """No codec of Python reads these with half-width kana in one text: each line is read by itself."""
+    body = b"\x1b$B-!-i\x1b(B\n\x1b(I6E\x1b(B\n" + "富士山".encode("iso2022_jp")
+    assert parse("a.txt", body).text == "①Ⅴ\nｶﾅ\n富士山".replace("Ⅴ", b"\x1b$(Q-i\x1b(B".decode("iso2022_jp_2004"))
+
+
+def test_a_table_in_iso_2022_jp_keeps_its_header():
+    rows = "山,高さ\n富士山,3776\n北岳,3193\n"
+    assert parse("a.csv", rows.encode("iso2022_jp")).text == parse("a.csv", rows.encode()).text
+
+
+def test_broken_places_in_iso_2022_jp_are_replaced():
+    body = JAPANESE.encode("iso2022_jp").replace("標高".encode("iso2022_jp")[3:7], b"\x7f\x7f\x7f\x7f")
+    text = parse("a.txt", body).text
+    assert JAPANESE[:12] in text
+    assert JAPANESE[-20:] in text
+    assert "\ufffd" in text
+
+
+def test_hz_is_read():
+    assert parse("a.txt", SIMPLIFIED.encode("hz")).text == SIMPLIFIED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '(format t "~{~a~^, ~}~%" names) ; ~{NAME~} and ~{VALUE~}\n' * 50,
+        "A place for ~{NAME~}, and one for ~{ADDRESS~}.\n" * 100,
+        "\x1b[31mred\x1b[0m and \x1b(Bplain\n" * 20,
+    ],
+)
+def test_signs_of_other_uses_do_not_make_seven_bit_text(text: str):
+    assert parse("a.txt", text.encode()).text == parse("a.txt", text.encode() + "é".encode()).text[:-1].rstrip()
+
+
 def test_bytes_that_are_no_text_are_refused():
     dice = random.Random(9)
     packed = zlib.compress("".join(map(chr, dice.choices(range(32, 126), k=20_000))).encode())

@@ -1,5 +1,7 @@
 """Mail: headers, alternatives, messages and files attached to it."""
 
+from base64 import b64encode
+from email.header import Header
 from email.message import EmailMessage
 
 import pytest
@@ -134,6 +136,32 @@ def test_old_encodings_are_decoded():
     )
     parsed = parse("a.eml", body)
     assert (parsed.title, parsed.text) == ("łódź", "łódź\n\nŁódź i Kraków")
+
+
+@pytest.mark.parametrize(
+    ("words", "charset"),
+    [
+        ("富士山は日本でいちばん高い山です。", "iso-2022-jp"),
+        ("长江是亚洲最长的河流。", "hz-gb-2312"),
+        ("한강은 서해로 흘러간다.", "iso-2022-kr"),
+        ("Größe", "utf-7"),
+    ],
+)
+def test_old_encodings_in_seven_bits_are_decoded(words: str, charset: str):
+    subject = Header(words, charset).encode() if charset != "utf-7" else "x"
+    head = f"Subject: {subject}\nContent-Type: {{}}; charset={charset}\n\n"
+    plain = head.format("text/plain").encode() + words.encode(charset)
+    rich = head.format("text/html").encode() + f"<p>{words}</p>".encode(charset)
+    for body in (plain, rich):
+        parsed = parse("a.eml", body)
+        assert parsed.title == (words if charset != "utf-7" else "x")
+        assert parsed.text.endswith(words)
+
+
+def test_a_subject_may_have_characters_that_windows_added_or_no_encoded_words():
+    encoded = b64encode(b"\x1b$B-!IY;N;3\x1b(B").decode()
+    for line in (f"=?ISO-2022-JP?B?{encoded}?=".encode(), b"\x1b$B-!IY;N;3\x1b(B"):
+        assert parse("a.eml", b"Subject: " + line + b"\n\nwords").title == "①富士山"
 
 
 def test_too_many_attachments_are_refused():

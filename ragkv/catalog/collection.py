@@ -12,7 +12,7 @@ from ragkv.catalog.forgetting import forget_answers, forget_in_memory
 from ragkv.catalog.originals import uploads_lock
 from ragkv.catalog.removal import remove_documents
 from ragkv.db.batches import timed
-from ragkv.db.collections import BY_NAME, collection_facts, collection_named, document_ids_in, sizes_in
+from ragkv.db.collections import BY_NAME, collection_facts, collection_named, count_documents, document_ids_in, sizes_in
 from ragkv.db.data_sources import forget_data_sources_of
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.evaluations import forget_runs_about
@@ -23,7 +23,7 @@ from ragkv.db.tenants import collection_ref
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id
 from ragkv.names import clean_name, storable
-from ragkv.page import MAX_PAGE, Name, from_cursor
+from ragkv.page import Name, from_cursor
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
 
@@ -129,8 +129,9 @@ def list_collections(tenant_id: str, limit: int, cursor: str | None, database: D
 
 
 def num_documents(tenant_id: str, database: Database) -> int:
-    """Documents of a tenant's first MAX_PAGE collections."""
-    return sum(item.documents for item in list_collections(tenant_id, MAX_PAGE, None, database).items)
+    """Documents of all collections of a tenant."""
+    with database.reading() as session:
+        return session.scalars(count_documents(tenant_id)).one()
 
 
 def amend_collection(

@@ -26,6 +26,10 @@ def collection_facts(tenant_id: str) -> Select[CollectionRow, int, int, int, int
     )
 
 
+def count_documents(tenant_id: str) -> Select[int]:
+    return select(func.count(DocumentRow.id)).where(DocumentRow.tenant_id == tenant_id)
+
+
 def collection_by_id(collection_id: str) -> Select[str]:
     """Its id again, if it is there."""
     return select(CollectionRow.id).where(CollectionRow.id == collection_id)

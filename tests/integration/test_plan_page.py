@@ -2,7 +2,11 @@
 
 import pytest
 
-from tests.over_http import Client
+from ragkv.catalog.collection import num_documents
+from ragkv.db.tables import CollectionRow
+from ragkv.page import MAX_PAGE
+from ragkv.parts import Parts
+from tests.over_http import Client, upload
 
 
 def test_the_served_model_is_planned_for(client: Client):
@@ -19,6 +23,19 @@ def test_figures_of_the_form_take_the_place_of_usual_ones(client: Client):
 
     assert "RAGKV_KV_FORMAT=int4" in text
     assert 'name="documents" type="number" min="0" step="1" required value="50"' in text
+
+
+def test_the_documents_of_all_collections_are_counted(client: Client, parts: Parts):
+    tenant_id = parts.default_collection.tenant_id
+    names = [f"c{number:03}" for number in range(MAX_PAGE + 1)]
+    with parts.database.writing() as session:
+        session.add_all(CollectionRow(tenant_id=tenant_id, name=name) for name in names)
+    for body, collection in ((b"first", "default"), (b"last", names[-1])):
+        upload(client, body, "a.txt", data={"collection": collection}).raise_for_status()
+
+    assert num_documents(tenant_id, parts.database) == 2
+    text = client.get("/admin/kv/plan").text
+    assert 'name="documents" type="number" min="0" step="1" required value="2"' in text
 
 
 @pytest.mark.parametrize(

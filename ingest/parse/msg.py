@@ -4,17 +4,28 @@ import io
 import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 
 from olefile import OleFileIO
 
+from ingest.parse.compressed_rtf import decompress_rtf
 from ingest.parse.encoding import decode
 from ingest.parse.mail import Mail, as_eml, compose, file_name, written
 from ingest.parse.parsed import MAX_ATTACHMENTS, Parsed
+from ingest.parse.rtf import read_rtf
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
 
-_SUBJECT, _TEXT, _HTML, _SENDER, _ADDRESS, _TO, _CC = "0037", "1000", "1013", "0C1A", "5D01", "0E04", "0E03"
-_SENT = b"\x40\x00\x39\x00"  # type and number of the property in the stream of those of fixed size
+_SUBJECT, _TEXT, _HTML, _RTF, _SENDER, _ADDRESS = "0037", "1000", "1013", "1009", "0C1A", "5D01"
+_TO, _CC = "0E04", "0E03"
+# Type and number of properties in the stream of those of fixed size.
+_SENT, _TEXT_CODE_PAGE, _HTML_CODE_PAGE = b"\x40\x00\x39\x00", b"\x03\x00\xfd\x3f", b"\x03\x00\xde\x3f"
+_ENCODINGS = {
+    20127: "ascii", 20866: "koi8_r", 21866: "koi8_u", 50220: "iso2022_jp", 50221: "iso2022_jp", 50222: "iso2022_jp",
+    50225: "iso2022_kr", 51932: "euc_jp", 51949: "euc_kr", 52936: "hz", 54936: "gb18030", 65000: "utf-7",
+    **{28590 + part: f"iso8859_{part}" for part in range(1, 17)},
+}  # fmt: skip
+"""Numbers of code pages that Python does not know as `cp` with the number."""
 _FILE_NAMES, _DATA = ("3707", "3704", "3001"), "3701"
 _UNICODE, _CODE_PAGE, _BINARY = "001F", "001E", "0102"
 _MESSAGE = f"__substg1.0_{_DATA}000D"
@@ -51,11 +62,12 @@ class _Streams:
 
 
 class _Properties:
-    """Properties of a message, or of its part in `folder`."""
+    """Properties of a message, or of its part in `folder`. `encoding`: of text without a code page of its own."""
 
-    def __init__(self, streams: _Streams, folder: tuple[str, ...] = ()) -> None:
+    def __init__(self, streams: _Streams, folder: tuple[str, ...] = (), encoding: str = "cp1252") -> None:
         self._streams = streams
         self._folder = folder
+        self._default = encoding
 
     def binary(self, number: str, kind: str = _BINARY) -> bytes:
         return self._stream(f"__substg1.0_{number}{kind}")
@@ -63,26 +75,41 @@ class _Properties:
     def text(self, number: str) -> str:
         if wide := self.binary(number, _UNICODE):
             return wide.decode("utf-16-le", "replace")
-        return decode(self.binary(number, _CODE_PAGE), "cp1252")
+        return decode(self.binary(number, _CODE_PAGE), self._encoding(_TEXT_CODE_PAGE))
+
+    def words(self) -> tuple[str, bool]:
+        """Its text, and whether that is HTML. RTF is read where it is all there is."""
+        if html := decode(self.binary(_HTML), self._encoding(_HTML_CODE_PAGE)) or self.text(_HTML):
+            return html, True
+        if (text := self.text(_TEXT)).strip() or not (rtf := self.binary(_RTF)):
+            return text, False
+        return read_rtf(decompress_rtf(rtf), "").text, False
 
     def sent(self) -> str:
-        listed = self._stream("__properties_version1.0")
-        header_bytes = _INNER_HEADER_BYTES if self._folder else _HEADER_BYTES
-        for place in range(header_bytes, len(listed) - _ENTRY_BYTES + 1, _ENTRY_BYTES):
-            if listed[place : place + 4] == _SENT:
-                (ticks,) = struct.unpack_from("<Q", listed, place + 8)
-                return (_EPOCH + timedelta(microseconds=ticks // 10)).strftime("%Y-%m-%d %H:%M UTC")
-        return ""
+        (ticks,) = struct.unpack("<Q", self._fixed.get(_SENT, bytes(8)))
+        return (_EPOCH + timedelta(microseconds=ticks // 10)).strftime("%Y-%m-%d %H:%M UTC") if ticks else ""
 
     def attachments(self) -> Iterator["_Properties"]:
         for *outer, folder in self._streams.storages:
             if folder.startswith("__attach_version1.0_") and tuple(outer) == self._folder:
-                yield _Properties(self._streams, (*outer, folder))
+                yield _Properties(self._streams, (*outer, folder), self._encoding(_TEXT_CODE_PAGE))
 
     def message(self) -> "_Properties | None":
         """The message that an attachment is; None if it is a file."""
         folder = (*self._folder, _MESSAGE)
         return _Properties(self._streams, folder) if folder in self._streams.storages else None
+
+    @cached_property
+    def _fixed(self) -> dict[bytes, bytes]:
+        """Values of fixed size, eight bytes each, by type and number."""
+        listed = self._stream("__properties_version1.0")
+        header_bytes = _INNER_HEADER_BYTES if self._folder else _HEADER_BYTES
+        places = range(header_bytes, len(listed) - _ENTRY_BYTES + 1, _ENTRY_BYTES)
+        return {listed[place : place + 4]: listed[place + 8 : place + 16] for place in places}
+
+    def _encoding(self, property_: bytes) -> str:
+        number = int.from_bytes(self._fixed.get(property_, b"")[:4], "little")
+        return _ENCODINGS.get(number, f"cp{number}") if number else self._default
 
     def _stream(self, name: str) -> bytes:
         return self._streams.read("/".join((*self._folder, name)))
@@ -99,8 +126,7 @@ def _mail(message: _Properties, depth: int) -> Mail:
         "Date": message.sent(),
     }
     mail = Mail(message.text(_SUBJECT), headers)
-    html = decode(message.binary(_HTML), "cp1252") or message.text(_HTML)
-    mail.bodies.append((html, True) if html else (message.text(_TEXT), False))
+    mail.bodies.append(message.words())
     for number, attachment in enumerate(message.attachments()):
         if number == MAX_ATTACHMENTS:
             raise TooLarge(f"it has more than {MAX_ATTACHMENTS:,} attachments: upload them as files")

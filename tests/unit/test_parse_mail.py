@@ -1,5 +1,6 @@
 """Mail: headers, alternatives, messages and files attached to it."""
 
+import struct
 from base64 import b64encode
 from email.header import Header
 from email.message import EmailMessage
@@ -7,6 +8,7 @@ from email.message import EmailMessage
 import pytest
 
 from ingest.parse import Attachment, parse
+from ingest.parse.compressed_rtf import decompress_rtf
 from ingest.parse.mail import Mail, as_eml, written
 from ragkv.errors import Rejected, TooLarge
 from tests.made_files import Storage, ole
@@ -84,6 +86,11 @@ def test_a_message_keeps_the_end_of_its_name_whatever_its_subject():
     assert (forwarded.name[:10], forwarded.name[-4:]) == ("Re: a-b lo", ".eml")
 
 
+def uncompressed(rtf: bytes) -> bytes:
+    """RTF as a message may keep it without compression."""
+    return struct.pack("<II4sI", len(rtf) + 12, len(rtf), b"MELA", 0) + rtf
+
+
 def outlook(subject: str, text: str, **attached: Storage) -> Storage:
     """A message as Outlook keeps it."""
     words = {"0037001F": subject, "0C1A001F": "Zoë Example", "1000001F": text}
@@ -105,6 +112,73 @@ def test_messages_and_files_attached_to_a_message_of_outlook_are_attachments():
     inside = parse(forwarded.name, forwarded.body)
     assert inside.text == "Größe\n\nFrom: Zoë Example\n\ninner words\n\nAttachment: ü.txt"
     assert inside.attachments == (Attachment("ü.txt", b"w" * 4_096),)
+
+
+COMPRESSED = bytes.fromhex(
+    "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af32068656c090020627705b06c647d0a800fa0"
+)
+"""The example of [MS-OXRTFCP], 4.1: "hello world"."""
+
+
+@pytest.mark.parametrize(
+    ("compressed", "rtf"),
+    [
+        (COMPRESSED.hex(), rb"{\rtf1\ansi\ansicpg1252\pard hello world}" + b"\r\n"),
+        ("1a0000001c0000004c5a4675e2d44b51410004205758595a0d6e7d010eb0", rb"{\rtf1 WXYZWXYZWXYZWXYZWXYZ}"),
+        (uncompressed(rb"{\rtf1 plain}").hex(), rb"{\rtf1 plain}"),
+    ],
+)
+def test_rtf_is_decompressed_as_in_the_specifications_examples(compressed: str, rtf: bytes):
+    assert decompress_rtf(bytes.fromhex(compressed)) == rtf
+
+
+def test_a_body_that_is_rtf_alone_is_read():
+    rich = uncompressed(
+        rb"{\rtf1\ansi\ansicpg1252\fromhtml1 {\*\htmltag64 <p>}\htmlrtf {\htmlrtf0 Gr\'f6\'dfe\htmlrtf\par}\htmlrtf0"
+        rb"{\*\htmltag72 </p>}{\*\htmltag64 <p>}\htmlrtf {\htmlrtf0 of the plans\htmlrtf\par}\htmlrtf0}"
+    )
+    for body, words in ((COMPRESSED, "hello world"), (rich, "Größe\nof the plans")):
+        message = outlook("Plans", "")
+        message["__substg1.0_10090102"] = body.ljust(4_096, b"\0")
+        assert parse("a.msg", ole(message)).text == f"Plans\n\nFrom: Zoë Example\n\n{words}"
+
+
+def test_a_body_that_is_text_too_is_read_as_that():
+    message = outlook("Plans", "Words.")
+    message["__substg1.0_10090102"] = COMPRESSED.ljust(4_096, b"\0")
+    assert parse("a.msg", ole(message)).text.endswith("\n\nWords.")
+
+
+@pytest.mark.parametrize("place", [2, 11, 12, 20, 40])
+def test_damaged_rtf_is_refused(place: int):
+    body = bytearray(COMPRESSED)
+    body[place] ^= 0x55
+    message = outlook("Plans", "")
+    message["__substg1.0_10090102"] = bytes(body).ljust(4_096, b"\0")
+    with pytest.raises(Rejected, match="damaged"):
+        parse("a.msg", ole(message))
+
+
+@pytest.mark.parametrize(
+    ("number", "encoding", "words"),
+    [(932, "cp932", "富士山は高い山です。"), (1251, "cp1251", "Волга река"), (50220, "iso2022_jp", "富士山は高い。")],
+)
+def test_text_in_a_code_page_is_read_by_its_number(number: int, encoding: str, words: str):
+    """Messages of Outlook that are not in Unicode; names of attached files, too."""
+    numbers = b"".join(struct.pack("<IIQ", tag, 6, number) for tag in (0x3FFD0003, 0x3FDE0003))
+    file: Storage = {
+        "__properties_version1.0": bytes(4_096),
+        "__substg1.0_3707001E": f"{words}.txt".encode(encoding).ljust(4_096),
+        "__substg1.0_37010102": b"w" * 4_096,
+    }
+    for name, body in (("1000001E", words), ("10130102", f"<p>{words}</p>")):
+        message: Storage = {
+            "__properties_version1.0": (bytes(32) + numbers).ljust(4_096, b"\0"),
+            f"__substg1.0_{name}": body.encode(encoding).ljust(4_096),
+            "__attach_version1.0_#00000000": file,
+        }
+        parsed = parse("a.msg", ole(message))
+        assert parsed.text == f"{words}\n\nAttachment: {words}.txt"
 
 
 def test_streams_that_share_their_sectors_are_refused():

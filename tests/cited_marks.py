@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 from lxml import html
 
+from api.v1.pages import PICTURED
 from ingest.parse import Parsed
 from ingest.parse.clean import scrub
 from ragkv.answer.cite import cite
@@ -14,6 +16,7 @@ from ragkv.answer.sentences import sentences
 from ragkv.chunk import Passage
 from ragkv.db.chunks import CHUNK_KEYS, chunks_of, to_chunk
 from ragkv.db.database import Database
+from ragkv.page_names import page_label
 from tests.integration.test_pages import text_under, words
 
 PDF = "application/pdf"
@@ -38,16 +41,41 @@ def faults(client: httpx.Client, document_id: str, parsed: Parsed, body: bytes, 
     if (page := _page_of(parsed, cited)) != cited.page:
         yield f"the words are on page {page}, the citation says {cited.page}"
     shown = client.get(f"/admin/documents/{document_id}", params={"at": f"{cited.start}-{cited.end}"})
-    marked = "".join(mark.text_content() for mark in html.fromstring(shown.text).iter("mark"))
+    document = html.fromstring(shown.text)
+    marked = "".join(mark.text_content() for mark in document.iter("mark"))
     if marked != cited.quote:
         yield f"the mark lies on {marked[:80]!r}"
+    range_ = {"start": cited.start, "end": cited.end}
+    yield from _page_faults(client.get(f"/v1/documents/{document_id}/text", params=range_).json(), parsed, cited)
+    if not parsed.media_type.startswith(PICTURED):
+        lit = "".join(element.text_content() for element in document.xpath("//*[@id='lit-text']"))
+        if lit != cited.quote:
+            yield f"lit on the page's text is {lit[:80]!r}"
     if parsed.media_type == PDF:
-        range_ = {"start": cited.start, "end": cited.end}
         boxed = client.get(f"/v1/documents/{document_id}/boxes", params=range_).json()["pages"]
         wanted, under = _letters(cited.quote), _letters(text_under(body, boxed))
         if under not in (wanted, _letters(cited.quote.replace(" | ", "").replace(": ", ""))):
             missing, beside = ("".join((one - other).elements()) for one, other in ((wanted, under), (under, wanted)))
             yield f"the boxes miss {missing[:80]!r} and hold {beside[:80]!r} beside the words"
+
+
+def _page_faults(shown: dict[str, Any], parsed: Parsed, cited: Citation) -> Iterator[str]:
+    """Faults of the text around the words: other words, another page, or text that is not beside them on it."""
+    if shown["cited"] != cited.quote:
+        yield f"the page's text cites {shown['cited'][:80]!r}"
+    if (shown["page"], shown["page_label"]) != (cited.page, page_label(parsed.media_type, cited.page)):
+        yield f"the text is that of {shown['page_label']}"
+    page = next((page for page in parsed.pages if page.number == cited.page), None)
+    start, end = (page.start, page.end) if page else (0, len(parsed.text))
+    before, after = _packed(parsed.text[start : cited.start]), _packed(parsed.text[cited.end : end])
+    if not before.endswith(_packed(shown["before"])):
+        yield f"before the words stands {shown['before'][-80:]!r}"
+    if not after.startswith(_packed(shown["after"])):
+        yield f"after the words stands {shown['after'][:80]!r}"
+
+
+def _packed(text: str) -> str:
+    return "".join(text.split())
 
 
 def _letters(text: str) -> Counter[str]:

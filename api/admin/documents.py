@@ -1,23 +1,26 @@
 """The page of one document: facts, metadata, a page of it as it looks, and chunks with the state of their KV."""
 
 import asyncio
+from contextlib import suppress
 from typing import Annotated, Any
 
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from api.admin.pages import sheet
+from api.admin.pages import NoSheet, Sheet, sheet
 from api.admin.shell import AdminRequest, page
 from api.admin.source import Place, mark
+from api.v1.pages import PICTURED
 from ingest.page_views import PageViews
+from ragkv.catalog.cited import CitedPage, cited_page
 from ragkv.catalog.collection import collection_view
 from ragkv.catalog.listing import chunks_before, chunks_from, list_chunks
 from ragkv.catalog.mail_attachments import document_detail
+from ragkv.errors import Rejected
 from ragkv.parts import Parts
 
 CHUNKS_A_PAGE = 20
-PDF, IMAGES = "application/pdf", "image/"
 
 
 @get("/documents/{document_id:str}")
@@ -31,14 +34,22 @@ async def document_page(
     number: Annotated[int | None, QueryParameter(name="page", ge=1)] = None,
 ) -> Response[str]:
     """Render a document. `at`=START-END marks these characters of the text and starts the page at their chunk; a PDF
-    or an image then shows its page with them, or page `number`."""
+    or an image then shows its page with them, or page `number`; other formats the text of their page, slide or
+    sheet."""
     place = Place.of(at)
     facts = await asyncio.to_thread(_facts, request.user.tenant_id, document_id, place, cursor, parts)
-    seen = None
-    has_pages = facts["document"].media_type.startswith((PDF, IMAGES))
+    seen: Sheet | NoSheet | CitedPage | None = None
+    has_pages = facts["document"].media_type.startswith(PICTURED)
     if has_pages and (place or number):
         seen = await sheet(page_views, request.user.tenant_id, document_id, number, place)
+    elif place:
+        with suppress(Rejected):  # nothing is there: the document has been replaced
+            seen = await asyncio.to_thread(_cited, request.user.tenant_id, document_id, place, parts)
     return page(request, "document.html", sheet=seen, place=place, has_pages=has_pages, **facts)
+
+
+def _cited(tenant_id: str, document_id: str, place: Place, parts: Parts) -> CitedPage:
+    return cited_page(tenant_id, document_id, place.start, place.end, parts.database)
 
 
 def _facts(tenant_id: str, document_id: str, place: Place | None, cursor: str | None, parts: Parts) -> dict[str, Any]:

@@ -26,6 +26,8 @@ class FileCitation(msgspec.Struct, frozen=True, kw_only=True):
     start: int
     end: int
     quote: str
+    page_text: str
+    page_boxes: str | None
 
 
 class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,20 +50,11 @@ def sources_of(tenant_id: str, answer: Answer, database: Database) -> dict[str, 
 def citations_of(answer: Answer, sources: dict[str, Entry]) -> list[FileCitation]:
     return [
         FileCitation(
-            answer_start=one.answer_start,
-            answer_end=one.answer_end,
             file_id=sources[one.document_id].file_id,
             filename=sources[one.document_id].document.name,
-            document_id=one.document_id,
-            chunk_id=one.chunk_id,
-            title=one.title,
-            page=one.page,
-            page_label=one.page_label,
-            start=one.start,
-            end=one.end,
-            quote=one.quote,
+            **msgspec.structs.asdict(one),
         )
-        for one in answer.citations
+        for one in AnswerView.of(answer).citations
         if one.document_id in sources
     ]
 

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from api.http.errors import Problem
-from api.v1.ask import AnswerView, AskBody, CachedTokens, TurnBody, UsageView
+from api.v1.ask import AnswerView, AskBody, CachedTokens, CitationView, TurnBody, UsageView
 from api.v1.collections import CollectionBody, CollectionPatch
 from api.v1.data_sources import DataSourcePatch, NewDataSource, SyncBody
 from api.v1.documents import Amendment, Replacement, Upload, Uploaded, Uploads
@@ -26,6 +26,7 @@ from ragkv.access.audit import AuditEvent, AuditPage
 from ragkv.access.keys import IssuedKey, KeyView
 from ragkv.answer.question import Citation, PassageKV, PromptSpan, Timings
 from ragkv.catalog.changes import Queued
+from ragkv.catalog.cited import CitedPage
 from ragkv.catalog.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
 from ragkv.catalog.data_sources import DataSourceView, SourceFileCounts, SourceFilePage, SourceFileView
 from ragkv.catalog.documents import DocumentView
@@ -256,11 +257,12 @@ MEASURED = MeasuredQuestion(
 GIVEN = GivenQuestion(
     question=QUESTION, answers=("Ada Lovelace",), passages=(GivenPassage(TEXT, "Ada Lovelace"),), gold=()
 )
+CITATION = Citation(0, 13, CHUNK_ID, DOCUMENT_ID, "Ada Lovelace", None, 0, len(TEXT), TEXT)
 DONE = AnswerView(
     id=ANSWER_ID,
     answer="Ada Lovelace.",
     finish_reason="stop",
-    citations=(Citation(0, 13, CHUNK_ID, DOCUMENT_ID, "Ada Lovelace", None, 0, len(TEXT), TEXT),),
+    citations=[CitationView.of(CITATION, "text/markdown")],
     passages=[PASSAGE],
     timings=Timings(11.2, 1.4, 96.8, 84.1, 2.3, 31.0, 188.5),
     usage=UsageView(
@@ -422,6 +424,7 @@ EXAMPLES: dict[Any, object] = {
     Amendment: Amendment(name="lovelace.md", metadata={"year": 1843, "draft": None}),
     Uploaded: Uploaded("ada.md", HTTPStatus.ACCEPTED, document=DOCUMENT),
     ChunkPage: ChunkPage([CHUNK], None),
+    CitedPage: CitedPage("computers.pptx", "Computers, Pioneers", 3, "slide 3", "", TEXT, "\nShe lived in London."),
     BoxesView: BoxesView(
         [PageBoxes(3, f"/v1/documents/{DOCUMENT_ID}/pages/3", 595.0, 842.0, [BoxView(72.0, 96.5, 321.4, 14.2)])], 12
     ),

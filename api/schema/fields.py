@@ -444,11 +444,22 @@ FIELDS: dict[str, dict[str, str]] = {
         "ranks": "Rank of each gold passage, starting from 1; null for one that is not among the first 10.",
         "search_ms": "Duration of the search in milliseconds.",
     },
-    "Citation": {
+    "CitationView": {
         **CHUNK,
         "answer_start": "Offset of the first supported character in the answer.",
         "answer_end": "Offset after the last supported character in the answer.",
         "quote": "Text of the document at this place.",
+        "page_text": "Path of the text of its page, slide or sheet around it.",
+        "page_boxes": "Path of the boxes over it on the picture of its page; null where pages have no pictures.",
+    },
+    "CitedPage": {
+        "name": "Name of the document.",
+        "title": "Title of the document with the headings above the words, which are not in the text.",
+        "page": "Number of the page on which the words begin, starting from 1; null where the format has no pages.",
+        "page_label": 'Page as a reader calls it, such as "slide 3"; null where the format has no pages.',
+        "before": "Text of the page before the words.",
+        "cited": "The words.",
+        "after": "Text of the page after the words.",
     },
     "Timings": {
         "retrieve_ms": "Duration of retrieval, or of the look-up in the answer cache.",

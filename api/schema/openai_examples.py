@@ -32,7 +32,18 @@ from api.openai.store_views import (
 )
 from api.openai.streaming import EventEncoder
 from api.openai.vector_stores import NewVectorStore, VectorStoreChange
-from api.schema.examples import CHUNK_ID, COLLECTION, COLLECTION_ID, DOCUMENT, DOCUMENT_ID, DONE, MOMENT, QUESTION, TEXT
+from api.schema.examples import (
+    CHUNK_ID,
+    CITATION,
+    COLLECTION,
+    COLLECTION_ID,
+    DOCUMENT,
+    DOCUMENT_ID,
+    DONE,
+    MOMENT,
+    QUESTION,
+    TEXT,
+)
 from ragkv.answer.question import Answer, Usage
 from ragkv.catalog.attachments import Entry
 from ragkv.catalog.file_batches import Batch
@@ -58,7 +69,7 @@ ANSWERED = Answer(
     id=DONE.id,
     text=DONE.answer,
     finish_reason=DONE.finish_reason,
-    citations=DONE.citations,
+    citations=(CITATION,),
     passages=(Passage(Chunk(CHUNK_ID, DOCUMENT_ID, 0, "Ada Lovelace", TEXT, 0, len(TEXT), None, ()), 1.93, 1),),
     timings=DONE.timings,
     usage=Usage(prompt=104, cached=0, stitched=62, recomputed=4, computed=38, completion=5, failed_chunks=0),

@@ -96,6 +96,8 @@ OPENAI_FIELDS: dict[str, dict[str, str]] = {
         "start": "Offset of the first character in the document's text.",
         "end": "Offset after the last character in the document's text.",
         "quote": "Text of the document at this place.",
+        "page_text": "Path of the text of its page, slide or sheet around it.",
+        "page_boxes": "Path of the boxes over it on the picture of its page; null where pages have no pictures.",
     },
     "CompletionUsage": {
         "prompt_tokens": "Tokens of the prompt.",

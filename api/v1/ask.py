@@ -18,6 +18,7 @@ from api.access.concurrency import asking
 from api.http.disconnect import unless_disconnected
 from api.http.errors import json_problems, problem_of
 from api.http.sse import event_message
+from api.v1.pages import boxes_path, text_path
 from api.v1.passages import Filters, PassageView, QuestionText, chosen_documents
 from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_question_text
@@ -109,13 +110,40 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class CitationView(msgspec.Struct, frozen=True, kw_only=True):
+    """A citation: characters [start, end) of a document's text support characters [answer_start, answer_end) of the
+    answer."""
+
+    answer_start: int
+    answer_end: int
+    chunk_id: str
+    document_id: str
+    title: str
+    page: int | None
+    start: int
+    end: int
+    quote: str
+    page_label: str | None = None
+    page_text: str
+    page_boxes: str | None = None
+
+    @classmethod
+    def of(cls, citation: Citation, media_type: str) -> "CitationView":
+        place = (citation.start, citation.end)
+        return cls(
+            **asdict(citation),
+            page_text=text_path(citation.document_id, *place),
+            page_boxes=boxes_path(citation.document_id, media_type, *place),
+        )
+
+
 class AnswerView(msgspec.Struct, frozen=True):
     """An answer with its citations, passages, timings and token counts."""
 
     id: str
     answer: str
     finish_reason: str
-    citations: tuple[Citation, ...]
+    citations: list[CitationView]
     passages: list[PassageView]
     timings: Timings
     usage: UsageView
@@ -126,11 +154,12 @@ class AnswerView(msgspec.Struct, frozen=True):
     def of(cls, answer: Answer) -> "AnswerView":
         kv = answer.kv or [None] * len(answer.passages)
         passages = [PassageView.of(*pair) for pair in zip(answer.passages, kv, strict=True)]
+        media_types = {passage.chunk.document_id: passage.chunk.media_type for passage in answer.passages}
         return cls(
             answer.id,
             answer.text,
             answer.finish_reason,
-            answer.citations,
+            [CitationView.of(one, media_types.get(one.document_id, "")) for one in answer.citations],
             passages,
             answer.timings,
             UsageView.of(answer.usage),

@@ -1,5 +1,6 @@
-"""Pages of PDF documents and images: their pictures, and boxes over cited words."""
+"""Pages of documents: the text around cited words; pictures of PDF documents and images, and boxes over the words."""
 
+import asyncio
 from typing import Annotated
 
 import msgspec
@@ -12,7 +13,11 @@ from api.http.errors import problems
 from ingest.page_views import PageViews
 from ingest.parse.quotes import Located
 from ragkv.access.caller import Caller
+from ragkv.catalog.cited import CitedPage, cited_page
+from ragkv.parts import Parts
 
+PICTURED = ("application/pdf", "image/")
+"""Beginnings of the media types whose pages have pictures."""
 PIXELS = 1200
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -24,6 +29,16 @@ _NOT_SHOWN = "The file is neither a PDF nor an image, or it is damaged, encrypte
 
 Width = Annotated[int, QueryParameter(ge=50, le=2400, description="Maximum width of the picture in pixels.")]
 Offset = Annotated[int, QueryParameter(ge=0, le=1_000_000_000, description="Character of the document's text.")]
+
+
+def text_path(document_id: str, start: int, end: int) -> str:
+    """Path of the text around characters [start, end)."""
+    return f"/v1/documents/{document_id}/text?start={start}&end={end}"
+
+
+def boxes_path(document_id: str, media_type: str, start: int, end: int) -> str | None:
+    """Path of the boxes over characters [start, end); None for a document whose pages have no pictures."""
+    return f"/v1/documents/{document_id}/boxes?start={start}&end={end}" if media_type.startswith(PICTURED) else None
 
 
 class BoxView(msgspec.Struct, frozen=True):
@@ -121,5 +136,28 @@ async def boxes(
     return BoxesView.of(document_id, located)
 
 
+@get(
+    "/text",
+    guards=[reading],
+    summary="Get the text around a citation",
+    responses=problems(
+        NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="There is no text in the range, or the range is too long."
+    ),
+)
+async def text(
+    document_id: FromPath[str],
+    start: Offset,
+    end: Offset,
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> CitedPage:
+    """Get characters `start` to `end` of a document's text with the text of their page, slide or sheet before and
+    after them.
+
+    At most 6,000 characters of it on either side. Where the format has no pages, it is the text around them.
+    """
+    return await asyncio.to_thread(cited_page, caller.tenant_id, document_id, start, end, parts.database)
+
+
 def pages_router() -> Router:
-    return Router("/v1/documents/{document_id:str}", route_handlers=[picture, boxes], tags=["documents"])
+    return Router("/v1/documents/{document_id:str}", route_handlers=[picture, boxes, text], tags=["documents"])

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ragkv.catalog.documents import find_document
 from ragkv.db.chunks import chunk_at, chunks_between, chunks_near, chunks_on_page, to_chunk
 from ragkv.db.database import Database
@@ -43,12 +45,13 @@ class Cited:
     pieces: tuple[Piece, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CitedPage:
+class CitedPage(msgspec.Struct, frozen=True):
     """Cited words between the text of the page on which they begin, at most 6,000 characters on either side; where the
-    format has no pages, between the text around them."""
+    format has no pages, between the text around them. Headings are not in the text: `title` has those above the words,
+    behind the document's title."""
 
     name: str
+    title: str
     page: int | None
     page_label: str | None
     before: str
@@ -73,6 +76,7 @@ def cited_page(tenant_id: str, document_id: str, start: int, end: int, database:
     page = first.page_at(offset)
     return CitedPage(
         name,
+        first.title,
         page,
         first.page_label_at(offset),
         _joined(_parts(chunks, page, 0, start)).lstrip()[-_SIDE:],

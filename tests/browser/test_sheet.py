@@ -1,5 +1,4 @@
-"""A citation of a PDF or a scan in the browser: its page with the cited words lit, on a desk, in the dark and on a
-phone."""
+"""A citation in the browser: its page, slide or text with the words lit, on a desk, in the dark and on a phone."""
 
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from ingest.parse import parse
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer.sentences import sentences
@@ -16,7 +16,7 @@ from ragkv.settings import Settings
 from tests.browser.axe import violations
 from tests.browser.test_pages import PHONE, WINDOWS
 from tests.browser.visit import Visit
-from tests.made_files import pdf
+from tests.made_files import pdf, pptx, shape, slide
 from tests.over_http import upload
 from tests.scans import DRAGON, GEESE, encoded, picture
 
@@ -96,6 +96,34 @@ def test_a_citation_of_an_image_opens_it_with_the_words_lit(
     expect(page.locator(LIT)).to_have_count(2)
     if folder := request.config.getoption("--screenshots"):
         page.screenshot(path=Path(folder) / "page-image.png")
+
+
+def test_a_citation_of_a_slide_opens_its_text_with_the_words_lit(
+    chromium: Browser, service: httpx.Client, ingest: IngestParts, request: pytest.FixtureRequest
+):
+    """Other formats without pages to look at likewise, see test_citations_by_format.py. A long text scrolls to them."""
+    lines = [f"Point {number} of the plan." for number in range(200)]
+    deck = pptx([slide(shape("Rivers", "title")), slide(shape("Plans", "title") + shape("\n".join(lines)))])
+    document_id = upload(service, deck, "plans.pptx").json()["id"]
+    ingest_document(document_id, ingest)
+    start = parse("plans.pptx", deck).text.index(lines[150])
+    for name, window in WINDOWS.items():
+        with Visit.beginning(chromium, str(service.base_url), **window) as visit:
+            page = visit.page
+            page.goto(f"/admin/documents/{document_id}?at={start}-{start + len(lines[150])}")
+
+            expect(page.locator("#sheet-title")).to_have_text("Slide 2")
+            expect(page.locator("#sheet")).to_contain_text("plans: Plans")
+            lit = page.locator("#lit-text")
+            expect(lit).to_have_text(lines[150])
+            outer, inner = page.locator(".page-text").bounding_box(), lit.bounding_box()
+            assert outer["y"] <= inner["y"] <= outer["y"] + outer["height"], name
+            expect(page.locator("mark")).to_have_text(lines[150])
+            expect(page.locator("mark")).to_be_in_viewport()
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+            assert violations(page) == [], name
+            if folder := request.config.getoption("--screenshots"):
+                page.screenshot(path=Path(folder) / f"page-slide-{name}.png")
 
 
 def test_a_page_that_cannot_be_shown_says_why(page: Page, service: httpx.Client, ingest: IngestParts):

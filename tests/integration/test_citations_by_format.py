@@ -54,7 +54,11 @@ FILES: dict[str, Callable[[], bytes]] = {
     "a.rst": f"Rivers\n======\n\n{WORDS[0]}\n".encode,
     "a.org": f"* Rivers\n\n{WORDS[0]}\n".encode,
 }
-PAGES = {"a.xlsx": ("sheet 2", 2), "a.pptx": ("slide 2", 2)}
+PAGES = {
+    "a.xlsx": ("sheet 2", 2, "River | Length\n\nRiver: Pader | Length: 4"),
+    "a.pptx": ("slide 2", 2, WORDS[1]),
+}
+"""The page of the last citation: its name, number and text without its heading."""
 
 
 @pytest.fixture
@@ -75,8 +79,12 @@ def test_every_sentence_is_marked_on_the_page_that_its_citation_names(client: Cl
         for one in cited:
             assert list(faults(client, document_id, parsed, body, one)) == [], (name, one)
         if name in PAGES:
-            words, number = PAGES[name]
+            words, number, whole_page = PAGES[name]
             assert cited[-1].page == number
             assert f"<span>{words}</span>" in client.get(f"/admin/documents/{document_id}").text
             asked = {"question": cited[-1].quote, "document_ids": [document_id], "top_k": 1}
             assert client.post("/v1/search", json=asked).json()["passages"][0]["page_label"] == words
+            range_ = {"start": cited[-1].start, "end": cited[-1].end}
+            whole = client.get(f"/v1/documents/{document_id}/text", params=range_).json()
+            shown = whole["before"] + whole["cited"] + whole["after"]
+            assert shown == whole_page

@@ -89,6 +89,7 @@ class Sweeper:
         settings = self._parts.settings
         if pruned := prune(settings.question_retention_days, self._parts.database, settings.audit_retention_days):
             log.info(
-                "removed records: %d questions, %d jobs, %d API keys, %d deliveries of webhooks, %d audit events, texts of %d evaluated questions",
+                "removed records: %d questions, %d jobs, %d API keys, %d deliveries of webhooks, %d audit events, texts of %d evaluated questions and %d others",
                 pruned.questions, pruned.jobs, pruned.keys, pruned.deliveries, pruned.audit_events, pruned.evaluation_texts,
+                pruned.question_texts,
             )  # fmt: skip

@@ -9,12 +9,15 @@ from litestar.params import FromQuery
 
 from api.admin.collection_choice import chosen_collection, collections_of
 from api.admin.shell import AdminRequest, page
+from ragkv.catalog.question_log import question_log
 from ragkv.catalog.questions import list_questions
 from ragkv.clock import utc_now
 from ragkv.db.feedback import QuestionFilter, Rated
 from ragkv.parts import Parts
 
 QUESTIONS_A_PAGE = 25
+CHOICES = (7, 30, 90, 365)
+"""Days for which the texts of questions may be kept, beside those of the service and none."""
 PERIODS = {"day": timedelta(days=1), "week": timedelta(days=7), "month": timedelta(days=30)}
 
 
@@ -49,6 +52,8 @@ def questions_page(
         questions=list_questions(wanted, QUESTIONS_A_PAGE, cursor, parts.database),
         collections=collections,
         shown=shown,
+        kept=question_log(tenant_id, parts.settings.question_retention_days, parts.database),
+        choices=CHOICES,
         export={name: value for name, value in asked.items() if value},
         cursor=cursor,
     )

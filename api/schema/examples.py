@@ -17,7 +17,7 @@ from api.v1.keys import NewKey
 from api.v1.kv import PinBody
 from api.v1.pages import BoxesView, BoxView, PageBoxes
 from api.v1.passages import PassageView
-from api.v1.questions import FeedbackBody
+from api.v1.questions import FeedbackBody, RetentionBody
 from api.v1.search import SearchBody, SearchTimings, SearchView
 from api.v1.statistics import Statistics
 from api.v1.webhooks import NewWebhook
@@ -33,6 +33,7 @@ from ragkv.catalog.documents import DocumentView
 from ragkv.catalog.feedback import Feedback
 from ragkv.catalog.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
 from ragkv.catalog.mail_attachments import AttachmentView, DocumentDetail, MailView
+from ragkv.catalog.question_log import QuestionLog
 from ragkv.catalog.questions import LoggedQuestion, QuestionPage, SetPassage, SetQuestion
 from ragkv.catalog.watch import DocumentProgress
 from ragkv.catalog.webhooks import DeliveryPage, DeliveryView, IssuedWebhook, WebhookView
@@ -424,6 +425,8 @@ EXAMPLES: dict[Any, object] = {
     Amendment: Amendment(name="lovelace.md", metadata={"year": 1843, "draft": None}),
     Uploaded: Uploaded("ada.md", HTTPStatus.ACCEPTED, document=DOCUMENT),
     ChunkPage: ChunkPage([CHUNK], None),
+    RetentionBody: RetentionBody(days=30),
+    QuestionLog: QuestionLog(30, 90, 30),
     CitedPage: CitedPage("computers.pptx", "Computers, Pioneers", 3, "slide 3", "", TEXT, "\nShe lived in London."),
     BoxesView: BoxesView(
         [PageBoxes(3, f"/v1/documents/{DOCUMENT_ID}/pages/3", 595.0, 842.0, [BoxView(72.0, 96.5, 321.4, 14.2)])], 12

@@ -452,6 +452,14 @@ FIELDS: dict[str, dict[str, str]] = {
         "page_text": "Path of the text of its page, slide or sheet around it.",
         "page_boxes": "Path of the boxes over it on the picture of its page; null where pages have no pictures.",
     },
+    "RetentionBody": {
+        "days": "Days for which texts of questions are kept; 0: they are not stored at all; null: as long as the service keeps questions.",
+    },
+    "QuestionLog": {
+        "days": "Days that the tenant has chosen; 0: texts of questions are not stored; null: none chosen.",
+        "service_days": "Days for which the service keeps questions; null: for ever.",
+        "applies": "Days that apply; null: for ever.",
+    },
     "CitedPage": {
         "name": "Name of the document.",
         "title": "Title of the document with the headings above the words, which are not in the text.",

@@ -16,12 +16,14 @@ from api.http.moment import read_moment
 from api.v1.collections import Limit
 from ragkv.access.caller import Caller
 from ragkv.catalog.feedback import Feedback, give_feedback, remove_feedback
+from ragkv.catalog.question_log import QuestionLog, keep_question_log, question_log
 from ragkv.catalog.questions import QuestionPage, all_questions, evaluation_set, list_questions
 from ragkv.db.feedback import QuestionFilter, Rated, Rating
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
 
+Days = Annotated[int, Meta(ge=0, le=36_500)]
 FeedbackText = Annotated[str, Meta(max_length=20_000)]
 
 
@@ -31,6 +33,12 @@ class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     rating: Rating
     correction: FeedbackText | None = None
     comment: FeedbackText | None = None
+
+
+class RetentionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The retention of the tenant's question log."""
+
+    days: Days | None = None
 
 
 @put(
@@ -132,6 +140,27 @@ def evaluation(
     return json_lines(evaluation_set(ref, parts.database)[0], "evaluation.jsonl")
 
 
+@get("/retention", summary="Get the retention of the question log", responses=problems(), sync_to_thread=True)
+def retention(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> QuestionLog:
+    """Get for how long the texts of the tenant's questions are kept."""
+    return question_log(caller.tenant_id, parts.settings.question_retention_days, parts.database)
+
+
+@put(
+    "/retention",
+    summary="Update the retention of the question log",
+    responses=json_problems(UNPROCESSABLE_ENTITY="Longer than the service keeps questions."),
+    sync_to_thread=True,
+)
+def keep(data: JSONBody[RetentionBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> QuestionLog:
+    """Update for how long the texts of the tenant's questions are kept. Older ones are removed within the hour.
+
+    Counts and times of questions are kept for the statistics, without their texts. Feedback is kept until it is
+    deleted.
+    """
+    return keep_question_log(caller.tenant_id, data.days, parts.settings.question_retention_days, parts.database)
+
+
 def answers_router() -> Router:
     return Router("/v1/answers", route_handlers=[rate, unrate], guards=[reading], tags=["questions"])
 
@@ -139,7 +168,7 @@ def answers_router() -> Router:
 def questions_router() -> Router:
     return Router(
         "/v1/questions",
-        route_handlers=[show, export, evaluation],
+        route_handlers=[show, export, evaluation, retention, keep],
         dependencies={"wanted": Provide(question_filter, sync_to_thread=True)},
         guards=[administering],
         tags=["questions"],

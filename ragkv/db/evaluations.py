@@ -94,7 +94,10 @@ def forget_runs_about(collection_id: str, limit: int) -> Delete:
 def forget_answers_compared(limit: int) -> Update:
     """Answers of runs to questions of which neither the record nor feedback is kept any more."""
     mine = EvaluationQuestionRow.question_id
-    gone = (~exists().where(QuestionRow.id == mine), ~exists().where(FeedbackRow.answer_id == mine))
+    gone = (
+        ~exists().where(QuestionRow.id == mine, QuestionRow.text != ""),
+        ~exists().where(FeedbackRow.answer_id == mine),
+    )
     some = _keys().where(mine.is_not(None), EvaluationQuestionRow.answers.is_not(None), *gone).limit(limit)
     return update(EvaluationQuestionRow).where(_is_one_of(some)).values(answers=null())
 

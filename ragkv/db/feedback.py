@@ -55,12 +55,13 @@ def logged_questions(wanted: QuestionFilter) -> list[tuple[Select[*tuple[Any, ..
     finish reason, first-token ms, total ms, collection's id and name, feedback).
 
     Answers of the answer cache, and questions whose record was removed, have feedback alone: no mode, no times.
+    Questions whose text is not kept are found if they have feedback, which has a copy of it.
     """
     recorded = (
         select(QuestionRow.id, QuestionRow.text, QuestionRow.created_at.label("asked_at"), *_FACTS)
         .join(CollectionRow, CollectionRow.id == QuestionRow.collection_id)
         .outerjoin(FeedbackRow, FeedbackRow.answer_id == QuestionRow.id)
-        .where(*_matching(wanted, QuestionRow, QuestionRow.text, QuestionRow.created_at))
+        .where(QuestionRow.text != "", *_matching(wanted, QuestionRow, QuestionRow.text, QuestionRow.created_at))
     )
     rated = (
         select(FeedbackRow.answer_id.label("id"), FeedbackRow.question.label("text"), FeedbackRow.asked_at, *_FACTS)
@@ -74,7 +75,7 @@ def logged_questions(wanted: QuestionFilter) -> list[tuple[Select[*tuple[Any, ..
         return [(rated, _RATED)]
     if wanted.rating is not None:
         return [(rated.where(FeedbackRow.rating == wanted.rating), _RATED)]
-    return [(recorded, _RECORDED), (rated.where(QuestionRow.id.is_(None)), _RATED)]
+    return [(recorded, _RECORDED), (rated.where(or_(QuestionRow.id.is_(None), QuestionRow.text == "")), _RATED)]
 
 
 def known_answers(tenant_id: str, collection_id: str) -> Select[FeedbackRow]:

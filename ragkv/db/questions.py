@@ -1,9 +1,13 @@
 """The record of answered questions."""
 
+from datetime import datetime
+
+from sqlalchemy import Select, Update, select, update
+
 from ragkv.answer.origins import tokens_from
 from ragkv.answer.question import Answer, Question
 from ragkv.db.database import Database
-from ragkv.db.tables import QuestionRow
+from ragkv.db.tables import QuestionRow, TenantRow
 from ragkv.names import storable
 
 
@@ -40,5 +44,29 @@ def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:
 
 
 def record_question(question: Question, answer: Answer, model: str, database: Database) -> None:
+    """Record a question, without its text where the tenant keeps none."""
+    row = question_row(question, answer, model)
     with database.writing() as session:
-        session.add(question_row(question, answer, model))
+        if session.scalars(log_days_of(question.tenant_id)).one_or_none() == 0:
+            row.text = ""
+        session.add(row)
+
+
+def log_days_of(tenant_id: str) -> Select[int | None]:
+    return select(TenantRow.question_log_days).where(TenantRow.id == tenant_id)
+
+
+def tenants_with_log_days() -> Select[str, int | None]:
+    """(id, days) of tenants that keep texts of questions for days of their own."""
+    return select(TenantRow.id, TenantRow.question_log_days).where(TenantRow.question_log_days.is_not(None))
+
+
+def keep_log(tenant_id: str, days: int | None) -> Update:
+    return update(TenantRow).where(TenantRow.id == tenant_id).values(question_log_days=days)
+
+
+def forget_texts(tenant_id: str, before: datetime, limit: int) -> Update:
+    """Texts of a tenant's questions that were asked before the moment."""
+    old = (QuestionRow.tenant_id == tenant_id, QuestionRow.created_at < before, QuestionRow.text != "")
+    some = select(QuestionRow.id).where(*old).order_by(QuestionRow.created_at).limit(limit)
+    return update(QuestionRow).where(QuestionRow.id.in_(some)).values(text="")

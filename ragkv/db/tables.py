@@ -24,7 +24,9 @@ def _by_value(kind: type[StrEnum]) -> Enum:
 
 class TenantRow(Base):
     """The owner of collections. `secret` keys the names of its KV;
-    `served_at`: the last time a worker took a document."""
+    `served_at`: the last time a worker took a document.
+    `question_log_days`: days for which texts of questions are kept, 0 for none; None where the service's setting
+    applies."""
 
     __tablename__ = "tenants"
 
@@ -33,6 +35,7 @@ class TenantRow(Base):
     secret: Mapped[bytes] = mapped_column(LargeBinary(32))
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     served_at: Mapped[datetime | None]
+    question_log_days: Mapped[int | None]
 
 
 class ApiKeyRow(Base):
@@ -269,7 +272,10 @@ class JobRow(Base):
 
 
 class QuestionRow(Base):
-    """A question that was answered, with what it took: milliseconds and tokens, as in `ragkv.answer.question`."""
+    """A question that was answered, with what it took: milliseconds and tokens, as in `ragkv.answer.question`.
+
+    text: empty where the tenant does not keep it, or not any more.
+    """
 
     __tablename__ = "questions"
     __table_args__ = (Index(None, "tenant_id", "created_at"),)

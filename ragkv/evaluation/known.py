@@ -53,7 +53,7 @@ def known_of(run_id: str, ordinal: int, session: "Session") -> Known | None:
 def text_of(row: "EvaluationQuestionRow", feedback: "FeedbackRow | None", logged: str | None) -> str | None:
     if row.given is not None:
         return str(row.given["question"])
-    return logged if feedback is None else feedback.question
+    return (logged or None) if feedback is None else feedback.question
 
 
 def known_answer(row: "EvaluationQuestionRow", feedback: "FeedbackRow | None") -> str | None:

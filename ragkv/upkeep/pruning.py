@@ -4,6 +4,7 @@ audit events; and of texts in evaluations, whose figures stay."""
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,7 @@ from ragkv.db.batches import in_batches
 from ragkv.db.clock import now_of
 from ragkv.db.database import Database
 from ragkv.db.evaluations import forget_answers_compared, forget_given
+from ragkv.db.questions import forget_texts, tenants_with_log_days
 from ragkv.db.retention import forget_jobs, forget_keys, forget_questions, keys_ended_before
 from ragkv.db.webhooks import forget_deliveries
 
@@ -37,21 +39,28 @@ class Pruned(msgspec.Struct, frozen=True):
     deliveries: int = 0
     audit_events: int = 0
     evaluation_texts: int = 0
+    question_texts: int = 0
 
     def __bool__(self) -> bool:
         return any(msgspec.structs.astuple(self))
 
 
 def prune(question_retention_days: int, database: Database, audit_retention_days: int = 0) -> Pruned:
-    """Remove records beyond their retention; questions and audit events unless it is 0 days. Several processes may do
-    it at once.
+    """Remove records beyond their retention; questions and audit events unless it is 0 days, and texts of questions
+    that their tenant keeps no longer. Several processes may do it at once.
 
     By the database's clock: a worker's that runs ahead removes nothing early.
     """
     with database.reading() as session:
         now = now_of(session)
+        log_days = session.execute(tenants_with_log_days()).all()
     audited_before = now - timedelta(days=audit_retention_days)
     asked_before = now - timedelta(days=question_retention_days)
+    question_texts = sum(
+        _delete(partial(forget_texts, tenant_id, now - timedelta(days=days), BATCH), database)
+        for tenant_id, days in log_days
+        if days is not None
+    )
     return Pruned(
         _delete(lambda: forget_questions(asked_before, BATCH), database) if question_retention_days else 0,
         _delete(lambda: forget_jobs(now - JOBS_KEPT, BATCH), database),
@@ -60,6 +69,7 @@ def prune(question_retention_days: int, database: Database, audit_retention_days
         _delete(lambda: forget_audit(audited_before, BATCH), database) if audit_retention_days else 0,
         _delete(lambda: forget_answers_compared(BATCH), database)
         + (_delete(lambda: forget_given(asked_before, BATCH), database) if question_retention_days else 0),
+        question_texts,
     )
 
 

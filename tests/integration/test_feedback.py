@@ -1,15 +1,19 @@
 """Feedback on answers, the log of questions, and the evaluation set that becomes of both."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import select, update
 
 from bench.export import export
 from bench.fidelity.data import read_questions
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.clock import utc_now
+from ragkv.db.tables import QuestionRow
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
@@ -76,6 +80,37 @@ class TestFeedback:
         for answer_id in (done["id"], chat["id"], response["id"], chat["ragkv"]["answer_id"]):
             assert rate(client, answer_id).status_code == 200, answer_id
         assert [one["feedback"]["rating"] for one in log(client)] == ["up"] * 3
+
+    def test_a_tenant_keeps_texts_of_questions_for_as_long_as_it_wishes(self, client: Client, parts: Parts):
+        """Off, for days, or as the service does. Counts stay, and so does feedback, which has a copy."""
+        kept, rated = ask(client, "Kept before?"), ask(client, "Rated?")
+        rate(client, rated)
+        assert client.get("/v1/questions/retention").json() == {"days": None, "service_days": 90, "applies": 90}
+        assert client.put("/v1/questions/retention", json={"days": 0}).json()["applies"] == 0
+        off, rated_while_off = ask(client, "Asked while off?"), ask(client, "Rated while off?")
+        rate(client, rated_while_off)
+
+        assert [one["id"] for one in log(client)] == [rated_while_off, rated, kept]
+        assert prune(90, parts.database).question_texts == 2
+        assert [one["question"] for one in log(client)] == ["Rated while off?", "Rated?"]
+        assert [one["question"] for one in log(client, rating="none")] == []
+        assert client.get("/v1/statistics").json()["summary"]["questions"]["stitched"] == 4
+        assert "(text not kept)" in client.get("/admin").text
+        assert "Questions are not kept" in client.get("/admin/questions").text
+        with parts.database.reading() as session:
+            texts = session.scalars(select(QuestionRow.text).where(QuestionRow.id.in_([kept, off, rated]))).all()
+        assert texts == [""] * 3
+
+        client.put("/v1/questions/retention", json={"days": 7})
+        for age in (6, 8):
+            moved = update(QuestionRow).where(QuestionRow.id == ask(client, f"Asked {age} days ago?"))
+            with parts.database.writing() as session:
+                session.execute(moved.values(created_at=utc_now() - timedelta(days=age)))
+        assert prune(90, parts.database).question_texts == 1
+        assert [one["question"] for one in log(client, rating="none")] == ["Asked 6 days ago?"]
+
+        assert client.put("/v1/questions/retention", json={}).json()["days"] is None
+        assert_problem(client.put("/v1/questions/retention", json={"days": 91}), 422, "90 days at most")
 
     def test_an_answer_of_the_cache_is_rated_by_its_own_id_and_then_in_the_log(self, client: Client):
         client.patch("/v1/collections/default", json={"answer_cache": {"enabled": True}})

@@ -1,0 +1,37 @@
+"""How long a tenant keeps the texts of its questions."""
+
+import msgspec
+
+from ragkv.db.database import Database
+from ragkv.db.questions import keep_log, log_days_of
+from ragkv.errors import Rejected
+
+OFF = 0
+
+
+class QuestionLog(msgspec.Struct, frozen=True):
+    """Days for which texts of questions are kept: the tenant's, the service's, and the one that applies."""
+
+    days: int | None
+    service_days: int | None
+    applies: int | None
+
+
+def question_log(tenant_id: str, service_days: int, database: Database) -> QuestionLog:
+    """`service_days`: 0 keeps questions for ever, as the setting has it."""
+    with database.reading() as session:
+        days = session.scalars(log_days_of(tenant_id)).one()
+    kept = service_days or None
+    return QuestionLog(days, kept, kept if days is None else min(days, kept or days))
+
+
+def keep_question_log(tenant_id: str, days: int | None, service_days: int, database: Database) -> QuestionLog:
+    """Keep texts for `days`, 0 for none at all, None as the service does. Older ones are removed within the hour.
+
+    Raises Rejected for longer than the service keeps questions.
+    """
+    if days is not None and service_days and days > service_days:
+        raise Rejected(f"the service keeps questions for {service_days} days at most (RAGKV_QUESTION_RETENTION_DAYS)")
+    with database.writing() as session:
+        session.execute(keep_log(tenant_id, days))
+    return question_log(tenant_id, service_days, database)

@@ -5,22 +5,28 @@ import re
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from api.admin.shell import NAVIGATION
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.catalog.syncing import sync_next
+from ragkv.parts import Parts
+from ragkv.settings import Settings
 from tests.browser.axe import RULES, RULES_OF_COLOUR, violations
 from tests.browser.visit import Visit
 from tests.echo_engine import EchoEngine
-from tests.over_http import ADA, upload
+from tests.over_http import ADA, upload, wait_until
 
 PAGES = (
     *(path for _, path, _ in NAVIGATION),
     "/admin/kv/plan",
     "/admin/collections/default",
     "/admin/documents/{document}",
+    "/admin/data-sources/{data_source}",
+    "/admin/evaluations/{evaluation}",
 )
 DESK = {"viewport": {"width": 1280, "height": 800}}
 DARK = DESK | {"color_scheme": "dark"}
@@ -37,6 +43,11 @@ OUTLINE = """() => {
 
 
 @pytest.fixture
+def settings(settings: Settings, tmp_path: Path) -> Settings:
+    return msgspec.structs.replace(settings, data_sources_allowed=str(tmp_path / "inbox"))
+
+
+@pytest.fixture
 def document(service: httpx.Client, ingest: IngestParts, engine: EchoEngine) -> str:
     """A document that is ready, with a rated question about it and a webhook; and one whose name has no place to
     break."""
@@ -50,14 +61,28 @@ def document(service: httpx.Client, ingest: IngestParts, engine: EchoEngine) -> 
     return document_id
 
 
+@pytest.fixture
+def things(document: str, service: httpx.Client, parts: Parts, tmp_path: Path) -> dict[str, str]:
+    """The document, a data source with a file that cannot be read, and two evaluations, which make a line."""
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox" / "empty.txt").write_bytes(b"")
+    (tmp_path / "inbox" / "note.md").write_bytes(b"# A note")
+    data_source = service.post("/v1/data-sources", json={"location": str(tmp_path / "inbox")}).json()["id"]
+    sync_next(parts, lambda tally: True)
+    for _ in range(2):
+        run = service.post("/v1/evaluations", json={"kind": "fidelity"}).json()["id"]
+        wait_until(lambda run=run: service.get(f"/v1/evaluations/{run}").json()["run"]["state"] == "done")
+    return {"document": document, "data_source": data_source, "evaluation": run}
+
+
 def test_every_page_fits_reads_well_and_says_where_one_is(
-    chromium: Browser, service: httpx.Client, document: str, request: pytest.FixtureRequest
+    chromium: Browser, service: httpx.Client, things: dict[str, str], request: pytest.FixtureRequest
 ):
     for name, window in WINDOWS.items():
         with Visit.beginning(chromium, str(service.base_url), **window) as visit:
             page = visit.page
             for path in PAGES:
-                response = page.goto(path.format(document=document))
+                response = page.goto(path.format(**things))
 
                 where = f"{path} ({name})"
                 assert response is not None
@@ -93,10 +118,10 @@ def test_dialogs_answers_and_pages_beside_the_dashboard_pass_axe_too(
             assert violations(page, AXE[name]) == [], f"error ({name})"
 
 
-def test_every_page_can_be_used_by_keyboard(page: Page, document: str):
+def test_every_page_can_be_used_by_keyboard(page: Page, things: dict[str, str]):
     """Tab goes round everything, the skip link too, and what has the focus shows it."""
     for path in PAGES:
-        page.goto(path.format(document=document))
+        page.goto(path.format(**things))
         wanted = page.locator("a[href]:visible, button:enabled:visible, input:visible, select:visible, summary:visible")
         seen = {}
         for _ in range(wanted.count() + 5):

@@ -1,15 +1,21 @@
-"""Citations held against what a reader is shown: the document's page, its text, its pages, and the boxes on a PDF."""
+"""Citations held against what a reader is shown: the document's page, its text, its pages, and the boxes on a PDF.
+
+`read_under` reads what lies under the boxes of a scan by OCR, once more.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Any
 
 import httpx
 from lxml import html
+from PIL import Image, ImageOps
 
 from api.v1.pages import PICTURED
 from ingest.parse import Parsed
 from ingest.parse.clean import scrub
+from ingest.parse.scan import Recognise
 from ragkv.answer.cite import cite
 from ragkv.answer.question import Citation
 from ragkv.answer.sentences import sentences
@@ -51,12 +57,28 @@ def faults(client: httpx.Client, document_id: str, parsed: Parsed, body: bytes, 
         lit = "".join(element.text_content() for element in document.xpath("//*[@id='lit-text']"))
         if lit != cited.quote:
             yield f"lit on the page's text is {lit[:80]!r}"
-    if parsed.media_type == PDF:
+    if parsed.media_type == PDF and not parsed.scans:
         boxed = client.get(f"/v1/documents/{document_id}/boxes", params=range_).json()["pages"]
         wanted, under = _letters(cited.quote), _letters(text_under(body, boxed))
         if under not in (wanted, _letters(cited.quote.replace(" | ", "").replace(": ", ""))):
             missing, beside = ("".join((one - other).elements()) for one, other in ((wanted, under), (under, wanted)))
             yield f"the boxes miss {missing[:80]!r} and hold {beside[:80]!r} beside the words"
+
+
+def read_under(client: httpx.Client, document_id: str, cited: Citation, recognise: Recognise) -> str:
+    """The words under the boxes, each cut out of the page's picture with a margin of a fifth of its height."""
+    range_ = {"start": cited.start, "end": cited.end}
+    found = []
+    for boxed in client.get(f"/v1/documents/{document_id}/boxes", params=range_).json()["pages"]:
+        with Image.open(BytesIO(client.get(boxed["picture"], params={"width": 2400}).content)) as shown:
+            scale = shown.width / boxed["width"]
+            for box in boxed["boxes"]:
+                x, y, width, height = (box[name] * scale for name in ("x", "y", "width", "height"))
+                margin = min(width, height) / 5
+                corners = (x - margin, y - margin, x + width + margin, y + height + margin)
+                cut = ImageOps.expand(shown.convert("RGB").crop(tuple(map(round, corners))), 40, "white")
+                found.append(recognise(cut).text)
+    return " ".join(found)
 
 
 def _page_faults(shown: dict[str, Any], parsed: Parsed, cited: Citation) -> Iterator[str]:
@@ -67,15 +89,19 @@ def _page_faults(shown: dict[str, Any], parsed: Parsed, cited: Citation) -> Iter
         yield f"the text is that of {shown['page_label']}"
     page = next((page for page in parsed.pages if page.number == cited.page), None)
     start, end = (page.start, page.end) if page else (0, len(parsed.text))
-    before, after = _packed(parsed.text[start : cited.start]), _packed(parsed.text[cited.end : end])
-    if not before.endswith(_packed(shown["before"])):
-        yield f"before the words stands {shown['before'][-80:]!r}"
-    if not after.startswith(_packed(shown["after"])):
-        yield f"after the words stands {shown['after'][:80]!r}"
+    for side, whole in (("before", parsed.text[start : cited.start]), ("after", parsed.text[cited.end : end])):
+        if not _has_lines(whole, shown[side]):
+            yield f"{side} the words stands {shown[side][:80]!r}"
 
 
-def _packed(text: str) -> str:
-    return "".join(text.split())
+def _has_lines(whole: str, shown: str) -> bool:
+    """Whether the lines shown stand there in this order. Headings between them are in the titles of chunks alone."""
+    packed, at = "".join(whole.split()), 0
+    for line in ("".join(line.split()) for line in shown.splitlines()):
+        if (at := packed.find(line, at)) < 0:
+            return False
+        at += len(line)
+    return True
 
 
 def _letters(text: str) -> Counter[str]:

@@ -1,8 +1,9 @@
 """Citations over all formats: `python -m tests.measure_citations FOLDER [--sentences 50]`, a Markdown table.
 
 Sentences are drawn evenly over the formats of the folder's files that can be read, and within each over files and their
-length; each is held against the document's page, its text, its pages, and for PDF the boxes. Files that are read by OCR
-are told and left out: they have no letters to hold a citation against.
+length; each is held against the document's page, its text, its pages, and for PDF the boxes. Scans and images have no
+letters to hold a box against: what lies under it is read by OCR once more. It is right if a tenth of the letters differ
+at most, or two.
 """
 
 import argparse
@@ -13,7 +14,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from ingest.ocr.rapid import Recogniser
 from ingest.parse import Parsed, parse
+from ingest.parse.scan import OCR, Recognise
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer.question import Citation
@@ -23,9 +26,10 @@ from ragkv.kv_rule import KVWhen
 from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from tests.cited_marks import citations_in, faults
+from tests.cited_marks import citations_in, faults, read_under
 from tests.conftest import CACHE
 from tests.echo_engine import EchoEngine
+from tests.measure_ocr import distance
 from tests.over_http import Client, client_of, upload
 
 _GOLDEN = 0.618034
@@ -41,7 +45,9 @@ class _Document:
     cited: list[Citation]
 
 
-def measure(files: dict[str, list[Path]], wanted: int, client: Client, ingest: IngestParts) -> int:
+def measure(
+    files: dict[str, list[Path]], wanted: int, client: Client, ingest: IngestParts, recognise: Recognise
+) -> int:
     """Print the table. Returns the number of citations that are wrong."""
     tried: Counter[str] = Counter()
     wrong: dict[str, list[str]] = defaultdict(list)
@@ -52,16 +58,18 @@ def measure(files: dict[str, list[Path]], wanted: int, client: Client, ingest: I
         path = files[suffix][number // len(files) % len(files[suffix])]
         number += 1
         if path not in documents:
-            documents[path] = _added(path, client, ingest)
+            documents[path] = _added(path, client, ingest, recognise)
         document = documents[path]
         if document is None:
             files[suffix].remove(path)
             files = {name: paths for name, paths in files.items() if paths}
             continue
         one = document.cited[int(number * _GOLDEN % 1 * len(document.cited))]
-        tried[suffix] += 1
+        kind = f"{suffix}, by OCR" if document.parsed.scans else suffix
+        tried[kind] += 1
         found = list(faults(client, document.id, document.parsed, path.read_bytes(), one))
-        wrong[suffix] += [f"{path.name} {one.start}-{one.end} {one.quote[:60]!r}: {'; '.join(found)}"] if found else []
+        found += _scan_faults(client, document, one, recognise) if document.parsed.scans else []
+        wrong[kind] += [f"{path.name} {one.start}-{one.end} {one.quote[:60]!r}: {'; '.join(found)}"] if found else []
         print(f"{tried.total()} of {wanted}", end="\r", file=sys.stderr, flush=True)
     print("| format | citations | right |\n|---|---|---|")
     for suffix, count in sorted(tried.items()):
@@ -75,11 +83,17 @@ def measure(files: dict[str, list[Path]], wanted: int, client: Client, ingest: I
     return total
 
 
-def _added(path: Path, client: Client, ingest: IngestParts) -> _Document | None:
-    """The file as a document; None, and told, for one that cannot be read without OCR, or without a sentence that is
-    cited."""
+def _scan_faults(client: Client, document: _Document, cited: Citation, recognise: Recognise) -> list[str]:
+    under = "".join(read_under(client, document.id, cited, recognise).split())
+    wanted = "".join(cited.quote.split())
+    is_right = distance(under, wanted) <= max(2, len(wanted) // 10)
+    return [] if is_right else [f"under the boxes stands {under[:80]!r}"]
+
+
+def _added(path: Path, client: Client, ingest: IngestParts, recognise: Recognise) -> _Document | None:
+    """The file as a document; None, and told, for one that cannot be read, or without a sentence that is cited."""
     try:
-        parsed = parse(path.name, path.read_bytes())
+        parsed = parse(path.name, path.read_bytes(), OCR(max_pages=100, recognise=recognise))
     except Rejected as refusal:
         print(f"left out: {refusal}", file=sys.stderr)
         return None
@@ -118,7 +132,7 @@ def main() -> int:
             parts.prepare()
             stack.callback(parts.close)
             client = stack.enter_context(client_of(parts))
-            return measure(files, options.sentences, client, IngestParts(parts)) and 1
+            return measure(files, options.sentences, client, IngestParts(parts), Recogniser()) and 1
 
 
 if __name__ == "__main__":

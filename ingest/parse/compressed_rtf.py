@@ -14,7 +14,8 @@ _BEGINNING = (
 
 
 def decompress_rtf(body: bytes) -> bytes:
-    """Raises ValueError for a body that is damaged, struct.error or IndexError for one that is cut short."""
+    """The RTF of a body. Raises ValueError for one that is damaged, struct.error or IndexError for one that is cut
+    short."""
     size, raw_size, kind, checksum = _HEAD.unpack_from(body)
     if kind == int.from_bytes(_PLAIN, "little"):
         return body[_HEAD.size : _HEAD.size + raw_size]

@@ -1,4 +1,4 @@
-"""How long a tenant keeps the texts of its questions."""
+"""Retention of the texts of a tenant's questions."""
 
 import msgspec
 

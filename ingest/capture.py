@@ -41,6 +41,17 @@ class Captured:
     pre_rope: tuple[torch.Tensor, torch.Tensor] | None = None
 
 
+def mean_of(captures: Sequence[Captured]) -> Captured:
+    """The mean of captures of the same tokens, tensor by tensor."""
+    if len(captures) == 1:
+        return captures[0]
+    queries, keys, values = (
+        [torch.stack(layer).mean(0) for layer in zip(*kind, strict=True)]
+        for kind in zip(*((c.queries, c.keys, c.values) for c in captures), strict=True)
+    )
+    return Captured(queries, keys, values)
+
+
 class Capture:
     """The captures of one model. Raises Unsupported for one whose keys cannot be seen before they are rotated."""
 

@@ -6,13 +6,15 @@ does.
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from transformers import AutoModel, AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
-from ingest.capture import Capture, Captured, padded
+from ingest.capture import Capture, Captured, mean_of, padded
+from ragkv.arithmetic import computed_in
 from ragkv.kv.file import ChunkKV, block_means
 from ragkv.kv.layout import Layout
 
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
     from ingest.writer.adapter import Adapter
 
 QCACHE_VIEW = 16  # tokens at a chunk's start and end whose mean query is its initial and its local vector
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """What the plain model computed before the writer was merged into its weights: the prefix's KV, and the caches that
+    chunks run behind."""
+
+    prefix_ids: tuple[int, ...]
+    prefix: ChunkKV
+    caches: list[DynamicCache]
 
 
 class Prefiller:
@@ -30,7 +42,7 @@ class Prefiller:
         self.layout = layout
         self._model = model
         self._writer = writer
-        self._plain_prefix: tuple[tuple[int, ...], ChunkKV, DynamicCache] | None = None
+        self._plain: _Plain | None = None
         self._capture = Capture(model, layout.q_layers)
 
     @classmethod
@@ -39,7 +51,8 @@ class Prefiller:
         Takes seconds: keep one a process."""
         device = "cuda" if torch.cuda.is_available() else "cpu"
         kind = AutoModel if writer is None else AutoModelForCausalLM
-        model = kind.from_pretrained(folder, dtype=layout.dtype, attn_implementation="sdpa").to(device).eval()
+        dtype = computed_in(layout.dtype)
+        model = kind.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa").to(device).eval()
         if writer is None:
             return cls(model, layout)
         from ingest.writer.adapter import Adapter  # noqa: PLC0415 - seconds to import, needed with a writer alone
@@ -64,25 +77,33 @@ class Prefiller:
         return cut + [self._cut(captured, row, skip, skip + len(chunk)) for row, chunk in enumerate(chunks)]
 
     def _written(self, writer: "Adapter", prefix_ids: Sequence[int], chunks: Sequence[Sequence[int]]) -> list[ChunkKV]:
-        """`prefill` with a writer: its weights run the chunks over the cache of the plain model's prefix."""
-        if self._plain_prefix is None:
-            self._plain_prefix = tuple(prefix_ids), *self._prefilled_plainly(writer, prefix_ids)
+        """`prefill` with a writer: its weights run the chunks over caches of the plain model's prefix and stand-ins."""
+        if self._plain is None:
+            self._plain = self._prefilled_plainly(writer, prefix_ids)
             writer.merge()  # several times faster than beside the weights
-        ids, prefix, cache = self._plain_prefix
-        assert ids == tuple(prefix_ids), "the plain weights are gone: one prefix a prefiller"
+        plain = self._plain
+        assert plain.prefix_ids == tuple(prefix_ids), "the plain weights are gone: one prefix a prefiller"
         if not chunks:
-            return [prefix]
-        with self._capture.recorded() as captured:
-            over = copy.deepcopy(cache)
-            over.batch_repeat_interleave(len(chunks))
-            self._model.base_model(padded(chunks, self._model.device), past_key_values=over)
-        return [prefix, *(self._cut(captured, row, 0, len(chunk)) for row, chunk in enumerate(chunks))]
+            return [plain.prefix]
+        written = []
+        for cache in plain.caches:
+            with self._capture.recorded() as captured:
+                over = copy.deepcopy(cache)
+                over.batch_repeat_interleave(len(chunks))
+                self._model.base_model(padded(chunks, self._model.device), past_key_values=over)
+            written.append(captured)
+        mean = mean_of(written)
+        return [plain.prefix, *(self._cut(mean, row, 0, len(chunk)) for row, chunk in enumerate(chunks))]
 
-    def _prefilled_plainly(self, writer: "Adapter", prefix_ids: Sequence[int]) -> tuple[ChunkKV, DynamicCache]:
-        cache = DynamicCache()
-        with writer.disabled(), self._capture.recorded() as captured:
-            self._model.base_model(padded([prefix_ids], self._model.device), past_key_values=cache)
-        return self._cut(captured, 0, 0, len(prefix_ids)), cache
+    def _prefilled_plainly(self, writer: "Adapter", prefix_ids: Sequence[int]) -> "_Plain":
+        caches = []
+        for stand_in in writer.stand_ins or ((),):
+            cache = DynamicCache()
+            with writer.disabled(), self._capture.recorded() as captured:
+                ids = padded([[*prefix_ids, *stand_in]], self._model.device)
+                self._model.base_model(ids, past_key_values=cache)
+            caches.append(cache)
+        return _Plain(tuple(prefix_ids), self._cut(captured, 0, 0, len(prefix_ids)), caches)
 
     def _cut(self, captured: Captured, row: int, start: int, end: int) -> ChunkKV:
         """One sequence's tokens [start, end) out of a batch."""

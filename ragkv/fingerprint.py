@@ -16,6 +16,7 @@ import xxhash
 
 from ragkv.disk import replace_file
 from ragkv.errors import Rejected
+from ragkv.writer import STAND_INS
 
 _WEIGHTS = (("*.safetensors",), ("*.bin", "*.pt", "*.pth"), ("*.gguf",))
 """Forms of weights, as loaders prefer them: those of the first form that is there are read."""
@@ -50,8 +51,8 @@ class Fingerprints:
         return self._of(folder, _found(folder, _TOKENIZER))
 
     def adapter(self, folder: Path) -> str:
-        """An adapter's weights and configuration; empty for a folder without one."""
-        found = _found(folder, ("adapter_*",))
+        """An adapter's weights, configuration and stand-ins; empty for a folder without one."""
+        found = _found(folder, ("adapter_*", STAND_INS))
         return self._of(folder, found) if found else ""
 
     def encoder(self, folder: Path) -> str:

@@ -13,6 +13,7 @@ from ragkv.errors import NotFound, Rejected
 
 ADAPTER = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
+STAND_INS = "stand_ins.json"
 CARD = "card.json"
 EMBEDDED_WRITER = Path(__file__).parent / "embedded_writer"
 """The adapter that comes with ragkv, for the embedded model."""
@@ -60,7 +61,8 @@ MAX_ONE_CHUNK_KL = 0.05
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """The making of an adapter and its evaluation. `curve`: (samples, KL on validation contexts)."""
+    """The making of an adapter and its evaluation. `curve`: (samples, KL on validation contexts). `stand_ins`: tokens
+    of each context that chunks are written behind."""
 
     model: str
     model_fingerprint: str
@@ -70,6 +72,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     seconds: float
     curve: tuple[tuple[int, float], ...]
+    stand_ins: tuple[int, ...] = ()
     gate: Gate | None = None
 
     def objections(self, model_fingerprint: str) -> list[str]:
@@ -97,6 +100,22 @@ def write_card(folder: Path, card: Card) -> None:
     replace_file(folder / CARD, msgspec.json.format(msgspec.json.encode(card)))
 
 
+def read_stand_ins(folder: Path) -> tuple[tuple[int, ...], ...]:
+    """Token ids of the contexts that stand in for the passages before a chunk; none for a folder without any. Raises
+    Rejected for a file that cannot be read."""
+    try:
+        return msgspec.json.decode((folder / STAND_INS).read_bytes(), type=tuple[tuple[int, ...], ...])
+    except FileNotFoundError:
+        return ()
+    except (OSError, msgspec.DecodeError) as error:
+        raise Rejected(f"{folder / STAND_INS}: {error}") from None
+
+
+def write_stand_ins(folder: Path, stand_ins: Sequence[Sequence[int]]) -> None:
+    if stand_ins:
+        replace_file(folder / STAND_INS, msgspec.json.encode(stand_ins))
+
+
 def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
     """Put an adapter into use: a copy of its files takes the place of what `folder` holds, in one step.
 
@@ -106,7 +125,8 @@ def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
     card = read_card(source)
     if objections := card.objections(model_fingerprint):
         raise Rejected("the writer stays off: " + "; ".join(objections))
-    _replace(folder, [source / name for name in (ADAPTER, CONFIG, CARD)])
+    stand_ins = [source / STAND_INS] if read_stand_ins(source) else []
+    _replace(folder, [*(source / name for name in (ADAPTER, CONFIG, CARD)), *stand_ins])
     return card
 
 

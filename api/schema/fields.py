@@ -116,6 +116,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "samples": "Number of contexts trained on.",
         "seconds": "Time of the training in seconds.",
         "curve": "Number of contexts trained on and KL on validation contexts, at each validation.",
+        "stand_ins": "Number of tokens of each context that chunks are prefilled behind; empty without stand-ins.",
         "gate": "Evaluation on held-out contexts; null before it was evaluated.",
     },
     "Gate": {

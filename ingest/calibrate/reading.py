@@ -18,6 +18,8 @@ from ragkv.stitch.rank import chunk_shares
 class NoWriter:
     """The plain model as a writer."""
 
+    stand_ins: tuple[tuple[int, ...], ...] = ()
+
     @contextmanager
     def disabled(self) -> Iterator[None]:
         yield

@@ -1,10 +1,16 @@
-"""The writer's weights: a LoRA over all linear layers of the model (Hu et al., arXiv 2106.09685), through PEFT."""
+"""The writer: a LoRA over all linear layers of the model (Hu et al., arXiv 2106.09685), through PEFT, and stand-ins.
+
+Stand-ins are contexts that stand in for the passages which a chunk will have before it: it is written behind each of
+them, and the mean of its keys and values is kept. What a chunk's KV has from passages before it, whichever they are,
+is then in it; what it has from one of them in particular is averaged out.
+"""
 
 import copy
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -12,7 +18,7 @@ from peft.tuners.lora import Linear
 from torch import nn
 from transformers import PreTrainedModel
 
-from ragkv.writer import ADAPTER, CONFIG
+from ragkv.writer import ADAPTER, CONFIG, read_stand_ins, write_stand_ins
 
 RANK = 16
 SCALE = 2.0
@@ -22,18 +28,26 @@ SCALE = 2.0
 class Adapter:
     """A model with a writer, switched on by default."""
 
-    def __init__(self, model: PeftModel) -> None:
+    def __init__(self, model: PeftModel, stand_ins: Sequence[tuple[int, ...]]) -> None:
         self._model = model
+        self._stand_ins = tuple(stand_ins)
+        self._is_off = False
+
+    @property
+    def stand_ins(self) -> tuple[tuple[int, ...], ...]:
+        """Token ids of the contexts that chunks are written behind: none while the writer is switched off."""
+        return () if self._is_off else self._stand_ins
 
     @classmethod
-    def new(cls, model: PreTrainedModel, rank: int = RANK) -> "Adapter":
-        """A writer that changes nothing yet: its second matrix is zero."""
+    def new(cls, model: PreTrainedModel, rank: int = RANK, stand_ins: Sequence[tuple[int, ...]] = ()) -> "Adapter":
+        """A writer whose weights change nothing yet: its second matrix is zero."""
         config = LoraConfig(r=rank, lora_alpha=int(SCALE * rank), lora_dropout=0.0, target_modules="all-linear")
-        return cls(get_peft_model(model, config))
+        return cls(get_peft_model(model, config), stand_ins)
 
     @classmethod
     def load(cls, model: PreTrainedModel, folder: Path, *, trainable: bool = False) -> "Adapter":
-        return cls(PeftModel.from_pretrained(model, str(folder), is_trainable=trainable))
+        peft = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
+        return cls(peft, read_stand_ins(folder))
 
     def save(self, folder: Path) -> None:
         """adapter_model.safetensors, in bfloat16, and adapter_config.json, as PEFT has them; each file is whole at any
@@ -48,6 +62,7 @@ class Adapter:
             config.save_pretrained(place)
             for name in (ADAPTER, CONFIG):
                 (Path(place) / name).rename(folder / name)
+        write_stand_ins(folder, self._stand_ins)
 
     @torch.no_grad()
     def round(self) -> None:
@@ -72,10 +87,15 @@ class Adapter:
                 )
         return merged
 
-    def disabled(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def disabled(self) -> Iterator[None]:
         """The plain model, for the block."""
-        disabled: AbstractContextManager[Any] = self._model.disable_adapter()
-        return disabled
+        was_off, self._is_off = self._is_off, True
+        try:
+            with self._model.disable_adapter():
+                yield
+        finally:
+            self._is_off = was_off
 
     @property
     def parameters(self) -> list[nn.Parameter]:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -46,7 +46,7 @@ def writer() -> None:
 @DOCUMENTS
 @COLLECTION
 @click.option(
-    "--samples", type=click.IntRange(2), default=600, show_default=True, help="Contexts to train on, at most."
+    "--samples", type=click.IntRange(0), default=600, show_default=True, help="Contexts to train on, at most."
 )
 @click.option(
     "--minutes", type=click.FloatRange(0, min_open=True), default=60, show_default=True, help="Time, at most."
@@ -58,17 +58,23 @@ def writer() -> None:
     show_default=True,
     help="Learning rate at its peak: less for a larger model.",
 )
+@click.option(
+    "--stand-ins",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Contexts of four passages to prefill each chunk behind: as many forwards of a chunk at ingestion.",
+)
 @click.option("--held-out", type=click.IntRange(8), default=32, show_default=True, help="Contexts for the evaluation.")
 @click.option("--seed", type=int, default=0, show_default=True)
 def train(
     folder: Path,
     documents: tuple[Path, ...],
     collection: str,
-    samples: int,
-    minutes: float,
-    rate: float,
+    stand_ins: int,
     held_out: int,
     seed: int,
+    **course: Any,
 ) -> None:
     """Train a writer on documents or on a collection's chunks, and write it to FOLDER.
 
@@ -78,7 +84,9 @@ def train(
     from ingest.writer.train import Course  # noqa: PLC0415 - see above
 
     console = Console(stderr=True)
-    with _run(Plan(folder, Course(samples, minutes * 60, rate), held_out, seed), documents, collection, console) as run:
+    lasting = Course(course["samples"], course["minutes"] * 60, course["rate"])
+    plan = Plan(folder, lasting, held_out, seed, stand_ins)
+    with _run(plan, documents, collection, console) as run:
         card = _trained(run, console)
         _show(card, console)
         _say(card.gate, console)
@@ -171,6 +179,7 @@ def _show(card: Card, console: Console) -> None:
         "model": card.model,
         "made": f"{card.made_at:%Y-%m-%d %H:%M}",
         "trained": f"{card.samples} contexts in {card.seconds / 60:.0f} minutes, rank {card.rank}, seed {card.seed}",
+        "stand-ins": ", ".join(f"{tokens} tokens" for tokens in card.stand_ins) or "none",
         "validation KL": " -> ".join(f"{kl:.3f}" for _, kl in card.curve) or "-",
     }
     if card.gate is not None:

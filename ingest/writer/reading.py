@@ -15,7 +15,8 @@ from torch.func import functional_call
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 from transformers.utils import logging
 
-from ingest.capture import ROTATE, Capture, Captured, modules_with_rotation, padded
+from ingest.capture import ROTATE, Capture, Captured, mean_of, modules_with_rotation, padded
+from ragkv.arithmetic import computed_in
 
 KV = list[tuple[torch.Tensor, torch.Tensor]]
 """Rotated keys and values a layer, [1, kv_heads, tokens, head_dim] each."""
@@ -41,16 +42,20 @@ class Reading:
 
 
 class Writing(Protocol):
-    """The model with its writer: `disabled()` switches the writer off for the block."""
+    """The model with its writer: `disabled()` switches the writer off for the block, its stand-ins too."""
+
+    @property
+    def stand_ins(self) -> Sequence[tuple[int, ...]]: ...
 
     def disabled(self) -> AbstractContextManager[Any]: ...
 
 
 def load_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
-    """The causal language model in a folder, to read with: on the GPU if there is one, in evaluation mode."""
+    """The causal language model in a folder, to read with: on the GPU if there is one, in evaluation mode, and in the
+    dtype that the machine computes `dtype` in."""
     logging.disable_progress_bar()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=computed_in(dtype)).to(device).eval()
 
 
 class Reader:
@@ -65,6 +70,7 @@ class Reader:
         self._positions = next(m for m in model.modules() if type(m).__name__.endswith("RotaryEmbedding"))
         self._device = model.device
         self._prefix = self._prefill(prefix_ids)
+        self._behind: dict[tuple[int, ...], KV] = {}
         self.num_prefix = len(prefix_ids)
 
     @torch.no_grad()
@@ -98,7 +104,8 @@ class Reader:
         return readings
 
     def write(self, chunks: Sequence[Sequence[int]], weights: Weights | None = None) -> KV:
-        """KV of the prefix and of each chunk, prefilled alone behind the prefix and stitched one after the other.
+        """KV of the prefix and of each chunk, prefilled alone behind the prefix, or behind it and stand-ins, and
+        stitched one after the other.
 
         The writer is as the caller left it, or `weights`. The prefix's KV is always the plain model's. Keeps gradients.
         """
@@ -123,15 +130,27 @@ class Reader:
         return [(self._rotated(key, positions), value) for key, value in zip(keys, values, strict=True)]
 
     def _written(self, ids: torch.Tensor, weights: Weights | None) -> Captured:
-        """Keys and values of rows of tokens [rows, longest], each behind the prefix."""
-        given = {"past_key_values": cache_of(repeated(self._prefix, len(ids))), "use_cache": True}
-        with self._capture.recorded() as captured:
-            if weights is None:
-                self._trunk(ids, **given)
-            else:
-                with self._writing.disabled():
-                    functional_call(self._trunk, dict(weights), (ids,), given)
-        return captured
+        """Keys and values of rows of tokens [rows, longest], each behind the prefix; the mean over the stand-ins."""
+        written = []
+        for context in self._contexts():
+            given = {"past_key_values": cache_of(repeated(context, len(ids))), "use_cache": True}
+            with self._capture.recorded() as captured:
+                if weights is None:
+                    self._trunk(ids, **given)
+                else:
+                    with self._writing.disabled():
+                        functional_call(self._trunk, dict(weights), (ids,), given)
+            written.append(captured)
+        return mean_of(written)
+
+    def _contexts(self) -> list[KV]:
+        """What chunks are written behind: KV of the prefix and one of the stand-ins, by the plain model."""
+        if not self._writing.stand_ins:
+            return [self._prefix]
+        for ids in self._writing.stand_ins:
+            if ids not in self._behind:
+                self._behind[ids] = self.prefill(ids)
+        return [self._behind[ids] for ids in self._writing.stand_ins]
 
     @torch.no_grad()
     def _prefill(self, prefix_ids: Sequence[int]) -> KV:

@@ -1,7 +1,9 @@
 """One training run of a writer, from a collection's chunks to an adapter folder with its card."""
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -28,17 +30,21 @@ EVERY = 40
 LEAST_NEIGHBOURHOODS = 6
 CHUNK_TOKENS = 160
 """Tokens of a chunk that are trained on, at most: more cost more than they teach."""
+STAND_IN_CHUNKS = 4
+"""Chunks of a context that stands in for the passages before a chunk."""
 STATE = "training.pt"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A planned training: its course, the number of contexts held out for evaluation, and the folder of the adapter."""
+    """A planned training: its course, the number of contexts held out for evaluation, and the folder of the adapter.
+    stand_ins: contexts that chunks are written behind; a run that goes on keeps those that it has."""
 
     folder: Path
     course: Course
     held_out: int
     seed: int
+    stand_ins: int = 0
 
 
 class Run:
@@ -55,9 +61,12 @@ class Run:
         held = max(2, len(near) // 5)
         self._trained_on, self._held_out = near[:-held], near[-held:]
         model = load_model(parts.model_folder, parts.layout.dtype)
-        self._card = _begun(parts, plan)
         kept = (plan.folder / ADAPTER).is_file()
-        self._adapter = Adapter.load(model, plan.folder, trainable=True) if kept else Adapter.new(model)
+        if kept:
+            self._adapter = Adapter.load(model, plan.folder, trainable=True)
+        else:
+            self._adapter = Adapter.new(model, stand_ins=_stand_ins(self._trained_on, plan))
+        self._card = _begun(parts, plan, self._adapter)
         self._reader = Reader(model, self._adapter, parts.prompts.prefix_ids)
         self._tokens = Tokens(parts.prompts, CHUNK_TOKENS)
         self._trainer = Trainer(
@@ -122,7 +131,7 @@ class Run:
         return self._card
 
 
-def _begun(parts: Parts, plan: Plan) -> Card:
+def _begun(parts: Parts, plan: Plan, adapter: Adapter) -> Card:
     """The card of a run that is to go on, or a new one. Raises Rejected for one of another model or seed."""
     try:
         card = read_card(plan.folder)
@@ -136,6 +145,7 @@ def _begun(parts: Parts, plan: Plan) -> Card:
             samples=0,
             seconds=0.0,
             curve=(),
+            stand_ins=tuple(map(len, adapter.stand_ins)),
         )
     if (card.model_fingerprint, card.seed) != (parts.model_fingerprint, plan.seed):
         raise Rejected(f"{plan.folder} holds a writer of another model or seed: choose another folder")
@@ -150,6 +160,16 @@ def _neighbourhoods(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
             "give more documents"
         )
     return near
+
+
+def _stand_ins(near: Sequence[Sequence[Chunk]], plan: Plan) -> list[tuple[int, ...]]:
+    """Chunks of different neighbourhoods, as unlike each other as those of a question."""
+    drawn = random.Random(plan.seed + 3)  # noqa: S311 - passages, not secrets
+    contexts = []
+    for _ in range(plan.stand_ins):
+        chunks = [drawn.choice(some) for some in drawn.sample(near, min(STAND_IN_CHUNKS, len(near)))]
+        contexts.append(tuple(chain.from_iterable(chunk.token_ids[:CHUNK_TOKENS] for chunk in chunks)))
+    return contexts
 
 
 def _taken(near: Sequence[Sequence[Chunk]], count: int, seed: int) -> list[Sample]:

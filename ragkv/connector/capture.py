@@ -99,7 +99,9 @@ class Shares(QueryCapture):
 
     def _see(self, layer: int, positions: torch.Tensor, queries: torch.Tensor) -> None:
         assert self._prefix is not None, "see _wants"
-        prefix, *chunks = (kv.keys_of(layer).to(self._model.device) for kv in (self._prefix, *self._there))
+        prefix, *chunks = (
+            kv.keys_of(layer).to(self._model.device, self._model.dtype) for kv in (self._prefix, *self._there)
+        )
         places = positions - len(prefix)
         shares = chunk_shares(queries.to(prefix.dtype), places, prefix, chunks, self._model.rotate)
         self._sum += shares[self._heads[layer]].sum(0) * len(queries)

@@ -50,8 +50,9 @@ _KEPT_REPORTS = 1024  # reports of streamed requests, kept until they are asked 
 
 
 class StitchConnector(KVConnectorBase_V1):
-    """Stitches chunk KV into vLLM. `kv_connector_extra_config` holds `kv_dir`, the folder of KV files, and
-    `host_kv_bytes`, the size of the host tiers of all ranks together."""
+    """Stitches chunk KV into vLLM. `kv_connector_extra_config` holds `kv_dir`, the folder of KV files, `host_kv_bytes`,
+    the size of the host tiers of all ranks together, and `kv_dtype`, that of the files (the model's, if it is left
+    out)."""
 
     def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
@@ -211,7 +212,10 @@ class StitchConnector(KVConnectorBase_V1):
 
 
 def _layout(config: VllmConfig) -> Layout:
-    return layout_of(config.model_config.hf_text_config, str(config.model_config.dtype).removeprefix("torch."))
+    """The layout of KV files, whatever the engine computes in."""
+    given = config.kv_transfer_config.kv_connector_extra_config
+    kv_dtype = given.get("kv_dtype") or str(config.model_config.dtype).removeprefix("torch.")
+    return layout_of(config.model_config.hf_text_config, kv_dtype)
 
 
 def _region_of(request: "Request", end: int) -> int:

@@ -45,6 +45,7 @@ class ModelInternals:
         self.ranks = Ranks(group.rank_in_group, group.world_size)
         self._model: torch.nn.Module = runner.model
         self.device: torch.device = runner.device
+        self.dtype: torch.dtype = self._config.model_config.dtype
         groups = [group for of_cache in runner.attn_groups for group in of_cache]
         if len(runner.attn_groups) != 1:
             raise Unsupported("the model keeps more than one kind of KV cache: its chunks cannot be stitched")

@@ -155,7 +155,7 @@ class Stitcher:
         batch = self._model.batch([kv_slice.span for kv_slice in slices], block_ids)
         shape = (len(batch.positions), self._layout.kv_heads, self._layout.head_dim)
         # Several layers at a time, for fewer calls, within a bounded scratch.
-        layer_bytes = math.prod(shape) * self._layout.dtype.itemsize
+        layer_bytes = math.prod(shape) * self._model.dtype.itemsize
         step = max(1, min(MAX_LAYERS_AT_ONCE, MAX_SCRATCH_BYTES // layer_bytes))
         # One scratch for all layers: fresh pages for every layer would cost more than the copies themselves.
         scratch = [self._scratch(step, shape) for _ in "kv"]
@@ -173,7 +173,7 @@ class Stitcher:
         return Stitched(slices, kept)
 
     def _scratch(self, layers: int, shape: Sequence[int]) -> torch.Tensor:
-        return torch.empty(layers, *shape, dtype=self._layout.dtype, device=self._model.device)
+        return torch.empty(layers, *shape, dtype=self._model.dtype, device=self._model.device)
 
     def _gather(self, slices: Sequence[KVSlice], layers: slice, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Write some layers of the slices, one behind the other, into two [layers, tokens, kv_heads, head_dim]."""

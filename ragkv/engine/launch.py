@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ragkv.arithmetic import computed_in
 from ragkv.engine.protocol import MAX_LOGPROBS
 from ragkv.engine.versions import check_version
 from ragkv.kv.layout import Layout
@@ -27,7 +28,7 @@ FREE_AT_START = 0.01
 given it decides nothing else, and a worker's model on the same GPU would keep an engine from starting again."""
 
 
-def transfer_config(settings: Settings) -> dict[str, Any]:
+def transfer_config(settings: Settings, layout: Layout) -> dict[str, Any]:
     """vLLM's `kv_transfer_config` for the StitchConnector."""
     return {
         "kv_connector": CONNECTOR,
@@ -36,6 +37,7 @@ def transfer_config(settings: Settings) -> dict[str, Any]:
         "kv_connector_extra_config": {
             "kv_dir": str(settings.kv_dir.absolute()),
             "host_kv_bytes": settings.host_kv_bytes,
+            "kv_dtype": _name(layout.dtype),
         },
         "kv_load_failure_policy": "recompute",
     }
@@ -47,7 +49,7 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
     ranks = Shard(layout, size=settings.tensor_parallel_size).size
     return {
         "model": str(folder),
-        "dtype": str(layout.dtype).removeprefix("torch."),
+        "dtype": _name(computed_in(layout.dtype)),
         "max_model_len": settings.max_model_len,
         "max_num_batched_tokens": settings.max_batched_tokens,
         "tensor_parallel_size": ranks,
@@ -61,6 +63,10 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         **({"speculative_config": _guesses(settings.speculative_tokens)} if settings.speculative_tokens else {}),
         **({"distributed_executor_backend": IN_THE_CORE} if ranks == 1 and _has_few_cores() else {}),
     }
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _guesses(num_tokens: int) -> dict[str, Any]:
@@ -109,4 +115,4 @@ def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, p
     command += ["--enable-prompt-tokens-details", "--served-model-name", "ragkv"]
     if settings.engine_api_key:
         command += ["--middleware", GUARD]
-    return [*command, "--kv-transfer-config", json.dumps(transfer_config(settings))]
+    return [*command, "--kv-transfer-config", json.dumps(transfer_config(settings, layout))]

@@ -31,10 +31,13 @@ from ragkv.writer import (
     install,
     note_written,
     read_card,
+    read_stand_ins,
     remove,
     write_card,
+    write_stand_ins,
     writer_before,
 )
+from ragkv.writer import STAND_INS as STAND_INS_FILE
 
 TINY = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -45,6 +48,7 @@ PREFIX = list(range(5, 12))
 CHUNKS = [tuple(range(20, 60)), tuple(range(60, 65)), tuple(range(30, 53))]
 TAILS = [Tail(tuple(range(1, 9)), (3, 4, 5)), Tail((7, 8), (9,))]
 CONTEXT = sum(CHUNKS, ())
+STAND_INS = (tuple(range(70, 90)), tuple(range(40, 47)))
 
 
 class Fixed:
@@ -63,6 +67,11 @@ def model(request):
 @pytest.fixture
 def adapter(model) -> Adapter:
     return Adapter.new(model)
+
+
+def digest_without_stand_ins(folder: Path) -> str:
+    (folder / STAND_INS_FILE).unlink()
+    return Fingerprints().adapter(folder)
 
 
 def awaken(adapter: Adapter) -> None:
@@ -95,6 +104,21 @@ class TestPrefill:
             assert (chunk.keys - before.keys).abs().max() > 1e-3
         assert [kv.num_tokens for kv in chunks] == list(map(len, CHUNKS))
 
+    def test_behind_stand_ins_the_mean_is_written_and_the_prefix_left_alone(self, model):
+        layout = layout_of(model.config, "float32")
+        plain = Prefiller(copy.deepcopy(model), layout).prefill(PREFIX, CHUNKS)
+        behind = [
+            Prefiller(copy.deepcopy(model), layout).prefill((*PREFIX, *stand_in), CHUNKS)[1:] for stand_in in STAND_INS
+        ]
+
+        prefix, *chunks = Prefiller(model, layout, Adapter.new(model, stand_ins=STAND_INS)).prefill(PREFIX, CHUNKS)
+
+        torch.testing.assert_close(prefix.keys, plain[0].keys)
+        for chunk, one, other in zip(chunks, *behind, strict=True):
+            for name in ("keys", "values", "initial", "local"):
+                mean = (getattr(one, name) + getattr(other, name)) / 2
+                torch.testing.assert_close(getattr(chunk, name), mean, atol=1e-5, rtol=1e-5)
+
     def test_without_chunks_there_is_the_prefix(self, model, adapter):
         [prefix] = Prefiller(model, layout_of(model.config, "float32"), adapter).prefill(PREFIX, [])
 
@@ -123,6 +147,35 @@ class TestReading:
 
         for one, other in zip(before, reader.full(CONTEXT, TAILS), strict=True):
             torch.testing.assert_close(one.logprobs, other.logprobs)
+
+    def test_over_stand_ins_it_reads_what_ingestion_wrote(self, model):
+        adapter = Adapter.new(model, stand_ins=STAND_INS)
+        awaken(adapter)
+        with torch.no_grad():
+            kv = Reader(model, adapter, PREFIX).write(CHUNKS)
+
+        _, *chunks = Prefiller(model, layout_of(model.config, "float32"), adapter).prefill(PREFIX, CHUNKS)
+
+        for layer, (_, values) in enumerate(kv):
+            written = torch.cat([chunk.values[layer] for chunk in chunks])
+            torch.testing.assert_close(values[0, :, len(PREFIX) :].transpose(0, 1), written, atol=1e-5, rtol=1e-5)
+
+    def test_switched_off_it_knows_no_stand_ins(self, model):
+        adapter = Adapter.new(model, stand_ins=STAND_INS)
+        reader = Reader(model, adapter, PREFIX)
+        with adapter.disabled():
+            kv = reader.write(CHUNKS[:1])
+
+        pairs = distances(reader.full(CHUNKS[0], TAILS), reader.stitched(kv, TAILS))
+
+        assert adapter.stand_ins == STAND_INS
+        assert max(kl.item() for kl, _ in pairs) < 1e-6
+
+    def test_stand_ins_are_kept_with_the_weights(self, model, tmp_path: Path):
+        Adapter.new(copy.deepcopy(model), stand_ins=STAND_INS).save(tmp_path)
+
+        assert Adapter.load(model, tmp_path).stand_ins == STAND_INS
+        assert Fingerprints().adapter(tmp_path) != digest_without_stand_ins(tmp_path)
 
 
 class TestTraining:
@@ -316,6 +369,23 @@ class TestInUse:
         assert not remove(place)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "writer"]
         assert Fingerprints().adapter(place) == ""
+
+    def test_its_stand_ins_are_put_into_use_with_it_and_go_with_it(self, source: Path, tmp_path: Path):
+        place = tmp_path / "writer"
+        write_stand_ins(source, STAND_INS)
+
+        install(source, place, "f")
+        assert read_stand_ins(place) == STAND_INS
+
+        (source / STAND_INS_FILE).unlink()
+        install(source, place, "f")
+        assert read_stand_ins(place) == ()
+
+    def test_stand_ins_that_cannot_be_read_are_refused(self, source: Path, tmp_path: Path):
+        (source / STAND_INS_FILE).write_bytes(b'[["text"]]')
+
+        with pytest.raises(Rejected, match="stand_ins"):
+            install(source, tmp_path / "writer", "f")
 
     def test_the_one_that_wrote_before_is_known(self, tmp_path: Path):
         place = tmp_path / "writer"

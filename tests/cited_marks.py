@@ -6,11 +6,12 @@
 from collections import Counter
 from collections.abc import Iterator
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import httpx
 from lxml import html
-from PIL import Image, ImageOps
+from PIL import Image, ImageDraw, ImageOps
 
 from api.v1.pages import PICTURED
 from ingest.parse import Parsed
@@ -79,6 +80,20 @@ def read_under(client: httpx.Client, document_id: str, cited: Citation, recognis
                 cut = ImageOps.expand(shown.convert("RGB").crop(tuple(map(round, corners))), 40, "white")
                 found.append(recognise(cut).text)
     return " ".join(found)
+
+
+def save_lit(client: httpx.Client, document_id: str, cited: Citation, path: Path) -> None:
+    """The pages of a citation with its boxes drawn on them, as PATH-1.png and so on."""
+    range_ = {"start": cited.start, "end": cited.end}
+    for number, boxed in enumerate(client.get(f"/v1/documents/{document_id}/boxes", params=range_).json()["pages"], 1):
+        with Image.open(BytesIO(client.get(boxed["picture"], params={"width": 1200}).content)) as shown:
+            scale = shown.width / boxed["width"]
+            page = shown.convert("RGB")
+            draw = ImageDraw.Draw(page)
+            for box in boxed["boxes"]:
+                x, y, width, height = (box[name] * scale for name in ("x", "y", "width", "height"))
+                draw.rectangle((x, y, x + width, y + height), outline="red", width=3)
+            page.save(path.with_name(f"{path.name}-{number}.png"))
 
 
 def _page_faults(shown: dict[str, Any], parsed: Parsed, cited: Citation) -> Iterator[str]:

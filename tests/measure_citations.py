@@ -1,4 +1,5 @@
-"""Citations over all formats: `python -m tests.measure_citations FOLDER [--sentences 50]`, a Markdown table.
+"""Citations over all formats: `python -m tests.measure_citations FOLDER [--sentences 50] [--pictures FOLDER]`, a
+Markdown table, and for whoever wants to see them the pages of PDF files, scans and images with the boxes drawn on them.
 
 Sentences are drawn evenly over the formats of the folder's files that can be read, and within each over files and their
 length; each is held against the document's page, its text, its pages, and for PDF the boxes. Scans and images have no
@@ -14,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from api.v1.pages import PICTURED
 from ingest.ocr.rapid import Recogniser
 from ingest.parse import Parsed, parse
 from ingest.parse.scan import OCR, Recognise
@@ -26,7 +28,7 @@ from ragkv.kv_rule import KVWhen
 from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from tests.cited_marks import citations_in, faults, read_under
+from tests.cited_marks import citations_in, faults, read_under, save_lit
 from tests.conftest import CACHE
 from tests.echo_engine import EchoEngine
 from tests.measure_ocr import distance
@@ -46,9 +48,10 @@ class _Document:
 
 
 def measure(
-    files: dict[str, list[Path]], wanted: int, client: Client, ingest: IngestParts, recognise: Recognise
+    files: dict[str, list[Path]], options: argparse.Namespace, client: Client, ingest: IngestParts, recognise: Recognise
 ) -> int:
     """Print the table. Returns the number of citations that are wrong."""
+    wanted: int = options.sentences
     tried: Counter[str] = Counter()
     wrong: dict[str, list[str]] = defaultdict(list)
     documents: dict[Path, _Document | None] = {}
@@ -70,6 +73,8 @@ def measure(
         found = list(faults(client, document.id, document.parsed, path.read_bytes(), one))
         found += _scan_faults(client, document, one, recognise) if document.parsed.scans else []
         wrong[kind] += [f"{path.name} {one.start}-{one.end} {one.quote[:60]!r}: {'; '.join(found)}"] if found else []
+        if options.pictures and document.parsed.media_type.startswith(PICTURED):
+            save_lit(client, document.id, one, options.pictures / f"{tried.total():03}-{path.stem}")
         print(f"{tried.total()} of {wanted}", end="\r", file=sys.stderr, flush=True)
     print("| format | citations | right |\n|---|---|---|")
     for suffix, count in sorted(tried.items()):
@@ -111,7 +116,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sentences", type=int, default=50)
+    parser.add_argument("--pictures", type=Path)
     options = parser.parse_args()
+    if options.pictures:
+        options.pictures.mkdir(parents=True, exist_ok=True)
     files: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(path for path in options.folder.rglob("*") if path.is_file()):
         files[path.suffix.lower()].append(path)
@@ -132,7 +140,7 @@ def main() -> int:
             parts.prepare()
             stack.callback(parts.close)
             client = stack.enter_context(client_of(parts))
-            return measure(files, options.sentences, client, IngestParts(parts), Recogniser()) and 1
+            return measure(files, options, client, IngestParts(parts), Recogniser()) and 1
 
 
 if __name__ == "__main__":

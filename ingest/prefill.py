@@ -26,8 +26,8 @@ QCACHE_VIEW = 16  # tokens at a chunk's start and end whose mean query is its in
 
 @dataclass(frozen=True, slots=True)
 class _Plain:
-    """What the plain model computed before the writer was merged into its weights: the prefix's KV, and the caches that
-    chunks run behind."""
+    """Results of the plain model from before the writer was merged into its weights: the prefix's KV, and the caches
+    that chunks run behind."""
 
     prefix_ids: tuple[int, ...]
     prefix: ChunkKV

@@ -144,7 +144,7 @@ class Reader:
         return mean_of(written)
 
     def _contexts(self) -> list[KV]:
-        """What chunks are written behind: KV of the prefix and one of the stand-ins, by the plain model."""
+        """KV that chunks are written behind, by the plain model: of the prefix, or of it and each of the stand-ins."""
         if not self._writing.stand_ins:
             return [self._prefix]
         for ids in self._writing.stand_ins:

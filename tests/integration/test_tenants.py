@@ -109,6 +109,8 @@ def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         ],
         "PUT /v1/documents/{document_id}": [{"files": {"file": ("f.md", SECRET)}}],
         "GET /v1/documents/{document_id}/boxes": [{"params": {"start": 0, "end": 5}}],
+        "GET /v1/documents/{document_id}/text": [{"params": {"start": 12, "end": 20}}],
+        "PUT /v1/questions/retention": [{"json": {"days": 7}}],
         "PATCH /v1/documents/{document_id}": [{"json": {"metadata": {"place": "beach"}}}],
         "PATCH /v1/documents/{document_id}/kv": [{"json": {"pinned": True}}],
         "PATCH /v1/collections/{collection}/kv": [{"json": {"pinned": True}}],

@@ -68,32 +68,36 @@ def faults(client: httpx.Client, document_id: str, parsed: Parsed, body: bytes, 
 
 def read_under(client: httpx.Client, document_id: str, cited: Citation, recognise: Recognise) -> str:
     """The words under the boxes, each cut out of the page's picture with a margin of a fifth of its height."""
-    range_ = {"start": cited.start, "end": cited.end}
     found = []
-    for boxed in client.get(f"/v1/documents/{document_id}/boxes", params=range_).json()["pages"]:
-        with Image.open(BytesIO(client.get(boxed["picture"], params={"width": 2400}).content)) as shown:
-            scale = shown.width / boxed["width"]
-            for box in boxed["boxes"]:
-                x, y, width, height = (box[name] * scale for name in ("x", "y", "width", "height"))
-                margin = min(width, height) / 5
-                corners = (x - margin, y - margin, x + width + margin, y + height + margin)
-                cut = ImageOps.expand(shown.convert("RGB").crop(tuple(map(round, corners))), 40, "white")
-                found.append(recognise(cut).text)
+    for page, boxes in _boxed_pages(client, document_id, cited, width=2400):
+        for left, top, right, bottom in boxes:
+            margin = min(right - left, bottom - top) / 5
+            corners = (left - margin, top - margin, right + margin, bottom + margin)
+            cut = ImageOps.expand(page.crop(tuple(map(round, corners))), 40, "white")
+            found.append(recognise(cut).text)
     return " ".join(found)
 
 
 def save_lit(client: httpx.Client, document_id: str, cited: Citation, path: Path) -> None:
     """The pages of a citation with its boxes drawn on them, as PATH-1.png and so on."""
+    for number, (page, boxes) in enumerate(_boxed_pages(client, document_id, cited, width=1200), start=1):
+        draw = ImageDraw.Draw(page)
+        for corners in boxes:
+            draw.rectangle(corners, outline="red", width=3)
+        page.save(path.with_name(f"{path.name}-{number}.png"))
+
+
+def _boxed_pages(
+    client: httpx.Client, document_id: str, cited: Citation, width: int
+) -> Iterator[tuple[Image.Image, list[tuple[float, float, float, float]]]]:
+    """Pictures of a citation's pages, at most `width` pixels wide, each with the corners of its boxes in pixels."""
     range_ = {"start": cited.start, "end": cited.end}
-    for number, boxed in enumerate(client.get(f"/v1/documents/{document_id}/boxes", params=range_).json()["pages"], 1):
-        with Image.open(BytesIO(client.get(boxed["picture"], params={"width": 1200}).content)) as shown:
-            scale = shown.width / boxed["width"]
+    for boxed in client.get(f"/v1/documents/{document_id}/boxes", params=range_).json()["pages"]:
+        with Image.open(BytesIO(client.get(boxed["picture"], params={"width": width}).content)) as shown:
             page = shown.convert("RGB")
-            draw = ImageDraw.Draw(page)
-            for box in boxed["boxes"]:
-                x, y, width, height = (box[name] * scale for name in ("x", "y", "width", "height"))
-                draw.rectangle((x, y, x + width, y + height), outline="red", width=3)
-            page.save(path.with_name(f"{path.name}-{number}.png"))
+        scale = page.width / boxed["width"]
+        sides = ((box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"]) for box in boxed["boxes"])
+        yield page, [(scale * left, scale * top, scale * right, scale * bottom) for left, top, right, bottom in sides]
 
 
 def _page_faults(shown: dict[str, Any], parsed: Parsed, cited: Citation) -> Iterator[str]:

@@ -180,7 +180,7 @@ class RemoteBench:
     def _stored(self, number: int) -> list[str]:
         """Keys of the context's KV and the prefix's."""
         planner, keys = self.parts.planner, self._keys
-        return [keys.prefix(), *(planner.stored(each.chunk, keys)[1] for each in self.contexts[number].passages)]
+        return [keys.prefix(), *(planner.stored(each.chunk, keys).key for each in self.contexts[number].passages)]
 
     @property
     def _keys(self) -> KeyMaker:

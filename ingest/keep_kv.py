@@ -28,7 +28,7 @@ def keep_kv(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: 
     """
     parts = ingest.parts
     rule = lease.kv_rule(parts.settings.kv_rule)
-    keys = replace(parts.keys_of(document.tenant_id), kv_format=rule.format)
+    keys = replace(parts.keys_of(document.tenant_id), kv_format=rule.format, compression=rule.compression)
     chunks = lease.chunks_to_keep(rule)
     named = _Named(chunks, keys)
 
@@ -39,6 +39,7 @@ def keep_kv(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: 
 
     def has_room(tokens: int) -> bool:
         share = share_of(keys.kv_format, parts.layout.head_dim, parts.settings.chunk_tokens)
+        share *= rule.keep if rule.compression else 1
         check_room(parts.settings.kv_dir, parts.settings.min_free_bytes)
         num_bytes = int(tokens * parts.layout.bytes_per_token * OVERHEAD * share)
         if parts.kv_remote is not None and not has_room_on_disk(num_bytes, parts):
@@ -49,11 +50,11 @@ def keep_kv(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: 
         with ingest.stage("prefill"):
             done = precompute(
                 chunks, keys, lambda: ingest.prefiller, parts.kv_store, parts.settings.prefill_batch_tokens,
-                Hooks(reporter.stage("prefill"), kept, has_room, ingest.announcer.under_way),
+                Hooks(reporter.stage("prefill"), kept, has_room, ingest.announcer.under_way), ingest.compressor,
             )  # fmt: skip
         ingest.counters.tokens(computed=done.computed_tokens, reused=done.reused_tokens)
         is_whole = done.is_whole and len(chunks) == lease.document().num_chunks
-        lease.finish(named.kept(done.entries), parts.kv_fingerprint(rule.format), rule, is_whole=is_whole)
+        lease.finish(named.kept(done.entries), parts.kv_fingerprint(rule), rule, is_whole=is_whole)
     except Conflict:
         parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks]))
         raise

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 
 from transformers.utils import logging
 
 from ingest.announce import Announcer
+from ingest.compress.compressor import Compressor, watcher_of
 from ingest.prefill import Prefiller
 from ingest.sandbox.messages import Limits, OCRLimits
 from ingest.sandbox.parser import Parser
@@ -53,6 +54,11 @@ class IngestParts:
         folder, writer = self.parts.settings.writer_dir, self.parts.writer_fingerprint
         note_written(folder, writer)
         return Prefiller.load(self.parts.model_folder, self.parts.layout, folder if writer else None)
+
+    @cached_property
+    def compressor(self) -> Compressor:
+        """Leaves tokens out of chunks' KV. With a method that looks, the model is in memory once more."""
+        return Compressor(self.parts.layout, partial(watcher_of, self.parts))
 
     @cached_property
     def announcer(self) -> Announcer:

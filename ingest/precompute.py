@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ingest.compress.compressor import Compressor
 from ingest.prefill import Prefiller
 from ragkv.chunk import Chunk
 from ragkv.kv.key import KeyMaker, Making
@@ -59,11 +60,13 @@ def precompute(
     store: KVStore,
     batch_tokens: int,
     hooks: Hooks = _NO_HOOKS,
+    compressor: Compressor | None = None,
 ) -> Precomputed:
-    """Make sure that every chunk and the prefix have a KV file, in the format of the keys: quantised from one in bf16
-    if there is one, computed otherwise.
+    """Make sure that every chunk and the prefix have a KV file, in the format and of the tokens of the keys: quantised
+    from one in bf16 if there is one, computed otherwise.
 
-    `prefiller` is called only if something must be computed: re-ingesting what is known loads no model.
+    `prefiller` is called only if something must be computed: re-ingesting what is known loads no model. compressor:
+    needed for keys with a compression.
     """
     named = {keys.chunk(chunk.token_ids): chunk for chunk in chunks}
     todo = {key: chunk for key, chunk in named.items() if key not in store}
@@ -76,7 +79,7 @@ def precompute(
         reused, done = reused + chunk.num_tokens, done + chunk.num_tokens
         hooks.progress(done, total)
     if not todo and keys.prefix() not in store:
-        _compute([], keys, prefiller(), store)
+        _compute([], keys, prefiller(), store, compressor)
     batches = list(_batches(todo, len(keys.prefix_ids), batch_tokens))
     try:
         for number, batch in enumerate(batches):
@@ -84,7 +87,7 @@ def precompute(
                 break
             model = prefiller()
             hooks.under_way(batches[number:])
-            _compute(batch, keys, model, store)
+            _compute(batch, keys, model, store, compressor)
             hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in batch])
             done += sum(chunk.num_tokens for _, chunk in batch)
             hooks.progress(done, total)
@@ -106,12 +109,17 @@ def _quantised(
     for key, chunk in tuple(todo.items()):
         if not has_room(chunk.num_tokens):
             return
-        if store.convert(keys.chunk(chunk.token_ids, Making(keys.writer)), key, keys.kv_format):
+        plain = Making(keys.writer, compression=keys.compression)
+        if store.convert(keys.chunk(chunk.token_ids, plain), key, keys.kv_format):
             yield key, chunk
 
 
-def _compute(batch: Batch, keys: KeyMaker, prefiller: Prefiller, store: KVStore) -> None:
-    prefix_kv, *chunk_kvs = prefiller.prefill(keys.prefix_ids, [chunk.token_ids for _, chunk in batch])
+def _compute(batch: Batch, keys: KeyMaker, prefiller: Prefiller, store: KVStore, compressor: Compressor | None) -> None:
+    token_ids = [chunk.token_ids for _, chunk in batch]
+    prefix_kv, *chunk_kvs = prefiller.prefill(keys.prefix_ids, token_ids)
+    if keys.compression is not None:
+        assert compressor is not None, "needed to leave tokens out"
+        chunk_kvs = compressor.compressed(token_ids, chunk_kvs, keys.compression)
     if keys.prefix() not in store:
         store.put(keys.prefix(), prefix_kv)
     for (key, _), kv in zip(batch, chunk_kvs, strict=True):

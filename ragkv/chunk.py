@@ -1,7 +1,8 @@
 """The unit of retrieval and of KV, and what a search returns."""
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from ragkv.page_names import page_label
 
@@ -48,6 +49,10 @@ class Chunk:
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
+
+    def shortened_to(self, offsets: Sequence[int]) -> "Chunk":
+        """The chunk with the tokens at `offsets` alone. Its text stays."""
+        return replace(self, token_ids=tuple(self.token_ids[offset] for offset in offsets))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
-"""When KV is kept, in which format, and when it is uploaded: the service's rule, and what a collection has in its
-place."""
+"""When KV is kept, in which format and of which tokens, and when it is uploaded: the service's rule, and what a
+collection has in its place."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ragkv.compression import Compression, CompressionMethod
 from ragkv.kv_format import KVFormat
 
 
@@ -28,18 +29,36 @@ class KVWrite(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KVRule:
-    """uses: how many answers, for `KVWhen.NTH_USE` and `KVWrite.NTH_USE`."""
+    """uses: how many answers, for `KVWhen.NTH_USE` and `KVWrite.NTH_USE`. keep: the share of each chunk's tokens that
+    the method `compress` keeps KV of."""
 
     format: KVFormat
     when: KVWhen
     uses: int
     write: KVWrite
+    compress: CompressionMethod
+    keep: float
 
-    def in_place_of(self, kv_format: str | None, when: str | None, uses: int | None, write: str | None) -> "KVRule":
+    @property
+    def compression(self) -> Compression | None:
+        """None: KV of all tokens is kept."""
+        return None if self.compress is CompressionMethod.NONE else Compression(self.compress, self.keep)
+
+    def in_place_of(
+        self,
+        kv_format: str | None,
+        when: str | None,
+        uses: int | None,
+        write: str | None,
+        compress: str | None,
+        keep: float | None,
+    ) -> "KVRule":
         """The rule with what a collection has of its own."""
         return KVRule(
             KVFormat(kv_format) if kv_format else self.format,
             KVWhen(when) if when else self.when,
             self.uses if uses is None else uses,
             KVWrite(write) if write else self.write,
+            CompressionMethod(compress) if compress else self.compress,
+            self.keep if keep is None else keep,
         )

@@ -6,6 +6,7 @@ only some of them.
 # ruff: noqa: PLC0415 - see above
 
 import hashlib
+from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from ragkv.choosing import DEFAULT_CHOICE, UPPER, Choice
 from ragkv.db.backlog import Backlog
 from ragkv.db.collections import cache_rule
 from ragkv.db.database import Database
+from ragkv.db.kv_rules import rule_of_collection
 from ragkv.db.migrate import migrate
 from ragkv.db.sources import DatabaseSource, MadeWith
 from ragkv.db.tenants import ensure_collection, tenant_secret
@@ -30,6 +32,7 @@ from ragkv.fingerprint import Fingerprints
 from ragkv.heads import heads_for
 from ragkv.kv_disk import KVDisk, lose_object, sizes_of_remote
 from ragkv.kv_format import KVFormat
+from ragkv.kv_rule import KVRule
 from ragkv.kv_use import KVUse
 from ragkv.models import QCACHE, LineProgress, encoder_folder, model_folder, public_name, reranker_folder
 from ragkv.observe.heartbeats import Heartbeats
@@ -138,17 +141,18 @@ class Parts:
         """Names the encoder: vectors of another cannot be compared with its own."""
         return self.fingerprints.encoder(self.encoder_folder)
 
-    def kv_fingerprint(self, kv_format: KVFormat) -> str:
-        """Names the model, writer, tokenizer, dtype, format and instructions that KV is made with:
+    def kv_fingerprint(self, rule: KVRule) -> str:
+        """Names the model, writer, tokenizer, dtype, format, compression and instructions that KV is made with:
         the tokenizer decides what the prefix says."""
         from ragkv.kv.layout import LAYOUT_VERSION
 
         tokenizer = self.fingerprints.tokenizer(self.model_folder)
         written = (self.writer_fingerprint,) if self.writer_fingerprint else ()
-        kept = () if kv_format is KVFormat.BF16 else (kv_format,)
+        kept = () if rule.format is KVFormat.BF16 else (rule.format,)
+        shortened = () if rule.compression is None else (rule.compression.name,)
         return _digest(
             self.model_fingerprint, tokenizer, self.settings.dtype, self.settings.instructions, LAYOUT_VERSION,
-            *written, *kept,
+            *written, *kept, *shortened,
         )  # fmt: skip
 
     @cached_property
@@ -386,8 +390,18 @@ class Parts:
         wording = Wording(settings.instructions, settings.question_format, settings.answer_start)
         return PromptBuilder(self.tokenizer, wording, settings.max_model_len)
 
+    def kv_keys_of(self, tenant_id: str, collection_id: str) -> "KeyMaker":
+        """The KV keys of a tenant as questions to a collection look it up: by the compression of its rule.
+        Raises NotFound."""
+        with self.database.reading() as session:
+            own = session.execute(rule_of_collection(collection_id)).one_or_none()
+        rule = self.settings.kv_rule
+        compression = (rule.in_place_of(*own) if own else rule).compression
+        keys = self.keys_of(tenant_id)
+        return keys if compression is None else replace(keys, compression=compression)
+
     def keys_of(self, tenant_id: str) -> "KeyMaker":
-        """The KV keys of a tenant. Raises NotFound."""
+        """The KV keys of a tenant, for KV of all tokens. Raises NotFound."""
         if tenant_id not in self._keys:
             from ragkv.kv.key import KeyMaker
 
@@ -440,7 +454,7 @@ class Parts:
         if self.settings.reranker == QCACHE:
             heads = heads_for(self.model_fingerprint, self.settings.heads_file)
             ranker = QCacheRanker(self.engine, self.prompts, self.planner, heads.heads, self.retrieval)
-        return Searcher(self.retriever, self.retrieval, self.keys_of, ranker)
+        return Searcher(self.retriever, self.retrieval, self.kv_keys_of, ranker)
 
     @property
     def built_retriever(self) -> "Retriever | None":
@@ -492,7 +506,7 @@ class Parts:
         answering = (self.settings, self.searcher, self.prompts, self.engine, self.planner)
         early_reuse = EarlyReuse(self.kv_store, self.load_cost, self.patience)
         incoming = AwaitedKV(self.load_cost, early_reuse, self.promoter)
-        return Answerer(*answering, self.keys_of, journal.record, incoming)
+        return Answerer(*answering, self.kv_keys_of, journal.record, incoming)
 
     @cached_property
     def answerer(self) -> "CachingAnswerer":
@@ -535,7 +549,7 @@ class Parts:
         rule_of = partial(cache_rule, self.database)
         basis = _digest(
             self.model_fingerprint,
-            self.kv_fingerprint(self.settings.kv_format),
+            self.kv_fingerprint(self.settings.kv_rule),
             settings_digest(self.settings),
             self.choice,
         )

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from ragkv.choosing import UPPER, Choice
+from ragkv.compression import LEAST, MOST, CompressionMethod
 from ragkv.data_sources.location import allowed_locations
 from ragkv.errors import Rejected
 from ragkv.eviction import HALF_LIFE_S, eviction_policy
@@ -139,6 +140,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     answer_start: str = "Answer:"
     chunk_tokens: int = 256
     kv_format: KVFormat = KVFormat.BF16
+    kv_compress: CompressionMethod = CompressionMethod.NONE
+    kv_keep: float = 0.5
     kv_when: KVWhen = KVWhen.UPLOAD
     kv_uses: int = 2
     eviction: str = "cost"
@@ -193,7 +196,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def kv_rule(self) -> KVRule:
         """The rule of collections that have none of their own."""
-        return KVRule(self.kv_format, self.kv_when, self.kv_uses, self.kv_write)
+        return KVRule(
+            self.kv_format, self.kv_when, self.kv_uses, self.kv_write, self.kv_compress, round(self.kv_keep, 2)
+        )
 
     @property
     def kv_dir(self) -> Path:
@@ -327,8 +332,7 @@ def _check_ranges(settings: Settings) -> None:
     for name in positive:
         if getattr(settings, name) <= 0:
             raise Rejected(f"{PREFIX}{name.upper()} must be above 0")
-    if not 0 <= settings.recompute_ratio <= 1:
-        raise Rejected(f"{PREFIX}RECOMPUTE_RATIO must lie in [0, 1]")
+    _check_shares(settings)
     if settings.chunk_tokens < MIN_CHUNK_TOKENS:
         raise Rejected(f"{PREFIX}CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
     if settings.block_size is not None and settings.block_size not in BLOCK_SIZES:
@@ -367,6 +371,12 @@ def _check_ranges(settings: Settings) -> None:
     ):
         if (getattr(settings, name) or 0) < 0:
             raise Rejected(f"{PREFIX}{name.upper()} must be 0 or more")
+
+
+def _check_shares(settings: Settings) -> None:
+    for name, (low, high) in {"recompute_ratio": (0, 1), "kv_keep": (LEAST, MOST)}.items():
+        if not low <= getattr(settings, name) <= high:
+            raise Rejected(f"{PREFIX}{name.upper()} must lie in [{low}, {high}]")
 
 
 def _check_sign_in(settings: Settings) -> None:

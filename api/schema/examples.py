@@ -38,6 +38,7 @@ from ragkv.catalog.questions import LoggedQuestion, QuestionPage, SetPassage, Se
 from ragkv.catalog.watch import DocumentProgress
 from ragkv.catalog.webhooks import DeliveryPage, DeliveryView, IssuedWebhook, WebhookView
 from ragkv.catalog.writers import Writer, Writers
+from ragkv.compression import CompressionMethod
 from ragkv.db.data_sources import FileStatus
 from ragkv.evaluation.outcome import (
     ComparedAnswers,
@@ -445,9 +446,15 @@ EXAMPLES: dict[Any, object] = {
     DataSourceView: DATA_SOURCE,
     SourceFilePage: SourceFilePage([SOURCE_FILE], CURSOR),
     PinBody: PinBody(pinned=True),
-    KVRulePatch: KVRulePatch(format="int4", when="nth_use", uses=3, write="back"),
+    KVRulePatch: KVRulePatch(format="int4", when="nth_use", uses=3, write="back", compress="laq", keep=0.5),
     KVRuleView: KVRuleView(
-        format=KVFormat.INT4, when=KVWhen.NTH_USE, uses=3, write=KVWrite.BACK, own=["format", "when", "uses", "write"]
+        format=KVFormat.INT4,
+        when=KVWhen.NTH_USE,
+        uses=3,
+        write=KVWrite.BACK,
+        compress=CompressionMethod.LAQ,
+        keep=0.5,
+        own=["format", "when", "uses", "write", "compress", "keep"],
     ),
     HeldKV: HeldKV(
         pinned=False,

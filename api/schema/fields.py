@@ -20,6 +20,9 @@ KV_RULE = {
     "when": "When the KV of a chunk is computed: after the `upload` of its document, at the `nth_use`, or `never`.",
     "uses": "Number of answers that use a chunk before its KV is computed or uploaded, for `nth_use`.",
     "write": "When KV is uploaded to the object store: at once (`through`), after ten minutes (`back`), at the `nth_use`.",
+    "compress": "Method that chooses the tokens of each chunk whose KV is kept: `streaming` (StreamingLLM), `h2o`, `snapkv`, `laq` (Lookahead Q-Cache), `random`; "
+    "`none`: all tokens. The others stay out of stitched prompts.",
+    "keep": "Share of each chunk's tokens that `compress` keeps.",
 }
 ORIGINS = {
     "cached": "Prompt tokens found in the engine's own prefix cache.",
@@ -269,12 +272,13 @@ FIELDS: dict[str, dict[str, str]] = {
         "score": "Relevance score, comparable only within one search.",
         "hop": "Retrieval hop in which the passage was found, starting from 1.",
         "kv": "Origin of the passage's KV; null outside of answers.",
+        "omitted_tokens": "Number of tokens of the passage that are not in the prompt because of the collection's compression.",
     },
     "PassageKV": {
         "source": "`device`: the engine's own cache. `host`: a KV file in host memory. `disk`: a KV file on disk. `remote`: a KV file that came from the "
         "object store for this question. `recomputed`: "
         "computed again, by choice or because no KV was usable.",
-        "tokens": "Number of tokens of the passage.",
+        "tokens": "Number of tokens of the passage in the prompt.",
         "recomputed_tokens": "Number of these tokens that were computed again; null if the engine did not report it.",
     },
     "AskBody": {
@@ -376,6 +380,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "model_fingerprint": "Fingerprint of the model's weights.",
         "writer": "Fingerprint of the writer; empty for the plain model.",
         "kv_format": "Format of stored KV.",
+        "kv_compression": "Compression of stored KV: its method and the share of each chunk's tokens that is kept; empty for all tokens.",
         "policy": "Policy that selects the tokens to recompute.",
         "recompute_ratio": "Share of the passages' tokens to recompute.",
         "recompute_max_tokens": "Maximum number of tokens to recompute.",

@@ -45,6 +45,7 @@ class PassageView(msgspec.Struct, frozen=True):
     score: float
     hop: int
     kv: PassageKV | None = None
+    omitted_tokens: int = 0
 
     @classmethod
     def of(cls, passage: Passage, kv: PassageKV | None = None) -> "PassageView":
@@ -61,6 +62,7 @@ class PassageView(msgspec.Struct, frozen=True):
             score=passage.score,
             hop=passage.hop,
             kv=kv,
+            omitted_tokens=chunk.num_tokens - kv.tokens if kv else 0,
         )
 
 

@@ -8,8 +8,8 @@ import click
 from rich.console import Console
 
 from bench.measuring import check_folder
-from ingest.compress.compression import Compression, CompressionMethod
 from ragkv.choosing import SETTING, Choice
+from ragkv.compression import COMPRESSING, Compression, CompressionMethod
 from ragkv.errors import Rejected
 from ragkv.kv_format import KVFormat
 from ragkv.settings import Settings
@@ -41,7 +41,7 @@ _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 )
 @click.option(
     "--compress",
-    help=f"Comma-separated methods that leave out tokens of each chunk ({', '.join(CompressionMethod)}): measure each stitching "
+    help=f"Comma-separated methods that leave out tokens of each chunk ({', '.join(COMPRESSING)}): measure each stitching "
     "method over what they keep as well, of the writer's KV if there is a --writer.",
 )
 @click.option(
@@ -113,8 +113,8 @@ def formats_of(text: str | None) -> tuple[str, ...]:
 def compressions_of(names: str | None, keep: str) -> tuple[Compression, ...]:
     """Each method of `--compress` at each ratio of `--keep`. Raises Rejected for what is none."""
     methods = names_of(names) or ()
-    if unknown := [name for name in methods if name not in set(CompressionMethod)]:
-        raise Rejected(f"--compress: there is no {', '.join(unknown)}, choose from {', '.join(CompressionMethod)}")
+    if unknown := [name for name in methods if name not in set(COMPRESSING)]:
+        raise Rejected(f"--compress: there is no {', '.join(unknown)}, choose from {', '.join(COMPRESSING)}")
     try:
         ratios = [float(ratio) for ratio in keep.split(",")]
     except ValueError:

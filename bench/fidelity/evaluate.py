@@ -13,9 +13,9 @@ import msgspec
 from rich.console import Console
 
 from bench.fidelity.ape import temper
-from bench.fidelity.compression import Compressor, compressed_keys, watcher_of
+from bench.fidelity.compression import keep_compressed
 from bench.fidelity.data import KnownQuestion, padded, read_questions
-from bench.fidelity.kit import Kit, Variant
+from bench.fidelity.kit import Kit
 from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure
 from bench.fidelity.methods import NAMES, WRITER, Method, methods_of
 from bench.fidelity.ranking import Ranker
@@ -24,7 +24,6 @@ from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.run import Prefill, Run, TokenizedQuestion
 from bench.measuring import write_report
 from bench.ttft import machine
-from ingest.compress.compression import Compression
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
 from ingest.prefill import Prefiller
@@ -32,6 +31,7 @@ from ragkv.choosing import Choice
 from ragkv.chunk import Chunk
 from ragkv.cli.progress import progress_bars
 from ragkv.cli.running import running_engine
+from ragkv.compression import Compression
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected
 from ragkv.kv.layout import Layout, layout_of, read_config
@@ -134,18 +134,17 @@ def run_of(
     writer."""
     parts = ingest.parts
     keys = parts.keys_of(parts.default_collection.tenant_id)
-    variants = {kv_format: Variant(replace(keys, kv_format=KVFormat(kv_format))) for kv_format in formats}
+    variants = {kv_format: replace(keys, kv_format=KVFormat(kv_format)) for kv_format in formats}
     if writer is not None:
-        variants[WRITER] = Variant(replace(keys, writer=_adapter(writer, parts)))
-    whole = variants[WRITER].keys if writer is not None else keys
-    shorter = {compression: Variant(compressed_keys(whole, compression)) for compression in compressions}
-    variants |= {compression.name: variant for compression, variant in shorter.items()}
+        variants[WRITER] = replace(keys, writer=_adapter(writer, parts))
+    variants |= {
+        compression.name: replace(variants.get(WRITER, keys), compression=compression) for compression in compressions
+    }
     alone = replace(keys, prefix_ids=())
     kit = Kit(parts.settings, parts.prompts, parts.planner, parts.kv_store, keys, alone, parts.layout, variants)
-    compressor = Compressor(kit, whole, shorter, lambda: watcher_of(parts))
     cache_tokens = int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token
     ranker = Ranker(parts.encoder, parts.settings.hops, parts.reranker)
-    prefill = _prefill(ingest, kit, methods, writer, compressor)
+    prefill = _prefill(ingest, kit, methods, writer, compressions)
     return Run(kit, Measure(parts.engine, kit, cache_tokens), methods, ranker, prefill)
 
 
@@ -157,24 +156,30 @@ def _adapter(folder: Path, parts: Parts) -> str:
 
 
 def _prefill(
-    ingest: IngestParts, kit: Kit, methods: Sequence[Method], writer: Path | None, compressor: Compressor
+    ingest: IngestParts,
+    kit: Kit,
+    methods: Sequence[Method],
+    writer: Path | None,
+    compressions: Sequence[Compression],
 ) -> Prefill:
     parts = ingest.parts
     by_writer = cache(lambda: Prefiller.load(parts.model_folder, parts.layout, writer))
     kinds = [(kit.keys, lambda: ingest.prefiller)]
     if any(method.needs_alone for method in methods):
         kinds.append((kit.alone, lambda: ingest.prefiller))
-    compressed = {compression.name for compression in compressor.variants}
-    for name, variant in kit.variants.items():
-        if name not in compressed:
-            kinds.append((variant.keys, by_writer if name == WRITER else lambda: ingest.prefiller))
+    compressed = {compression: kit.variants[compression.name] for compression in compressions}
+    for name, keys in kit.variants.items():
+        if keys.compression is None:
+            kinds.append((keys, by_writer if name == WRITER else lambda: ingest.prefiller))
+
+    whole = kit.variants.get(WRITER, kit.keys)
 
     def prefill(chunks: Sequence[Chunk]) -> None:
         for keys, prefiller in kinds:
             precompute(chunks, keys, prefiller, kit.store, kit.settings.prefill_batch_tokens)
         if any(method.needs_tempered for method in methods):
             temper(chunks, kit.keys, kit.store, ingest.parts.layout)
-        compressor.compress(chunks)
+        keep_compressed(chunks, whole, compressed, ingest.compressor, kit.store, parts.layout)
 
     return prefill
 

@@ -1,7 +1,7 @@
 """One question ready to be measured, and the parts that its prompts and plans are made with."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 
@@ -40,19 +40,6 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
-    """Another way in which KV is made or kept. shortened: where tokens are left out, what stays of a question's chunks,
-    by their id."""
-
-    keys: KeyMaker
-    shortened: dict[str, Chunk] = field(default_factory=dict)
-
-    def of(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """The passages as this variant has them."""
-        return tuple(replace(p, chunk=self.shortened.get(p.chunk.id, p.chunk)) for p in passages)
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
     """A prompt, and the plan it is stitched by; None: it is computed in full."""
 
@@ -75,21 +62,26 @@ class Kit:
     keys: KeyMaker
     alone: KeyMaker
     layout: Layout
-    variants: Mapping[str, Variant] = field(default_factory=dict)
+    variants: Mapping[str, KeyMaker] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)
 
     def prompt(self, passages: Sequence[Passage], case: Case) -> Prompt:
         """The prompt of a case. Raises TooLarge if prompt and answer do not fit the model's window."""
+        return self._prompt([passage.chunk for passage in passages], case)
+
+    def _prompt(self, chunks: Sequence[Chunk], case: Case) -> Prompt:
         room = max(ANSWER_TOKENS, len(case.answer_ids))
-        return self.prompts.build([p.chunk for p in passages], case.question.text, room)
+        return self.prompts.build(chunks, case.question.text, room)
 
     def in_prompt_order(self, case: Case) -> tuple[Passage, ...]:
         """The passages as the service orders them."""
         return in_prompt_order(case.best_first, self.settings.passage_order)
 
     def planned(self, passages: Sequence[Passage], recompute: Recompute, case: Case) -> Prepared:
-        prompt = self.prompt(passages, case)
-        return Prepared(prompt, self.planner.plan(prompt, passages, self.keys, recompute, case.vectors))
+        """The prompt and its plan as the service lays them out."""
+        laid_out = self.planner.lay_out(passages, self.keys, recompute)
+        prompt = self._prompt([one.chunk for one in laid_out], case)
+        return Prepared(prompt, self.planner.plan(prompt, passages, self.keys, recompute, case.vectors, laid_out))
 
     def keep_rows(self, source: str, offsets: Sequence[int], key: str) -> None:
         """Keep the tokens at `offsets` of the KV `source` as `key`, for the question at hand."""
@@ -101,8 +93,3 @@ class Kit:
     def recompute(self, policy: str, ratio: float) -> Recompute:
         block_size = self.settings.block_size or block_size_of(policy)
         return Recompute(policy, ratio, block_size)  # type: ignore[arg-type]
-
-
-def shortened(chunk: Chunk, offsets: Sequence[int]) -> Chunk:
-    """The chunk with the tokens at `offsets` alone. Its text stays."""
-    return replace(chunk, token_ids=tuple(chunk.token_ids[offset] for offset in offsets))

@@ -125,9 +125,7 @@ def default(kit: Kit, case: Case) -> Prepared:
 
 def by_variant(kit: Kit, case: Case, variant: str, prepare: Callable[[Kit, Case], Prepared]) -> Prepared:
     """As another method, over KV that was made or is kept in another way."""
-    made = kit.variants[variant]
-    varied = replace(case, in_file_order=made.of(case.in_file_order), best_first=made.of(case.best_first))
-    return prepare(replace(kit, keys=made.keys), varied)
+    return prepare(replace(kit, keys=kit.variants[variant]), case)
 
 
 def by_layers(kit: Kit, case: Case, choice: Choice, prepare: Callable[[Kit, Case], Prepared]) -> Prepared:

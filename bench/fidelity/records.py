@@ -26,6 +26,7 @@ MEASURED = (
     "ragkv/retrieve",
     "ragkv/stitch",
     "ragkv/choosing.py",
+    "ragkv/compression.py",
     "ragkv/kv_format.py",
     "ragkv/policies.py",
 )

@@ -99,7 +99,7 @@ class Run:
         """Delete KV that is no longer needed: that of thousands of passages would fill a disk, and it is quickly
         recomputed."""
         kit = self.kit
-        for keys in (kit.keys, kit.alone, tempered_keys(kit.keys), *(one.keys for one in kit.variants.values())):
+        for keys in (kit.keys, kit.alone, tempered_keys(kit.keys), *kit.variants.values()):
             kit.store.delete(keys.chunk(chunk.token_ids) for chunk in chunks)
         kit.store.delete(kit.made)
         kit.made.clear()

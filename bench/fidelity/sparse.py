@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from bench.fidelity.kit import Case, Kit, Prepared, shortened
+from bench.fidelity.kit import Case, Kit, Prepared
 from ragkv.kv_format import QCACHE_BLOCK
 from ragkv.span import total_tokens
 from ragkv.stitch.select import ChunkEvidence, block_logits, budget_of, enriched_queries
@@ -33,7 +33,7 @@ def sparse(kit: Kit, case: Case, ratio: float) -> Prepared:
     shorter = []
     for passage, offsets in zip(passages, better_part(case.vectors, evidence, budget), strict=True):
         if offsets:
-            chunk = shortened(passage.chunk, offsets)
+            chunk = passage.chunk.shortened_to(offsets)
             kit.keep_rows(kit.keys.chunk(passage.chunk.token_ids), offsets, sparser.keys.chunk(chunk.token_ids))
             shorter.append(replace(passage, chunk=chunk))
     return sparser.planned(shorter, kit.recompute(kit.settings.recompute_policy, ratio), case)

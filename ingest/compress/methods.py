@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ingest.compress.compression import Compression, CompressionMethod
 from ingest.compress.view import ChunkView
+from ragkv.compression import COMPRESSING, Compression, CompressionMethod
 from ragkv.stitch.select import causal_attention_weights
 
 CUE = "Which names, places, dates and numbers do they mention?"
@@ -28,9 +28,10 @@ SNAPKV_KERNEL, LAQ_KERNEL = 7, 3
 @dataclass(frozen=True, slots=True)
 class Method:
     """score: [tokens of the chunk] float32. always: how many of its first and last tokens stay whatever their score,
-    within a budget."""
+    within a budget. looks: at queries and keys; a view of the chunk's length alone is enough otherwise."""
 
     score: Callable[[ChunkView], torch.Tensor]
+    looks: bool = True
     always: Callable[[int], tuple[int, int]] = lambda budget: (0, 0)
 
 
@@ -96,10 +97,10 @@ def _smoothed(scores: torch.Tensor, kernel: int) -> torch.Tensor:
 
 
 METHODS: Mapping[CompressionMethod, Method] = {
-    CompressionMethod.STREAMING: Method(streaming_scores, always=lambda budget: (min(SINKS, budget), 0)),
+    CompressionMethod.STREAMING: Method(streaming_scores, looks=False, always=lambda budget: (min(SINKS, budget), 0)),
     CompressionMethod.H2O: Method(h2o_scores, always=lambda budget: (0, budget // 2)),
     CompressionMethod.SNAPKV: Method(snapkv_scores, always=lambda budget: (0, min(WINDOW, budget // 2))),
     CompressionMethod.LAQ: Method(laq_scores),
-    CompressionMethod.RANDOM: Method(random_scores),
+    CompressionMethod.RANDOM: Method(random_scores, looks=False),
 }
-assert set(METHODS) == set(CompressionMethod)
+assert set(METHODS) == set(COMPRESSING)

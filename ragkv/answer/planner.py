@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -9,12 +10,28 @@ from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
 from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.chunk import Chunk, Passage
+from ragkv.kv.file import name_of_kept
 from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.store import KVStore
+from ragkv.kv_format import QCACHE_BLOCK
 from ragkv.policies import POLICIES
 from ragkv.span import total_tokens
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
 from ragkv.stitch.select import SELECTORS, ChunkEvidence, Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Making and key of a chunk's KV, whether or not it is there, and the chunk as a prompt holds it.
+
+    kept: names the tokens that a compressed chunk has left (`name_of_kept`), which are then those of `chunk`; empty for
+    a whole one.
+    """
+
+    chunk: Chunk
+    making: Making
+    key: str
+    kept: str = ""
 
 
 class Planner:
@@ -32,22 +49,27 @@ class Planner:
         keys: KeyMaker,
         recompute: Recompute,
         question: torch.Tensor | None,
+        laid_out: Sequence[Stored] | None = None,
     ) -> StitchPlan | None:
         """The plan of a prompt whose chunks are these passages, in this order.
 
         question: the question's initial vectors, [q_layers, q_heads, head_dim] float32, needed by policies that look at
-        them. The first chunk stands where it was prefilled: its KV is exact if the plain model wrote it, to within
-        quantisation, and no policy spends tokens on it then (EPIC does likewise, arXiv 2410.15332). None for one chunk
-        that a writer wrote: full prefill costs no more than repairing it. KV of the writer before, or in another
-        format, serves where the present one's is not there yet.
+        them. laid_out: what `lay_out` gave for these passages, whose chunks the prompt has; None: it has whole ones.
+        The first chunk stands where it was prefilled: its KV is exact if the plain model wrote it and no token of it is
+        left out, to within quantisation, and no policy spends tokens on it then (EPIC does likewise, arXiv 2410.15332).
+        None for one chunk that a writer wrote: full prefill costs no more than repairing it. KV of the writer before,
+        or in another format, serves where the present one's is not there yet.
         """
-        stored = [self.stored(passage.chunk, keys) for passage in passages]
-        if len(passages) == 1 and stored[0][0].writer:
+        stored = laid_out
+        if stored is None:
+            whole = replace(keys, compression=None)
+            stored = [self.stored(passage.chunk, whole) for passage in passages]
+        if _is_written_alone(stored):
             return None
-        writer = _name_of([making.writer for making, _ in stored])
-        quantised = _name_of([making.format_name for making, _ in stored])
+        writer = _name_of([one.making.writer for one in stored])
+        quantised = _name_of([one.making.format_name for one in stored])
         placed = [PlacedChunk(keys.prefix(), prompt.prefix)]
-        placed += [PlacedChunk(key, span) for (_, key), span in zip(stored, prompt.chunks, strict=True)]
+        placed += [PlacedChunk(one.key, span, one.kept) for one, span in zip(stored, prompt.chunks, strict=True)]
         missing = frozenset(chunk.key for chunk in placed if chunk.key is None or chunk.key not in self._store)
         context = total_tokens(prompt.chunks)
         budget = recompute.budget(context)
@@ -59,17 +81,34 @@ class Planner:
             )
             return plan_stitch(placed, missing, (), selection if budget else None, writer, quantised)
         evidence = self._evidence(placed[1:], passages, recompute, question)
-        if not writer and placed[1:] and placed[1].key not in missing:
+        if not writer and placed[1:] and placed[1].key not in missing and not placed[1].kept:
             evidence = evidence.without_first()
         selected = SELECTORS[recompute.policy](evidence, budget) if budget else ()
         return plan_stitch(placed, missing, selected, None, writer, quantised)
 
-    def stored(self, chunk: Chunk, keys: KeyMaker) -> tuple[Making, str]:
-        """Making and key of the chunk's KV: the first that is there, or else the present one."""
+    def lay_out(self, passages: Sequence[Passage], keys: KeyMaker, recompute: Recompute) -> tuple[Stored, ...]:
+        """The chunks of these passages as the prompt of a stitched answer holds them.
+
+        Of a compressed chunk it holds the tokens whose KV is there; of any other, also one whose KV is missing, all.
+        Where everything is recomputed, and where nothing is stitched, no token is left out: that answer is full
+        prefill's.
+        """
+        stored = tuple(self.stored(passage.chunk, keys) for passage in passages)
+        context = sum(passage.chunk.num_tokens for passage in passages)
+        if recompute.budget(context) < context and not _is_written_alone(stored):
+            return stored
+        return tuple(replace(one, chunk=passage.chunk, kept="") for one, passage in zip(stored, passages, strict=True))
+
+    def stored(self, chunk: Chunk, keys: KeyMaker) -> Stored:
+        """The chunk's KV: the first that is there, or else the present one, with all tokens of the chunk."""
         for making in keys.makings:
             if (key := keys.chunk(chunk.token_ids, making)) in self._store:
-                return making, key
-        return keys.makings[0], keys.chunk(chunk.token_ids)
+                if making.compression is None:
+                    return Stored(chunk, making, key)
+                kept = self._store.kept(key)
+                if kept and kept[-1] < chunk.num_tokens:
+                    return Stored(chunk.shortened_to(kept), making, key, name_of_kept(kept))
+        return Stored(chunk, keys.makings[0], keys.chunk(chunk.token_ids))
 
     def _evidence(
         self,
@@ -82,9 +121,15 @@ class Planner:
         chunks = []
         for chunk, passage in zip(placed, passages, strict=True):
             kept = self._store.qcache(chunk.key) if wanted and chunk.key else None
-            views = (kept.local, kept.mean_keys) if kept else (None, None)
+            blocks = -(-chunk.span.num_tokens // QCACHE_BLOCK)  # another file's may be in its place
+            views = (kept.local, kept.mean_keys) if kept and len(kept.mean_keys) == blocks else (None, None)
             chunks.append(ChunkEvidence(chunk.span, passage.score, *views))
         return Evidence(tuple(chunks), question, recompute.block_size)
+
+
+def _is_written_alone(stored: Sequence[Stored]) -> bool:
+    """Whether a writer wrote the one chunk: full prefill costs no more than repairing it."""
+    return len(stored) == 1 and bool(stored[0].making.writer)
 
 
 def _name_of(names: Sequence[str]) -> str:

@@ -50,7 +50,7 @@ class QCacheRanker:
         return in_both_orders(passages, order)
 
     def _request(self, question: str, passages: Sequence[Passage], keys: KeyMaker) -> Generate:
-        kept = tuple(self.planner.stored(passage.chunk, keys)[1] for passage in passages)
+        kept = tuple(self.planner.stored(passage.chunk, keys).key for passage in passages)
         question_ids, text = self.prompts.question_ids(question), self.prompts.text_in(question)
         return behind_prefix(self.prompts.prefix_ids, question_ids, text, keys, Ranking(kept, self.heads))
 
@@ -62,10 +62,11 @@ class Searcher:
         self,
         retriever: Retriever,
         threads: Threads,
-        keys_of: Callable[[str], KeyMaker],
+        keys_of: Callable[[str, str], KeyMaker],
         ranker: QCacheRanker | None,
     ) -> None:
-        """threads: those that search. ranker: None where the settings ask for none."""
+        """threads: those that search. keys_of: of a tenant and its collection. ranker: None where the settings ask for
+        none."""
         self._retriever = retriever
         self._threads = threads
         self._keys_of = keys_of
@@ -87,5 +88,5 @@ class Searcher:
         )
         if self._ranker is None or not found:
             return found
-        keys = await self._threads.run(self._keys_of, tenant_id)
+        keys = await self._threads.run(self._keys_of, tenant_id, collection_id)
         return (await self._ranker.reordered(question, found, keys))[:top_k]

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,7 +22,7 @@ from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
 from ragkv.answer.question_vectors import QuestionVectors
-from ragkv.answer.recompute import recompute_of
+from ragkv.answer.recompute import Recompute, recompute_of
 from ragkv.answer.search import Searcher
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
@@ -66,10 +67,11 @@ class Answerer:
         prompts: PromptBuilder,
         engine: Engine,
         planner: Planner,
-        keys_of: Callable[[str], KeyMaker],
+        keys_of: Callable[[str, str], KeyMaker],
         journal: Callable[[Question, Answer], None],
         incoming: AwaitedKV,
     ) -> None:
+        """keys_of: of a tenant and its collection."""
         self._settings = settings
         self._searcher = searcher
         self._prompts = prompts
@@ -160,21 +162,20 @@ class Answerer:
         """Everything before the engine's turn. The question's vectors are computed while retrieval runs."""
         check_question(question)
         began = time.perf_counter()
-        keys = await self._threads.run(self._keys_of, question.tenant_id)
+        keys = await self._threads.run(self._keys_of, question.tenant_id, question.collection_id)
         asked, room = await self._threads.run(self._room, question)
         found, vectors = await asyncio.gather(self._retrieve(question), self._vectors(question, asked, keys))
         passages = in_prompt_order(fitting(found, room), self._settings.passage_order)
         retrieved = time.perf_counter()
         chunks = [passage.chunk for passage in passages]
-        prompt, promoted = await asyncio.gather(
-            self._threads.run(self._prompts.build, chunks, asked, self._answer_tokens(question)),
-            self._bring(question, chunks, keys),
-        )
-        plan = None
-        if question.mode != "full":
+        promoted = await self._bring(question, chunks, keys)
+        build = partial(self._prompts.build, question=asked, answer_tokens=self._answer_tokens(question))
+        if question.mode == "full":
+            prompt, plan = await self._threads.run(build, chunks), None
+        else:
             recompute = recompute_of(question, self._settings)
             with traces.span("plan"):
-                plan = await self._threads.run(self._planner.plan, prompt, passages, keys, recompute, vectors)
+                prompt, plan = await self._threads.run(self._planned, passages, build, keys, recompute, vectors)
         return Prepared(
             prompt=prompt,
             passages=passages,
@@ -184,6 +185,18 @@ class Answerer:
             plan_ms=(time.perf_counter() - retrieved) * 1e3,
             promoted=promoted,
         )
+
+    def _planned(
+        self,
+        passages: Sequence[Passage],
+        build: Callable[[Sequence[Chunk]], Prompt],
+        keys: KeyMaker,
+        recompute: Recompute,
+        vectors: torch.Tensor | None,
+    ) -> tuple[Prompt, StitchPlan | None]:
+        laid_out = self._planner.lay_out(passages, keys, recompute)
+        prompt = build([one.chunk for one in laid_out])
+        return prompt, self._planner.plan(prompt, passages, keys, recompute, vectors, laid_out)
 
     async def _bring(self, question: Question, chunks: Sequence[Chunk], keys: KeyMaker) -> frozenset[str]:
         """Have the KV of these chunks on disk, as far as it is quick enough. Keys of what came from the object

@@ -31,13 +31,12 @@ from ragkv.db.documents import (
     stuck_documents,
 )
 from ragkv.db.jobs import INGEST
-from ragkv.db.kv_rules import precompute_outdated_again
+from ragkv.db.kv_rules import makings_in_use, precompute_outdated_again
 from ragkv.db.mail_attachments import forget_attachments, orphans_in
 from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow
 from ragkv.errors import NotFound, QuotaExceeded, Unavailable
 from ragkv.files import FileStore, Readable, StoredBytes
 from ragkv.ids import is_id, new_id
-from ragkv.kv_format import KVFormat
 from ragkv.parts import Parts
 from ragkv.queue import Queue
 from ragkv.settings import Settings
@@ -235,9 +234,13 @@ def refresh_outdated_kv(parts: Parts) -> int:
 
 
 def _refresh_outdated_kv(session: "Session", parts: Parts) -> int:
-    fingerprints = {str(kv_format): parts.kv_fingerprint(kv_format) for kv_format in KVFormat}
-    outdated = precompute_outdated_again(parts.index_fingerprint, fingerprints, parts.settings.kv_format)
-    return session.connection().execute(outdated).rowcount
+    outdated = 0
+    for own in session.execute(makings_in_use()).all():
+        kv_format, compress, keep = own
+        rule = parts.settings.kv_rule.in_place_of(kv_format, None, None, None, compress, keep)
+        again = precompute_outdated_again(parts.index_fingerprint, parts.kv_fingerprint(rule), own)
+        outdated += session.connection().execute(again).rowcount
+    return outdated
 
 
 def requeue_stuck(database: Database, queue: Queue) -> Sequence[str]:

@@ -12,6 +12,7 @@ from ragkv.catalog.documents import document_view
 from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts, tenant_id_of
 from ragkv.cli.progress import shown
+from ragkv.compression import MOST, CompressionMethod
 from ragkv.db.tenants import collection_ref
 from ragkv.kv_rule import KVWhen
 from ragkv.parts import Parts
@@ -19,7 +20,7 @@ from ragkv.statistics.views import HitRate, TierLoads
 from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, KVOwner
 from ragkv.upkeep import admin
 from ragkv.upkeep.eviction import evict as evict_kv
-from ragkv.upkeep.rules import MAX_USES, Format, KVRulePatch, When, Write, change_rule
+from ragkv.upkeep.rules import MAX_USES, Compress, Format, KVRulePatch, When, Write, change_rule
 from ragkv.upkeep.verify import verify as verify_kv
 from ragkv.upkeep.warm import warm as warm_kv
 
@@ -142,16 +143,35 @@ def convert(tenant: str, collection: str, kv_format: Format) -> None:
 @click.option("--when", type=click.Choice(get_args(When)), help="When KV is computed and kept.")
 @click.option("--uses", type=click.IntRange(0, MAX_USES), help="Answers that use a chunk before, for nth_use.")
 @click.option("--write", type=click.Choice(get_args(Write)), help="When KV is uploaded to the object store.")
-def rule(tenant: str, collection: str, when: When | None, uses: int | None, write: Write | None) -> None:
+@click.option(
+    "--compress", type=click.Choice(get_args(Compress)), help="Method that chooses the tokens whose KV is kept."
+)
+@click.option(
+    "--keep", type=click.FloatRange(0, MOST), help="Share of each chunk's tokens that it keeps; 0: the service's."
+)
+def rule(
+    tenant: str,
+    collection: str,
+    when: When | None,
+    uses: int | None,
+    write: Write | None,
+    compress: Compress | None,
+    keep: float | None,
+) -> None:
     """Show a collection's rule for KV, or change it: keep KV from the upload on, from the nth use of a chunk, or never,
-    and upload it at once (through), later (back) or from the nth use on."""
+    and upload it at once (through), later (back) or from the nth use on.
+
+    With --compress only a share of each chunk's tokens has KV and stands in stitched prompts; workers compute the KV
+    anew, and the KV of all tokens answers until then.
+    """
     with opened_parts(Parts.prepare) as parts:
-        patch = KVRulePatch(when=when, uses=uses, write=write)
+        patch = KVRulePatch(when=when, uses=uses, write=write, compress=compress, keep=keep)
         now = change_rule(_owner(tenant, collection, None, parts), patch, parts)
         has_store = parts.settings.kv_remote is not None
     often = f" ({now.uses})" if KVWhen.NTH_USE in (now.when, now.write if has_store else None) else ""
     uploaded = f", uploaded: {now.write}" if has_store else ""
-    click.echo(f"{collection}: KV is kept in {now.format}, computed: {now.when}{uploaded}{often}")
+    tokens = "" if now.compress is CompressionMethod.NONE else f" of {now.keep:.0%} of the tokens ({now.compress})"
+    click.echo(f"{collection}: KV is kept in {now.format}{tokens}, computed: {now.when}{uploaded}{often}")
 
 
 @kv.command()

@@ -16,9 +16,11 @@ from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.connector.select import Stitched, layers_looked_at, select_in_engine
 from ragkv.engine.wire import WireReport
 from ragkv.errors import Unsupported
+from ragkv.kv.file import StoredKV, name_of_kept
 from ragkv.kv.host import HostTier
 from ragkv.kv.shard import Shard
 from ragkv.span import Span, merge, total_tokens
+from ragkv.stitch.plan import PlacedChunk
 
 MAX_LAYERS_AT_ONCE = 10
 MAX_SCRATCH_BYTES = 64 * 2**20
@@ -77,7 +79,7 @@ class Stitcher:
             if placed.key is None:
                 fetched.lost.append(span)
             else:
-                self._fetch_chunk(placed.key, placed.span, span, fetched)
+                self._fetch_chunk(placed, placed.key, span, fetched)
         fetched.seconds = time.perf_counter() - began
         return fetched
 
@@ -136,14 +138,14 @@ class Stitcher:
         fetched.lost += [one.span for one in given_up]
         fetched.failed_keys += [one.key for one in given_up]
 
-    def _fetch_chunk(self, key: str, placed: Span, span: Span, fetched: Fetched) -> None:
+    def _fetch_chunk(self, placed: PlacedChunk, key: str, span: Span, fetched: Fetched) -> None:
         in_memory = self._store.in_memory(key)  # before it is read
         kv = self._store.get(key, self._whole)
-        if kv is None or kv.num_tokens != placed.num_tokens:
+        if kv is None or (kv.num_tokens, _kept_by(kv)) != (placed.span.num_tokens, placed.kept):
             fetched.lost.append(span)
             fetched.failed_keys.append(key)
             return
-        fetched.slices.append(KVSlice(key, span, span.start - placed.start, kv))
+        fetched.slices.append(KVSlice(key, span, span.start - placed.span.start, kv))
         if in_memory:
             fetched.host_keys.append(key)
 
@@ -218,6 +220,11 @@ class Stitcher:
         on_all = self.ranks.all_of([kv is not None for kv in read])
         prefix, *chunks = (kv if there else None for kv, there in zip(read, on_all, strict=True))
         return Shares(self._model, self._layout, stitch.capture, stitch.rank.heads, prefix, chunks)
+
+
+def _kept_by(kv: StoredKV) -> str:
+    """Names which of its chunk's tokens the KV is of: another file may have taken the planned one's place."""
+    return "" if kv.kept is None else name_of_kept(kv.kept.tolist())
 
 
 def _covered(span: Span, by: Sequence[Span]) -> bool:

@@ -21,11 +21,35 @@ _BEFORE_USES = 0.5
 _HAS_KV = exists().where(KVEntryRow.key == ChunkRow.kv_key)
 
 
-def rule_of(document_id: str) -> Select[str | None, str | None, int | None, str | None]:
-    """The rule of the document's collection, None where it has the service's: (format, when, uses, write)."""
-    rule = (CollectionRow.kv_format, CollectionRow.kv_when, CollectionRow.kv_uses, CollectionRow.kv_write)
-    own = select(*rule)
-    return own.join(DocumentRow, DocumentRow.collection_id == CollectionRow.id).where(DocumentRow.id == document_id)
+Own = tuple[str | None, str | None, int | None, str | None, str | None, float | None]
+"""A collection's rule, None where it has the service's: (format, when, uses, write, compress, keep)."""
+
+_RULE = (
+    CollectionRow.kv_format,
+    CollectionRow.kv_when,
+    CollectionRow.kv_uses,
+    CollectionRow.kv_write,
+    CollectionRow.kv_compress,
+    CollectionRow.kv_keep,
+)
+OwnMaking = tuple[str | None, str | None, float | None]
+"""The part of it that KV is made by: (format, compress, keep)."""
+_MAKING = (CollectionRow.kv_format, CollectionRow.kv_compress, CollectionRow.kv_keep)
+
+
+def rule_of(document_id: str) -> Select[*Own]:
+    """The rule of the document's collection."""
+    of_document = select(*_RULE).join(DocumentRow, DocumentRow.collection_id == CollectionRow.id)
+    return of_document.where(DocumentRow.id == document_id)
+
+
+def rule_of_collection(collection_id: str) -> Select[*Own]:
+    return select(*_RULE).where(CollectionRow.id == collection_id)
+
+
+def makings_in_use() -> Select[*OwnMaking]:
+    """The parts of collections' rules that KV is made by, each combination once."""
+    return select(*_MAKING).distinct()
 
 
 def is_to_keep(rule: KVRule) -> ColumnElement[bool]:
@@ -83,16 +107,14 @@ def is_to_upload(default: KVRule, moment: datetime, half_life_s: float) -> Colum
     )
 
 
-def precompute_outdated_again(index_fingerprint: str, kv_fingerprints: dict[str, str], default: str) -> Update:
-    """Documents whose chunks fit and whose KV does not are searchable, no longer ready.
-
-    kv_fingerprints: by format. default: the format of collections that have none of their own.
-    """
-    own = select(CollectionRow.kv_format).where(CollectionRow.id == DocumentRow.collection_id).scalar_subquery()
-    wanted = case(kv_fingerprints, value=func.coalesce(own, default), else_=kv_fingerprints[default])
+def precompute_outdated_again(index_fingerprint: str, kv_fingerprint: str, own: OwnMaking) -> Update:
+    """Documents whose chunks fit and whose KV does not are searchable, no longer ready: those of collections that make
+    KV by `own`."""
+    made_so = (column.is_not_distinct_from(value) for column, value in zip(_MAKING, own, strict=True))
     outdated = and_(
         DocumentRow.status == Status.READY,
         DocumentRow.index_fingerprint == index_fingerprint,
-        DocumentRow.kv_fingerprint != wanted,
+        DocumentRow.kv_fingerprint != kv_fingerprint,
+        DocumentRow.collection_id.in_(select(CollectionRow.id).where(*made_so)),
     )
     return update(DocumentRow).where(outdated).values(status=Status.SEARCHABLE, **FRESH)

@@ -72,7 +72,7 @@ class CollectionRow(Base):
         whose chunks they wrote.
     cache_threshold, cache_ttl_s: of the answer cache, a cosine and seconds.
     kv_pinned: its KV is evicted only by hand.
-    kv_format, kv_when, kv_uses, kv_write: its rule for KV; None where the service's applies.
+    kv_format, kv_when, kv_uses, kv_write, kv_compress, kv_keep: its rule for KV; None where the service's applies.
     """
 
     __tablename__ = "collections"
@@ -92,6 +92,8 @@ class CollectionRow(Base):
     kv_when: Mapped[str | None] = mapped_column(String(10))
     kv_uses: Mapped[int | None]
     kv_write: Mapped[str | None] = mapped_column(String(10))
+    kv_compress: Mapped[str | None] = mapped_column(String(10))
+    kv_keep: Mapped[float | None]
 
 
 class DocumentRow(Base):

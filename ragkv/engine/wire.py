@@ -33,9 +33,11 @@ _Name = Annotated[str, msgspec.Meta(max_length=64)]  # a KV key, a tag or a dige
 
 class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A plan in JSON's types. `rank_keys` and `rank_heads` are its ranking. `tag` names the request's report for a
-    later `report_of`. `layers` and `sink_aware` are the selection's choice."""
+    later `report_of`. `layers` and `sink_aware` are the selection's choice. `kept`: that of each placed chunk; empty if
+    no chunk has any."""
 
     placed: list[tuple[_Name | None, _Position, _Position]]
+    kept: list[_Name] = []
     recompute: list[_Pair] = []
     selection: tuple[_Name, float, int, _Name] | None = None
     layers: Annotated[list[_Layer], msgspec.Meta(max_length=MAX_LAYERS)] = []
@@ -71,8 +73,10 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
         return None
     selection = plan.selection
     choice = selection.choice if selection else DEFAULT_CHOICE
+    kept = [chunk.kept for chunk in plan.placed]
     wire = WirePlan(
         placed=[(chunk.key, chunk.span.start, chunk.span.end) for chunk in plan.placed],
+        kept=kept if any(kept) else [],
         recompute=[(span.start, span.end) for span in plan.recompute],
         selection=(selection.policy, selection.ratio, selection.block_size, selection.topic) if selection else None,
         layers=list(choice.layers),
@@ -128,7 +132,10 @@ def report_asked_for(params: Mapping[str, Any] | None) -> str | None:
 
 
 def _plan(wire: WirePlan) -> StitchPlan:
-    placed = tuple(PlacedChunk(key, _span(start, end)) for key, start, end in wire.placed)
+    if wire.kept and len(wire.kept) != len(wire.placed):
+        raise Rejected("the plan does not say of each chunk which tokens it has")
+    named = zip(wire.placed, wire.kept or [""] * len(wire.placed), strict=True)
+    placed = tuple(PlacedChunk(key, _span(start, end), kept) for (key, start, end), kept in named)
     starts = [0, *(chunk.span.end for chunk in placed)]
     if not placed or any(chunk.span.start != start for chunk, start in zip(placed, starts, strict=False)):
         raise Rejected("the placed chunks leave gaps")

@@ -1,11 +1,12 @@
 """One question of a run, stitched with the settings in use and in full: through the engine that answers, one prompt at
 a time.
 
-The question is prepared like any other: its passages are retrieved, its KV is looked up, its plan made. Then that
-prompt runs under salts of its own, stitched and in full, and each answer is generated: that gives answers and times,
-and leaves the prompt's KV in vLLM's prefix cache. Under the same salts follow, for each token of the known answer, the
-probabilities that the model gives the likeliest tokens, and the known one. Without a known answer, full prefill's own
-counts as known. Users' questions come first: before each prompt the measurement waits until none is being answered.
+The question is prepared like any other: its passages are retrieved, its KV is looked up, its plan made. Then its
+prompt runs under salts of its own, stitched, and in full with what a compression leaves out of it, and each answer is
+generated: that gives answers and times, and leaves the prompt's KV in vLLM's prefix cache. Under the same salts follow,
+for each token of the known answer, the probabilities that the model gives the likeliest tokens, and the known one.
+Without a known answer, full prefill's own counts as known. Users' questions come first: before each prompt the
+measurement waits until none is being answered.
 """
 
 import asyncio
@@ -61,7 +62,8 @@ class FidelityMeter:
         probabilities are those of the first."""
         await self._answerer.until_idle()
         prepared = await self._answerer.prepare(question)
-        full = await self._answer(prepared.prompt, None)
+        whole = await self._answerer.prepare(replace(question, mode="full"))
+        full = await self._answer(whole.prompt, None)
         stitched = await self._answer(prepared.prompt, prepared.plan)
         answer_ids = await asyncio.to_thread(self._prompts.answer_ids, known[0] if known else full.text)
         ids = answer_ids[: min(KNOWN_TOKENS, self._answer_tokens)]

@@ -14,7 +14,8 @@ State = Literal["queued", "running", "done", "cancelled", "failed"]
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that answers depend on, as a run found them. `writer`: the fingerprint of the writer, empty for the
-    plain model; `index`: that of tokenizer, encoder and chunk size."""
+    plain model; `index`: that of tokenizer, encoder and chunk size. `kv_format`, `kv_compression`: the collection's;
+    the latter is empty where KV of all tokens is kept."""
 
     version: str
     model: str
@@ -30,6 +31,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     reranker: str | None
     passage_order: str
     index: str
+    kv_compression: str = ""
 
 
 class Interval(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ from ragkv.db.evaluations import (
     next_run,
     record_outcome,
 )
+from ragkv.db.kv_rules import rule_of_collection
 from ragkv.db.tables import EvaluationRow
 from ragkv.engine.protocol import EngineLost
 from ragkv.errors import RagKVError, Rejected, Unavailable
@@ -120,12 +121,12 @@ class Runner:
 
     def _take(self) -> _Held | None:
         """Hold the next question of the next run. None if none waits, or the one whose turn it was has ended."""
-        present = self._settings
         with self._parts.database.writing() as session:
             now = now_of(session)
             row = session.scalars(next_run(now)).first()
             if row is None:
                 return None
+            present = self._settings | self._kv_settings(row.collection_id, session)
             left = session.scalars(next_question(row.id)).first()
             if row.settings not in (None, present):
                 end_run(row, FAILED, session, "the settings changed before it ended: start another")
@@ -202,7 +203,7 @@ class Runner:
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
-        """The settings that answers depend on, as JSON."""
+        """The settings that answers depend on, as JSON; those for KV are the service's."""
         parts, settings = self._parts, self._parts.settings
         recompute = recompute_of(Question("", "", ""), settings)
         present = RunSettings(
@@ -223,6 +224,12 @@ class Runner:
         )
         builtins: dict[str, Any] = msgspec.to_builtins(present)
         return builtins
+
+    def _kv_settings(self, collection_id: str, session: Any) -> dict[str, str]:
+        """The part of them that a collection may have of its own."""
+        own = session.execute(rule_of_collection(collection_id)).one()
+        rule = self._parts.settings.kv_rule.in_place_of(*own)
+        return {"kv_format": rule.format, "kv_compression": rule.compression.name if rule.compression else ""}
 
 
 def _note(row: EvaluationRow, ordinal: int, measured: _Measured, session: Any) -> None:

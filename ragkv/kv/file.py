@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import xxhash
 from safetensors import SafetensorError, safe_open
@@ -25,6 +26,7 @@ PARTIAL = ".partial"
 
 _QCACHE = ("initial", "local", "mean_keys")
 _PLAIN = ("keys", "values")
+_KEPT = "kept"
 _BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
@@ -36,6 +38,7 @@ class ChunkKV:
     keys, values: [layers, tokens, kv_heads, head_dim] in the layout's dtype; keys carry no rotation.
     initial, local: [q_layers, q_heads, head_dim] float32, the mean un-rotated query of the chunk's first and of its
     last tokens (the Q-Cache). mean_keys: [blocks, q_layers, kv_heads, head_dim] float32, per QCACHE_BLOCK tokens.
+    kept: [tokens] int32, of a compressed chunk: which of its tokens these are, ascending. None: they are all of them.
     """
 
     keys: torch.Tensor
@@ -43,6 +46,7 @@ class ChunkKV:
     initial: torch.Tensor
     local: torch.Tensor
     mean_keys: torch.Tensor
+    kept: torch.Tensor | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -73,6 +77,7 @@ class PackedKV:
     initial: torch.Tensor
     local: torch.Tensor
     mean_keys: torch.Tensor
+    kept: torch.Tensor | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -128,6 +133,11 @@ class KVShape:
     format: KVFormat
 
 
+def name_of_kept(kept: Sequence[int]) -> str:
+    """Names which tokens of a chunk have KV: 32 hex digits, empty for all of them, which is no offsets."""
+    return xxhash.xxh3_128(np.asarray(kept, dtype="<u4").tobytes()).hexdigest() if kept else ""
+
+
 def block_means(keys: torch.Tensor, q_layers: range) -> torch.Tensor:
     """Mean keys of a chunk's blocks, from its un-rotated keys [layers, tokens, kv_heads, head_dim]; see
     ChunkKV.mean_keys."""
@@ -177,12 +187,13 @@ def _placed(path: Path) -> Iterator[Path]:
 
 
 def _tensors_of(kv: ChunkKV, kv_format: KVFormat) -> dict[str, torch.Tensor]:
+    kept = {} if kv.kept is None else {_KEPT: kv.kept}
     if kv_format is KVFormat.BF16:
-        return {name: getattr(kv, name) for name in (*_PLAIN, *_QCACHE)}
+        return {name: getattr(kv, name) for name in (*_PLAIN, *_QCACHE)} | kept
     grid = GRIDS[kv_format]
     packed = {"keys": pack_keys(kv.keys, grid), "values": pack_values(kv.values, grid)}
     parts = {f"{name}.{part}": getattr(each, part) for name, each in packed.items() for part in _parts_of(kv_format)}
-    return parts | {name: getattr(kv, name).to(kv.keys.dtype) for name in _QCACHE}
+    return parts | {name: getattr(kv, name).to(kv.keys.dtype) for name in _QCACHE} | kept
 
 
 def _parts_of(kv_format: KVFormat) -> tuple[str, ...]:
@@ -219,18 +230,40 @@ def read_kv(path: Path, layout: Layout) -> StoredKV:
 def load_kv(path: Path, key: str | None = None) -> StoredKV:
     """Like `read_kv`, of whatever layout. key: that of a file that is not named by it."""
     with _opened(path, key or path.stem) as (file, kv_format):
+        kept = _kept_in(file, path)
         if kv_format is KVFormat.BF16:
-            return ChunkKV(**_checked(file, (*_PLAIN, *_QCACHE), path))
-        parts = _parts_of(kv_format)
-        tensors = _checked(file, (*(f"{name}.{part}" for name in _PLAIN for part in parts), *_QCACHE), path)
-    keys, values = (Packed(**{part: tensors[f"{name}.{part}"] for part in parts}) for name in _PLAIN)
-    return PackedKV(keys, values, **{name: tensors[name] for name in _QCACHE})
+            kv: StoredKV = ChunkKV(**_checked(file, (*_PLAIN, *_QCACHE), path), kept=kept)
+        else:
+            parts = _parts_of(kv_format)
+            tensors = _checked(file, (*(f"{name}.{part}" for name in _PLAIN for part in parts), *_QCACHE), path)
+            keys, values = (Packed(**{part: tensors[f"{name}.{part}"] for part in parts}) for name in _PLAIN)
+            kv = PackedKV(keys, values, **{name: tensors[name] for name in _QCACHE}, kept=kept)
+    if kept is not None and len(kept) != kv.num_tokens:
+        raise Corrupt(f"{path.name}: it names {len(kept)} tokens and has KV of {kv.num_tokens}")
+    return kv
 
 
 def read_qcache(path: Path) -> QCache:
     """The Q-Cache alone: a small part of the file is read and checked. Raises like `read_kv`."""
     with _opened(path, path.stem) as (file, _):
         return QCache(**{name: tensor.float() for name, tensor in _checked(file, _QCACHE, path).items()})
+
+
+def read_kept(path: Path) -> tuple[int, ...]:
+    """Places in their chunk of the tokens that a file has KV of, ascending; none for all of them. Raises like
+    `read_kv`."""
+    with _opened(path, path.stem) as (file, _):
+        kept = _kept_in(file, path)
+    return () if kept is None else tuple(kept.tolist())
+
+
+def _kept_in(file: Any, path: Path) -> torch.Tensor | None:
+    if _KEPT not in file.keys():  # noqa: SIM118 - a file of safetensors has no `in`
+        return None
+    kept = _checked(file, (_KEPT,), path)[_KEPT]
+    if kept.ndim != 1 or kept.dtype != torch.int32 or not len(kept) or kept[0] < 0 or bool((kept.diff() < 1).any()):
+        raise Corrupt(f"{path.name}: its tokens are not in ascending order")
+    return kept
 
 
 def read_shape(path: Path) -> KVShape:

@@ -5,19 +5,23 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
+from ragkv.compression import Compression
 from ragkv.kv.layout import LAYOUT_VERSION
 from ragkv.kv_format import KVFormat
 
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """Writer and format of a chunk's KV. writer: the fingerprint of its adapter, empty for the plain model."""
+    """Writer, format and compression of a chunk's KV. writer: the fingerprint of its adapter, empty for the plain
+    model. compression: None where all tokens have KV."""
 
     writer: str = ""
     kv_format: KVFormat = KVFormat.BF16
+    compression: Compression | None = None
 
     @property
     def format_name(self) -> str:
@@ -30,9 +34,11 @@ class KeyMaker:
     """Makes the KV keys of one tenant and one served model.
 
     A key is an HMAC-SHA256 over everything the KV depends on: model, dtype, layout version, the prefix it was prefilled
-    behind, the writer that was active and the format (neither for the prefix), and the chunk's token ids. The secret
-    keeps tenants apart. `writer`: the fingerprint of its adapter, empty for the plain model. `writer_before`: that of
-    the writer in use before, whose KV serves until the present one's is there; so does KV in another format.
+    behind, the writer that was active, the format and the compression (none of these for the prefix), and the chunk's
+    token ids, those without KV too. The secret keeps tenants apart. `writer`: the fingerprint of its adapter, empty for
+    the plain model. `writer_before`: that of the writer in use before, whose KV serves until the present one's is
+    there; so does KV in another format, and under a `compression` KV of all tokens. KV under another compression never
+    serves.
     """
 
     secret: bytes
@@ -42,20 +48,23 @@ class KeyMaker:
     writer: str = ""
     writer_before: str | None = None
     kv_format: KVFormat = KVFormat.BF16
+    compression: Compression | None = None
 
     @property
     def makings(self) -> tuple[Making, ...]:
         """All makings whose KV may be used, the best first: the first is the one that is made now."""
         writers = [self.writer] if self.writer_before is None else [self.writer, self.writer_before]
         formats = sorted(KVFormat, key=lambda kv_format: kv_format is not self.kv_format)
-        return tuple(Making(writer, kv_format) for writer in writers for kv_format in formats)
+        compressions = (None,) if self.compression is None else (self.compression, None)
+        return tuple(Making(*made) for compression in compressions for made in product(writers, formats, [compression]))
 
     def chunk(self, token_ids: Sequence[int], making: Making | None = None) -> str:
         """The KV key of a chunk behind the prefix, as it is made now or as given: 64 hex digits."""
-        made = Making(self.writer, self.kv_format) if making is None else making
+        made = Making(self.writer, self.kv_format, self.compression) if making is None else making
         written = (made.writer.encode(),) if made.writer else ()
         kept = (f"format {made.kv_format}".encode(),) if made.format_name else ()
-        return self._digest(b"chunk", _pack(self.prefix_ids), _pack(token_ids), *written, *kept)
+        shortened = (f"compression {made.compression.name}".encode(),) if made.compression else ()
+        return self._digest(b"chunk", _pack(self.prefix_ids), _pack(token_ids), *written, *kept, *shortened)
 
     def prefix(self) -> str:
         """The KV key of the prefix itself."""

@@ -18,6 +18,7 @@ from ragkv.kv.file import (
     QCache,
     StoredKV,
     load_kv,
+    read_kept,
     read_kv,
     read_qcache,
     read_shape,
@@ -102,6 +103,11 @@ class KVStore:
     def qcache(self, key: str) -> QCache | None:
         """The Q-Cache of a key, read without its KV; None like `get`."""
         return self._use(key, read_qcache)
+
+    def kept(self, key: str) -> tuple[int, ...] | None:
+        """Places in their chunk of the tokens that the KV of a key is of, as `read_kept` has them; None like `get`.
+        Little is read."""
+        return self._use(key, read_kept)
 
     def shape(self, key: str) -> KVShape | None:
         """Shape of the KV of a key; None like `get`. Little is read: a damaged file may have one."""

@@ -10,10 +10,12 @@ from ragkv.span import Span, merge
 
 @dataclass(frozen=True, slots=True)
 class PlacedChunk:
-    """The KV file of one chunk (or of the prefix) and the positions its KV takes. No key: there is no file."""
+    """The KV file of one chunk (or of the prefix) and the positions its KV takes. No key: there is no file. kept: names
+    which of the chunk's tokens stand there, where some are left out (`ragkv.kv.file.name_of_kept`)."""
 
     key: str | None
     span: Span
+    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +63,25 @@ class StitchPlan:
 
     @property
     def exact_end(self) -> int:
-        """End of the stored KV that full prefill would give as well: behind the prefix and, if the plain model wrote
-        it, the first chunk, which stands where it was prefilled; to within quantisation, which a recompute is not spent
-        on."""
-        return self.placed[0 if self.writer else min(1, len(self.placed) - 1)].span.end
+        """End of the stored KV that full prefill would give as well: behind the prefix and, if the plain model wrote it
+        and no token of it is left out, the first chunk, which stands where it was prefilled; to within quantisation,
+        which a recompute is not spent on."""
+        first = self.placed[min(1, len(self.placed) - 1)]
+        return self.placed[0].span.end if self.writer or first.kept else first.span.end
 
     @property
     def cache_variant(self) -> str:
         """Names how the KV under this plan comes about, for the cache salt.
 
         KV at a position depends on the ids before it, which vLLM's block hashes cover, and on what is recomputed before
-        it, and on writer and format, which this covers; a selection in the engine looks at every chunk, so all of them
-        are named.
+        it, on writer and format, and on which tokens are left out, which this covers; a selection in the engine looks
+        at every chunk, so all of them are named.
         """
         spans = ",".join(f"{span.start}-{span.end}" for span in self.recompute)
         selection = f"{self.selection}{[(chunk.key, chunk.span) for chunk in self.placed]}" if self.selection else ""
-        return "stitched:" + hashlib.sha256(f"{spans}|{selection}{self.writer}{self.quantised}".encode()).hexdigest()
+        shortened = "".join(f"|{chunk.span.start} {chunk.kept}" for chunk in self.placed if chunk.kept)
+        named = f"{spans}|{selection}{self.writer}{self.quantised}{shortened}"
+        return "stitched:" + hashlib.sha256(named.encode()).hexdigest()
 
 
 EXACT = "exact"  # the cache variant of a prompt computed in full

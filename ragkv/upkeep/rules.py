@@ -1,12 +1,14 @@
 """Rules for KV: shown and changed for a collection, and carried out for the documents that are there already."""
 
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from ragkv.catalog.documents import refresh_outdated_kv, requeue_stuck
+from ragkv.compression import LEAST, MOST, CompressionMethod
 from ragkv.db.collections import collection_changed
 from ragkv.db.documents import precompute_again
 from ragkv.db.jobs import KEEP
@@ -14,7 +16,7 @@ from ragkv.db.kv_rules import documents_with_hot_chunks
 from ragkv.db.tables import CollectionRow, JobRow
 from ragkv.errors import NotFound, Unavailable
 from ragkv.kv_format import KVFormat
-from ragkv.kv_rule import KVWhen, KVWrite
+from ragkv.kv_rule import KVRule, KVWhen, KVWrite
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import rebuild_evicted
@@ -27,17 +29,20 @@ DEFAULT = "default"
 Format = Literal["default", "bf16", "int8", "int4"]
 When = Literal["default", "upload", "nth_use", "never"]
 Write = Literal["default", "through", "back", "nth_use"]
-Field = Literal["format", "when", "uses", "write"]
+Compress = Literal["default", "none", "streaming", "h2o", "snapkv", "laq", "random"]
+Field = Literal["format", "when", "uses", "write", "compress", "keep"]
 
 
 class KVRulePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Changes to a collection's rule for KV. Omitted fields are unchanged; `default`, or 0 uses: as the service's
-    settings say."""
+    """Changes to a collection's rule for KV. Omitted fields are unchanged; `default`, 0 uses, or to keep 0: as
+    the service's settings say."""
 
     format: Format | None = None
     when: When | None = None
     uses: Annotated[int, Meta(ge=0, le=MAX_USES)] | None = None
     write: Write | None = None
+    compress: Compress | None = None
+    keep: Annotated[float, Meta(ge=0, le=MOST)] | None = None
 
 
 class KVRuleView(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +52,8 @@ class KVRuleView(msgspec.Struct, frozen=True, kw_only=True):
     when: KVWhen
     uses: int
     write: KVWrite
+    compress: CompressionMethod
+    keep: float
     own: list[Field]
 
 
@@ -57,11 +64,12 @@ def rule_view(owner: KVOwner, parts: Parts) -> KVRuleView:
 
 
 def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
-    """Change a collection's rule for KV. In the background KV is then converted to another format, and computed where
-    the rule did not want it before. KV that the new rule does not want stays until it is evicted. Raises NotFound."""
+    """Change a collection's rule for KV. In the background KV is then converted to another format, computed of other
+    tokens, and computed where the rule did not want it before. KV that the new rule does not want stays until it is
+    evicted. Raises NotFound."""
     with parts.database.writing() as session:
         row = _row(session, owner)
-        before = _view(row, parts)
+        before, made = _view(row, parts), _rule(row, parts)
         if patch.format is not None:
             row.kv_format = None if patch.format == DEFAULT else patch.format
         if patch.when is not None:
@@ -70,13 +78,18 @@ def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
             row.kv_uses = patch.uses or None
         if patch.write is not None:
             row.kv_write = None if patch.write == DEFAULT else patch.write
-        after = _view(row, parts)
+        if patch.compress is not None:
+            row.kv_compress = None if patch.compress == DEFAULT else patch.compress
+        if patch.keep is not None:
+            row.kv_keep = max(round(patch.keep, 2), LEAST) if patch.keep else None
+        after, making = _view(row, parts), _rule(row, parts)
         session.flush()
-        if after.format is not before.format:
-            session.execute(collection_changed(row.id))  # kept answers were given from the other format
+        is_other_kv = (making.format, making.compression) != (made.format, made.compression)
+        if is_other_kv:
+            session.execute(collection_changed(row.id))  # kept answers were given from the other KV
     if after.when is KVWhen.UPLOAD is not before.when:
         rebuild_evicted(owner, parts)
-    if after.format is not before.format:
+    if is_other_kv:
         refresh_outdated_kv(parts)
         with suppress(Unavailable):  # the next sweep queues them
             requeue_stuck(parts.database, parts.queue)
@@ -100,13 +113,21 @@ def _row(session: "Session", owner: KVOwner) -> CollectionRow:
     return row
 
 
-def _view(row: CollectionRow, parts: Parts) -> KVRuleView:
-    has: dict[Field, Any] = {
+def _own(row: CollectionRow) -> dict[Field, Any]:
+    return {
         "format": row.kv_format,
         "when": row.kv_when,
         "uses": row.kv_uses,
         "write": row.kv_write,
+        "compress": row.kv_compress,
+        "keep": row.kv_keep,
     }
-    rule = parts.settings.kv_rule.in_place_of(*has.values())
-    own = [name for name in has if has[name]]
-    return KVRuleView(format=rule.format, when=rule.when, uses=rule.uses, write=rule.write, own=own)
+
+
+def _rule(row: CollectionRow, parts: Parts) -> KVRule:
+    return parts.settings.kv_rule.in_place_of(*_own(row).values())
+
+
+def _view(row: CollectionRow, parts: Parts) -> KVRuleView:
+    own = [name for name, value in _own(row).items() if value]
+    return KVRuleView(**asdict(_rule(row, parts)), own=own)

@@ -16,15 +16,15 @@ from bench.fidelity.plot import plot
 from bench.fidelity.records import Records
 from bench.fidelity.report import FidelityReport, FidelityRow, Table
 from bench.fidelity.run import TokenizedQuestion
-from ingest.compress.compression import Compression, CompressionMethod
 from ingest.parts import IngestParts
 from ragkv.chunk import Passage
+from ragkv.compression import Compression, CompressionMethod
 from ragkv.errors import TooLarge
 from ragkv.models import encoder_folder
 from ragkv.parts import Parts
 from ragkv.retrieve.encoder import Encoder
 from ragkv.settings import Settings
-from tests.engine.world import World, kl, whole_context
+from tests.engine.world import World, whole_context
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "multihop.jsonl"
 NUM_QUESTIONS = 2
@@ -94,10 +94,10 @@ def test_sparse_keeps_half_of_the_tokens(report: FidelityReport) -> None:
     assert kept == pytest.approx(0.5, abs=0.01)
 
 
-def test_a_compressed_context_recomputed_whole_is_full_prefill_of_the_shortened_prompt(
+def test_over_compressed_chunks_prompts_are_shorter_unless_everything_is_recomputed(
     exact: World, ingest: IngestParts, asked: list[TokenizedQuestion]
 ) -> None:
-    """The oracle over chunks that have lost half of their tokens."""
+    """As the service has it: tests/engine/test_compressed.py holds that to the oracle."""
     laq = Compression(CompressionMethod.LAQ, 0.5)
     methods = methods_of(["question"], (0.0, 1.0), ingest.parts.settings, shorter=[laq.name])
     run = run_of(ingest, methods, compressions=[laq])
@@ -105,16 +105,13 @@ def test_a_compressed_context_recomputed_whole_is_full_prefill_of_the_shortened_
     ranked = tuple(Passage(chunk, 0.0, 1) for chunk in asked[0].chunks)
     case = Case(asked[0].question, ranked, ranked, asked[0].answer_ids, None, 0.0)
     prepared = {method.key: method.prepare(run.kit, case) for method in methods if method.key != "none"}
-    shorter = prepared["laq 0.5, question @1"].prompt
-    assert len(shorter.chunks) == len(case.in_file_order)
-    context = whole_context(prepared["full"].prompt).num_tokens
-    assert whole_context(shorter).num_tokens == pytest.approx(0.5 * context, rel=0.05)
-    full = exact.ask(shorter, logprobs=-1, salt="shortened, full")
-    stitched, recomputed = (
-        kl(full.logprobs[0], exact.ask(shorter, prepared[key].plan, logprobs=-1, salt=key).logprobs[0])
-        for key in ("laq 0.5, question @0", "laq 0.5, question @1")
-    )
-    assert stitched > 0.005 > recomputed
+    full, shorter = prepared["full"].prompt, prepared["laq 0.5, question @0"]
+    assert len(shorter.prompt.chunks) == len(case.in_file_order)
+    assert whole_context(shorter.prompt).num_tokens == pytest.approx(0.5 * whole_context(full).num_tokens, rel=0.05)
+    assert shorter.plan is not None and shorter.plan.num_missing == 0
+    assert prepared["laq 0.5, question @1"].prompt == full
+    answered = exact.ask(shorter.prompt, shorter.plan, logprobs=-1, salt="shortened")
+    assert answered.report.failed_keys == ()
 
 
 def test_no_context_knows_least(report: FidelityReport) -> None:

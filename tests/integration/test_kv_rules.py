@@ -1,13 +1,17 @@
 """Rules for KV: a collection's format, and KV from the upload on, from the nth use on, or never."""
 
 import io
+from itertools import pairwise
 
+import msgspec
 import pytest
 from sqlalchemy import select
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.catalog.documents import DocumentView, document_view, store_document
+from ragkv.catalog.documents import DocumentView, document_view, refresh_outdated_kv, store_document
+from ragkv.compression import Compression, CompressionMethod
+from ragkv.db.chunks import to_chunk
 from ragkv.db.jobs import KEEP
 from ragkv.db.tables import ChunkRow, JobRow
 from ragkv.kv_format import KVFormat
@@ -18,6 +22,7 @@ from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import held_kv, rebuild_document
 from ragkv.upkeep.eviction import evict
 from ragkv.upkeep.rules import KVRulePatch, change_rule, keep_hot
+from tests.echo_engine import EchoEngine
 from tests.over_http import Client, assert_problem
 
 LONG = b"# Engines\n\n" + b"".join(
@@ -82,6 +87,100 @@ class TestFormat:
 
         assert client.patch("/v1/collections/papers/kv/rule", json={"format": "int8"}).status_code == 200
         assert view(parts, document_id).status is Status.READY
+
+
+class TestCompression:
+    def kept(self, parts: Parts) -> list[tuple[int, int]]:
+        """(tokens with KV, tokens) of all chunks whose KV is used."""
+        with parts.database.reading() as session:
+            rows = session.scalars(select(ChunkRow).where(ChunkRow.kv_key.is_not(None)).order_by(ChunkRow.ordinal))
+            return [(parts.kv_store.shape(row.kv_key).tokens, to_chunk(row).num_tokens) for row in rows]
+
+    def test_a_collection_keeps_kv_of_a_share_of_each_chunks_tokens(
+        self, parts: Parts, ingest: IngestParts, owner: KVOwner
+    ):
+        change_rule(owner, KVRulePatch(compress="streaming", keep=0.25, format="int8"), parts)
+        document_id = stored(parts)
+        assert ingest_document(document_id, ingest) is IngestOutcome.READY
+
+        sizes = self.kept(parts)
+        assert len(sizes) > 1
+        assert [left for left, _ in sizes] == [round(0.25 * tokens) for _, tokens in sizes]
+        assert formats(parts) == {KVFormat.INT8}
+
+    def test_a_change_prefills_again_and_back_again(self, parts: Parts, ingest: IngestParts, owner: KVOwner):
+        document_id = stored(parts)
+        ingest_document(document_id, ingest)
+        keys = [set(parts.kv_store.keys())]
+        for patch, share in (
+            (KVRulePatch(compress="streaming"), 0.5),
+            (KVRulePatch(keep=0.3), 0.3),
+            (KVRulePatch(compress="random"), 0.3),
+            (KVRulePatch(compress="none"), 1),
+        ):
+            change_rule(owner, patch, parts)
+            assert view(parts, document_id).status is Status.SEARCHABLE
+            assert ingest_document(document_id, ingest) is IngestOutcome.READY
+            assert [left for left, _ in self.kept(parts)] == [round(share * tokens) for _, tokens in self.kept(parts)]
+            keys.append(set(parts.kv_store.keys()))
+        assert all(before < after for before, after in pairwise(keys[:4]))
+        assert keys[4] == keys[3]  # that of all tokens was still there
+
+    def test_a_ratio_without_a_method_changes_nothing(self, parts: Parts, ingest: IngestParts, owner: KVOwner):
+        document_id = stored(parts)
+        ingest_document(document_id, ingest)
+
+        change_rule(owner, KVRulePatch(keep=0.3), parts)
+        assert view(parts, document_id).status is Status.READY
+
+    def test_questions_look_it_up_by_their_collections_rule(self, parts: Parts, owner: KVOwner, client: Client):
+        client.post("/v1/collections", json={"name": "papers"})
+        papers = client.get("/v1/collections/papers").json()["id"]
+        change_rule(owner, KVRulePatch(compress="laq", keep=0.3), parts)
+
+        assert parts.kv_keys_of(owner.tenant_id, owner.collection_id).compression == Compression(
+            CompressionMethod.LAQ, 0.3
+        )
+        assert parts.kv_keys_of(owner.tenant_id, papers).compression is None
+
+    def test_documents_of_other_collections_stay_as_they_are(self, parts: Parts, ingest: IngestParts, client: Client):
+        document_id = stored(parts)
+        ingest_document(document_id, ingest)
+        client.post("/v1/collections", json={"name": "papers"})
+
+        assert client.patch("/v1/collections/papers/kv/rule", json={"compress": "h2o"}).status_code == 200
+        assert view(parts, document_id).status is Status.READY
+
+    def test_the_services_own_is_that_of_collections_without_one(
+        self, parts: Parts, ingest: IngestParts, owner: KVOwner
+    ):
+        document_id = stored(parts)
+        ingest_document(document_id, ingest)
+        parts.settings = msgspec.structs.replace(parts.settings, kv_compress=CompressionMethod.STREAMING)
+
+        assert refresh_outdated_kv(parts) == 1
+        assert ingest_document(document_id, ingest) is IngestOutcome.READY
+        assert all(left < tokens for left, tokens in self.kept(parts))
+
+    def test_a_prompt_holds_what_is_kept_and_says_what_is_left_out(
+        self, client: Client, parts: Parts, ingest: IngestParts, owner: KVOwner, engine: EchoEngine
+    ):
+        engine.stitches = True
+        change_rule(owner, KVRulePatch(compress="streaming", keep=0.25), parts)
+        ingest_document(stored(parts), ingest)
+        asked = {"question": "Which engine stood in hall 3?", "policy": "none"}
+
+        some, every, full = (
+            client.post("/v1/ask", json=asked | more).json()
+            for more in ({}, {"policy": "passages", "recompute_ratio": 1.0}, {"mode": "full"})
+        )
+
+        omitted = [passage["omitted_tokens"] for passage in some["passages"]]
+        assert full["usage"]["prompt"] - some["usage"]["prompt"] == sum(omitted) > 0
+        assert every["usage"]["prompt"] == full["usage"]["prompt"]
+        assert {p["omitted_tokens"] for p in (*every["passages"], *full["passages"])} == {0}
+        assert [p["text"] for p in some["passages"]] == [p["text"] for p in full["passages"]]
+        assert (some["usage"]["failed_chunks"], every["usage"]["failed_chunks"]) == (0, 0)
 
 
 class TestNever:
@@ -173,16 +272,56 @@ class TestNthUse:
 
 class TestOverHTTP:
     def test_it_is_shown_and_changed(self, client: Client):
-        assert client.get(RULE).json() == {"format": "bf16", "when": "upload", "uses": 2, "write": "through", "own": []}
-        changed = client.patch(RULE, json={"format": "int4", "when": "nth_use", "uses": 5, "write": "back"}).json()
-        own = ["format", "when", "uses", "write"]
-        assert changed == {"format": "int4", "when": "nth_use", "uses": 5, "write": "back", "own": own}
-        assert client.patch(RULE, json={"when": "default", "uses": 0, "write": "default"}).json()["own"] == ["format"]
-        shown = {"format": "int4", "when": "upload", "uses": 2, "write": "through", "own": ["format"]}
+        assert client.get(RULE).json() == {
+            "format": "bf16",
+            "when": "upload",
+            "uses": 2,
+            "write": "through",
+            "compress": "none",
+            "keep": 0.5,
+            "own": [],
+        }
+        changed = client.patch(
+            RULE,
+            json=(
+                rule := {
+                    "format": "int4",
+                    "when": "nth_use",
+                    "uses": 5,
+                    "write": "back",
+                    "compress": "laq",
+                    "keep": 0.3,
+                }
+            ),
+        ).json()
+        assert changed == rule | {"own": list(rule)}
+        back = {"when": "default", "uses": 0, "write": "default", "compress": "default", "keep": 0}
+        assert client.patch(RULE, json=back).json()["own"] == ["format"]
+        shown = {
+            "format": "int4",
+            "when": "upload",
+            "uses": 2,
+            "write": "through",
+            "compress": "none",
+            "keep": 0.5,
+            "own": ["format"],
+        }
         assert client.get(RULE).json() == shown
 
     @pytest.mark.parametrize(
-        "body", [{"format": "int3"}, {"when": "soon"}, {"uses": -1}, {"uses": 1001}, {"write": "never"}, {"kind": 1}]
+        "body",
+        [
+            {"format": "int3"},
+            {"when": "soon"},
+            {"uses": -1},
+            {"uses": 1001},
+            {"write": "never"},
+            {"kind": 1},
+            {"compress": "zip"},
+            {"keep": 1},
+            {"keep": -0.1},
+            {"keep": "half"},
+        ],
     )
     def test_what_is_no_rule_is_refused(self, client: Client, body: dict[str, object]):
         assert_problem(client.patch(RULE, json=body), 400)

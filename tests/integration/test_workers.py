@@ -251,7 +251,7 @@ class TestIngesting:
         other = changed_in_place(parts, ingest, "model_folder", "config.json", tmp_path)
         assert (
             other.index_fingerprint,
-            other.kv_fingerprint(KVFormat.BF16) != parts.kv_fingerprint(KVFormat.BF16),
+            other.kv_fingerprint(parts.settings.kv_rule) != parts.kv_fingerprint(parts.settings.kv_rule),
         ) == (
             parts.index_fingerprint,
             True,

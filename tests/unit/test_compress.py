@@ -6,12 +6,17 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwen3Config
 
-from ingest.compress.compression import Compression, CompressionMethod
+from ingest.compress.compressor import Compressor
 from ingest.compress.methods import LAQ_KERNEL, METHODS, SINKS, SNAPKV_KERNEL, WINDOW, kept_tokens
 from ingest.compress.rows import rows_of
 from ingest.compress.view import Watcher
+from ingest.precompute import precompute
 from ingest.prefill import Prefiller
+from ragkv.chunk import Chunk
+from ragkv.compression import COMPRESSING, Compression, CompressionMethod
+from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import layout_of
+from ragkv.kv.store import KVStore
 from ragkv.kv_format import QCACHE_BLOCK
 
 TINY = {
@@ -90,7 +95,7 @@ def kept(method: str, view, keep: float) -> list[int]:
     return kept_tokens(Compression(CompressionMethod(method), keep), view)
 
 
-@pytest.mark.parametrize("method", CompressionMethod)
+@pytest.mark.parametrize("method", COMPRESSING)
 @pytest.mark.parametrize("keep", [0.01, 0.3, 0.5, 0.99])
 def test_a_share_of_each_chunk_stays_in_its_order(views, method, keep):
     for chunk, view in zip(CHUNKS, views, strict=True):
@@ -138,3 +143,29 @@ def test_rows_are_a_chunk_of_their_own(model):
     first = whole.keys[layout.q_layers.start : layout.q_layers.stop, offsets[:QCACHE_BLOCK]]
     torch.testing.assert_close(rows.mean_keys[0], first.mean(1))
     assert len(rows.mean_keys) == 2
+
+
+@pytest.mark.parametrize("method", COMPRESSING)
+def test_ingestion_keeps_kv_of_what_stays_alone(model, tmp_path, method):
+    """The file holds the tokens that the model's own view chooses, and where in the chunk they are."""
+    layout = layout_of(model.config, "float32")
+    compression = Compression(method, 0.5)
+    keys = KeyMaker(b"s", "m", "float32", tuple(PREFIX), compression=compression)
+    chunks = [Chunk(str(i), "d", i, "", "", 0, 0, None, tuple(ids)) for i, ids in enumerate(CHUNKS)]
+    loaded = []
+
+    def load():
+        loaded.append(1)
+        return Watcher(copy.deepcopy(model), PREFIX, CUE, DECODED)
+
+    compressor, store = Compressor(layout, load), KVStore(tmp_path)
+    prefiller = Prefiller(copy.deepcopy(model).model, layout)
+    precompute(chunks, keys, lambda: prefiller, store, 4096, compressor=compressor)
+
+    _, *wholes = prefiller.prefill(PREFIX, CHUNKS)
+    for chunk, whole, view in zip(chunks, wholes, compressor.views(CHUNKS, [method]), strict=True):
+        kv = store.get(keys.chunk(chunk.token_ids), layout)
+        offsets = kept_tokens(compression, view)
+        assert store.kept(keys.chunk(chunk.token_ids)) == tuple(offsets)
+        torch.testing.assert_close(kv.keys, whole.keys[:, offsets], atol=1e-5, rtol=1e-4)
+    assert bool(loaded) == METHODS[method].looks

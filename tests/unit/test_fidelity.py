@@ -17,16 +17,14 @@ import torch
 from click.testing import CliRunner
 from rich.console import Console
 
-from bench.fidelity.compression import compressed_keys
 from bench.fidelity.data import KnownQuestion, padded, read_questions
-from bench.fidelity.kit import Case, Prepared, Variant, shortened
+from bench.fidelity.kit import Case, Prepared
 from bench.fidelity.measure import Measure, MethodOutcome
 from bench.fidelity.methods import FULL, FULL_RETRIEVAL_ORDER, NAMES, POLICIES_MEASURED, WRITER, Method, methods_of
 from bench.fidelity.records import MEASURED, Record, Records, digest_of
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.sparse import better_part
 from bench.fidelity.table import table_of
-from ingest.compress.compression import Compression, CompressionMethod
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.service import in_prompt_order
 from ragkv.choosing import Choice
@@ -269,16 +267,6 @@ class TestMethods:
         chunks = [ChunkEvidence(span, 0.0, local, means) for span, means in zip(spans, keys, strict=True)]
         first, second, third = better_part(torch.ones(1, 1, 1), chunks, 48)
         assert (first, second, third) == (list(range(16, 26)), list(range(38)), [])
-
-    def test_where_tokens_are_left_out_only_what_stays_enters_a_prompt(self):
-        whole = tuple(passage(number) for number in range(3))
-        variant = Variant(KEYS, {"c1": shortened(whole[1].chunk, [1])})
-        assert [p.chunk.token_ids for p in variant.of(whole)] == [(1, 2), (2,), (1, 2)]
-
-    def test_a_compression_has_names_of_its_own_for_chunks_and_the_same_for_the_prefix(self):
-        half, third = (compressed_keys(KEYS, Compression(CompressionMethod.LAQ, keep)) for keep in (0.5, 0.3))
-        assert len({keys.chunk((1, 2)) for keys in (KEYS, half, third)}) == 3
-        assert half.prefix() == KEYS.prefix()
 
 
 def passage(number):

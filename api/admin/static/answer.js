@@ -197,7 +197,7 @@ function passageItem(passage, place, rank, mode) {
     element("span", { class: "rank" }, String(rank)),
     element(
       "div", {},
-      element("p", { class: "passage-head" }, element("a", { href: sourceUrl(passage), target: "_blank", rel: "noopener" }, placeOf(passage)), kvBadge(passage.kv, mode)),
+      element("p", { class: "passage-head" }, element("a", { href: sourceUrl(passage), target: "_blank", rel: "noopener" }, placeOf(passage)), kvBadge(passage.kv, mode), omitted(passage)),
       element("p", { class: "label" }, `score ${passage.score.toFixed(3)}, hop ${passage.hop}`),
       element("p", { class: "excerpt" }, passage.text),
     ),
@@ -211,6 +211,10 @@ function kvBadge(kv, mode) {
     : kv.recomputed_tokens === null ? `, recomputed in part (of ${number(kv.tokens)} tokens)`
     : kv.recomputed_tokens ? `, ${number(kv.recomputed_tokens)} of ${plural(kv.tokens, "token")} recomputed` : `, ${plural(kv.tokens, "token")}`;
   return element("span", { class: "kv" }, element("span", { class: `swatch ${kind}` }), name + redone);
+}
+
+function omitted({ omitted_tokens: tokens }) {
+  return tokens ? element("span", { class: "kv" }, `${plural(tokens, "token")} omitted`) : null;
 }
 
 function keptNote(kept) {

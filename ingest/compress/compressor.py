@@ -1,0 +1,58 @@
+"""KV of chunks, of which a compression leaves some tokens."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import torch
+
+from ingest.compress.methods import CUE, METHODS, kept_tokens
+from ingest.compress.rows import rows_of
+from ingest.compress.view import ChunkView, Watcher
+from ingest.writer.reading import load_model
+from ragkv.batched import batched
+from ragkv.compression import Compression, CompressionMethod
+from ragkv.kv.file import ChunkKV, StoredKV
+from ragkv.kv.layout import Layout
+from ragkv.parts import Parts
+
+_AT_ONCE = 8
+"""Chunks of one batch: their queries and keys in all layers are in memory at a time."""
+
+
+def watcher_of(parts: Parts) -> Watcher:
+    """The served model, without a writer, with the cue as its prompts would hold a question."""
+    model = load_model(parts.model_folder, parts.layout.dtype).requires_grad_(False)
+    return Watcher(model, parts.prompts.prefix_ids, parts.prompts.question_ids(CUE))
+
+
+class Compressor:
+    """Leaves tokens out of chunks' KV. Which ones stay, the plain model says, whoever wrote the KV."""
+
+    def __init__(self, layout: Layout, load: Callable[[], Watcher]) -> None:
+        """load: called when a method first looks at what the model reads."""
+        self._layout = layout
+        self._load = load
+
+    @cached_property
+    def _watcher(self) -> Watcher:
+        return self._load()
+
+    def compressed(
+        self, chunks: Sequence[Sequence[int]], kvs: Sequence[StoredKV], compression: Compression
+    ) -> list[ChunkKV]:
+        """KV of the tokens that stay of each chunk, given its token ids and the KV of all of them. Pass chunks of
+        similar length to waste little."""
+        views = self.views(chunks, [compression.method])
+        return [self.left_of(kv, view, compression) for kv, view in zip(kvs, views, strict=True)]
+
+    def views(self, chunks: Sequence[Sequence[int]], methods: Sequence[CompressionMethod]) -> list[ChunkView]:
+        """A view of each chunk that is enough for these methods."""
+        if not any(METHODS[method].looks for method in methods):
+            return [ChunkView(0, len(chunk), 0, (), ()) for chunk in chunks]
+        return [view for batch in batched(chunks, _AT_ONCE) for view in self._watcher.views(batch)]
+
+    def left_of(self, kv: StoredKV, view: ChunkView, compression: Compression) -> ChunkKV:
+        """KV of the tokens that stay of a chunk, taken from that of all of them."""
+        offsets = kept_tokens(compression, view)
+        return replace(rows_of(kv, offsets, self._layout), kept=torch.tensor(offsets, dtype=torch.int32))

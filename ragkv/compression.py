@@ -1,0 +1,32 @@
+"""Compression inside a chunk: KV of a share of its tokens is kept, and the others stay out of the prompt."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class CompressionMethod(StrEnum):
+    """After whose score tokens stay; the functions are in `ingest.compress.methods`. none: all of them stay."""
+
+    NONE = "none"
+    STREAMING = "streaming"
+    H2O = "h2o"
+    SNAPKV = "snapkv"
+    LAQ = "laq"
+    RANDOM = "random"
+
+
+COMPRESSING = tuple(method for method in CompressionMethod if method is not CompressionMethod.NONE)
+LEAST, MOST = 0.01, 0.99
+"""Bounds of a keep ratio, which has two decimals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """A method that leaves tokens out, and the share of each chunk's tokens that it keeps, in (0, 1)."""
+
+    method: CompressionMethod
+    keep: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.keep:g}"

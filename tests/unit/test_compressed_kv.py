@@ -1,0 +1,219 @@
+"""KV of some of a chunk's tokens: its names, its files, and the prompts that hold it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from ragkv.answer.planner import Planner, Stored
+from ragkv.answer.prompt import Prompt
+from ragkv.answer.recompute import Recompute
+from ragkv.chunk import Chunk, Passage
+from ragkv.compression import Compression, CompressionMethod
+from ragkv.engine.protocol import Generate
+from ragkv.engine.wire import PARAM, plan_to_wire, planned_of
+from ragkv.errors import Corrupt, Rejected
+from ragkv.kv.file import ChunkKV, read_kv
+from ragkv.kv.key import KeyMaker
+from ragkv.kv.store import KVStore
+from ragkv.kv_format import KVFormat
+from ragkv.span import Span
+from ragkv.stitch.plan import StitchPlan
+from tests.unit.test_damaged_kv import LAYOUT, TOKENS, chunk_kv
+
+LAQ = Compression(CompressionMethod.LAQ, 0.5)
+WHOLE = KeyMaker(b"s", "m", "bfloat16", (1, 2))
+KEYS = replace(WHOLE, compression=LAQ)
+CHUNKS = [Chunk(str(i), "d", i, "", "text", 0, 4, None, tuple(range(100 * i, 100 * i + TOKENS))) for i in range(3)]
+PASSAGES = [Passage(chunk, 1.0, 1) for chunk in CHUNKS]
+KEPT = tuple(range(1, TOKENS, 2))
+NOTHING, SOME, ALL = Recompute("none", 0.0, 4), Recompute("random", 0.2, 4), Recompute("question", 1.0, 4)
+
+
+def some_of(kept: tuple[int, ...] = KEPT) -> ChunkKV:
+    """KV of these tokens of a chunk."""
+    kv = chunk_kv()
+    left = len(kept)
+    means = kv.mean_keys[: -(-left // 16)]
+    return replace(
+        kv,
+        keys=kv.keys[:, :left],
+        values=kv.values[:, :left],
+        mean_keys=means,
+        kept=torch.tensor(kept, dtype=torch.int32),
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> KVStore:
+    """A store with compressed KV of every chunk."""
+    store = KVStore(tmp_path)
+    store.put(KEYS.prefix(), chunk_kv())
+    for chunk in CHUNKS:
+        store.put(KEYS.chunk(chunk.token_ids), some_of())
+    return store
+
+
+def lay_out(store: KVStore, recompute: Recompute = NOTHING, keys: KeyMaker = KEYS) -> tuple[Stored, ...]:
+    return Planner(store).lay_out(PASSAGES, keys, recompute)
+
+
+def prompt_of(laid_out: tuple[Stored, ...]) -> Prompt:
+    ids, spans = [1, 2], []
+    for one in laid_out:
+        spans.append(Span(len(ids), len(ids) + one.chunk.num_tokens))
+        ids += one.chunk.token_ids
+    return Prompt((*ids, 7, 8), Span(0, 2), tuple(spans), Span(len(ids), len(ids) + 2))
+
+
+def plan_of(store: KVStore, recompute: Recompute = NOTHING, keys: KeyMaker = KEYS) -> StitchPlan:
+    laid_out = lay_out(store, recompute, keys)
+    plan = Planner(store).plan(prompt_of(laid_out), PASSAGES, keys, recompute, None, laid_out)
+    assert plan is not None
+    return plan
+
+
+class TestNames:
+    def test_no_other_compression_and_no_kv_of_all_tokens_has_its_name(self):
+        ids = CHUNKS[0].token_ids
+        others = [
+            WHOLE,
+            *(replace(WHOLE, compression=Compression(m, k)) for m in list(CompressionMethod)[1:4] for k in (0.5, 0.3)),
+        ]
+        names = {keys.chunk(ids) for keys in (KEYS, *others)}
+
+        assert len(names) == 1 + len(others)
+
+    def test_the_prefix_is_the_same(self):
+        assert KEYS.prefix() == WHOLE.prefix()
+
+    def test_kv_of_all_tokens_serves_where_it_is_not_there_and_never_the_other_way_round(self):
+        assert [making.compression for making in KEYS.makings] == [LAQ] * len(KVFormat) + [None] * len(KVFormat)
+        assert {making.compression for making in WHOLE.makings} == {None}
+
+
+class TestFiles:
+    @pytest.mark.parametrize("kv_format", KVFormat)
+    def test_it_comes_back_with_the_places_of_its_tokens(self, store: KVStore, kv_format: KVFormat):
+        key = KEYS.chunk((1, 2, 3))
+        store.put(key, some_of(), kv_format)
+
+        kv = store.get(key, LAYOUT)
+        assert (kv.num_tokens, tuple(kv.kept.tolist()), store.kept(key)) == (len(KEPT), KEPT, KEPT)
+
+    def test_quantising_keeps_them(self, store: KVStore):
+        key = KEYS.chunk(CHUNKS[0].token_ids)
+        assert store.convert(key, "ef" * 32, KVFormat.INT8)
+        assert store.kept("ef" * 32) == KEPT
+
+    def test_a_whole_chunks_kv_names_none(self, store: KVStore):
+        assert store.kept(KEYS.prefix()) == ()
+
+    @pytest.mark.parametrize(
+        "kept",
+        [(3, 1, *range(4, 12)), (1, 1, *range(4, 12)), (-1, *range(9)), KEPT[:-1], ()],
+        ids=["unordered", "twice", "negative", "too few", "none"],
+    )
+    def test_places_that_make_no_sense_are_corrupt(self, store: KVStore, kept: tuple[int, ...]):
+        key = KEYS.chunk(CHUNKS[0].token_ids)
+        store.put(key, replace(some_of(), kept=torch.tensor(kept, dtype=torch.int32)))
+
+        with pytest.raises(Corrupt):
+            read_kv(store.path(key), LAYOUT)
+
+    def test_a_file_cut_anywhere_is_no_kv(self, store: KVStore):
+        key = KEYS.chunk(CHUNKS[0].token_ids)
+        content = store.path(key).read_bytes()
+        for length in range(0, len(content), 97):
+            store.path(key).write_bytes(content[:length])
+            assert lay_out(store)[0].chunk == CHUNKS[0]
+            assert key not in store
+
+
+class TestLayout:
+    def test_a_prompt_holds_the_tokens_that_have_kv_alone(self, store: KVStore):
+        laid_out = lay_out(store)
+
+        for one, chunk in zip(laid_out, CHUNKS, strict=True):
+            assert one.chunk.token_ids == tuple(chunk.token_ids[place] for place in KEPT)
+            assert (one.chunk.text, one.chunk.id) == (chunk.text, chunk.id)
+        plan = plan_of(store)
+        assert (plan.recompute, plan.num_missing, plan.end) == ((), 0, 2 + 3 * len(KEPT))
+
+    def test_a_chunk_whose_kv_is_gone_is_there_whole_and_recomputed_and_counted(self, store: KVStore):
+        store.delete([KEYS.chunk(CHUNKS[1].token_ids)])
+
+        assert [one.chunk.num_tokens for one in lay_out(store)] == [len(KEPT), TOKENS, len(KEPT)]
+        plan = plan_of(store)
+        assert (plan.num_missing, plan.recompute) == (1, (Span(2 + len(KEPT), 2 + len(KEPT) + TOKENS),))
+
+    def test_a_file_with_tokens_that_the_chunk_has_not_is_none(self, store: KVStore):
+        beyond = (*KEPT[:-1], TOKENS)
+        store.put(KEYS.chunk(CHUNKS[0].token_ids), some_of(beyond))
+
+        assert lay_out(store)[0].chunk == CHUNKS[0]
+        assert lay_out(store)[0].kept == ""  # the engine, which finds such a file, recomputes the chunk and counts it
+        Planner(store).plan(prompt_of(lay_out(store)), PASSAGES, KEYS, SOME, None, lay_out(store))
+
+    def test_kv_of_all_tokens_stands_beside_it(self, store: KVStore):
+        key = WHOLE.chunk(CHUNKS[1].token_ids)
+        store.put(key, chunk_kv())
+        store.delete([KEYS.chunk(CHUNKS[1].token_ids)])
+
+        laid_out = lay_out(store)
+        assert (laid_out[1].chunk, laid_out[1].key) == (CHUNKS[1], key)
+        assert plan_of(store).num_missing == 0
+
+    def test_a_collection_without_compression_never_reads_it(self, store: KVStore):
+        assert [one.chunk for one in lay_out(store, keys=WHOLE)] == CHUNKS
+        assert plan_of(store, keys=WHOLE).num_missing == 3
+
+    def test_with_everything_recomputed_no_token_is_left_out(self, store: KVStore):
+        assert [one.chunk for one in lay_out(store, ALL)] == CHUNKS
+        plan = plan_of(store, ALL)
+        assert (plan.recompute, plan.num_missing) == ((Span(2, 2 + 3 * TOKENS),), 0)
+
+    def test_one_chunk_by_a_writer_is_computed_in_full(self, store: KVStore):
+        written = replace(KEYS, writer="w")
+        store.put(written.chunk(CHUNKS[0].token_ids), some_of())
+        [one] = Planner(store).lay_out(PASSAGES[:1], written, NOTHING)
+
+        assert one.chunk == CHUNKS[0]
+        assert Planner(store).plan(prompt_of((one,)), PASSAGES[:1], written, NOTHING, None, (one,)) is None
+
+    def test_no_token_of_it_is_exact(self, store: KVStore):
+        """Full prefill of the prompt would not see what was left out."""
+        assert plan_of(store).exact_end == 2
+        chosen = plan_of(store, Recompute("passages", 1 / 3, 4)).recompute
+        assert chosen != ()
+
+
+class TestPlans:
+    def test_the_same_ids_of_other_places_share_no_cache(self, store: KVStore):
+        passages = [Passage(replace(CHUNKS[0], token_ids=(5,) * TOKENS), 1.0, 1)]
+        variants = set()
+        for start in (0, TOKENS // 2):
+            store.put(KEYS.chunk(passages[0].chunk.token_ids), some_of(tuple(range(start, start + TOKENS // 2))))
+            laid_out = Planner(store).lay_out(passages, KEYS, NOTHING)
+            plan = Planner(store).plan(prompt_of(laid_out), passages, KEYS, NOTHING, None, laid_out)
+            assert plan is not None
+            variants.add(plan.cache_variant)
+        assert len(variants) == 2
+
+    def test_the_engine_gets_it(self, store: KVStore):
+        plan = plan_of(store)
+        prompt = prompt_of(lay_out(store))
+        sent = plan_to_wire(Generate(prompt.token_ids, "salt", plan))
+
+        got = planned_of(sent, len(prompt.token_ids))
+        assert got is not None
+        assert got.plan.placed == plan.placed
+
+    @pytest.mark.parametrize("kept", [["a"], [1, 2, 3, 4], ["x" * 65] * 4])
+    def test_a_plan_that_does_not_say_it_of_each_chunk_is_refused(self, store: KVStore, kept: list[object]):
+        prompt = prompt_of(lay_out(store))
+        sent = plan_to_wire(Generate(prompt.token_ids, "salt", plan_of(store)))
+        assert sent is not None
+        with pytest.raises(Rejected):
+            planned_of({PARAM: sent[PARAM] | {"kept": kept}}, len(prompt.token_ids))

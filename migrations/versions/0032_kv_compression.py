@@ -13,7 +13,7 @@ depends_on: Sequence[str] | None = None
 
 def upgrade() -> None:
     op.add_column("collections", sa.Column("kv_compress", sa.String(length=10), nullable=True))
-    op.add_column("collections", sa.Column("kv_keep", sa.Float(), nullable=True))
+    op.add_column("collections", sa.Column("kv_keep", sa.Double(), nullable=True))
 
 
 def downgrade() -> None:

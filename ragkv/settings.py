@@ -28,6 +28,8 @@ MIN_RETENTION_DAYS = 7
 """The statistics show a week."""
 QUESTION_PLACE = "{question}"
 BLOCK_SIZES = range(1, 65)
+LEAST_READ = 0.01
+"""Share of the passages' tokens that a sparse prompt holds at least."""
 _TEXT = "a text"
 _WANTED = {
     msgspec.inspect.IntType: "a whole number",
@@ -156,6 +158,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     recompute_ratio: float = 0.1
     recompute_max_tokens: int = 320
     block_size: int | None = None
+    sparse_ratio: float = 1.0
     choosing_layers: str | None = None
     sink_aware: bool | None = None
 
@@ -374,7 +377,8 @@ def _check_ranges(settings: Settings) -> None:
 
 
 def _check_shares(settings: Settings) -> None:
-    for name, (low, high) in {"recompute_ratio": (0, 1), "kv_keep": (LEAST, MOST)}.items():
+    shares = {"recompute_ratio": (0, 1), "sparse_ratio": (LEAST_READ, 1), "kv_keep": (LEAST, MOST)}
+    for name, (low, high) in shares.items():
         if not low <= getattr(settings, name) <= high:
             raise Rejected(f"{PREFIX}{name.upper()} must lie in [{low}, {high}]")
 

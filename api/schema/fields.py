@@ -289,6 +289,8 @@ FIELDS: dict[str, dict[str, str]] = {
         "policy": "Policy that selects which tokens of the passages to recompute.",
         "recompute_ratio": "Share of the passages' tokens to recompute.",
         "block_size": "Number of adjacent tokens that are selected for recomputation together.",
+        "sparse_ratio": "Share of the passages' tokens to read: of the passages found, those that the question's contextual vectors prefer; 1 for all. "
+        "With everything recomputed, and in mode `full`, all are read.",
         "max_tokens": "Maximum number of tokens of the answer.",
         "answer_cache": "Whether the answer may come from the collection's answer cache.",
     },
@@ -321,6 +323,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "usage": "Token counts of the question.",
         "prompt_spans": "Origin of each part of the prompt, from the first token to the last.",
         "cached_answer": "Cache entry that the answer was taken from; null if the answer was generated.",
+        "omitted_passages": "Passages that were found and, with a `sparse_ratio`, not read, best first.",
     },
     "FeedbackBody": {**FEEDBACK, "rating": "Rating of the answer: `up` or `down`."},
     "Feedback": {
@@ -390,6 +393,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "reranker": "The re-ranker; null without one.",
         "passage_order": "Order of passages in the prompt.",
         "index": "Fingerprint of tokenizer, encoder and chunk size.",
+        "sparse_ratio": "Share of the passages' tokens that is read.",
     },
     "FidelityFigures": {
         **FIGURES,

@@ -26,14 +26,14 @@ from ragkv.answer.question import Answer, CachedAnswer, Citation, Delta, PromptS
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.policies import PolicyAlias, PolicyName, policy_name
-from ragkv.settings import Mode
+from ragkv.settings import LEAST_READ, Mode
 from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
 
 EVENT_STREAM = "text/event-stream"
 BODY_BYTES = 1024 * 1024
 
 OPTIONS = (
-    "mode", "recompute_ratio", "block_size", "top_k", "hops", "max_tokens", "answer_cache",
+    "mode", "recompute_ratio", "block_size", "sparse_ratio", "top_k", "hops", "max_tokens", "answer_cache",
 )  # fmt: skip
 """Fields of the body that a `Question` has too."""
 
@@ -60,6 +60,7 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     policy: PolicyName | PolicyAlias | None = None
     recompute_ratio: Annotated[float, Meta(ge=0, le=1)] | None = None
     block_size: Annotated[int, Meta(ge=1, le=64)] | None = None
+    sparse_ratio: Annotated[float, Meta(ge=LEAST_READ, le=1)] | None = None
     top_k: Annotated[int, Meta(ge=1, le=200)] | None = None
     hops: Annotated[int, Meta(ge=1, le=8)] | None = None
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
@@ -149,6 +150,7 @@ class AnswerView(msgspec.Struct, frozen=True):
     usage: UsageView
     prompt_spans: tuple[PromptSpan, ...] = ()
     cached_answer: CachedAnswer | None = None
+    omitted_passages: list[PassageView] = []
 
     @classmethod
     def of(cls, answer: Answer) -> "AnswerView":
@@ -165,6 +167,7 @@ class AnswerView(msgspec.Struct, frozen=True):
             UsageView.of(answer.usage),
             answer.prompt_spans,
             answer.cached_answer,
+            [PassageView.of(passage) for passage in answer.omitted_passages],
         )
 
 

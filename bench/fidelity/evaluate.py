@@ -141,7 +141,7 @@ def run_of(
         compression.name: replace(variants.get(WRITER, keys), compression=compression) for compression in compressions
     }
     alone = replace(keys, prefix_ids=())
-    kit = Kit(parts.settings, parts.prompts, parts.planner, parts.kv_store, keys, alone, parts.layout, variants)
+    kit = Kit(parts.settings, parts.prompts, parts.planner, parts.kv_store, keys, alone, variants)
     cache_tokens = int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token
     ranker = Ranker(parts.encoder, parts.settings.hops, parts.reranker)
     prefill = _prefill(ingest, kit, methods, writer, compressions)

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 import torch
 
 from bench.fidelity.data import KnownQuestion
-from ingest.compress.rows import rows_of
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.recompute import Recompute
 from ragkv.answer.service import in_prompt_order
 from ragkv.chunk import Chunk, Passage
 from ragkv.kv.key import KeyMaker
-from ragkv.kv.layout import Layout
 from ragkv.kv.store import KVStore
 from ragkv.settings import Settings
 from ragkv.stitch.plan import StitchPlan
@@ -52,7 +50,7 @@ class Kit:
     """The parts that prompts and plans are made with.
 
     `alone` names the KV of chunks prefilled behind nothing; `variants` that of chunks that a writer wrote, in other
-    formats or with tokens left out. `made`: keys of KV that is of no use behind the question at hand.
+    formats or with tokens left out.
     """
 
     settings: Settings
@@ -61,9 +59,7 @@ class Kit:
     store: KVStore
     keys: KeyMaker
     alone: KeyMaker
-    layout: Layout
     variants: Mapping[str, KeyMaker] = field(default_factory=dict)
-    made: set[str] = field(default_factory=set)
 
     def prompt(self, passages: Sequence[Passage], case: Case) -> Prompt:
         """The prompt of a case. Raises TooLarge if prompt and answer do not fit the model's window."""
@@ -82,13 +78,6 @@ class Kit:
         laid_out = self.planner.lay_out(passages, self.keys, recompute)
         prompt = self._prompt([one.chunk for one in laid_out], case)
         return Prepared(prompt, self.planner.plan(prompt, passages, self.keys, recompute, case.vectors, laid_out))
-
-    def keep_rows(self, source: str, offsets: Sequence[int], key: str) -> None:
-        """Keep the tokens at `offsets` of the KV `source` as `key`, for the question at hand."""
-        kv = self.store.get(source, self.layout)
-        assert kv is not None, "prefilled before anything is left out"
-        self.store.put(key, rows_of(kv, offsets, self.layout))
-        self.made.add(key)
 
     def recompute(self, policy: str, ratio: float) -> Recompute:
         block_size = self.settings.block_size or block_size_of(policy)

@@ -101,5 +101,3 @@ class Run:
         kit = self.kit
         for keys in (kit.keys, kit.alone, tempered_keys(kit.keys), *kit.variants.values()):
             kit.store.delete(keys.chunk(chunk.token_ids) for chunk in chunks)
-        kit.store.delete(kit.made)
-        kit.made.clear()

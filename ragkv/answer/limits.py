@@ -2,7 +2,7 @@
 
 from ragkv.answer.question import Question
 from ragkv.errors import Rejected, TooLarge
-from ragkv.settings import BLOCK_SIZES
+from ragkv.settings import BLOCK_SIZES, LEAST_READ
 
 QUESTION_CHARACTERS = 10_000
 INSTRUCTIONS_CHARACTERS = 32_000
@@ -16,6 +16,8 @@ def check_question(question: Question) -> None:
     check_instructions(question.instructions)
     if question.recompute_ratio is not None and not 0 <= question.recompute_ratio <= 1:
         raise Rejected("recompute_ratio must lie in [0, 1]")
+    if question.sparse_ratio is not None and not LEAST_READ <= question.sparse_ratio <= 1:
+        raise Rejected(f"sparse_ratio must lie in [{LEAST_READ}, 1]")
     if question.block_size is not None and question.block_size not in BLOCK_SIZES:
         raise Rejected(f"block_size must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
 

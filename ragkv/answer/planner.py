@@ -15,9 +15,10 @@ from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import QCACHE_BLOCK
 from ragkv.policies import POLICIES
-from ragkv.span import total_tokens
+from ragkv.span import Span, total_tokens
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
-from ragkv.stitch.select import SELECTORS, ChunkEvidence, Evidence
+from ragkv.stitch.rank import by_qcache
+from ragkv.stitch.select import SELECTORS, ChunkEvidence, Evidence, budget_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,39 @@ class Planner:
         selected = SELECTORS[recompute.policy](evidence, budget) if budget else ()
         return plan_stitch(placed, missing, selected, None, writer, quantised)
 
+    def to_read(
+        self,
+        best_first: Sequence[Passage],
+        keys: KeyMaker,
+        recompute: Recompute,
+        sparse_ratio: float,
+        question: torch.Tensor | None,
+    ) -> list[Passage]:
+        """The passages that a sparse prompt holds, in the order given: the first ones by their Q-Cache
+        (`ragkv.stitch.rank.by_qcache`) that fit a share of all their tokens, one at least.
+
+        A passage whose KV is missing has the rank that it is given with. All of them where everything is recomputed:
+        that answer is full prefill's. question: as for `plan`, needed for a share below 1.
+        """
+        context = sum(passage.chunk.num_tokens for passage in best_first)
+        if sparse_ratio >= 1 or recompute.budget(context) >= context:
+            return list(best_first)
+        assert question is not None, "a sparse prompt needs the question's vectors"
+        evidence = [self._seen(passage, keys) for passage in best_first]
+        left = budget_of(sparse_ratio, context)
+        read: set[int] = set()
+        for index in by_qcache(question, evidence):
+            num_tokens = best_first[index].chunk.num_tokens
+            if num_tokens <= left or not read:
+                read.add(index)
+                left -= num_tokens
+        return [passage for index, passage in enumerate(best_first) if index in read]
+
+    def _seen(self, passage: Passage, keys: KeyMaker) -> ChunkEvidence:
+        """A chunk's Q-Cache, wherever it is going to stand."""
+        stored = self.stored(passage.chunk, keys)
+        return self._evidence_of(stored.key, Span(0, stored.chunk.num_tokens), passage)
+
     def lay_out(self, passages: Sequence[Passage], keys: KeyMaker, recompute: Recompute) -> tuple[Stored, ...]:
         """The chunks of these passages as the prompt of a stitched answer holds them.
 
@@ -118,13 +152,17 @@ class Planner:
         question: torch.Tensor | None,
     ) -> Evidence:
         wanted = POLICIES[recompute.policy].needs_question_vectors
-        chunks = []
-        for chunk, passage in zip(placed, passages, strict=True):
-            kept = self._store.qcache(chunk.key) if wanted and chunk.key else None
-            blocks = -(-chunk.span.num_tokens // QCACHE_BLOCK)  # another file's may be in its place
-            views = (kept.local, kept.mean_keys) if kept and len(kept.mean_keys) == blocks else (None, None)
-            chunks.append(ChunkEvidence(chunk.span, passage.score, *views))
+        chunks = (
+            self._evidence_of(chunk.key if wanted else None, chunk.span, passage)
+            for chunk, passage in zip(placed, passages, strict=True)
+        )
         return Evidence(tuple(chunks), question, recompute.block_size)
+
+    def _evidence_of(self, key: str | None, span: Span, passage: Passage) -> ChunkEvidence:
+        kept = self._store.qcache(key) if key else None
+        blocks = -(-span.num_tokens // QCACHE_BLOCK)  # another file's may be in its place
+        views = (kept.local, kept.mean_keys) if kept and len(kept.mean_keys) == blocks else (None, None)
+        return ChunkEvidence(span, passage.score, *views)
 
 
 def _is_written_alone(stored: Sequence[Stored]) -> bool:

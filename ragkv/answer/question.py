@@ -29,7 +29,7 @@ class Question:
     `instructions`: what the answer is to observe; it stands with the question, and nothing is searched for it.
     `answer_cache`: whether an earlier answer may serve, and this one later, where the collection keeps answers.
     `sees_kept_question`: whether who asks may read the question of somebody else that a kept answer was given to.
-    `id`: of its record and of its answer.
+    `sparse_ratio`: the share of the passages' tokens that is read, 1 for all. `id`: of its record and of its answer.
     """
 
     tenant_id: str
@@ -39,6 +39,7 @@ class Question:
     policy: PolicyName | None = None
     recompute_ratio: float | None = None
     block_size: int | None = None
+    sparse_ratio: float | None = None
     top_k: int | None = None
     hops: int | None = None
     max_tokens: int | None = None
@@ -136,8 +137,8 @@ class Delta:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The whole answer, last event of every stream. `kv` says of each passage where its KV came from, `prompt_spans` of
-    each token of the prompt; both are empty for an answer that was kept from an earlier question. `id`: the
-    question's."""
+    each token of the prompt; both are empty for an answer that was kept from an earlier question. `omitted_passages`:
+    those that were found and, in a sparse prompt, not read, best first. `id`: the question's."""
 
     id: str
     text: str
@@ -149,3 +150,4 @@ class Answer:
     kv: tuple[PassageKV, ...] = ()
     prompt_spans: tuple[PromptSpan, ...] = ()
     cached_answer: CachedAnswer | None = None
+    omitted_passages: tuple[Passage, ...] = ()

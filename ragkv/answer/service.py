@@ -22,7 +22,7 @@ from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
 from ragkv.answer.question_vectors import QuestionVectors
-from ragkv.answer.recompute import Recompute, recompute_of
+from ragkv.answer.recompute import recompute_of
 from ragkv.answer.search import Searcher
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
@@ -45,10 +45,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A question ready for the engine. `passages` stand in the prompt in this order."""
+    """A question ready for the engine. `passages` stand in the prompt in this order; `omitted` were found too, and are
+    not read."""
 
     prompt: Prompt
     passages: tuple[Passage, ...]
+    omitted: tuple[Passage, ...]
     plan: StitchPlan | None
     salt: str
     retrieve_ms: float
@@ -128,6 +130,7 @@ class Answerer:
                 usage=_usage(prepared, report, tokens),
                 kv=kv_of_passages(prepared.prompt, prepared.plan, report, prepared.promoted),
                 prompt_spans=prompt_spans(prepared.prompt, prepared.plan, report),
+                omitted_passages=prepared.omitted,
             )
             self._incoming.cost.answered(report, first - handed_over)
             await self._keep_record(question, answer)
@@ -165,20 +168,16 @@ class Answerer:
         keys = await self._threads.run(self._keys_of, question.tenant_id, question.collection_id)
         asked, room = await self._threads.run(self._room, question)
         found, vectors = await asyncio.gather(self._retrieve(question), self._vectors(question, asked, keys))
-        passages = in_prompt_order(fitting(found, room), self._settings.passage_order)
+        best_first = fitting(found, room)
         retrieved = time.perf_counter()
-        chunks = [passage.chunk for passage in passages]
-        promoted = await self._bring(question, chunks, keys)
-        build = partial(self._prompts.build, question=asked, answer_tokens=self._answer_tokens(question))
-        if question.mode == "full":
-            prompt, plan = await self._threads.run(build, chunks), None
-        else:
-            recompute = recompute_of(question, self._settings)
-            with traces.span("plan"):
-                prompt, plan = await self._threads.run(self._planned, passages, build, keys, recompute, vectors)
+        promoted = await self._bring(question, [passage.chunk for passage in best_first], keys)
+        with traces.span("plan"):
+            prompt, passages, plan = await self._threads.run(self._planned, question, best_first, asked, keys, vectors)
+        read = {passage.chunk.id for passage in passages}
         return Prepared(
             prompt=prompt,
             passages=passages,
+            omitted=tuple(passage for passage in best_first if passage.chunk.id not in read),
             plan=plan,
             salt=keys.salt(plan.cache_variant if plan else EXACT),
             retrieve_ms=(retrieved - began) * 1e3,
@@ -188,15 +187,24 @@ class Answerer:
 
     def _planned(
         self,
-        passages: Sequence[Passage],
-        build: Callable[[Sequence[Chunk]], Prompt],
+        question: Question,
+        best_first: Sequence[Passage],
+        asked: str,
         keys: KeyMaker,
-        recompute: Recompute,
         vectors: torch.Tensor | None,
-    ) -> tuple[Prompt, StitchPlan | None]:
-        laid_out = self._planner.lay_out(passages, keys, recompute)
+    ) -> tuple[Prompt, tuple[Passage, ...], StitchPlan | None]:
+        """The prompt, the passages that it holds in its order, and its plan."""
+        build = partial(self._prompts.build, question=asked, answer_tokens=self._answer_tokens(question))
+        order = self._settings.passage_order
+        if question.mode == "full":
+            passages = in_prompt_order(best_first, order)
+            return build([passage.chunk for passage in passages]), passages, None
+        recompute, planner = recompute_of(question, self._settings), self._planner
+        read = planner.to_read(best_first, keys, recompute, self._sparse_ratio(question), vectors)
+        passages = in_prompt_order(read, order)
+        laid_out = planner.lay_out(passages, keys, recompute)
         prompt = build([one.chunk for one in laid_out])
-        return prompt, self._planner.plan(prompt, passages, keys, recompute, vectors, laid_out)
+        return prompt, passages, planner.plan(prompt, passages, keys, recompute, vectors, laid_out)
 
     async def _bring(self, question: Question, chunks: Sequence[Chunk], keys: KeyMaker) -> frozenset[str]:
         """Have the KV of these chunks on disk, as far as it is quick enough. Keys of what came from the object
@@ -225,13 +233,14 @@ class Answerer:
         return passages
 
     async def _vectors(self, question: Question, asked: str, keys: KeyMaker) -> torch.Tensor | None:
-        if (
-            question.mode == "full"
-            or not POLICIES[recompute_of(question, self._settings).policy].needs_question_vectors
-        ):
+        wanted = POLICIES[recompute_of(question, self._settings).policy].needs_question_vectors
+        if question.mode == "full" or not (wanted or self._sparse_ratio(question) < 1):
             return None
         with traces.span("question vectors"):
             return await self._question_vectors.of(asked, keys)
+
+    def _sparse_ratio(self, question: Question) -> float:
+        return self._settings.sparse_ratio if question.sparse_ratio is None else question.sparse_ratio
 
     def _answer_tokens(self, question: Question) -> int:
         return question.max_tokens or self._settings.max_answer_tokens

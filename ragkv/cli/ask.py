@@ -9,10 +9,11 @@ import msgspec
 from rich.console import Console
 
 from ragkv.answer.question import Answer, Citation, Question
+from ragkv.chunk import Passage
 from ragkv.cli.running import running_engine
 from ragkv.parts import Parts
 from ragkv.policies import ALIASES, POLICIES, PolicyAlias, PolicyName, policy_name
-from ragkv.settings import Mode, Settings
+from ragkv.settings import LEAST_READ, Mode, Settings
 
 _QUOTE_CHARACTERS = 140
 
@@ -32,6 +33,11 @@ _QUOTE_CHARACTERS = 140
     help="Policy that selects the tokens to recompute, by its name or that of its paper.",
 )
 @click.option("--recompute-ratio", type=click.FloatRange(0, 1), help="Share of the context to recompute.")
+@click.option(
+    "--sparse-ratio",
+    type=click.FloatRange(LEAST_READ, 1),
+    help="Share of the passages' tokens to read: the passages that the question's vectors prefer.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask(
     question: str,
@@ -39,30 +45,25 @@ def ask(
     mode: Mode,
     policy: PolicyName | PolicyAlias | None,
     recompute_ratio: float | None,
+    sparse_ratio: float | None,
     as_json: bool,
 ) -> None:
     """Answer QUESTION from the ingested documents."""
     parts = Parts(Settings.from_env(os.environ))
     try:
-        options = (mode, policy_name(policy), recompute_ratio)
-        asyncio.run(_ask(parts, question, stream and not as_json, *options, as_json))
+        parts.prepare()
+        ref = parts.default_collection
+        asked = Question(
+            ref.tenant_id, ref.collection_id, question, mode, policy_name(policy), recompute_ratio,
+            sparse_ratio=sparse_ratio, sees_kept_question=True,
+        )  # fmt: skip
+        asyncio.run(_ask(parts, asked, stream and not as_json, as_json))
     finally:
         parts.close()
 
 
-async def _ask(
-    parts: Parts,
-    question: str,
-    stream: bool,
-    mode: Mode,
-    policy: PolicyName | None,
-    recompute_ratio: float | None,
-    as_json: bool,
-) -> None:
+async def _ask(parts: Parts, asked: Question, stream: bool, as_json: bool) -> None:
     console = Console(stderr=True)
-    parts.prepare()
-    ref = parts.default_collection
-    asked = Question(ref.tenant_id, ref.collection_id, question, mode, policy, recompute_ratio, sees_kept_question=True)
     await parts.command_answerer.check(asked)  # a question that cannot be answered must not wait for the engine
     async with running_engine(parts, console):
         async for event in parts.command_answerer.stream(asked):
@@ -86,23 +87,24 @@ def _finish(answer: Answer, stream: bool, as_json: bool, console: Console) -> No
 
 def as_builtins(answer: Answer) -> dict[str, object]:
     """The answer in JSON's types, passages without their token ids."""
-    passages = [
-        {
-            "chunk_id": passage.chunk.id,
-            "document_id": passage.chunk.document_id,
-            "title": passage.chunk.title,
-            "page": passage.chunk.page,
-            "page_label": passage.chunk.page_label_at(),
-            "start": passage.chunk.start,
-            "end": passage.chunk.end,
-            "score": passage.score,
-            "hop": passage.hop,
-            "text": passage.chunk.text,
-        }
-        for passage in answer.passages
-    ]
     fields = msgspec.to_builtins(answer)
-    return {"answer": fields.pop("text"), **fields, "passages": passages}
+    passages, omitted = ([_passage(one) for one in some] for some in (answer.passages, answer.omitted_passages))
+    return {"answer": fields.pop("text"), **fields, "passages": passages, "omitted_passages": omitted}
+
+
+def _passage(passage: Passage) -> dict[str, object]:
+    return {
+        "chunk_id": passage.chunk.id,
+        "document_id": passage.chunk.document_id,
+        "title": passage.chunk.title,
+        "page": passage.chunk.page,
+        "page_label": passage.chunk.page_label_at(),
+        "start": passage.chunk.start,
+        "end": passage.chunk.end,
+        "score": passage.score,
+        "hop": passage.hop,
+        "text": passage.chunk.text,
+    }
 
 
 def summary(answer: Answer) -> str:
@@ -111,8 +113,13 @@ def summary(answer: Answer) -> str:
     if kept is not None:
         return f"kept from {kept.question!r}, {kept.age_s:.0f} s ago; after {timings.ttft_ms:.0f} ms"
     cached = f"{usage.cached} cached, " if usage.cached else ""
+    read = (
+        f"{len(answer.passages)} of {len(answer.passages) + len(answer.omitted_passages)} passages; "
+        if answer.omitted_passages
+        else ""
+    )
     return (
-        f"{usage.prompt} prompt tokens: {cached}{usage.stitched} stitched, {usage.recomputed} recomputed, "
+        f"{read}{usage.prompt} prompt tokens: {cached}{usage.stitched} stitched, {usage.recomputed} recomputed, "
         f"{usage.computed} computed; first token after {timings.ttft_ms:.0f} ms "
         f"({timings.retrieve_ms:.0f} retrieval, {timings.engine_ttft_ms:.0f} engine)"
     )

@@ -32,6 +32,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     passage_order: str
     index: str
     kv_compression: str = ""
+    sparse_ratio: float = 1.0
 
 
 class Interval(msgspec.Struct, frozen=True):

@@ -221,6 +221,7 @@ class Runner:
             reranker=settings.reranker,
             passage_order=settings.passage_order,
             index=parts.index_fingerprint,
+            sparse_ratio=settings.sparse_ratio,
         )
         builtins: dict[str, Any] = msgspec.to_builtins(present)
         return builtins

@@ -145,6 +145,7 @@ class TestIngestAndAsk:
             "kv",
             "prompt_spans",
             "cached_answer",
+            "omitted_passages",
         }
         assert answer.keys() == keys
         assert answer["usage"].keys() == USAGE

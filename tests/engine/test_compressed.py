@@ -205,6 +205,19 @@ class TestQuestions:
             [cited] = {p.chunk.text for p in answer.passages if p.chunk.id == citation.chunk_id}
             assert citation.quote in cited
 
+    def test_a_sparse_question_reads_some_of_the_passages(self, exact: World, parts: Parts, asked: Question):
+        """Chosen by the question's own vectors, as the engine gives them."""
+        every = answer_to(asked, exact, parts)
+        some = answer_to(dataclasses.replace(asked, sparse_ratio=0.5), exact, parts)
+
+        whole = sum(passage.chunk.num_tokens for passage in every.passages)
+        read = sum(passage.chunk.num_tokens for passage in some.passages)
+        assert 0 < read <= whole / 2
+        names = [passage.chunk.id for passage in (*some.passages, *some.omitted_passages)]
+        assert sorted(names) == sorted(passage.chunk.id for passage in every.passages)
+        assert len(some.kv) == len(some.passages)
+        assert some.usage.failed_chunks == 0
+
     def test_the_same_question_again_comes_from_the_engines_cache(self, exact: World, parts: Parts, asked: Question):
         first, again = (answer_to(asked, exact, parts) for _ in "12")
         assert again.text == first.text

@@ -89,9 +89,8 @@ def test_recomputing_little_is_not_full_prefill(report: FidelityReport) -> None:
     assert 0.05 < row_of(report, "question", 0.1).recomputed_tokens / row_of(report, "full").context_tokens < 0.15
 
 
-def test_sparse_keeps_half_of_the_tokens(report: FidelityReport) -> None:
-    kept = row_of(report, "sparse", 0.1).context_tokens / row_of(report, "full").context_tokens
-    assert kept == pytest.approx(0.5, abs=0.01)
+def test_sparse_reads_whole_passages_of_half_of_the_tokens_at_most(report: FidelityReport) -> None:
+    assert 0.2 < row_of(report, "sparse", 0.1).context_tokens / row_of(report, "full").context_tokens <= 0.5
 
 
 def test_over_compressed_chunks_prompts_are_shorter_unless_everything_is_recomputed(

@@ -137,6 +137,7 @@ class TestMisses:
             {"policy": "none"},
             {"recompute_ratio": 0.5},
             {"block_size": 8},
+            {"sparse_ratio": 0.5},
             {"top_k": 3},
             {"hops": 1},
             {"max_tokens": 2},

@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-import torch
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -23,7 +22,6 @@ from bench.fidelity.measure import Measure, MethodOutcome
 from bench.fidelity.methods import FULL, FULL_RETRIEVAL_ORDER, NAMES, POLICIES_MEASURED, WRITER, Method, methods_of
 from bench.fidelity.records import MEASURED, Record, Records, digest_of
 from bench.fidelity.report import FidelityReport, Table
-from bench.fidelity.sparse import better_part
 from bench.fidelity.table import table_of
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.service import in_prompt_order
@@ -49,7 +47,6 @@ from ragkv.policies import POLICIES
 from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
-from ragkv.stitch.select import ChunkEvidence
 from tests.echo_engine import EchoEngine
 
 ROOT = Path(__file__).parents[2]
@@ -258,15 +255,6 @@ class TestMethods:
             f"{name}, layers 8-23, sink-aware @0.1"
             for name in ("question", "default order", "writer, question", "writer, default order")
         ]
-
-    def test_the_better_part_is_whole_chunks_and_the_best_blocks_of_the_last(self):
-        """Mean keys of 1 dimension: the logits of the blocks, up to a factor."""
-        keys = [torch.tensor(values).view(-1, 1, 1, 1) for values in ([0.0, 3.0], [5.0, 4.0, 0.0], [2.0])]
-        spans = [Span(0, 32), Span(32, 70), Span(70, 80)]
-        local = torch.zeros(1, 1, 1)
-        chunks = [ChunkEvidence(span, 0.0, local, means) for span, means in zip(spans, keys, strict=True)]
-        first, second, third = better_part(torch.ones(1, 1, 1), chunks, 48)
-        assert (first, second, third) == (list(range(16, 26)), list(range(38)), [])
 
 
 def passage(number):

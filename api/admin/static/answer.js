@@ -180,15 +180,23 @@ function sourceList(sources) {
 }
 
 /** All passages, best first, whatever their order in the prompt. */
-function passageList({ passages }, mode) {
+function passageList({ passages, omitted_passages: unread = [] }, mode) {
   if (!passages.length) return null;
   const bestFirst = passages.map((passage, place) => ({ passage, place })).sort((one, other) => other.passage.score - one.passage.score);
   const items = bestFirst.map(({ passage, place }, rank) => passageItem(passage, place, rank + 1, mode));
   return element(
     "details", { class: "passages" },
-    element("summary", {}, plural(passages.length, "passage"), element("span", { class: "muted" }, " best first")),
+    element("summary", {}, plural(passages.length, "passage"), element("span", { class: "muted" }, unread.length ? ` read, ${number(unread.length)} more found; best first` : " best first")),
     element("ol", {}, ...items),
+    unread.length > 0 && element("p", { class: "hint" }, "Found, not read: ", ...listed(unread)),
   );
+}
+
+/** Links to the sources of passages, with commas between them. */
+function listed(passages) {
+  return passages.flatMap((passage, i) => [
+    i ? ", " : "", element("a", { href: sourceUrl(passage), target: "_blank", rel: "noopener" }, placeOf(passage)),
+  ]);
 }
 
 function passageItem(passage, place, rank, mode) {

@@ -70,10 +70,11 @@ async function run(answer, body, signal) {
 
 /** The request body: the form's values, without fields left to the settings. */
 function asked(mode) {
-  const { question, collection, policy, ratio, top_k: passages, hops, max_tokens: tokens } = form.elements;
+  const { question, collection, policy, ratio, sparse, top_k: passages, hops, max_tokens: tokens } = form.elements;
   const body = { question: question.value, collection: collection.value, mode, stream: true };
   if (policy.value) body.policy = policy.value;
   if (ratio.value) body.recompute_ratio = Number(ratio.value) / 100;
+  if (sparse.value) body.sparse_ratio = Number(sparse.value) / 100;
   for (const field of [passages, hops, tokens]) if (field.value) body[field.name] = Number(field.value);
   return body;
 }

@@ -108,11 +108,13 @@ def is_to_upload(default: KVRule, moment: datetime, half_life_s: float) -> Colum
 
 
 def precompute_outdated_again(index_fingerprint: str, kv_fingerprint: str, own: OwnMaking) -> Update:
-    """Documents whose chunks fit and whose KV does not are searchable, no longer ready: those of collections that make
-    KV by `own`."""
+    """Documents whose chunks fit and whose KV does not wait for a worker: those of collections that make KV by `own`.
+    Of those whose KV was evicted, or never kept, the ones that have some: KV under another compression never serves."""
     made_so = (column.is_not_distinct_from(value) for column, value in zip(_MAKING, own, strict=True))
+    has_some = exists().where(ChunkRow.document_id == DocumentRow.id, ChunkRow.kv_key == KVEntryRow.key)
+    in_part = and_(DocumentRow.status == Status.SEARCHABLE, DocumentRow.kv_evicted, has_some)
     outdated = and_(
-        DocumentRow.status == Status.READY,
+        or_(DocumentRow.status == Status.READY, in_part),
         DocumentRow.index_fingerprint == index_fingerprint,
         DocumentRow.kv_fingerprint != kv_fingerprint,
         DocumentRow.collection_id.in_(select(CollectionRow.id).where(*made_so)),

@@ -269,6 +269,25 @@ class TestNthUse:
 
         assert keep_hot(parts) == 0
 
+    def test_kv_that_a_change_of_compression_outdates_is_made_again_and_no_more(
+        self, parts: Parts, ingest: IngestParts, owner: KVOwner, document_id: str
+    ):
+        change_rule(owner, KVRulePatch(compress="streaming"), parts)
+        hot = chunk_ids(parts, document_id)[0]
+        use(parts, hot, hot)
+        keep_hot(parts)
+        ingest_document(document_id, ingest)
+        before = held_kv(owner, parts.database)
+
+        change_rule(owner, KVRulePatch(keep=0.2), parts)
+        ingest_document(document_id, ingest)
+
+        after = held_kv(owner, parts.database)
+        assert (before.stored_chunks, after.stored_chunks) == (1, 1)
+        assert after.bytes < before.bytes
+        assert (view(parts, document_id).status, view(parts, document_id).kv_evicted) == (Status.SEARCHABLE, True)
+        assert refresh_outdated_kv(parts) == 0
+
 
 class TestOverHTTP:
     def test_it_is_shown_and_changed(self, client: Client):

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from rich.console import Console
@@ -41,8 +42,10 @@ QUESTION, ANSWER = "Who directed the film Madame la Presidente?", "Frank Lloyd"
 
 
 @pytest.fixture(scope="module")
-def parts(exact: World, loaded: IngestParts) -> Iterator[Parts]:
-    parts = Parts(exact.model.settings, exact.engine)
+def parts(exact: World, loaded: IngestParts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
+    """Parts over the engine with a database of their own: the rule of its default collection changes here."""
+    database = f"sqlite:///{tmp_path_factory.mktemp('compressed') / 'ragkv.sqlite3'}"
+    parts = Parts(msgspec.structs.replace(exact.model.settings, database_url=database), exact.engine)
     lend_models(parts, loaded)
     parts.prepare()
     yield parts

@@ -4,9 +4,7 @@ import os
 
 import click
 
-from ragkv.engine.launch import serve_command, server_variables, thread_variables
-from ragkv.errors import Rejected
-from ragkv.loopback import is_loopback
+from ragkv.engine.launch import check_key, serve_command, server_variables, thread_variables
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 
@@ -21,11 +19,7 @@ def engine(host: str, port: int) -> None:
     machines can reach.
     """
     settings = Settings.from_env(os.environ)
-    if not settings.engine_api_key and not is_loopback(host):
-        raise Rejected(
-            f"{host} can be reached from other machines and the engine has no key: set RAGKV_ENGINE_API_KEY to the same "
-            "long random value here and for `ragkv serve` (openssl rand -hex 32), or listen on 127.0.0.1"
-        )
+    check_key(settings, host)
     parts = Parts(settings)
     parts.settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     command = serve_command(parts.settings, parts.model_folder, parts.layout, host, port)

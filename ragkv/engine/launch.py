@@ -11,8 +11,10 @@ import torch
 from ragkv.arithmetic import computed_in
 from ragkv.engine.protocol import MAX_LOGPROBS
 from ragkv.engine.versions import check_version
+from ragkv.errors import Rejected
 from ragkv.kv.layout import Layout
 from ragkv.kv.shard import Shard
+from ragkv.loopback import is_loopback
 from ragkv.settings import Settings
 
 WORKER = "ragkv.connector.worker.StitchWorker"
@@ -91,6 +93,15 @@ def thread_variables(settings: Settings) -> dict[str, str]:
     cores = sorted(os.sched_getaffinity(0))
     parts = [cores[rank::ranks] or [cores[rank % len(cores)]] for rank in range(ranks)]
     return {"VLLM_CPU_OMP_THREADS_BIND": "|".join(",".join(map(str, part)) for part in parts)}
+
+
+def check_key(settings: Settings, host: str) -> None:
+    """Check that an engine has a key unless it listens on this machine alone. Raises Rejected."""
+    if not settings.engine_api_key and not is_loopback(host):
+        raise Rejected(
+            f"{host} can be reached from other machines and the engine has no key: set RAGKV_ENGINE_API_KEY to the same "
+            "long random value here and for `ragkv serve` (openssl rand -hex 32), or listen on 127.0.0.1"
+        )
 
 
 def server_variables(settings: Settings) -> dict[str, str]:

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from ragkv.cli.engine import engine
+from ragkv.cli.ray_config import ray_config
 from ragkv.connector.guard import RequireKey
 from ragkv.engine.launch import server_variables
 from ragkv.settings import Settings
@@ -73,9 +74,10 @@ def test_a_guard_without_a_key_does_not_start(monkeypatch):
         RequireKey(None)
 
 
-def test_an_address_that_others_reach_needs_a_key(monkeypatch):
+@pytest.mark.parametrize("command", [engine, ray_config], ids=lambda command: command.name)
+def test_an_address_that_others_reach_needs_a_key(command, monkeypatch):
     monkeypatch.setenv("RAGKV_ENGINE_API_KEY", "")
-    refused = CliRunner().invoke(engine, ["--host", "0.0.0.0"])
+    refused = CliRunner().invoke(command, ["--host", "0.0.0.0"])
     assert "RAGKV_ENGINE_API_KEY" in str(refused.exception)
 
 

@@ -4,8 +4,8 @@
 with `# ` (docs/writer/articles.md). A running `ragkv serve` reads contexts cut from them, a document each, and is asked
 about them as Zipf's law has it (1/rank), by clients each of which asks one question after the other.
 
---save FILE writes the answers, --compare FILE counts those that differ from the ones in it: saved from a service with
-one engine. --kill NAME ends one of the processes whose command line begins with NAME, by SIGKILL, whenever as many run
+--save FILE writes the answers as they come, --compare FILE counts those that differ from the ones in it: saved from a
+service with one engine. --kill NAME ends one of the processes whose command line begins with NAME, by SIGKILL, whenever as many run
 as at the beginning, the service has been ready for some seconds and an answer is under way.
 """
 
@@ -51,7 +51,9 @@ def main() -> None:
     parser.add_argument("--service", default="http://127.0.0.1:8000")
     parser.add_argument("--contexts", type=int, default=80)
     parser.add_argument("--questions", type=int, default=240)
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first questions of the log")
     parser.add_argument("--clients", type=int, default=3)
+    parser.add_argument("--answer", type=int, default=16, help="tokens of an answer")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--each", action="store_true", help="ask about each context once, in order")
     parser.add_argument("--save", type=Path)
@@ -61,23 +63,24 @@ def main() -> None:
     given = parser.parse_args()
     texts = list(itertools.islice(_contexts(given.articles), given.contexts))
     asked = asyncio.run(_measure(given, texts))
-    if given.save:
-        given.save.write_text(json.dumps({one.context: one.text for one in asked}))
-    right = (
-        {int(number): text for number, text in json.loads(given.compare.read_text()).items()} if given.compare else {}
-    )
+    right = dict(map(json.loads, given.compare.read_text().splitlines())) if given.compare else {}
     _show(asked, right)
 
 
 async def _measure(given: argparse.Namespace, texts: Sequence[str]) -> list[Asked]:
     async with httpx.AsyncClient(base_url=given.service, timeout=600) as client:
         ids = await _read(client, texts)
-        numbers = range(len(ids)) if given.each else _zipf(len(ids), given.questions, given.seed)
+        numbers = (
+            range(len(ids)) if given.each else _zipf(len(ids), given.skip + given.questions, given.seed)[given.skip :]
+        )
         left, asked = iter(numbers), list[Asked]()
 
         async def one_client() -> None:
             for number in left:
-                asked.append(await _ask(client, ids[number], number))
+                asked.append(await _ask(client, ids[number], number, given.answer))
+                if given.save and not asked[-1].error:
+                    with given.save.open("a") as file:
+                        print(json.dumps([number, asked[-1].text]), file=file)
 
         clients = asyncio.gather(*(one_client() for _ in range(given.clients)))
         killer = asyncio.create_task(_kill(client, given.kill, given.kills)) if given.kill else None
@@ -103,29 +106,25 @@ def _zipf(contexts: int, questions: int, seed: int) -> list[int]:
 
 
 async def _read(client: httpx.AsyncClient, texts: Sequence[str]) -> list[str]:
-    """The contexts' document ids, once all are ready. A text that was uploaded before is the same document."""
-    ids = []
-    for number, text in enumerate(texts):
-        response = await client.post("/v1/documents", files={"file": (f"context-{number}.md", text.encode())})
-        assert response.status_code in {200, 202}, response.text
-        ids.append(response.json()["id"])
-    for document_id in ids:
-        while (document := (await client.get(f"/v1/documents/{document_id}")).json())["status"] != "ready":
+    """The contexts' document ids, once all are ready. What an earlier measurement uploaded is not uploaded again."""
+    page = (await client.get("/v1/documents", params={"limit": 200})).json()["items"]
+    ids = {document["name"]: document["id"] for document in page}
+    names = [f"context-{number}.md" for number in range(len(texts))]
+    for name, text in zip(names, texts, strict=True):
+        if name not in ids:
+            response = await client.post("/v1/documents", files={"file": (name, text.encode())})
+            assert response.is_success, response.text
+            ids[name] = response.json()["id"]
+    for name in names:
+        while (document := (await client.get(f"/v1/documents/{ids[name]}")).json())["status"] != "ready":
             assert document["status"] != "failed", document
             await asyncio.sleep(1)
-    return ids
+    return [ids[name] for name in names]
 
 
-async def _ask(client: httpx.AsyncClient, document_id: str, number: int) -> Asked:
-    options = {
-        "mode": "stitched",
-        "recompute_ratio": 0,
-        "hops": 1,
-        "top_k": 16,
-        "max_tokens": 16,
-        "answer_cache": False,
-    }
-    body = {"question": QUESTION, "document_ids": [document_id], "stream": True} | options
+async def _ask(client: httpx.AsyncClient, document_id: str, number: int, answer_tokens: int) -> Asked:
+    options = {"mode": "stitched", "recompute_ratio": 0, "hops": 1, "top_k": 16, "answer_cache": False}
+    body = {"question": QUESTION, "document_ids": [document_id], "max_tokens": answer_tokens, "stream": True} | options
     began, first, text, event = time.perf_counter(), 0.0, "", ""
     try:
         async with client.stream("POST", "/v1/ask", json=body) as response:

@@ -8,7 +8,7 @@ from api.admin.shell import AdminRequest, page
 from ragkv.catalog.changes import failures
 from ragkv.catalog.collection import collection_with_counts, list_collections
 from ragkv.catalog.listing import DocumentFilter, list_documents
-from ragkv.compression import COMPRESSING
+from ragkv.compression import CompressionMethod
 from ragkv.db.tenants import collection_ref
 from ragkv.file_types import READ
 from ragkv.kv_format import KVFormat
@@ -54,7 +54,7 @@ def collection_page(
         service_rule=parts.settings.kv_rule,
         has_object_store=parts.settings.kv_remote is not None,
         formats=list(KVFormat),
-        compressions=COMPRESSING,
+        compressions=list(CompressionMethod),
         default=DEFAULT_COLLECTION,
         suffixes=",".join(READ),
         max_bytes=parts.settings.max_upload_bytes,

@@ -5,8 +5,8 @@ with `# ` (docs/writer/articles.md). A running `ragkv serve` reads contexts cut 
 about them as Zipf's law has it (1/rank), by clients each of which asks one question after the other.
 
 --save FILE writes the answers as they come, --compare FILE counts those that differ from the ones in it: saved from a
-service with one engine. --kill NAME ends one of the processes whose command line begins with NAME, by SIGKILL, whenever as many run
-as at the beginning, the service has been ready for some seconds and an answer is under way.
+service with one engine. --kill NAME ends one of the processes whose command line begins with NAME, by SIGKILL, some
+seconds after the start, and again after it has been back for some.
 """
 
 import argparse
@@ -29,7 +29,7 @@ QUESTION = "What is told here, in one sentence?"
 CHARACTERS = 4300
 """Of a context: some 1,000 tokens."""
 QUIET_S = 10.0
-"""Between the return of a killed process and the next kill."""
+"""At least, before the first kill and between a process's return and the next kill."""
 
 
 @dataclass(frozen=True)

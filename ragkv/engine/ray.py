@@ -1,4 +1,4 @@
-"""Engines under Ray Serve LLM, as one file that `serve run` and KubeRay take.
+"""Engines under Ray Serve LLM, as one file that `serve run` takes.
 
 Ray starts vLLM itself, with the arguments of `ragkv.engine.launch`; it is not imported here. Its *direct streaming* has
 vLLM's own application answer in every replica: paths, errors and the key are those of `ragkv engine`, and the router in
@@ -19,8 +19,8 @@ BUILDER = "ray.serve.llm:build_openai_app"
 ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
 """Keeps requests of one X-Session-ID together: the header that it reads by default."""
 HEALTH_CHECK_PERIOD_S = 1
-"""A replica whose engine died fails three checks before it is replaced: sooner than requests that it refuses are given
-up."""
+"""Ray replaces a replica that fails three checks: with its default of 10 s, long after the requests that it refuses are
+given up."""
 _RAYS_OWN = {"model", "distributed_executor_backend"}
 _DIRECT_STREAMING = {"RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING": "1"}
 

@@ -58,7 +58,8 @@ class TestCollections:
         logged_in.get_by_role("button", name="Save").click()
 
         expect(logged_in.locator("#kv-rule summary")).to_contain_text("once 3 answers have used a chunk")
-        assert rule() == {"format": "bf16", "when": "nth_use", "uses": 3, "write": "through", "own": ["when", "uses"]}
+        as_the_service = {"format": "bf16", "write": "through", "compress": "none", "keep": 0.5}
+        assert rule() == {**as_the_service, "when": "nth_use", "uses": 3, "own": ["when", "uses"]}
         logged_in.locator("#kv-rule summary").click()
         logged_in.get_by_label("Compute KV").select_option("default")
         logged_in.get_by_role("button", name="Save").click()

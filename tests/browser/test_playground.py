@@ -145,7 +145,7 @@ def test_options_are_sent_and_what_is_left_out_is_not(playground: Page, parts: P
     playground.get_by_label("Recompute").select_option("head")
     playground.get_by_label("Share in percent").fill("25")
     playground.get_by_text("More options").click()
-    playground.get_by_label("Passages").fill("3")
+    playground.get_by_label("Passages", exact=True).fill("3")
     with playground.expect_request("**/v1/ask") as sent:
         playground.get_by_role("button", name="Ask").click()
 

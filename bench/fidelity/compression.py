@@ -2,16 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from ingest.compress.compressor import Compressor
+from ingest.compress.compressor import AT_ONCE, Compressor
 from ragkv.batched import batched
 from ragkv.chunk import Chunk
 from ragkv.compression import Compression
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout
 from ragkv.kv.store import KVStore
-
-_AT_ONCE = 8
-"""Chunks whose views are in memory at a time."""
 
 
 def keep_compressed(
@@ -26,7 +23,7 @@ def keep_compressed(
     for all of them."""
     methods = [compression.method for compression in variants]
     by_length = sorted(chunks, key=lambda chunk: chunk.num_tokens) if variants else []
-    for batch in batched(by_length, _AT_ONCE):
+    for batch in batched(by_length, AT_ONCE):
         views = compressor.views([chunk.token_ids for chunk in batch], methods)
         for chunk, view in zip(batch, views, strict=True):
             kv = store.get(whole.chunk(chunk.token_ids), layout)

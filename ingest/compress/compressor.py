@@ -16,7 +16,7 @@ from ragkv.kv.file import ChunkKV, StoredKV
 from ragkv.kv.layout import Layout
 from ragkv.parts import Parts
 
-_AT_ONCE = 8
+AT_ONCE = 8
 """Chunks of one batch: their queries and keys in all layers are in memory at a time."""
 
 
@@ -50,7 +50,7 @@ class Compressor:
         """A view of each chunk that is enough for these methods."""
         if not any(METHODS[method].looks for method in methods):
             return [ChunkView(0, len(chunk), 0, (), ()) for chunk in chunks]
-        return [view for batch in batched(chunks, _AT_ONCE) for view in self._watcher.views(batch)]
+        return [view for batch in batched(chunks, AT_ONCE) for view in self._watcher.views(batch)]
 
     def left_of(self, kv: StoredKV, view: ChunkView, compression: Compression) -> ChunkKV:
         """KV of the tokens that stay of a chunk, taken from that of all of them."""

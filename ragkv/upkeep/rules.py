@@ -69,7 +69,7 @@ def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
     evicted. Raises NotFound."""
     with parts.database.writing() as session:
         row = _row(session, owner)
-        before, made = _view(row, parts), _rule(row, parts)
+        before = _rule(row, parts)
         if patch.format is not None:
             row.kv_format = None if patch.format == DEFAULT else patch.format
         if patch.when is not None:
@@ -82,9 +82,9 @@ def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
             row.kv_compress = None if patch.compress == DEFAULT else patch.compress
         if patch.keep is not None:
             row.kv_keep = max(round(patch.keep, 2), LEAST) if patch.keep else None
-        after, making = _view(row, parts), _rule(row, parts)
+        after, view = _rule(row, parts), _view(row, parts)
         session.flush()
-        is_other_kv = (making.format, making.compression) != (made.format, made.compression)
+        is_other_kv = (after.format, after.compression) != (before.format, before.compression)
         if is_other_kv:
             session.execute(collection_changed(row.id))  # kept answers were given from the other KV
     if after.when is KVWhen.UPLOAD is not before.when:
@@ -93,7 +93,7 @@ def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
         refresh_outdated_kv(parts)
         with suppress(Unavailable):  # the next sweep queues them
             requeue_stuck(parts.database, parts.queue)
-    return after
+    return view
 
 
 def keep_hot(parts: Parts) -> int:

@@ -80,12 +80,15 @@ class TestFormat:
             assert ingest_document(document_id, ingest) is IngestOutcome.READY
             assert formats(parts) == {kv_format}
 
-    def test_documents_of_other_collections_stay_as_they_are(self, parts: Parts, ingest: IngestParts, client: Client):
+    @pytest.mark.parametrize("other", [{"format": "int8"}, {"compress": "h2o"}], ids=["format", "compression"])
+    def test_documents_of_other_collections_stay_as_they_are(
+        self, other: dict[str, str], parts: Parts, ingest: IngestParts, client: Client
+    ):
         document_id = stored(parts)
         ingest_document(document_id, ingest)
         client.post("/v1/collections", json={"name": "papers"})
 
-        assert client.patch("/v1/collections/papers/kv/rule", json={"format": "int8"}).status_code == 200
+        assert client.patch("/v1/collections/papers/kv/rule", json=other).status_code == 200
         assert view(parts, document_id).status is Status.READY
 
 
@@ -142,14 +145,6 @@ class TestCompression:
             CompressionMethod.LAQ, 0.3
         )
         assert parts.kv_keys_of(owner.tenant_id, papers).compression is None
-
-    def test_documents_of_other_collections_stay_as_they_are(self, parts: Parts, ingest: IngestParts, client: Client):
-        document_id = stored(parts)
-        ingest_document(document_id, ingest)
-        client.post("/v1/collections", json={"name": "papers"})
-
-        assert client.patch("/v1/collections/papers/kv/rule", json={"compress": "h2o"}).status_code == 200
-        assert view(parts, document_id).status is Status.READY
 
     def test_the_services_own_is_that_of_collections_without_one(
         self, parts: Parts, ingest: IngestParts, owner: KVOwner

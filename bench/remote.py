@@ -29,7 +29,6 @@ from ragkv.kv.key import KeyMaker
 from ragkv.observe.metrics import OURS
 from ragkv.parts import Parts
 from ragkv.stitch.plan import StitchPlan
-from ragkv.stitch.select import block_size_of
 from ragkv.upkeep.upload import Uploader
 
 Mode = Literal["full", "disk", "remote"]
@@ -229,9 +228,7 @@ async def _measured(parts: Parts, context: int, questions: int, at_once: int, an
     contexts = contexts_of(chunks, questions, context, answer, parts.prompts)
     with console.status("uploading KV"):
         _upload_all(parts)
-    policy = settings.recompute_policy
-    block_size = settings.block_size or block_size_of(policy)
-    recompute = Recompute(policy, settings.recompute_ratio, block_size, settings.recompute_max_tokens)
+    recompute = parts.recomputing.default(written=True)
     bench = RemoteBench(parts, promoter, recompute, contexts, answer)
     async with running_engine(parts, console):
         with progress_bars(console) as bars:

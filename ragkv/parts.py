@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ragkv.answer.planner import Planner
     from ragkv.answer.promote import Promoter
     from ragkv.answer.prompt import PromptBuilder
+    from ragkv.answer.recompute import Recomputing
     from ragkv.answer.search import Searcher
     from ragkv.answer.service import Answerer
     from ragkv.answer_cache.cache import AnswerCache
@@ -496,6 +497,13 @@ class Parts:
         return Planner(self.kv_store, self.choice)
 
     @cached_property
+    def recomputing(self) -> "Recomputing":
+        from ragkv.answer.recompute import Recomputing
+        from ragkv.writer import suffices
+
+        return Recomputing(self.settings, bool(self.writer_fingerprint) and suffices(self.settings.writer_dir))
+
+    @cached_property
     def uncached_answerer(self) -> "Answerer":
         from ragkv.answer.early_reuse import EarlyReuse
         from ragkv.answer.incoming import AwaitedKV
@@ -503,7 +511,7 @@ class Parts:
         from ragkv.journal import Journal
 
         journal = Journal(self.database, self.kv_use, public_name(self.settings))
-        answering = (self.settings, self.searcher, self.prompts, self.engine, self.planner)
+        answering = (self.recomputing, self.searcher, self.prompts, self.engine, self.planner)
         early_reuse = EarlyReuse(self.kv_store, self.load_cost, self.patience)
         incoming = AwaitedKV(self.load_cost, early_reuse, self.promoter)
         return Answerer(*answering, self.kv_keys_of, journal.record, incoming)

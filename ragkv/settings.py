@@ -155,7 +155,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_answer_tokens: int = 128
 
     recompute_policy: PolicyName = "question"
-    recompute_ratio: float = 0.1
+    recompute_ratio: float | None = None
     recompute_max_tokens: int = 320
     block_size: int | None = None
     sparse_ratio: float = 1.0
@@ -379,7 +379,8 @@ def _check_ranges(settings: Settings) -> None:
 def _check_shares(settings: Settings) -> None:
     shares = {"recompute_ratio": (0, 1), "sparse_ratio": (LEAST_READ, 1), "kv_keep": (LEAST, MOST)}
     for name, (low, high) in shares.items():
-        if not low <= getattr(settings, name) <= high:
+        share = getattr(settings, name)
+        if share is not None and not low <= share <= high:
             raise Rejected(f"{PREFIX}{name.upper()} must lie in [{low}, {high}]")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ragkv.disk import replace_file
-from ragkv.errors import NotFound, Rejected
+from ragkv.errors import NotFound, RagKVError, Rejected
 
 ADAPTER = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
@@ -58,6 +58,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
 MAX_KL_RATIO = 0.8
 MAX_ONE_CHUNK_KL = 0.05
+SUFFICIENT_KL = 0.08
+"""Below it nothing is recomputed by default (docs/DECISIONS.md, "Nothing is recomputed of what a good writer made")."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +76,11 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     curve: tuple[tuple[int, float], ...]
     stand_ins: tuple[int, ...] = ()
     gate: Gate | None = None
+
+    @property
+    def suffices(self) -> bool:
+        """Whether KV by this writer needs no recompute, by its evaluation."""
+        return self.gate is not None and self.gate.kl < SUFFICIENT_KL
 
     def objections(self, model_fingerprint: str) -> list[str]:
         """Reasons against using the writer with a model; none if it fits, was evaluated and passed."""
@@ -94,6 +101,14 @@ def read_card(folder: Path) -> Card:
         return msgspec.json.decode(content, type=Card)
     except msgspec.DecodeError as error:
         raise Rejected(f"{folder / CARD}: {error}") from None
+
+
+def suffices(folder: Path) -> bool:
+    """Whether a folder holds a writer whose KV needs no recompute, as far as its card can be read."""
+    try:
+        return read_card(folder).suffices
+    except RagKVError:
+        return False
 
 
 def write_card(folder: Path, card: Card) -> None:

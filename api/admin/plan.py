@@ -32,7 +32,7 @@ FIGURES: dict[str, float] = {
 @get("/kv/plan", sync_to_thread=True)
 def plan_page(request: AdminRequest, parts: NamedDependency[Parts], model: FromQuery[str] = SERVED) -> Response[str]:
     """Render a plan for the served model or a known one, with the figures of the query in place of usual ones."""
-    given = FIGURES | {"recomputed": parts.settings.recompute_ratio}
+    given = FIGURES | {"recomputed": parts.recomputing.default(written=True).ratio}
     if documents := num_documents(request.user.tenant_id, parts.database):
         given["documents"] = documents
     found, problem = None, ""

@@ -28,5 +28,6 @@ def playground_page(
         chosen=chosen.id if chosen else None,
         question=question,
         policies=POLICIES,
+        recompute=parts.recomputing.default(written=True),
         settings=parts.settings,
     )

@@ -8,7 +8,7 @@ from api.admin.collection_choice import collections_of
 from api.admin.shell import AdminRequest, page
 from ragkv.catalog.writers import Writers, writers
 from ragkv.parts import Parts
-from ragkv.writer import Card
+from ragkv.writer import SUFFICIENT_KL, Card
 
 LABELS_ACROSS = 4
 
@@ -28,6 +28,7 @@ def writer_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Respons
         curves=curves,
         collections=collections_of(request.user.tenant_id, parts.database) if seen else (),
         fingerprint=parts.model_fingerprint,
+        sufficient_kl=SUFFICIENT_KL,
         polled=seen is not None and any(one.evaluation and one.evaluation.is_under_way for one in seen.available),
     )
 

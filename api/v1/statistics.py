@@ -37,6 +37,6 @@ async def statistics(
 
 
 async def statistics_of(caller: Caller, window: Window, parts: Parts) -> Statistics:
-    engine = await engine_view(parts.engine, parts.settings)
+    engine = await engine_view(parts.engine, parts.recomputing)
     model = public_name(parts.settings)
     return Statistics(await asyncio.to_thread(summary, caller.tenant_id, model, window, parts.database), engine)

@@ -27,6 +27,7 @@ from bench.ttft import machine
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
 from ingest.prefill import Prefiller
+from ragkv.answer.recompute import Recomputing
 from ragkv.choosing import Choice
 from ragkv.chunk import Chunk
 from ragkv.cli.progress import progress_bars
@@ -39,7 +40,7 @@ from ragkv.kv_format import KVFormat
 from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from ragkv.writer import read_card
+from ragkv.writer import read_card, suffices
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,8 @@ def run_of(
         compression.name: replace(variants.get(WRITER, keys), compression=compression) for compression in compressions
     }
     alone = replace(keys, prefix_ids=())
-    kit = Kit(parts.settings, parts.prompts, parts.planner, parts.kv_store, keys, alone, variants)
+    recomputing = Recomputing(parts.settings, writer is not None and suffices(writer))
+    kit = Kit(recomputing, parts.prompts, parts.planner, parts.kv_store, keys, alone, variants)
     cache_tokens = int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token
     ranker = Ranker(parts.encoder, parts.settings.hops, parts.reranker)
     prefill = _prefill(ingest, kit, methods, writer, compressions)

@@ -8,7 +8,7 @@ import torch
 from bench.fidelity.data import KnownQuestion
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
-from ragkv.answer.recompute import Recompute
+from ragkv.answer.recompute import Recompute, Recomputing
 from ragkv.answer.service import in_prompt_order
 from ragkv.chunk import Chunk, Passage
 from ragkv.kv.key import KeyMaker
@@ -53,13 +53,17 @@ class Kit:
     formats or with tokens left out.
     """
 
-    settings: Settings
+    recomputing: Recomputing
     prompts: PromptBuilder
     planner: Planner
     store: KVStore
     keys: KeyMaker
     alone: KeyMaker
     variants: Mapping[str, KeyMaker] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Settings:
+        return self.recomputing.settings
 
     def prompt(self, passages: Sequence[Passage], case: Case) -> Prompt:
         """The prompt of a case. Raises TooLarge if prompt and answer do not fit the model's window."""

@@ -12,8 +12,6 @@ from bench.fidelity.kit import Case, Kit, Prepared
 from bench.fidelity.sparse import sparse
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt
-from ragkv.answer.question import Question
-from ragkv.answer.recompute import recompute_of
 from ragkv.choosing import Choice
 from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker
@@ -119,8 +117,9 @@ def retrieval_order(kit: Kit, case: Case, ratio: float) -> Prepared:
 
 def default(kit: Kit, case: Case) -> Prepared:
     """The service's defaults: its order, its policy, its ratio."""
-    recompute = recompute_of(Question("", "", case.question.text), kit.settings)
-    return kit.planned(kit.in_prompt_order(case), recompute, case)
+    passages = kit.in_prompt_order(case)
+    recompute = kit.recomputing.default(written=kit.planner.is_written(passages, kit.keys))
+    return kit.planned(passages, recompute, case)
 
 
 def by_variant(kit: Kit, case: Case, variant: str, prepare: Callable[[Kit, Case], Prepared]) -> Prepared:

@@ -19,7 +19,7 @@ from bench.gpu.streams import StreamRow, Streams
 from bench.serving.engine import Serving, contexts_of
 from bench.serving.report import Mode, Plan, ServeRow
 from bench.ttft import Bench, TtftRow
-from ragkv.answer.recompute import Recompute
+from ragkv.answer.recompute import Recompute, Recomputing
 from ragkv.chunk import Passage
 from ragkv.engine.local import LocalEngine
 from ragkv.engine.protocol import Generate
@@ -120,9 +120,8 @@ class Measuring:
 
     def _serving(self, number: int, answer: int) -> Serving:
         """Contexts of the corpus, stitched as the service does by default."""
-        corpus, settings = self.corpus, self.corpus.settings
-        policy = settings.recompute_policy
-        recompute = Recompute(policy, settings.recompute_ratio, block_size_of(policy), settings.recompute_max_tokens)
+        corpus = self.corpus
+        recompute = Recomputing(corpus.settings, writer_suffices=False).default(written=False)
         contexts = contexts_of(corpus.chunks, number, self.scale.context, answer, corpus.prompts)
         return Serving(self.engine, corpus.planner, corpus.keys, recompute, contexts)
 

@@ -16,13 +16,11 @@ from bench.serving.engine import Serving, contexts_of
 from bench.serving.report import MODES, Mode, Plan, ServeReport, ServeRow
 from bench.serving.service import Asking
 from bench.ttft import machine
-from ragkv.answer.recompute import Recompute
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.cli.running import running_engine
 from ragkv.errors import Rejected
 from ragkv.parts import Parts
-from ragkv.stitch.select import block_size_of
 
 
 @click.command()
@@ -82,11 +80,9 @@ def _of_engine(plan: Plan) -> ServeReport:
 
 async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:
     console = Console(stderr=True)
-    ref, settings = parts.default_collection, parts.settings
+    ref = parts.default_collection
     chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
-    policy = settings.recompute_policy
-    block_size = settings.block_size or block_size_of(policy)
-    recompute = Recompute(policy, settings.recompute_ratio, block_size, settings.recompute_max_tokens)
+    recompute = parts.recomputing.default(written=True)
     contexts = contexts_of(chunks, plan.clients, plan.context, plan.answer, parts.prompts)
     serving = Serving(parts.engine, parts.planner, parts.keys_of(ref.tenant_id), recompute, contexts)
     async with running_engine(parts, console):

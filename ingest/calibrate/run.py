@@ -11,6 +11,7 @@ from ingest.calibrate.cover import Case, Selecting, observe
 from ingest.calibrate.reading import calibration_reader
 from ingest.writer.corpus import chunks_of_collection
 from ingest.writer.reading import Tail
+from ragkv.answer.recompute import DEFAULT_RATIO
 from ragkv.calibration import Calibration
 from ragkv.choosing import Choice
 from ragkv.clock import utc_now
@@ -44,13 +45,12 @@ def calibrate(parts: Parts, plan: Plan, progress: Callable[[str, int], None]) ->
 
     Raises Rejected for settings that select nothing and for a collection that has too little text.
     """
-    if not 0 < parts.settings.recompute_ratio < 1:
-        raise Rejected(f"RAGKV_RECOMPUTE_RATIO is {parts.settings.recompute_ratio:g}: nothing is left to choose")
+    ratio = _ratio(parts)
     choosing, checking = _halves(parts, plan)
     reader = calibration_reader(parts)
     selection = _Selection(
         reader.num_prefix,
-        parts.settings.recompute_ratio,
+        ratio,
         parts.settings.block_size or block_size_of("question"),
         bool(parts.writer_fingerprint),
     )
@@ -81,6 +81,16 @@ def calibrate(parts: Parts, plan: Plan, progress: Callable[[str, int], None]) ->
     return _calibration(parts, plan, choice, checked)
 
 
+def _ratio(parts: Parts) -> float:
+    """The share to select. Raises Rejected for settings that leave nothing to choose."""
+    ratio = parts.settings.recompute_ratio
+    if ratio is None:
+        return DEFAULT_RATIO
+    if not 0 < ratio < 1:
+        raise Rejected(f"RAGKV_RECOMPUTE_RATIO is {ratio:g}: nothing is left to choose")
+    return ratio
+
+
 def _calibration(parts: Parts, plan: Plan, choice: Choice, checked: Sequence[Checked]) -> Calibration:
     ours, default, drawn = ([getattr(one, name) for one in checked] for name in ("choice", "default", "random"))
     return Calibration(
@@ -93,7 +103,7 @@ def _calibration(parts: Parts, plan: Plan, choice: Choice, checked: Sequence[Che
         seed=plan.seed,
         layers=choice.text,
         sink_aware=choice.sink_aware,
-        ratio=parts.settings.recompute_ratio,
+        ratio=_ratio(parts),
         kl=fmean(ours),
         default_kl=fmean(default),
         random_kl=fmean(drawn),

@@ -16,7 +16,7 @@ from ragkv.cli.progress import progress_bars
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.tenancy import DEFAULT_COLLECTION
-from ragkv.writer import EMBEDDED_WRITER, Card, Gate, install, read_card, remove
+from ragkv.writer import EMBEDDED_WRITER, SUFFICIENT_KL, Card, Gate, install, read_card, remove
 
 if TYPE_CHECKING:
     from ingest.writer.run import Plan, Run
@@ -189,6 +189,9 @@ def _show(card: Card, console: Console) -> None:
             "KL": f"{gate.kl:.3f}, plain {gate.plain_kl:.3f} (at most {gate.kl_ratio_upper:.2f} of it, 95%)",
             "NLL": f"{gate.nll:.3f}, plain {gate.plain_nll:.3f}",
             "one chunk KL": f"{gate.one_chunk_kl:.3f}",
+            "by default": "nothing is recomputed"
+            if card.suffices
+            else f"a tenth is recomputed: the KL is not below {SUFFICIENT_KL}",
         }
     for name, value in rows.items():
         table.add_row(name, value)

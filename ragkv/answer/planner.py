@@ -133,6 +133,13 @@ class Planner:
             return stored
         return tuple(replace(one, chunk=passage.chunk, kept="") for one, passage in zip(stored, passages, strict=True))
 
+    def is_written(self, passages: Sequence[Passage], keys: KeyMaker) -> bool:
+        """Whether the writer in use made all KV of these passages that is there, and of all their tokens."""
+        makings = [self.stored(passage.chunk, keys).making for passage in passages]
+        return bool(keys.writer) and all(
+            making.writer == keys.writer and making.compression is None for making in makings
+        )
+
     def stored(self, chunk: Chunk, keys: KeyMaker) -> Stored:
         """The chunk's KV: the first that is there, or else the present one, with all tokens of the chunk."""
         for making in keys.makings:

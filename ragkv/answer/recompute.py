@@ -1,4 +1,4 @@
-"""Recompute settings of one question: its own, or those of the service."""
+"""Recompute settings of one question: its own, or those of the service, which depend on who wrote the KV."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,9 @@ from ragkv.answer.question import Question
 from ragkv.policies import PolicyName
 from ragkv.settings import Settings
 from ragkv.stitch.select import block_size_of, budget_of
+
+DEFAULT_RATIO = 0.1
+"""Of the context, where neither question nor settings name a share and no writer suffices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +28,31 @@ class Recompute:
         return budget if self.max_tokens is None else min(budget, self.max_tokens)
 
 
-def recompute_of(question: Question, settings: Settings) -> Recompute:
-    """The question's own wishes over the settings. A ratio that is asked for holds, however long the context."""
-    policy = question.policy or settings.recompute_policy
-    block_size = question.block_size or settings.block_size or block_size_of(policy)
-    if question.recompute_ratio is not None:
-        return Recompute(policy, question.recompute_ratio, block_size)
-    return Recompute(policy, settings.recompute_ratio, block_size, settings.recompute_max_tokens)
+@dataclass(frozen=True, slots=True)
+class Recomputing:
+    """What the service recomputes. writer_suffices: the writer in use needs no recompute (`ragkv.writer.Card`)."""
+
+    settings: Settings
+    writer_suffices: bool
+
+    def policy(self, question: Question) -> PolicyName:
+        return question.policy or self.settings.recompute_policy
+
+    def of(self, question: Question, *, written: bool) -> Recompute:
+        """The question's own wishes over the settings. written: the writer in use made all of its chunks' KV.
+
+        A ratio that is asked for holds, however long the context. Where none is asked for or set, nothing is recomputed
+        of what a writer made that suffices, unless the question names a policy: then it is to be seen.
+        """
+        policy = self.policy(question)
+        block_size = question.block_size or self.settings.block_size or block_size_of(policy)
+        if question.recompute_ratio is not None:
+            return Recompute(policy, question.recompute_ratio, block_size)
+        ratio = self.settings.recompute_ratio
+        if ratio is None:
+            ratio = 0.0 if written and self.writer_suffices and question.policy is None else DEFAULT_RATIO
+        return Recompute(policy, ratio, block_size, self.settings.recompute_max_tokens)
+
+    def default(self, *, written: bool) -> Recompute:
+        """Of a question without wishes."""
+        return self.of(Question("", "", ""), written=written)

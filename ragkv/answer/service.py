@@ -22,7 +22,7 @@ from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
 from ragkv.answer.question_vectors import QuestionVectors
-from ragkv.answer.recompute import recompute_of
+from ragkv.answer.recompute import Recomputing
 from ragkv.answer.search import Searcher
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
@@ -30,7 +30,7 @@ from ragkv.errors import NotFound, RagKVError, TooLarge
 from ragkv.kv.key import KeyMaker
 from ragkv.observe import traces
 from ragkv.policies import POLICIES
-from ragkv.settings import PassageOrder, Settings
+from ragkv.settings import PassageOrder
 from ragkv.stitch.plan import EXACT, StitchPlan
 from ragkv.threads import Threads
 
@@ -64,7 +64,7 @@ class Answerer:
 
     def __init__(
         self,
-        settings: Settings,
+        recomputing: Recomputing,
         searcher: Searcher,
         prompts: PromptBuilder,
         engine: Engine,
@@ -74,7 +74,8 @@ class Answerer:
         incoming: AwaitedKV,
     ) -> None:
         """keys_of: of a tenant and its collection."""
-        self._settings = settings
+        self._recomputing = recomputing
+        self._settings = recomputing.settings
         self._searcher = searcher
         self._prompts = prompts
         self._engine = engine
@@ -199,7 +200,8 @@ class Answerer:
         if question.mode == "full":
             passages = in_prompt_order(best_first, order)
             return build([passage.chunk for passage in passages]), passages, None
-        recompute, planner = recompute_of(question, self._settings), self._planner
+        planner = self._planner
+        recompute = self._recomputing.of(question, written=planner.is_written(best_first, keys))
         read = planner.to_read(best_first, keys, recompute, self._sparse_ratio(question), vectors)
         passages = in_prompt_order(read, order)
         laid_out = planner.lay_out(passages, keys, recompute)
@@ -212,7 +214,8 @@ class Answerer:
         if question.mode == "full":
             return frozenset()
         context = sum(chunk.num_tokens for chunk in chunks)
-        repaired = recompute_of(question, self._settings).budget(context) / context
+        written = bool(keys.writer) and keys.compression is None
+        repaired = self._recomputing.of(question, written=written).budget(context) / context
         return await self._incoming.bring(chunks, keys, repaired)
 
     def _room(self, question: Question) -> tuple[str, int]:
@@ -233,7 +236,7 @@ class Answerer:
         return passages
 
     async def _vectors(self, question: Question, asked: str, keys: KeyMaker) -> torch.Tensor | None:
-        wanted = POLICIES[recompute_of(question, self._settings).policy].needs_question_vectors
+        wanted = POLICIES[self._recomputing.policy(question)].needs_question_vectors
         if question.mode == "full" or not (wanted or self._sparse_ratio(question) < 1):
             return None
         with traces.span("question vectors"):

@@ -20,7 +20,6 @@ import msgspec
 
 from ragkv import __version__
 from ragkv.answer.question import Question
-from ragkv.answer.recompute import recompute_of
 from ragkv.db.clock import now_of
 from ragkv.db.evaluations import (
     DONE,
@@ -205,7 +204,7 @@ class Runner:
     def _settings(self) -> dict[str, Any]:
         """The settings that answers depend on, as JSON; those for KV are the service's."""
         parts, settings = self._parts, self._parts.settings
-        recompute = recompute_of(Question("", "", ""), settings)
+        recompute = parts.recomputing.default(written=bool(parts.writer_fingerprint))
         present = RunSettings(
             version=__version__,
             model=public_name(settings),

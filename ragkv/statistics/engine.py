@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from ragkv.answer.recompute import Recomputing
 from ragkv.engine.protocol import Engine
-from ragkv.settings import Settings
 
 PATIENCE_S = 2.0
 SILENT = f"does not answer within {PATIENCE_S:.0f} s"
@@ -27,8 +27,9 @@ class EngineView(msgspec.Struct, frozen=True, kw_only=True):
     recompute_ratio: Annotated[float, Meta(examples=[0.1])]
 
 
-async def engine_view(engine: Engine, settings: Settings) -> EngineView:
+async def engine_view(engine: Engine, recomputing: Recomputing) -> EngineView:
     """An engine that does not say within PATIENCE_S that it is ready is not."""
+    settings = recomputing.settings
     remote = settings.engine_url is not None
     status = await status_of(engine)
     return EngineView(
@@ -39,7 +40,7 @@ async def engine_view(engine: Engine, settings: Settings) -> EngineView:
         window=settings.max_model_len,
         kv_cache_gib=None if remote else settings.kv_cache_gib,
         policy=settings.recompute_policy,
-        recompute_ratio=settings.recompute_ratio,
+        recompute_ratio=recomputing.default(written=True).ratio,
     )
 
 

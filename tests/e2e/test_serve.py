@@ -1,5 +1,6 @@
 """`ragkv serve` from the first start to the second, with the real engine. One service answers every test."""
 
+import os
 import random
 import re
 import shutil
@@ -22,7 +23,9 @@ from tests.e2e.service import SAMPLE, Service, Stopped, command_line, environmen
 QUESTION = "Who directed the film Madame la Presidente?"
 MAX_UPLOAD_BYTES = 50_000
 LONG_STREAM = {"question": QUESTION, "stream": True, "max_tokens": 120, "mode": "full"}
-KILLS = 5
+KILLS = int(os.environ.get("ENGINE_KILLS", "5"))
+CLIENTS = 4
+"""That ask while the engine is killed."""
 PROBE_S = 3
 """What a supervisor waits for /healthz."""
 ENCRYPTED = (
@@ -310,25 +313,29 @@ class TestKilled:
         self, service: Service, sample: dict[str, Any], restarted: Stopped
     ):
         """The text before is the beginning of the right answer; or all of it, if another engine could be asked."""
-        began = time.monotonic()
         whole, ended = _said(service)
-        seconds, restarts, moments = time.monotonic() - began, _restarts(service), random.Random(KILLS)
         assert ended == "done"
+        began = time.monotonic()
+        assert _all_said(service) == [(whole, "done")] * CLIENTS
+        seconds, restarts, moments = time.monotonic() - began, _restarts(service), random.Random(KILLS)
         for number in range(KILLS):
             core, moment = _engine_of(service), moments.uniform(0, seconds)
             old, left = [core, *core.children(recursive=True)], shared_memory_of(core)
             with ThreadPoolExecutor() as pool:
-                asked = pool.submit(_said, service)
+                asked = pool.submit(_all_said, service)
                 time.sleep(moment)
                 core.kill()
-            delta, ended = asked.result()
+                killed = time.monotonic()
+                service.wait_until(lambda number=number: _restarts(service) == restarts + number + 1)
+                service.wait_ready()
+                ready = time.monotonic() - killed
+            ends = ", ".join(f"{ended} after {len(delta)}" for delta, ended in asked.result())
             print(
-                f"kill {number}, {moment:.1f} of {seconds:.1f} s: {ended} after {len(delta)} of {len(whole)} characters"
+                f"kill {number}, {moment:.1f} of {seconds:.1f} s: {ends} of {len(whole)} characters; "
+                f"ready after {ready:.0f} s"
             )
-            assert whole == delta if ended == "done" else whole.startswith(delta)
-
-            service.wait_until(lambda number=number: _restarts(service) == restarts + number + 1)
-            service.wait_ready()
+            for delta, ended in asked.result():
+                assert whole == delta if ended == "done" else whole.startswith(delta)
             assert _said(service) == (whole, "done")
             assert [process for process in old if process.is_running()] == []
             assert [name for name in left if Path(name).exists()] == []
@@ -356,6 +363,12 @@ def _said(service: Service) -> tuple[str, str]:
         return "", "503"
     *deltas, (ended, _) = parsed(response.text)
     return "".join(delta["text"] for _, delta in deltas), ended
+
+
+def _all_said(service: Service) -> list[tuple[str, str]]:
+    """What each of the clients was told, who ask at once."""
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        return list(pool.map(_said, [service] * CLIENTS))
 
 
 def _restarts(service: Service) -> float:

@@ -23,7 +23,7 @@ from tests.e2e.service import SAMPLE, Service, Stopped, command_line, environmen
 QUESTION = "Who directed the film Madame la Presidente?"
 MAX_UPLOAD_BYTES = 50_000
 LONG_STREAM = {"question": QUESTION, "stream": True, "max_tokens": 120, "mode": "full"}
-KILLS = int(os.environ.get("ENGINE_KILLS", "5"))
+KILLS = int(os.environ.get("ENGINE_KILLS", "4"))
 CLIENTS = 4
 """That ask while the engine is killed."""
 PROBE_S = 3
@@ -307,8 +307,7 @@ class TestKilled:
         assert [process for process in old if process.is_running()] == []
         assert [name for name in left if Path(name).exists()] == []
 
-    @pytest.mark.long
-    @pytest.mark.timeout(3600)
+    @pytest.mark.timeout(300 * KILLS)
     def test_an_engine_that_is_killed_at_any_moment_of_an_answer_gives_no_wrong_one(
         self, service: Service, sample: dict[str, Any], restarted: Stopped
     ):

@@ -585,7 +585,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "window": "Maximum number of tokens of prompt and answer.",
         "kv_cache_gib": "Size of the engine's KV cache in GiB; null for a remote engine.",
         "policy": "Default recomputation policy.",
-        "recompute_ratio": "Default share of tokens to recompute.",
+        "recompute_ratio": "Default share of tokens to recompute, of KV by the writer in use if there is one.",
     },
     "NewKey": {
         "name": "Name of the key, shown in lists.",

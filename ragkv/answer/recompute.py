@@ -30,7 +30,7 @@ class Recompute:
 
 @dataclass(frozen=True, slots=True)
 class Recomputing:
-    """What the service recomputes. writer_suffices: the writer in use needs no recompute (`ragkv.writer.Card`)."""
+    """The service's rule for what is recomputed. writer_suffices: the writer in use needs no recompute (`ragkv.writer.Card`)."""
 
     settings: Settings
     writer_suffices: bool
@@ -54,5 +54,5 @@ class Recomputing:
         return Recompute(policy, ratio, block_size, self.settings.recompute_max_tokens)
 
     def default(self, *, written: bool) -> Recompute:
-        """Of a question without wishes."""
+        """Settings of a question without wishes."""
         return self.of(Question("", "", ""), written=written)

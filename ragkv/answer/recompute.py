@@ -30,7 +30,10 @@ class Recompute:
 
 @dataclass(frozen=True, slots=True)
 class Recomputing:
-    """The service's rule for what is recomputed. writer_suffices: the writer in use needs no recompute (`ragkv.writer.Card`)."""
+    """The service's rule for what is recomputed.
+
+    writer_suffices: KV by the writer in use needs no recompute (`ragkv.writer.Card`).
+    """
 
     settings: Settings
     writer_suffices: bool

@@ -17,7 +17,7 @@ export class Upload {
     list.prepend(this.line);
   }
 
-  /** Send the file. Resolves to whether the service accepted it. */
+  /** Send the file. Resolves to whether the service makes a document of it that is not finished yet. */
   send(collection) {
     return new Promise((resolve) => {
       const request = new XMLHttpRequest();
@@ -54,7 +54,10 @@ export class Upload {
     if (status !== 202 && status !== 200) return this.end("bad", answer.detail || `error ${status}`);
     this.documentId = answer.id;
     this.link(answer.id);
-    if (status === 200) return this.end("good", `already uploaded, ${answer.status}`) || true;
+    if (status === 200) {
+      this.end("good", `already uploaded, ${answer.status}`);
+      return !isFinished(answer); // no late event of the earlier upload takes the place of these words
+    }
     this.moved("queued", undefined);
     return true;
   }

@@ -69,10 +69,11 @@ def demo(context: click.Context, folder: Path) -> None:
     context.invoke(ingest, paths=(folder / "documents",))
     parts = Parts(Settings.from_env(os.environ))
     try:
-        compared = asyncio.run(_compare(parts, questions))
+        other = _other_share(parts)
+        compared = asyncio.run(_compare(parts, questions, other))
     finally:
         parts.close()
-    Console().print(_table(compared, f"{_other_share(parts):.0%}"))
+    Console().print(_table(compared, f"{other:.0%}"))
 
 
 def _use_embedded_writer(settings: Settings) -> None:
@@ -87,13 +88,13 @@ def _use_embedded_writer(settings: Settings) -> None:
         parts.close()
 
 
-async def _compare(parts: Parts, questions: list[DemoQuestion]) -> list[Compared]:
+async def _compare(parts: Parts, questions: list[DemoQuestion], other: float) -> list[Compared]:
     console = Console()
     async with running_engine(parts, Console(stderr=True)):
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task("asking", total=len(questions))
-            compared, other = [], _other_share(parts)
+            compared = []
             for asked in questions:
                 full = await _answer(parts, asked.question, "full")
                 stitched = await _answer(parts, asked.question, "stitched")

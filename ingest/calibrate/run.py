@@ -11,7 +11,6 @@ from ingest.calibrate.cover import Case, Selecting, observe
 from ingest.calibrate.reading import calibration_reader
 from ingest.writer.corpus import chunks_of_collection
 from ingest.writer.reading import Tail
-from ragkv.answer.recompute import DEFAULT_RATIO
 from ragkv.calibration import Calibration
 from ragkv.choosing import Choice
 from ragkv.clock import utc_now
@@ -45,7 +44,9 @@ def calibrate(parts: Parts, plan: Plan, progress: Callable[[str, int], None]) ->
 
     Raises Rejected for settings that select nothing and for a collection that has too little text.
     """
-    ratio = _ratio(parts)
+    ratio = parts.recomputing.default(written=False).ratio
+    if not 0 < ratio < 1:
+        raise Rejected(f"RAGKV_RECOMPUTE_RATIO is {ratio:g}: nothing is left to choose")
     choosing, checking = _halves(parts, plan)
     reader = calibration_reader(parts)
     selection = _Selection(
@@ -78,20 +79,10 @@ def calibrate(parts: Parts, plan: Plan, progress: Callable[[str, int], None]) ->
                 plain = StitchedCase(reader, case, replace(selection, first_too=False).of(case))
             one = replace(one, plain_at_ratios={ratio: plain.kl_by(choice, ratio) for ratio in one.at_ratios})
         checked.append(one)
-    return _calibration(parts, plan, choice, checked)
+    return _calibration(parts, plan, choice, ratio, checked)
 
 
-def _ratio(parts: Parts) -> float:
-    """The share to select. Raises Rejected for settings that leave nothing to choose."""
-    ratio = parts.settings.recompute_ratio
-    if ratio is None:
-        return DEFAULT_RATIO
-    if not 0 < ratio < 1:
-        raise Rejected(f"RAGKV_RECOMPUTE_RATIO is {ratio:g}: nothing is left to choose")
-    return ratio
-
-
-def _calibration(parts: Parts, plan: Plan, choice: Choice, checked: Sequence[Checked]) -> Calibration:
+def _calibration(parts: Parts, plan: Plan, choice: Choice, ratio: float, checked: Sequence[Checked]) -> Calibration:
     ours, default, drawn = ([getattr(one, name) for one in checked] for name in ("choice", "default", "random"))
     return Calibration(
         model=public_name(parts.settings),
@@ -103,7 +94,7 @@ def _calibration(parts: Parts, plan: Plan, choice: Choice, checked: Sequence[Che
         seed=plan.seed,
         layers=choice.text,
         sink_aware=choice.sink_aware,
-        ratio=_ratio(parts),
+        ratio=ratio,
         kl=fmean(ours),
         default_kl=fmean(default),
         random_kl=fmean(drawn),

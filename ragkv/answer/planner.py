@@ -135,7 +135,7 @@ class Planner:
 
     def is_written(self, passages: Sequence[Passage], keys: KeyMaker) -> bool:
         """Whether the writer in use made all KV of these passages that is there, and of all their tokens."""
-        makings = [self.stored(passage.chunk, keys).making for passage in passages]
+        makings = (self.stored(passage.chunk, keys).making for passage in passages)
         return bool(keys.writer) and all(
             making.writer == keys.writer and making.compression is None for making in makings
         )

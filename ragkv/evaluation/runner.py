@@ -204,7 +204,7 @@ class Runner:
     def _settings(self) -> dict[str, Any]:
         """The settings that answers depend on, as JSON; those for KV are the service's."""
         parts, settings = self._parts, self._parts.settings
-        recompute = parts.recomputing.default(written=bool(parts.writer_fingerprint))
+        recompute = parts.recomputing.default(written=True)
         present = RunSettings(
             version=__version__,
             model=public_name(settings),

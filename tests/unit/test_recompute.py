@@ -9,23 +9,18 @@ import pytest
 from ragkv.answer.planner import Planner
 from ragkv.answer.question import Question
 from ragkv.answer.recompute import DEFAULT_RATIO, Recomputing
-from ragkv.chunk import Chunk, Passage
 from ragkv.compression import Compression, CompressionMethod
 from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
 from ragkv.settings import Settings
 from ragkv.writer import EMBEDDED_WRITER, SUFFICIENT_KL, suffices, write_card
-from tests.unit.test_compressed_kv import some_of
-from tests.unit.test_damaged_kv import TOKENS, chunk_kv
+from tests.unit.test_compressed_kv import PASSAGES, some_of
+from tests.unit.test_damaged_kv import chunk_kv
 from tests.unit.test_writer import GOOD, card
 
 ASKED = Question("t", "c", "Who?")
 KEYS = KeyMaker(b"s", "m", "bfloat16", (1, 2), writer="w", writer_before="")
-PASSAGES = [
-    Passage(Chunk(str(i), "d", i, "", "text", 0, 4, None, tuple(range(100 * i, 100 * i + TOKENS))), 1.0, 1)
-    for i in range(2)
-]
 
 
 def ratio(

@@ -36,7 +36,7 @@ async function send(upload) {
   const taken = await upload.send(zone.dataset.collection);
   running -= 1;
   if (taken) {
-    uploads.set(upload.documentId, upload);
+    if (upload.documentId) uploads.set(upload.documentId, upload);
     renew();
   }
   news.textContent = `${upload.file.name}: ${upload.state.textContent}`;

@@ -17,7 +17,7 @@ export class Upload {
     list.prepend(this.line);
   }
 
-  /** Send the file. Resolves to whether the service makes a document of it that is not finished yet. */
+  /** Send the file. Resolves to whether the service accepted it. */
   send(collection) {
     return new Promise((resolve) => {
       const request = new XMLHttpRequest();
@@ -52,12 +52,10 @@ export class Upload {
     if (status === 401) toLogin();
     const answer = parsed(text);
     if (status !== 202 && status !== 200) return this.end("bad", answer.detail || `error ${status}`);
-    this.documentId = answer.id;
+    // No late event of an earlier upload takes the place of "already uploaded".
+    this.documentId = isFinished(answer) ? null : answer.id;
     this.link(answer.id);
-    if (status === 200) {
-      this.end("good", `already uploaded, ${answer.status}`);
-      return !isFinished(answer); // no late event of the earlier upload takes the place of these words
-    }
+    if (status === 200) return this.end("good", `already uploaded, ${answer.status}`) || true;
     this.moved("queued", undefined);
     return true;
   }

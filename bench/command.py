@@ -28,7 +28,7 @@ _QUESTION = "What is said here, and by whom?"
 
 @click.group()
 def bench() -> None:
-    """Measure on this machine, with the documents that were ingested."""
+    """Measure speed on this machine."""
 
 
 bench.add_command(tiers)

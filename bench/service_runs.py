@@ -48,7 +48,7 @@ def of_service(command: Any) -> Any:
     "--data", "data_file", type=click.Path(path_type=Path), help="Ask these: JSON lines of question, answers."
 )
 @click.option("--since", help="Only questions asked at this time or later, ISO 8601.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Ask the newest of them.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Most questions to ask, the newest first.")
 @click.option(
     "--fail-under",
     type=float,
@@ -170,7 +170,7 @@ def _failure(run: EvaluationRun, least: float | None) -> str | None:
     if run.retrieval is not None:
         figure, name = run.retrieval.recall_at_5 / 100, "recall at 5"
     if figure is None:
-        return f"--fail-under {least:g}: no question could be measured, or there is nothing to keep"
+        return f"--fail-under {least:g}: no question could be measured, or there is no gain to keep"
     return f"{name} {figure:.3f} is under {least:g}" if figure < least else None
 
 

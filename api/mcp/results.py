@@ -203,9 +203,9 @@ def _figures(run: EvaluationRun) -> Iterator[str]:
     if run.error:
         yield run.error
     if (found := run.fidelity) is not None:
-        kept = "nothing to keep" if found.gain_kept is None else f"{found.gain_kept:.2f} of full prefill's gain kept"
+        kept = "no gain to keep" if found.gain_kept is None else f"{found.gain_kept:.2f} of full prefill's gain kept"
         yield (
-            f"{kept} on {found.questions} questions; KL {found.kl:.3f} nats a token; {found.agree:.0f}% of answers alike; "
+            f"{kept} on {found.questions} questions; KL {found.kl:.3f} nats a token; {found.agree:.0f}% of answers identical; "
             f"first token after {found.ttft_ms:.0f} ms, in full {found.ttft_full_ms:.0f} ms"
         )
     if (searched := run.retrieval) is not None:
@@ -216,7 +216,7 @@ def _figures(run: EvaluationRun) -> Iterator[str]:
 
 
 def _question_line(one: MeasuredQuestion) -> str:
-    asked = one.question or "a question that is kept no longer"
+    asked = one.question or "a question that is no longer stored"
     if one.error:
         return f"- {asked}: {one.error}"
     said = f" stitched {one.answers.stitched!r}, in full {one.answers.full!r}" if one.answers else ""

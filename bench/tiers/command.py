@@ -67,8 +67,8 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
     "--collection", "collections", multiple=True, help="Name or id: the log of its questions; may be repeated."
 )
 @click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Whose questions they are.")
-@click.option("--chunks", type=click.IntRange(2), default=20_000, show_default=True, help="Of the synthetic corpus.")
-@click.option("--requests", type=click.IntRange(2), default=40_000, show_default=True, help="Synthetic ones.")
+@click.option("--chunks", type=click.IntRange(2), default=20_000, show_default=True, help="Chunks of the synthetic corpus.")
+@click.option("--requests", type=click.IntRange(2), default=40_000, show_default=True, help="Synthetic requests.")
 @click.option("--top-k", type=click.IntRange(1), default=16, show_default=True, help="Chunks of a synthetic request.")
 @click.option(
     "--policy", "policies", multiple=True, help="Name, or package.module:Class; may be repeated.  [default: all of ours]"
@@ -87,7 +87,7 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--object-store", is_flag=True, help="Behind the disk, with everything, where that is sooner than computing."
 )
-@click.option("--model", help="As of `ragkv plan`.  [default: the served model]")
+@click.option("--model", help="Name, folder or config file, as for `ragkv plan`.  [default: the served model]")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Prefill, tokens a second.  [default: an H100's]")
 @click.option("--bandwidth", "bandwidths", multiple=True, metavar="TIER=GB/S", help="As disk=3.5; may be repeated.")
 @click.option("--measure", is_flag=True, help="Measure memory, disk and the served model's prefill on this machine.")

@@ -1,1 +1,1 @@
-"""Documents, collections and files: what a tenant has, and what can be done with it."""
+"""Documents, collections and files of a tenant, and operations on them."""

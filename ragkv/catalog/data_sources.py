@@ -254,7 +254,7 @@ def note_watching(data_source_id: str, error: str | None, database: Database) ->
 
 def _check_interval(minutes: int) -> None:
     if not 0 <= minutes <= MAX_INTERVAL_MINUTES:
-        raise Rejected(f"the interval must lie in [0, {MAX_INTERVAL_MINUTES:,}] minutes, 0 for syncs by hand alone")
+        raise Rejected(f"the interval must lie in [0, {MAX_INTERVAL_MINUTES:,}] minutes, 0 for manual syncs only")
 
 
 def _check_watch(watch: bool, location: Location) -> None:

@@ -30,7 +30,7 @@ _QUOTE_CHARACTERS = 140
 @click.option(
     "--policy",
     type=click.Choice([*POLICIES, *ALIASES]),
-    help="Policy that selects the tokens to recompute, by its name or that of its paper.",
+    help="Policy that selects the tokens to recompute, by name or alias.",
 )
 @click.option("--recompute-ratio", type=click.FloatRange(0, 1), help="Share of the context to recompute.")
 @click.option(

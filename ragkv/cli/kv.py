@@ -42,7 +42,7 @@ def owner_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def kv() -> None:
     """Show stored KV, and pin, evict, rebuild, convert, warm or verify it.
 
-    Evicted KV is computed again when a question needs it: answers stay the same, they come later.
+    Evicted KV is computed again when a question needs it: that answer comes later.
     """
 
 
@@ -141,7 +141,7 @@ def convert(tenant: str, collection: str, kv_format: Format) -> None:
 @TENANT
 @click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
 @click.option("--when", type=click.Choice(get_args(When)), help="When KV is computed and kept.")
-@click.option("--uses", type=click.IntRange(0, MAX_USES), help="Answers that use a chunk before, for nth_use.")
+@click.option("--uses", type=click.IntRange(0, MAX_USES), help="Uses of a chunk before its KV is computed, for nth_use.")
 @click.option("--write", type=click.Choice(get_args(Write)), help="When KV is uploaded to the object store.")
 @click.option(
     "--compress", type=click.Choice(get_args(Compress)), help="Method that chooses the tokens whose KV is kept."

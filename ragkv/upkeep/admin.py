@@ -1,4 +1,4 @@
-"""KV as its owners see it: how much there is and where, and what they can do about it."""
+"""KV of a tenant, its collections and documents: usage, pinning, eviction and rebuild."""
 
 from collections.abc import Sequence
 from contextlib import suppress

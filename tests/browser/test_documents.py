@@ -178,7 +178,7 @@ class TestDocument:
         expect(document.locator("mark")).to_have_text("analytical engine")
         expect(document.locator("mark")).to_be_in_viewport()
         assert document.locator(".chunk .text").first.inner_text() == text
-        document.get_by_role("link", name="Clear the mark").click()
+        document.get_by_role("link", name="Clear highlight").click()
         expect(document.locator("mark")).to_have_count(0)
 
     def test_the_original_can_be_downloaded(self, document: Page):

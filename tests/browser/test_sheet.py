@@ -76,7 +76,7 @@ def test_pages_are_turned_by_keyboard_and_the_mark_is_kept(page: Page, service: 
     expect(page.locator(LIT)).to_have_count(0)
     page.get_by_role("link", name="page 2", exact=True).click()
     expect(page.locator(LIT)).to_have_count(1)
-    page.get_by_role("link", name="Clear the mark").click()
+    page.get_by_role("link", name="Clear highlight").click()
     page.get_by_role("link", name="Pages").click()
     expect(page.locator("#sheet-title")).to_have_text("Page 1 of 3")
 

@@ -22,7 +22,7 @@ export class Answer {
     this.settled = false;
     this.state = element("span", { class: "badge busy" }, "waiting");
     this.time = element("p", { class: "figure" }, "0 ms");
-    this.under = element("p", { class: "label" }, "to the first token so far");
+    this.under = element("p", { class: "label" }, "so far, to the first token");
     this.text = element("div", { class: "answer-text", "aria-live": "polite", "aria-busy": "true" });
     this.below = element("div", { class: "stack below" });
     const title = mode === "full" ? "In full" : "Stitched";

@@ -48,7 +48,13 @@ def of_service(command: Any) -> Any:
     "--data", "data_file", type=click.Path(path_type=Path), help="Ask these: JSON lines of question, answers."
 )
 @click.option("--since", help="Only questions asked at this time or later, ISO 8601.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Most questions to ask, the newest first.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Most questions to ask, the newest first.",
+)
 @click.option(
     "--fail-under",
     type=float,

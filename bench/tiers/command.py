@@ -67,7 +67,9 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
     "--collection", "collections", multiple=True, help="Name or id: the log of its questions; may be repeated."
 )
 @click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Whose questions they are.")
-@click.option("--chunks", type=click.IntRange(2), default=20_000, show_default=True, help="Chunks of the synthetic corpus.")
+@click.option(
+    "--chunks", type=click.IntRange(2), default=20_000, show_default=True, help="Chunks of the synthetic corpus."
+)
 @click.option("--requests", type=click.IntRange(2), default=40_000, show_default=True, help="Synthetic requests.")
 @click.option("--top-k", type=click.IntRange(1), default=16, show_default=True, help="Chunks of a synthetic request.")
 @click.option(

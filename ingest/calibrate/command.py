@@ -21,10 +21,18 @@ from ragkv.tenancy import DEFAULT_COLLECTION
     "--collection", default=DEFAULT_COLLECTION, show_default=True, help="Collection whose chunks to calibrate on."
 )
 @click.option(
-    "--clozes", type=click.IntRange(12), default=24, show_default=True, help="Clozes to choose on, and as many to check on."
+    "--clozes",
+    type=click.IntRange(12),
+    default=24,
+    show_default=True,
+    help="Clozes to choose on, and as many to check on.",
 )
 @click.option(
-    "--target-kl", type=click.FloatRange(0, min_open=True), default=0.05, show_default=True, help="Highest KL to accept."
+    "--target-kl",
+    type=click.FloatRange(0, min_open=True),
+    default=0.05,
+    show_default=True,
+    help="Highest KL to accept.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--layers", help="Check these layers, as RAGKV_CHOOSING_LAYERS has them, instead of the best.")
@@ -71,7 +79,11 @@ def calibrate(collection: str, clozes: int, target_kl: float, seed: int, layers:
     help="File or folder to calibrate on, also one that is not ingested. May be given several times.",
 )
 @click.option(
-    "--clozes", type=click.IntRange(12), default=48, show_default=True, help="Clozes to choose on, and as many to check on."
+    "--clozes",
+    type=click.IntRange(12),
+    default=48,
+    show_default=True,
+    help="Clozes to choose on, and as many to check on.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--to", type=click.Path(path_type=Path), help="File to write, instead of putting the heads into use.")

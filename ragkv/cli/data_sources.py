@@ -130,27 +130,42 @@ def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
 @data_sources.command()
 @ID
 @TENANT
-@click.option("--off", is_flag=True, help="Resume it.")
-def pause(data_source_id: str, tenant: str, *, off: bool) -> None:
+def pause(data_source_id: str, tenant: str) -> None:
     """Stop syncing a data source until it is resumed. A sync under way ends."""
-    with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts)
-        changed = change_data_source(tenant_id, data_source_id, parts.database, paused=not off)
-        _note(tenant_id, "Update a data source", "pause", changed.id, parts)
-    click.echo(f"{changed.location} is {'resumed' if off else 'paused'}")
+    click.echo(f"{_changed(data_source_id, tenant, 'pause', paused=True)} is paused")
 
 
 @data_sources.command()
 @ID
 @TENANT
-@click.option("--off", is_flag=True, help="Sync it by its interval alone.")
-def watch(data_source_id: str, tenant: str, *, off: bool) -> None:
+def resume(data_source_id: str, tenant: str) -> None:
+    """Sync a paused data source again."""
+    click.echo(f"{_changed(data_source_id, tenant, 'resume', paused=False)} is resumed")
+
+
+@data_sources.command()
+@ID
+@TENANT
+def watch(data_source_id: str, tenant: str) -> None:
     """Watch a folder: a sync is due a few seconds after it changed, too."""
+    click.echo(f"{_changed(data_source_id, tenant, 'watch', watch=True)} is watched")
+
+
+@data_sources.command()
+@ID
+@TENANT
+def unwatch(data_source_id: str, tenant: str) -> None:
+    """Sync a folder by its interval alone."""
+    click.echo(f"{_changed(data_source_id, tenant, 'unwatch', watch=False)} is not watched")
+
+
+def _changed(data_source_id: str, tenant: str, command: str, **change: bool) -> str:
+    """Make a change to a data source, and note it in the audit log. Its location."""
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = tenant_id_of(tenant, parts)
-        changed = change_data_source(tenant_id, data_source_id, parts.database, watch=not off)
-        _note(tenant_id, "Update a data source", "watch", changed.id, parts)
-    click.echo(f"{changed.location} is {'not watched' if off else 'watched'}")
+        changed = change_data_source(tenant_id, data_source_id, parts.database, **change)
+        _note(tenant_id, "Update a data source", command, changed.id, parts)
+    return changed.location
 
 
 @data_sources.command()

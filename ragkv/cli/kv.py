@@ -87,15 +87,25 @@ def show(tenant: str) -> None:
 
 @kv.command()
 @owner_options
-@click.option("--off", is_flag=True, help="Unpin it.")
-def pin(tenant: str, collection: str | None, document: str | None, *, off: bool) -> None:
+def pin(tenant: str, collection: str | None, document: str | None) -> None:
     """Keep the KV of a collection or a document from being evicted to make room."""
+    _pin(tenant, collection, document, pinned=True)
+
+
+@kv.command()
+@owner_options
+def unpin(tenant: str, collection: str | None, document: str | None) -> None:
+    """Let the KV of a collection or a document be evicted again."""
+    _pin(tenant, collection, document, pinned=False)
+
+
+def _pin(tenant: str, collection: str | None, document: str | None, *, pinned: bool) -> None:
     with opened_parts(Parts.prepare_database) as parts:
         owner = _owner(tenant, collection, document, parts)
         if owner.collection_id is None and owner.document_id is None:
             raise click.UsageError("name a --collection or a --document")
-        held = admin.pin(owner, parts, pinned=not off)
-    click.echo(f"{'unpinned' if off else 'pinned'}: {held.files:,} files, {_size(held.bytes)}")
+        held = admin.pin(owner, parts, pinned=pinned)
+    click.echo(f"{'pinned' if pinned else 'unpinned'}: {held.files:,} files, {_size(held.bytes)}")
 
 
 @kv.command()
@@ -141,7 +151,9 @@ def convert(tenant: str, collection: str, kv_format: Format) -> None:
 @TENANT
 @click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
 @click.option("--when", type=click.Choice(get_args(When)), help="When KV is computed and kept.")
-@click.option("--uses", type=click.IntRange(0, MAX_USES), help="Uses of a chunk before its KV is computed, for nth_use.")
+@click.option(
+    "--uses", type=click.IntRange(0, MAX_USES), help="Uses of a chunk before its KV is computed, for nth_use."
+)
 @click.option("--write", type=click.Choice(get_args(Write)), help="When KV is uploaded to the object store.")
 @click.option(
     "--compress", type=click.Choice(get_args(Compress)), help="Method that chooses the tokens whose KV is kept."

@@ -617,7 +617,7 @@ class TestDoors:
         assert "2 of 2 files are no longer there" in run("sync", made, code=1)
         assert "2 deleted" in run("sync", made, "--confirm")
         assert "is paused" in run("pause", made)
-        assert "is resumed" in run("pause", made, "--off")
+        assert "is resumed" in run("resume", made)
         assert "is removed" in run("remove", made)
 
     def test_a_worker_syncs_what_is_due(self, folder: Source):

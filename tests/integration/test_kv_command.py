@@ -57,7 +57,7 @@ def test_what_there_is_is_shown_by_tier_and_by_collection(parts: Parts, document
 def test_a_collection_is_pinned_and_unpinned(parts: Parts, document: str):
     assert "pinned" in said(parts, "pin", "--collection", "default")
     assert "yes" in said(parts, "ls")
-    assert "unpinned" in said(parts, "pin", "--collection", "default", "--off")
+    assert "unpinned" in said(parts, "unpin", "--collection", "default")
     assert "yes" not in said(parts, "ls")
 
 

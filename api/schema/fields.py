@@ -120,6 +120,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "seconds": "Time of the training in seconds.",
         "curve": "Number of contexts trained on and KL on validation contexts, at each validation.",
         "stand_ins": "Number of tokens of each context that chunks are prefilled behind; empty without stand-ins.",
+        "strength": "Share of the trained change to the weights that was kept.",
         "gate": "Evaluation on held-out contexts; null before it was evaluated.",
     },
     "Gate": {

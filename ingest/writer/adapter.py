@@ -7,13 +7,14 @@ is then in it; what it has from one of them in particular is averaged out.
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.helpers import rescale_adapter_scale
 from peft.tuners.lora import Linear
 from torch import nn
 from transformers import PreTrainedModel
@@ -69,6 +70,17 @@ class Adapter:
         """Take the weights as `save` writes them."""
         for parameter in self.parameters:
             parameter.copy_(parameter.to(torch.bfloat16))
+
+    def at_strength(self, strength: float) -> AbstractContextManager[None]:
+        """The writer with a share of its change to the weights, for the block."""
+        return rescale_adapter_scale(self._model, strength)
+
+    @torch.no_grad()
+    def weaken(self, strength: float) -> None:
+        """Keep a share of the change to the weights."""
+        for name, parameter in self._model.named_parameters():
+            if "lora_B" in name:
+                parameter.mul_(strength)
 
     def merge(self) -> None:
         """Add the adapter to the model's own weights. `disabled` takes it out again, to within rounding."""

@@ -180,6 +180,7 @@ def _show(card: Card, console: Console) -> None:
         "made": f"{card.made_at:%Y-%m-%d %H:%M}",
         "trained": f"{card.samples} contexts in {card.seconds / 60:.0f} minutes, rank {card.rank}, seed {card.seed}",
         "stand-ins": ", ".join(f"{tokens} tokens" for tokens in card.stand_ins) or "none",
+        "strength": f"{card.strength:g} of what was trained",
         "validation KL": " -> ".join(f"{kl:.3f}" for _, kl in card.curve) or "-",
     }
     if card.gate is not None:

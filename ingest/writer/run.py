@@ -13,6 +13,7 @@ from ingest.writer.adapter import RANK, Adapter
 from ingest.writer.evaluate import evaluate
 from ingest.writer.reading import Reader, load_model
 from ingest.writer.samples import SIZES, Sample, Samples
+from ingest.writer.strength import settle
 from ingest.writer.train import Course, Tokens, Trainer
 from ragkv.batched import batched
 from ragkv.chunk import Chunk
@@ -61,33 +62,28 @@ class Run:
         held = max(2, len(near) // 5)
         self._trained_on, self._held_out = near[:-held], near[-held:]
         model = load_model(parts.model_folder, parts.layout.dtype)
-        kept = (plan.folder / ADAPTER).is_file()
-        if kept:
+        self._device = model.device
+        if (plan.folder / ADAPTER).is_file():
             self._adapter = Adapter.load(model, plan.folder, trainable=True)
         else:
             self._adapter = Adapter.new(model, stand_ins=_stand_ins(self._trained_on, plan))
         self._card = _begun(parts, plan, self._adapter)
         self._reader = Reader(model, self._adapter, parts.prompts.prefix_ids)
         self._tokens = Tokens(parts.prompts, CHUNK_TOKENS)
-        self._trainer = Trainer(
-            self._reader,
-            self._adapter,
-            self._tokens,
-            plan.course,
-            _taken(self._held_out, VALIDATION, plan.seed + 1),
-        )
-        if kept and (plan.folder / STATE).is_file():
-            self._trainer.resume(torch.load(plan.folder / STATE, map_location=model.device, weights_only=True))
+        self._validation = _taken(self._held_out, VALIDATION, plan.seed + 1)
+        self._trainer = Trainer(self._reader, self._adapter, self._tokens, plan.course, self._validation)
 
     @property
     def samples(self) -> int:
-        """Contexts that it was trained on so far."""
-        return self._trainer.samples
+        """Contexts that it was trained on, as of the last save."""
+        return self._card.samples
 
     def train(self, progress: Callable[[int, float], None], validated: Callable[[int, float], None]) -> Card:
         """Train to the end of the plan. `progress` and `validated` are told contexts and KL."""
+        if (state := self.plan.folder / STATE).is_file():
+            self._trainer.resume(torch.load(state, map_location=self._device, weights_only=True))
         samples = Samples(self._trained_on, self.plan.seed, sizes=(1, *SIZES))  # one chunk must stay as it was
-        samples.skip(self.samples)
+        samples.skip(self._trainer.samples)
         curve = list(self._card.curve)
 
         def after(done: int, kl: float) -> None:
@@ -101,10 +97,20 @@ class Run:
             curve.append((0, self._trainer.validate().kl))
             validated(*curve[0])
         self._trainer.run(samples, lambda done, losses: after(done, losses.kl))
+        if curve[-1][0] != self._trainer.samples:
+            curve.append((self._trainer.samples, self._trainer.validate().kl))
+            self._save(curve)
+        return self._settled()
+
+    def _settled(self) -> Card:
+        """The card of the trained adapter at the strength that suits it, as `save` rounds it, also on the disk. The
+        state stays that of the training, which goes on at full strength."""
+        strength = settle(self._reader, self._adapter, self._tokens, self._validation)
         self._adapter.round()
-        if curve[-1][0] != self.samples:
-            curve.append((self.samples, self._trainer.validate().kl))
-        return self._save(curve)
+        self._adapter.save(self.plan.folder)
+        self._card = msgspec.structs.replace(self._card, strength=strength, made_at=utc_now())
+        write_card(self.plan.folder, self._card)
+        return self._card
 
     def evaluated(self, card: Card, progress: Callable[[int], None]) -> Card:
         """The card with the figures of held-out contexts, also on the disk."""
@@ -125,7 +131,13 @@ class Run:
         torch.save(self._trainer.state(), partial)
         partial.rename(folder / STATE)
         self._card = msgspec.structs.replace(
-            self._card, samples=self.samples, seconds=self._trainer.seconds, curve=tuple(curve), made_at=utc_now()
+            self._card,
+            samples=self._trainer.samples,
+            seconds=self._trainer.seconds,
+            curve=tuple(curve),
+            made_at=utc_now(),
+            strength=1.0,
+            gate=None,
         )
         write_card(folder, self._card)
         return self._card

@@ -14,6 +14,7 @@ from ingest.writer.adapter import Adapter
 from ingest.writer.evaluate import evaluate, ratio_upper
 from ingest.writer.reading import Reader, Tail, distances
 from ingest.writer.samples import Sample, Samples
+from ingest.writer.strength import STRENGTHS, settle
 from ingest.writer.train import HIDDEN_WEIGHT, Course, Trainer, _Merged, grouped
 from ragkv.chunk import Chunk
 from ragkv.clock import utc_now
@@ -245,6 +246,37 @@ class TestTraining:
         assert resumed.samples == 8
         assert resumed.validate().kl == pytest.approx(whole.validate().kl, rel=1e-3)
         assert resumed.validate().hidden == pytest.approx(whole.validate().hidden, rel=1e-3)
+
+    def test_a_weakened_writer_changes_the_weights_by_a_share(self, model, adapter):
+        awaken(adapter)
+        plain = {name: weight.clone() for name, weight in Adapter.new(copy.deepcopy(model)).merged_weights().items()}
+        with adapter.at_strength(0.25):
+            for_a_while = adapter.merged_weights()
+        whole = adapter.merged_weights()
+
+        adapter.weaken(0.25)
+
+        for name, weight in adapter.merged_weights().items():
+            torch.testing.assert_close(weight, for_a_while[name])
+            torch.testing.assert_close(weight - plain[name], (whole[name] - plain[name]) / 4, atol=1e-6, rtol=1e-4)
+
+    def test_of_the_strengths_that_pass_the_one_that_serves_several_chunks_best_is_kept(self, model, monkeypatch):
+        monkeypatch.setattr("ingest.writer.strength.MARGIN", 1e9)
+        trainer = self.trainer(model, Course(samples=40, seconds=600, rate=2e-3))
+        trainer.run(Samples(NEAR, 0), lambda done, losses: None)
+        kls = []
+        for strength in STRENGTHS:
+            with trainer._adapter.at_strength(strength):
+                kls.append(trainer.validate().kl)
+
+        settle(trainer._reader, trainer._adapter, Fixed(), [SAMPLE])
+
+        assert trainer.validate().kl == pytest.approx(min(kls), rel=1e-2, abs=1e-8)
+
+    def test_a_writer_that_changes_a_chunk_alone_too_much_is_kept_as_weak_as_may_be(self, model, adapter, monkeypatch):
+        monkeypatch.setattr("ingest.writer.strength.MARGIN", 0.0)
+
+        assert settle(Reader(model, adapter, PREFIX), adapter, Fixed(), [SAMPLE]) == min(STRENGTHS)
 
     def test_the_gate_finds_no_difference_for_a_writer_that_changes_nothing(self, model, adapter):
         gate = evaluate(Reader(model, adapter, PREFIX), adapter, Fixed(), [SAMPLE] * 3)

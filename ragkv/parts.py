@@ -447,14 +447,20 @@ class Parts:
         return Retriever(self.embed, index, self.source, Mirror(index, self.source), self.reranker)
 
     @cached_property
+    def ranking_heads(self) -> tuple[tuple[int, int], ...]:
+        """Heads that rank passages by the Q-Cache; none unless the settings ask for that."""
+        if self.settings.reranker != QCACHE:
+            return ()
+        return heads_for(self.model_fingerprint, self.settings.heads_file).heads
+
+    @cached_property
     def searcher(self) -> "Searcher":
         """The searcher that questions use. Raises Rejected if the settings ask for heads that were not calibrated."""
         from ragkv.answer.search import QCacheRanker, Searcher
 
         ranker = None
-        if self.settings.reranker == QCACHE:
-            heads = heads_for(self.model_fingerprint, self.settings.heads_file)
-            ranker = QCacheRanker(self.engine, self.prompts, self.planner, heads.heads, self.retrieval)
+        if self.ranking_heads:
+            ranker = QCacheRanker(self.engine, self.prompts, self.planner, self.ranking_heads, self.retrieval)
         return Searcher(self.retriever, self.retrieval, self.kv_keys_of, ranker)
 
     @property
@@ -560,6 +566,8 @@ class Parts:
             self.kv_fingerprint(self.settings.kv_rule),
             settings_digest(self.settings),
             self.choice,
+            self.ranking_heads,
+            self.recomputing.writer_suffices,
         )
         return AnswerCache(self.answer_ring, rule_of, self.source, self.embed, self.index_fingerprint, basis)
 

@@ -1,6 +1,7 @@
 """Spans: ranges of token positions in a prompt."""
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -38,3 +39,10 @@ def merge(spans: Iterable[Span]) -> tuple[Span, ...]:
 def total_tokens(spans: Iterable[Span]) -> int:
     """Positions covered by disjoint spans."""
     return sum(span.num_tokens for span in spans)
+
+
+def tokens_within(spans: Sequence[Span], region: Span) -> int:
+    """Positions of a region that ascending, disjoint spans cover. Looks at no others."""
+    first = bisect_right(spans, region.start, key=lambda span: span.end)
+    last = bisect_left(spans, region.end, key=lambda span: span.start)
+    return total_tokens(span.clipped_to(region) for span in spans[first:last])

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import KVSource, Origin, PartKind, PassageKV, PromptSpan
 from ragkv.engine.protocol import Report
-from ragkv.span import Span, merge, total_tokens
+from ragkv.span import Span, merge, tokens_within, total_tokens
 from ragkv.stitch.plan import StitchPlan
 
 FARTHEST_FIRST: tuple[KVSource, ...] = ("remote", "disk", "host")
@@ -44,12 +44,16 @@ def prompt_spans(prompt: Prompt, plan: StitchPlan | None, report: Report) -> tup
     passages: list[_Part] = [(span, "passage", index) for index, span in enumerate(prompt.chunks)]
     parts: list[_Part] = [(prompt.prefix, "prefix", None), *passages, (prompt.question, "question", None)]
     came = tuple(_origins_of(len(prompt.token_ids), plan, report))
-    return tuple(
-        PromptSpan(shared.start, shared.end, kind, origin, passage)
-        for part, kind, passage in parts
-        for span, origin in came
-        if (shared := span.clipped_to(part)).num_tokens
-    )
+    cut: list[PromptSpan] = []
+    ahead = 0  # the first of `came` that reaches into the part: both tile the prompt
+    for part, kind, passage in parts:
+        for span, origin in came[ahead:]:
+            if (shared := span.clipped_to(part)).num_tokens:
+                cut.append(PromptSpan(shared.start, shared.end, kind, origin, passage))
+            if span.end > part.end:
+                break
+            ahead += 1
+    return tuple(cut)
 
 
 def _kv_of(
@@ -68,11 +72,11 @@ def _kv_of(
 
 def _recomputed_tokens(span: Span, plan: StitchPlan, report: Report) -> int | None:
     """None where the engine chose and did not say what."""
-    planned = total_tokens(part.clipped_to(span) for part in plan.recompute)
+    planned = tokens_within(plan.recompute, span)
     if planned == span.num_tokens:
         return planned
     if report.recomputed_spans is not None:
-        return total_tokens(part.clipped_to(span) for part in report.recomputed_spans)
+        return tokens_within(report.recomputed_spans, span)
     return None if plan.selection else planned
 
 

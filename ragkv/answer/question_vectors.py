@@ -14,7 +14,8 @@ from ragkv.span import Span
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.threads import Threads
 
-_KEPT = 1024
+_KEPT = 64
+"""Questions whose vectors are kept: up to a megabyte each with a large model."""
 
 
 class QuestionVectors:

@@ -10,7 +10,7 @@ from ragkv.answer.prompt import PromptBuilder
 from ragkv.answer.question_vectors import behind_prefix, report_of
 from ragkv.chunk import Passage
 from ragkv.engine.protocol import Engine, Generate, Ranking
-from ragkv.errors import Unavailable
+from ragkv.errors import RagKVError
 from ragkv.kv.key import KeyMaker
 from ragkv.retrieve.fusion import in_both_orders
 from ragkv.retrieve.index import DocumentIds
@@ -41,7 +41,7 @@ class QCacheRanker:
         request = await self.threads.run(self._request, question, passages, keys)
         try:
             report = await report_of(request, self.engine)
-        except Unavailable as error:
+        except RagKVError as error:  # also a question too long for the engine: to search needs none
             log.warning("passages keep the order of retrieval: %s", error)
             return list(passages)
         shares = (report.shares if report else None) or ()

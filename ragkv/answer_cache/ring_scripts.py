@@ -58,8 +58,9 @@ return redis.call('EXISTS', KEYS[1])
 )
 
 # KEYS: the collection's floor. ARGV: tenant, how its rings' names begin, the least generation that stays, seconds for
-# which no older answer is taken, when the collection is gone: its counts. Deleting goes first, because a Redis that is
-# full refuses what writes, but for a script that has deleted.
+# which no older answer is taken, when the collection is gone: its counts. The floor never falls: what an overtaken call
+# names may be older. Deleting goes first, because a Redis that is full refuses what writes, but for a script that has
+# deleted.
 FORGET = (
     _DROP
     + """
@@ -74,7 +75,9 @@ for _, base in ipairs(redis.call('ZRANGE', used_of(ARGV[1]), 0, -1)) do
   end
 end
 if ARGV[5] ~= '' then redis.call('DEL', ARGV[5]) end
-redis.pcall('SET', KEYS[1], ARGV[3], 'EX', ARGV[4])
+if tonumber(redis.call('GET', KEYS[1]) or -1) <= tonumber(ARGV[3]) then
+  redis.pcall('SET', KEYS[1], ARGV[3], 'EX', ARGV[4])
+end
 return dropped
 """
 )

@@ -49,7 +49,8 @@ class RemoteEngine:
         full = httpx.URL(url.rstrip("/").removesuffix("/v1"))
         login = (full.username, full.password) if full.userinfo else None
         base = full.copy_with(userinfo=b"")  # httpx logs URLs as they are
-        self._http = httpx.AsyncClient(base_url=base, auth=login, headers=headers, timeout=timeout)
+        limits = httpx.Limits(max_connections=None)  # the places of tenants limit them, and probes wait for none
+        self._http = httpx.AsyncClient(base_url=base, auth=login, headers=headers, timeout=timeout, limits=limits)
         self._shown_url = without_secrets(url)
 
     async def start(self) -> None:
@@ -122,14 +123,13 @@ class RemoteEngine:
         if request.plan is None:
             return report_of(None, len(request.token_ids), cached)
         body = {"prompt": [request.token_ids[0]], "max_tokens": 1, "kv_transfer_params": {PARAM: {"report_of": tag}}}
-        params = None
         try:
             response = await self._http.post("/v1/completions", json=body, headers=session)
             await _raise_for_status(response)
-            params = response.json().get("kv_transfer_params")
-        except (httpx.HTTPError, Rejected, Unavailable, ValueError) as error:
+            return report_of(response.json().get("kv_transfer_params"), len(request.token_ids), cached)
+        except (httpx.HTTPError, Rejected, Unavailable, ValueError, AttributeError) as error:
             log.warning("the answer is whole, its report is lost: %s", error)
-        return report_of(params, len(request.token_ids), cached)
+            return report_of(None, len(request.token_ids), cached)
 
 
 def _body(request: Generate, tag: str) -> dict[str, Any]:

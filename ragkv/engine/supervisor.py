@@ -80,7 +80,9 @@ class SupervisedEngine:
         self._next_at = 0.0
         self._failed_starts = 0
         self._listeners = 0  # requests that wait for their next output
-        self._heard_at = 0.0  # when an output came last, or the first of the listeners began to wait
+        self._heard_at = (
+            0.0  # when an output came last, or the first of the listeners began to wait: not when one gave up
+        )
 
     async def start(self) -> None:
         """Returns when an engine answers. Raises Unavailable if the first attempt fails; others follow until `stop`."""
@@ -135,13 +137,14 @@ class SupervisedEngine:
             self._heard_at = time.monotonic()
         self._listeners += 1
         try:
-            return await anext(outputs, None)
+            output = await anext(outputs, None)
         except EngineLost as error:
             self._suspected.set()
             raise EngineLost("the engine was lost while it answered: ask again in a minute", STARTS_IN_S) from error
         finally:
             self._listeners -= 1
-            self._heard_at = time.monotonic()
+        self._heard_at = time.monotonic()
+        return output
 
     async def _away(self) -> Unavailable:
         wait = STARTS_IN_S

@@ -65,8 +65,11 @@ class KVStore:
         return self.folder / key[:2] / f"{key}.safetensors"
 
     def __contains__(self, key: str) -> bool:
-        """Whether there is a file of `key`, whatever its content."""
-        return self.path(key).is_file()
+        """Whether there is a file of `key`, whatever its content. One that cannot be looked at now is not there."""
+        try:
+            return self.path(key).is_file()
+        except OSError:  # a stale handle of a network disk, say
+            return False
 
     def in_memory(self, key: str) -> bool:
         """Whether the KV of `key` lies in host memory, so that `get` reads no disk."""

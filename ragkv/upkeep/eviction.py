@@ -23,7 +23,7 @@ from ragkv.db.kv_entries import (
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.cleaning import remove_files
-from ragkv.upkeep.leftovers import partial_kv, unnamed_kv, unnamed_objects, unused_kv
+from ragkv.upkeep.leftovers import partial_kv, unnamed, unnamed_kv, unnamed_objects, unused_kv
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -75,7 +75,8 @@ def collect_garbage(parts: Parts) -> Freed:
     """Remove KV that no chunk uses, and files and objects that nothing names: left by replaced documents and killed
     processes."""
     unused = unused_kv(utc_now() - ENTRY_GRACE, parts.database)
-    gone = {*forget_unused(unused, parts.database), *unnamed_kv(utc_now() - FILE_GRACE, parts)}
+    found = {*forget_unused(unused, parts.database), *unnamed_kv(utc_now() - FILE_GRACE, parts)}
+    gone = unnamed(found, parts)  # a document may have come back to some while the folder was read
     freed = Freed(len(gone), sum(parts.kv_store.bytes_of(key) for key in gone))
     parts.kv_store.delete(gone)
     parts.worker_counters.evicted("unused", freed.files, freed.bytes)

@@ -50,17 +50,18 @@ def missing_files(database: Database, files: FileStore) -> list[StoredFile]:
 
 def unnamed_kv(before: datetime, parts: Parts) -> list[str]:
     """Keys of KV files that neither an entry nor a chunk names. The present prefixes have none, and are left out."""
-    return _unnamed(parts.kv_store.older_than(before), parts)
+    return unnamed(parts.kv_store.older_than(before), parts)
 
 
 def unnamed_objects(before: datetime, parts: Parts) -> list[str]:
     """Like `unnamed_kv`, of KV in the object store, if there is one."""
     if parts.kv_remote is None:
         return []
-    return _unnamed((found.key for found in parts.kv_remote.objects() if found.modified < before), parts)
+    return unnamed((found.key for found in parts.kv_remote.objects() if found.modified < before), parts)
 
 
-def _unnamed(keys: Iterable[str], parts: Parts) -> list[str]:
+def unnamed(keys: Iterable[str], parts: Parts) -> list[str]:
+    """Those of the keys that nothing names now."""
     with parts.database.reading() as session:
         tenants = session.scalars(tenant_ids()).all()
     prefixes = {parts.keys_of(tenant_id).prefix() for tenant_id in tenants}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SPEAK_EVERY_S = 0.5
 
 FileHealth = Literal["sound", "damaged", "missing", "unusable"]
+LOST: tuple[FileHealth, ...] = ("damaged", "missing")
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -51,7 +52,7 @@ class _Count:
         self.checked += 1
         self.bytes += size
         self.healths[health] = self.healths.get(health, 0) + 1
-        if health in ("damaged", "missing"):
+        if health in LOST:
             self.lost.append((key, size))
 
     def so_far(self, total: int, documents: list[str]) -> Verified:
@@ -63,23 +64,24 @@ def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
     """Read every KV file of an owner, and the objects of those that are not on this disk. Says how far it is every half
     second; the last says what was found.
 
-    What is lost is forgotten at the end, also when the iterator is closed early.
+    What is lost, and was not made again meanwhile, is forgotten at the end, also when the iterator is closed early.
     """
     with parts.database.reading() as session:
         entries = [(key, int(size)) for key, size in session.execute(entries_of(owner))]
-    count, spoken = _Count(), time.monotonic()
+    count, total, spoken = _Count(), len(entries), time.monotonic()
     try:
         for key, size in entries:
             count.add(key, size, _health(key, parts.kv_store, parts.layout))
             if time.monotonic() - spoken >= SPEAK_EVERY_S:
                 spoken = time.monotonic()
-                yield count.so_far(len(entries), [])
+                yield count.so_far(total, [])
     finally:
-        lost = [key for key, _ in count.lost]
+        entries = [entry for entry in count.lost if _health(entry[0], parts.kv_store, parts.layout) in LOST]
+        lost = [key for key, _ in entries]
         with parts.database.reading() as session:
             documents = {document for some in batched(lost) for document in session.scalars(documents_using(some))}
-        evict_entries(count.lost, parts.database, parts.kv_store)
-    yield count.so_far(len(entries), sorted(documents))
+        evict_entries(entries, parts.database, parts.kv_store)
+    yield count.so_far(total, sorted(documents))
 
 
 def _health(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:

@@ -57,6 +57,14 @@ def test_heads_that_the_model_lacks_count_for_nothing(exact: World, chunks: list
     assert shares(exact, keys, (*HEADS, (999, 0), (3, 999))) == shares(exact, keys)
 
 
+def test_a_question_too_long_for_the_engine_leaves_the_order_as_it_was(exact: World, chunks: list[Chunk]) -> None:
+    model = exact.model
+    ranker = QCacheRanker(exact.engine, model.prompts, model.planner, HEADS, Threads("test", 1))
+    found = passages(chunks)
+
+    assert exact.loop.run(ranker.reordered("and what? " * 10_000, found, model.keys)) == found
+
+
 def test_passages_are_reordered_and_none_is_lost(exact: World, chunks: list[Chunk]) -> None:
     model = exact.model
     ranker = QCacheRanker(exact.engine, model.prompts, model.planner, HEADS, Threads("test", 1))

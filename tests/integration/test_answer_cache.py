@@ -251,6 +251,16 @@ class TestRing:
         assert len(ring.records(name, 4)) == 0
         assert list(ring.records(RingName("t", "c", "r", 8), 4)["at"]) == [5]
 
+    def test_what_is_forgotten_stays_so_when_an_overtaken_call_names_less(
+        self, parts: Parts, redis_server: EmbeddedRedis
+    ):
+        ring = parts.answer_ring
+        ring.forget("t", "c", 9)
+        ring.forget("t", "c", 5)
+
+        assert not ring.put(RingName("t", "c", "r", 8), record(0), b"late", 60)
+        assert ring.put(RingName("t", "c", "r", 9), record(0), b"new", 60)
+
 
 @pytest.mark.parametrize(
     "cache", [{"threshold": 0.2}, {"threshold": 1.5}, {"ttl_s": 0}, {"ttl_s": 10**9}, {"enabled": "x"}, {"typo": 1}]

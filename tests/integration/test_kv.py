@@ -19,8 +19,10 @@ from ragkv.db.tables import ChunkRow, JobRow, KVEntryRow
 from ragkv.kv.resident import is_resident, resident_bytes
 from ragkv.kv_use import KVUse
 from ragkv.parts import Parts
+from ragkv.tenancy import KVOwner
 from ragkv.upkeep.eviction import NOTHING, collect_garbage
 from ragkv.upkeep.room import make_room
+from ragkv.upkeep.verify import verify as verify_kv
 from tests.over_http import Client, assert_problem, events_of, upload
 from tests.page_cache import kept
 
@@ -222,6 +224,22 @@ class TestVerification:
         for document_id in (answerable, other):
             assert ingest_document(document_id, ingest) == "ready"
         assert verify(client, "/v1/kv")["missing"] == 0
+
+    def test_a_file_that_was_made_again_meanwhile_stays(self, answerable: str, parts: Parts, monkeypatch):
+        monkeypatch.setattr("ragkv.upkeep.verify.SPEAK_EVERY_S", 0.0)
+        [file, *_] = files_of(parts, answerable)
+        content = file.read_bytes()
+        file.write_bytes(content[:-8] + b"gremlins")
+
+        verified = verify_kv(KVOwner(parts.default_collection.tenant_id), parts)
+        while not next(verified).damaged:
+            pass
+        file.write_bytes(content)
+        *_, found = verified
+
+        assert found.damaged == 1
+        assert found.documents == []
+        assert file.read_bytes() == content
 
 
 class TestGarbage:

@@ -1,5 +1,6 @@
 """KV files damaged in every way a disk, a crash or a mixed-up restore can: a miss, or exactly what was written."""
 
+import errno
 import json
 import random
 import struct
@@ -34,6 +35,17 @@ def store(tmp_path: Path) -> KVStore:
     store = KVStore(tmp_path)
     store.put(KEY, chunk_kv())
     return store
+
+
+def test_a_file_that_cannot_be_looked_at_is_not_there(store: KVStore, monkeypatch: pytest.MonkeyPatch):
+    """As on a network disk whose handles are stale."""
+
+    def stale(path: Path) -> bool:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    assert KEY in store
+    monkeypatch.setattr(Path, "is_file", stale)
+    assert KEY not in store
 
 
 def is_same(kv: ChunkKV) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from ragkv.engine import remote
 from ragkv.engine.protocol import EngineLost, Generate
 from ragkv.engine.remote import RemoteEngine
+from ragkv.engine.wire import PARAM
 from ragkv.errors import Unavailable
 from ragkv.span import Span
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
@@ -40,7 +41,7 @@ def run(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *answers:
 def sessions(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *answers: Any) -> list[str]:
     """The scenario over a server that gives one of the answers to each connection: events, and then it hangs up.
 
-    A number is a status without a body. Returns the session of each request.
+    A number is a status without a body, a dict the body. Returns the session of each request.
     """
 
     async def whole() -> list[str]:
@@ -51,8 +52,11 @@ def sessions(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *ans
             answer = answers[min(len(asked), len(answers) - 1)]
             asked.append("".join(re.findall("(?i)x-session-id: (.*)\r", head)))
             status, events = (answer, ()) if isinstance(answer, int) else (200, answer)
-            more = "" if answer is WHOLE or status != 200 else "content-length: 100000\r\n"
+            more = "" if answer is WHOLE or isinstance(answer, dict) or status != 200 else "content-length: 100000\r\n"
             writer.write(f"HTTP/1.1 {status} -\r\nconnection: close\r\n{more}\r\n".encode())
+            if isinstance(answer, dict):
+                writer.write(json.dumps(answer).encode())
+                events = ()
             for event in events:
                 writer.write(f"data: {json.dumps(event)}\n\n".encode())
             writer.close()
@@ -103,6 +107,22 @@ def test_a_request_its_repetition_and_its_report_are_of_one_session() -> None:
         [_ async for _ in engine.generate(request)]
 
     assert sessions(scenario, 500, WHOLE) == ["of these passages"] * 3
+
+
+@pytest.mark.parametrize(
+    "report",
+    [{"stitched": "many"}, {"queries": "#", "queries_shape": [1]}, {"queries": "AAAA", "queries_shape": [9]}, []],
+)
+def test_a_report_that_cannot_be_read_is_lost_and_the_answer_is_not(report: Any) -> None:
+    request = Generate((1, 2), "salt", StitchPlan((PlacedChunk(None, Span(0, 1)),)), max_tokens=4)
+
+    async def scenario(engine: RemoteEngine) -> None:
+        outputs = [output async for output in engine.generate(request)]
+        assert "".join(output.text for output in outputs) == "ab"
+        assert outputs[-1].report is not None
+        assert outputs[-1].report.stitched == 0
+
+    assert len(sessions(scenario, WHOLE, {"kv_transfer_params": {PARAM: report}})) == 2
 
 
 def test_requests_that_share_nothing_are_of_different_sessions() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from ragkv.choosing import Choice
-from ragkv.span import Span, merge, total_tokens
+from ragkv.span import Span, merge, tokens_within, total_tokens
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
 
 PLACED = (PlacedChunk("p", Span(0, 10)), PlacedChunk("a", Span(10, 30)), PlacedChunk("b", Span(30, 50)))
@@ -13,6 +13,14 @@ def test_merging_joins_what_touches_and_drops_what_is_empty():
     merged = merge([Span(5, 9), Span(0, 3), Span(3, 4), Span(7, 12), Span(20, 20)])
     assert merged == (Span(0, 4), Span(5, 12))
     assert total_tokens(merged) == 11
+
+
+def test_tokens_within_a_region_are_those_of_all_spans_cut_to_it():
+    spans = [Span(start, start + 3) for start in range(0, 60, 5)]
+    for start in range(64):
+        for end in range(start, 64):
+            region = Span(start, end)
+            assert tokens_within(spans, region) == total_tokens(span.clipped_to(region) for span in spans)
 
 
 def test_a_missing_chunk_is_recomputed_whole():

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -131,6 +132,18 @@ def test_an_engine_that_says_no_token_while_its_core_responds_is_replaced() -> N
         await engine.start()
         assert await ask(engine) == ANSWER
         assert len(cores.made) == 2
+
+    run(scenario, lambda: ChildEngine(step_s=60), ChildEngine)
+
+
+def test_clients_that_give_up_are_no_sign_of_life() -> None:
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        await engine.start()
+        patient = asyncio.create_task(ask(engine))
+        while len(cores.made) == 1:
+            with suppress(TimeoutError, Unavailable):
+                await asyncio.wait_for(ask(engine), PACE.silence / 4)
+        assert await patient == ANSWER
 
     run(scenario, lambda: ChildEngine(step_s=60), ChildEngine)
 

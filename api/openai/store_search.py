@@ -17,7 +17,9 @@ from ragkv.answer.limits import QUESTION_CHARACTERS
 from ragkv.catalog.attachments import entries_by_document
 from ragkv.catalog.attribute_filter import documents_that_match
 from ragkv.chunk import Passage
+from ragkv.db.database import Database
 from ragkv.parts import Parts
+from ragkv.retrieve.index import DocumentIds
 from ragkv.tenancy import CollectionRef
 
 Query = Annotated[str, Meta(min_length=1, max_length=QUESTION_CHARACTERS, examples=["Who wrote the first program?"])]
@@ -84,16 +86,33 @@ async def search(
     parts: NamedDependency[Parts],
 ) -> SearchPage:
     """Search a vector store for the passages that an answer would be generated from, without generating one."""
-    return await parts.retrieval.run(_search, store, data, parts)
-
-
-def _search(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> SearchPage:
-    refuse_switched_on(body, ("rewrite_query",))
-    if not all(map(str.strip, body.queries)):
+    refuse_switched_on(data, ("rewrite_query",))
+    if not all(map(str.strip, data.queries)):
         raise BadParam("query", "the query is empty: ask something")
-    passages = _passages(store, body, parts)
+    passages = await _passages(store, data, parts)
+    return await parts.retrieval.run(_page, store.tenant_id, data.queries, passages, parts.database)
+
+
+async def _passages(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> list[Passage]:
+    """The best passages of all queries, each with its best score."""
+    limit, hops = body.max_num_results or 10, parts.settings.hops
+    chosen = await parts.retrieval.run(_chosen, store, body.filters, parts.database)
+    best: dict[str, Passage] = {}
+    for query in body.queries:
+        for passage in await parts.searcher.search(store.tenant_id, store.collection_id, query, limit, hops, chosen):
+            known = best.get(passage.chunk.id)
+            if known is None or known.score < passage.score:
+                best[passage.chunk.id] = passage
+    return sorted(best.values(), key=lambda passage: -passage.score)[:limit]
+
+
+def _chosen(store: CollectionRef, filters: FilterBody | None, database: Database) -> DocumentIds | None:
+    return None if filters is None else documents_that_match(store, filter_of(filters, "filters"), database)
+
+
+def _page(tenant_id: str, queries: list[str], passages: list[Passage], database: Database) -> SearchPage:
     documents = sorted({passage.chunk.document_id for passage in passages})
-    entries = entries_by_document(store.tenant_id, documents, parts.database)
+    entries = entries_by_document(tenant_id, documents, database)
     found = [
         SearchResult(
             file_id=entry.file_id,
@@ -105,19 +124,4 @@ def _search(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> Search
         for passage in passages
         if (entry := entries.get(passage.chunk.document_id)) is not None
     ]
-    return SearchPage(search_query=body.queries, data=found)
-
-
-def _passages(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> list[Passage]:
-    """The best passages of all queries, each with its best score."""
-    limit, hops = body.max_num_results or 10, parts.settings.hops
-    wanted = None if body.filters is None else filter_of(body.filters, "filters")
-    chosen = None if wanted is None else documents_that_match(store, wanted, parts.database)
-    best: dict[str, Passage] = {}
-    for query in body.queries:
-        found = parts.retriever.search(store.tenant_id, store.collection_id, query, limit, hops, document_ids=chosen)
-        for passage in found:
-            known = best.get(passage.chunk.id)
-            if known is None or known.score < passage.score:
-                best[passage.chunk.id] = passage
-    return sorted(best.values(), key=lambda passage: -passage.score)[:limit]
+    return SearchPage(search_query=queries, data=found)

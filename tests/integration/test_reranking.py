@@ -50,6 +50,14 @@ def test_passages_come_in_both_orders(client: Client, retrieved: list[str]):
 
 
 @pytest.mark.usefixtures("heads")
+def test_a_vector_store_is_searched_as_questions_search_it(client: Client, retrieved: list[str], parts: Parts):
+    body = {"query": ASKED["question"], "max_num_results": 3}
+    found = client.post(f"/v1/vector_stores/{parts.default_collection.collection_id}/search", json=body).json()["data"]
+
+    assert [one["content"][0]["text"] for one in found] == texts(client) == [retrieved[0], retrieved[3], retrieved[1]]
+
+
+@pytest.mark.usefixtures("heads")
 def test_while_the_engine_fails_they_come_as_retrieved(client: Client, retrieved: list[str], engine: EchoEngine):
     engine.fail_after = 0
 

@@ -92,7 +92,7 @@ def _run(lease: SyncLease, parts: Parts, watch: Watch) -> SyncTally:
         lease.give_back()
     except Conflict:  # the lease is lost: the outcome is another's to note
         raise
-    except (RagKVError, OSError) as error:
+    except Exception as error:  # also a bug: a lease that is never ended shows a sync without end
         tally.outcome, tally.error = "failed", _told_of(error)
         lease.end(is_whole=False, error=tally.error)
     else:
@@ -104,8 +104,8 @@ def _run(lease: SyncLease, parts: Parts, watch: Watch) -> SyncTally:
     return tally
 
 
-def _told_of(error: RagKVError | OSError) -> str:
-    """The reason as clients see it. What the operating system says names places of the server: it is logged."""
+def _told_of(error: Exception) -> str:
+    """The reason as clients see it. What others say names places of the server, or is a bug: it is logged."""
     if isinstance(error, RagKVError):
         return str(error)
     log.warning("a sync failed", exc_info=error)

@@ -110,7 +110,8 @@ class FolderFiles:
         key = prefix + entry.name
         shown = key.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         if shown != key:
-            yield ListedFile(shown, _NAME, 0, _NAME)
+            # Its end tells more of it, and has the suffix by which a sync knows what to look at.
+            yield ListedFile(shown.encode()[-MAX_KEY_BYTES:].decode(errors="ignore"), _NAME, 0, _NAME)
         elif len(key.encode()) > MAX_KEY_BYTES:
             self.gap = f"{key[:80]}...: its name is longer than {MAX_KEY_BYTES:,} bytes"
         elif entry.is_symlink():

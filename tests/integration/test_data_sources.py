@@ -433,6 +433,19 @@ class TestHostileFolders:
         assert folder.file_statuses() == {"caf\\xe9.md": (FileStatus.UNREADABLE, "its name is not UTF-8: rename it")}
         assert folder.sync().unchanged == 1
 
+    def test_a_long_name_that_is_no_utf8_is_cut_and_holds_up_no_other(self, folder_on_postgres: Source, inbox: Path):
+        """Shown, each of its bytes takes four characters."""
+        below = inbox / ("b" * 30)
+        below.mkdir()
+        (below / os.fsdecode(b"\xff" * 250 + b".md")).write_bytes(b"# Long\n")
+        folder_on_postgres.write("c.md", b"# C\n")
+        tally = folder_on_postgres.sync()
+        assert (tally.outcome, tally.added, tally.unreadable) == ("done", 1, 1)
+        cut = next(key for key in folder_on_postgres.file_statuses() if key != "c.md")
+        assert len(cut) == 1024
+        assert cut.endswith("\\xff.md")
+        assert folder_on_postgres.sync().unchanged == 2
+
 
 class TestLimits:
     """Sizes, quotas, and how many there may be."""
@@ -466,6 +479,20 @@ class TestLimits:
 
         assert folder.sync().outcome == "failed"
         assert str(folder.now().error) == "an unexpected error, which is in the worker's log"
+
+    def test_an_error_that_nobody_foresaw_ends_the_sync(
+        self, folder: Source, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ):
+        def failing(place: int) -> object:
+            raise ValueError("unforeseen")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "scandir", failing)
+            assert folder.sync().outcome == "failed"
+        view = folder.now()
+        assert (view.status, view.error) == ("failed", "an unexpected error, which is in the worker's log")
+        assert "unforeseen" in caplog.text
+        assert folder.sync().outcome == "done"
 
     def test_a_store_that_is_away_is_the_reason(self, bucket: Source, monkeypatch: pytest.MonkeyPatch):
         fill(bucket, 2)

@@ -4,6 +4,8 @@ Of watchfiles this takes what its `watch` is made of: that one opens its watches
 late to say since when there are any.
 """
 
+import logging
+import os
 import threading
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -16,6 +18,8 @@ from ragkv.data_sources.files import is_hidden
 from ragkv.data_sources.folder import FolderFiles
 from ragkv.errors import Unavailable
 from ragkv.file_types import is_read
+
+log = logging.getLogger(__name__)
 
 MAX_FOLDERS = 10_000
 """Folders of one data source, at most: the kernel keeps a watch for each, and limits their number for each user."""
@@ -42,9 +46,10 @@ def watch(
 
     Raises Unavailable, with the reason, once the folder cannot be watched: it is gone, it lies on a network disk, or
     the kernel has no watch left. Links are not followed; hidden files and folders, and changes of files that ingestion
-    does not read, are ignored.
+    does not read, are ignored. So are folders whose names are not UTF-8, which no sync reads either.
     """
-    watched = _watched(files)
+    left_out: set[Path] = set()
+    watched = _watched(files, left_out)
     try:
         begun()
         while not stop.is_set():
@@ -52,25 +57,34 @@ def watch(
             if isinstance(changes, str) or not any(_matters(kind, path, files.path) for kind, path in changes):
                 continue
             # With folders that are new. Opened before the others are closed: no change falls between them.
-            before, watched = watched, _watched(files)
+            before, watched = watched, _watched(files, left_out)
             before.close()
             changed()
     finally:
         watched.close()
 
 
-def _watched(files: FolderFiles) -> RustNotify:
-    """Watches of the folder and of each below it. One for the whole tree would follow links."""
+def _watched(files: FolderFiles, left_out: set[Path]) -> RustNotify:
+    """Watches of the folder and of each below it. One for the whole tree would follow links. left_out: folders that
+    cannot be watched, which the log says already; others are added."""
     _refuse_network(files.path)
-    folders = list(islice(map(str, files.folders()), MAX_FOLDERS + 1))
+    folders = list(islice(files.folders(), MAX_FOLDERS + 1))
     if len(folders) > MAX_FOLDERS:
         raise Unavailable(f"it has more than {MAX_FOLDERS:,} folders")
+    named = [str(folder) for folder in folders if _is_utf8(folder)]
+    if new := {folder for folder in folders if not _is_utf8(folder)} - left_out:
+        left_out |= new
+        log.warning("%d folders are not watched, for their names are not UTF-8: one is %a", len(new), str(min(new)))
     try:
-        return RustNotify(folders, False, False, 0, False, True)
+        return RustNotify(named, False, False, 0, False, True)
     except FileNotFoundError:
         raise Unavailable("a folder vanished meanwhile") from None
     except (OSError, RuntimeError) as error:
         raise Unavailable(f"{_reason(error)}: raise fs.inotify.max_user_watches and max_user_instances") from None
+
+
+def _is_utf8(folder: Path) -> bool:
+    return os.fsencode(folder).decode(errors="replace") == str(folder)
 
 
 def _matters(kind: int, path: str, root: Path) -> bool:

@@ -1,5 +1,6 @@
 """Folders watched for changes: real files and the kernel's own notices."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -98,6 +99,21 @@ def test_nothing_else_is_told(watched: Watched, tmp_path: Path):
     assert not watched.is_news(lambda: (folder / ".a.md.swp").write_text("x"))
     assert not watched.is_news(lambda: (folder / "photo.jpg").write_text("xx"))
     assert not watched.is_news(lambda: (tmp_path / "outside.md").write_text("x"))
+
+
+def test_a_folder_whose_name_is_no_utf8_leaves_the_others_watched(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """A sync does not read what is in it. The log says so once."""
+    (tmp_path / os.fsdecode(b"caf\xe9") / "below").mkdir(parents=True)
+    one = Watched(tmp_path)
+    one.start()
+    try:
+        one.told(lambda: (tmp_path / "a.md").write_text("# A\n"))
+        one.told(lambda: (tmp_path / "b.md").write_text("# B\n"))
+    finally:
+        one.stop.set()
+        one.thread.join(10)
+    assert one.reason is None
+    assert [record.args for record in caplog.records] == [(2, str(tmp_path / os.fsdecode(b"caf\xe9")))]
 
 
 def test_thousands_of_changes_are_few_news(watched: Watched):

@@ -1,11 +1,14 @@
 """Changes of a document: another name, metadata or file; and another try after a failure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from ragkv.batched import batched
 from ragkv.catalog.documents import (
+    QUEUED_AT_ONCE,
     DocumentView,
     check_quota,
     clean_file_name,
@@ -18,9 +21,10 @@ from ragkv.catalog.documents import (
 from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.metadata import Metadata, checked, patched
 from ragkv.catalog.originals import discard_unnamed, uploads_lock
+from ragkv.db.batches import in_batches
 from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, advisory_lock
-from ragkv.db.documents import document_by_hash, documents_where, number_of, start_over
+from ragkv.db.documents import among, document_by_hash, documents_where, ids_of, number_of, start_over
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.uploads import forget_attachments_of
@@ -32,10 +36,8 @@ from ragkv.status import Status
 from ragkv.tenancy import CollectionRef
 
 if TYPE_CHECKING:
-    from sqlalchemy import Select
+    from sqlalchemy import Select, Update
     from sqlalchemy.orm import Session
-
-RETRIED_AT_ONCE = 100
 
 
 class Queued(msgspec.Struct, frozen=True):
@@ -108,17 +110,35 @@ def retry_document(tenant_id: str, document_id: str, parts: Parts) -> DocumentVi
 
 
 def retry_failed(ref: CollectionRef, parts: Parts) -> Queued:
-    """Queue every failed document of a collection again, with fresh attempts.
+    """Queue every failed document of a collection again, with fresh attempts."""
+    return queue_again(_failed(ref.tenant_id, ref.collection_id), start_over, INGEST, parts)
 
-    The first RETRIED_AT_ONCE are queued now, the others by the next sweep.
+
+def queue_again(found: "Select[DocumentRow]", again: "Callable[..., Update]", kind: str, parts: Parts) -> Queued:
+    """Queue documents again, each with a job of a kind. again: the statement that changes those with these ids, which
+    `found` then finds no more.
+
+    QUEUED_AT_ONCE messages are sent now, the others by the next sweep.
     """
-    with parts.database.writing() as session:
-        documents = session.scalars(_failed(ref.tenant_id, ref.collection_id)).all()
-        for document in documents:
-            _begin_again(session, document)
-    for document in documents[:RETRIED_AT_ONCE]:
-        enqueue(document.id, parts.queue)
-    return Queued(len(documents))
+    with parts.database.reading() as session:
+        batches = batched(session.scalars(ids_of(found)).all())
+    queued: list[str] = []
+
+    def batch() -> int:
+        if not (some := next(batches, ())):
+            return 0
+        with parts.database.writing() as session:
+            still = among(found, some).order_by(DocumentRow.id).with_for_update()  # hashes_to_remove has the reason
+            owners = dict(session.execute(still.with_only_columns(DocumentRow.id, DocumentRow.tenant_id)).all())
+            session.execute(again(*owners))
+            session.add_all(JobRow(tenant_id=owners[one], document_id=one, kind=kind) for one in owners)
+        queued.extend(owners)
+        return len(some)
+
+    in_batches(batch)
+    for document_id in queued[:QUEUED_AT_ONCE]:
+        enqueue(document_id, parts.queue)
+    return Queued(len(queued))
 
 
 def failures(ref: CollectionRef, database: Database) -> int:

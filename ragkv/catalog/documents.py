@@ -51,6 +51,8 @@ log = logging.getLogger(__name__)
 
 MAX_NAME_CHARS = 500
 _ORPHANS_AT_ONCE = 50
+QUEUED_AT_ONCE = 100
+"""Documents whose messages one request sends; the next sweep sends the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,14 +245,14 @@ def _refresh_outdated_kv(session: "Session", parts: Parts) -> int:
     return outdated
 
 
-def requeue_stuck(database: Database, queue: Queue) -> Sequence[str]:
+def requeue_stuck(database: Database, queue: Queue, at_most: int | None = None) -> Sequence[str]:
     """Queue as many documents as wait beyond the messages there are, so that none waits for a message that was lost.
 
     Returns their ids. Raises Unavailable when the queue or the database is away.
     """
     waiting = stuck_ids(database)
     missing = len(waiting) - queue.depth() if waiting else 0
-    stuck = waiting[:missing] if missing > 0 else ()
+    stuck = waiting[:missing][:at_most] if missing > 0 else ()
     for document_id in stuck:
         queue.enqueue_ingest(document_id)
     return stuck

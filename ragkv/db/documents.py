@@ -212,9 +212,9 @@ def held(document_id: str, owner: str) -> Update:
     return update(DocumentRow).where(DocumentRow.id == document_id, DocumentRow.lease_owner == owner)
 
 
-def start_over(document_id: str) -> Update:
-    """Reset a document so that it is ingested again from its file, with fresh attempts."""
-    return update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.ACCEPTED, **FRESH)
+def start_over(*document_ids: str) -> Update:
+    """Reset documents so that they are ingested again from their files, with fresh attempts."""
+    return update(DocumentRow).where(one_of(DocumentRow.id, document_ids)).values(status=Status.ACCEPTED, **FRESH)
 
 
 def read_again(document_id: str) -> Update:
@@ -247,9 +247,9 @@ def count_of_other_encoders(index_fingerprint: str, encoder_fingerprint: str) ->
     return select(func.count()).select_from(DocumentRow).where(DocumentRow.num_chunks > 0, other)
 
 
-def precompute_again(document_id: str) -> Update:
-    """A document whose KV is to be made where it is missing, with fresh attempts."""
-    return update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.SEARCHABLE, **FRESH)
+def precompute_again(*document_ids: str) -> Update:
+    """Documents whose KV is to be made where it is missing, with fresh attempts."""
+    return update(DocumentRow).where(one_of(DocumentRow.id, document_ids)).values(status=Status.SEARCHABLE, **FRESH)
 
 
 def waiting(now: datetime) -> ColumnElement[bool]:

@@ -276,9 +276,9 @@ def documents_using(keys: Sequence[str]) -> Select[str]:
     return select(ChunkRow.document_id).where(one_of(ChunkRow.kv_key, keys)).distinct()
 
 
-def evicted_documents(owner: KVOwner) -> Select[str]:
-    """Ids of an owner's documents that are no longer ready."""
-    return select(DocumentRow.id).where(_belongs(owner), DocumentRow.kv_evicted).order_by(DocumentRow.created_at)
+def evicted_documents(owner: KVOwner) -> Select[DocumentRow]:
+    """An owner's documents that are no longer ready."""
+    return select(DocumentRow).where(_belongs(owner), DocumentRow.kv_evicted)
 
 
 def chunks_by_kv(owner: KVOwner) -> Select[int, int]:

@@ -1,16 +1,15 @@
 """KV of a tenant, its collections and documents: usage, pinning, eviction and rebuild."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ragkv.catalog.changes import Queued
+from ragkv.catalog.changes import Queued, queue_again
 from ragkv.catalog.documents import DocumentView, document_view, enqueue, find_document
 from ragkv.db.database import Database
-from ragkv.db.documents import precompute_again
+from ragkv.db.documents import number_of, precompute_again
 from ragkv.db.jobs import REBUILD
 from ragkv.db.kv_entries import (
     chunks_by_kv,
@@ -150,7 +149,7 @@ def held_kv(owner: KVOwner, database: Database) -> HeldKV:
     with database.reading() as session:
         files, size, tokens, last_used = session.execute(kv_of(owner)).one()
         chunks, stored = session.execute(chunks_by_kv(owner)).one()
-        evicted = session.scalars(evicted_documents(owner)).all()
+        evicted = session.scalar(number_of(evicted_documents(owner)))
         pinned = _row(session, owner).kv_pinned
     return HeldKV(
         pinned=pinned,
@@ -159,7 +158,7 @@ def held_kv(owner: KVOwner, database: Database) -> HeldKV:
         tokens=tokens,
         chunks=chunks,
         stored_chunks=stored,
-        evicted_documents=len(evicted),
+        evicted_documents=evicted or 0,
         last_used_at=last_used,
     )
 
@@ -203,14 +202,7 @@ def rebuild_document(tenant_id: str, document_id: str, parts: Parts) -> Document
 
 def rebuild_evicted(owner: KVOwner, parts: Parts) -> Queued:
     """Queue every document whose KV was evicted."""
-    with parts.database.reading() as session:
-        evicted = session.scalars(evicted_documents(owner)).all()
-    num_queued = 0
-    for document_id in evicted:
-        with suppress(NotFound, Conflict):  # deleted or replaced meanwhile
-            rebuild_document(owner.tenant_id, document_id, parts)
-            num_queued += 1
-    return Queued(num_queued)
+    return queue_again(evicted_documents(owner), precompute_again, REBUILD, parts)
 
 
 def _row(session: "Session", owner: KVOwner) -> DocumentRow | CollectionRow:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ragkv.catalog.documents import refresh_outdated_kv, requeue_stuck
+from ragkv.catalog.documents import QUEUED_AT_ONCE, refresh_outdated_kv, requeue_stuck
 from ragkv.compression import LEAST, MOST, CompressionMethod
 from ragkv.db.collections import collection_changed
 from ragkv.db.documents import precompute_again
@@ -91,8 +91,8 @@ def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
         rebuild_evicted(owner, parts)
     if is_other_kv:
         refresh_outdated_kv(parts)
-        with suppress(Unavailable):  # the next sweep queues them
-            requeue_stuck(parts.database, parts.queue)
+        with suppress(Unavailable):  # the next sweep queues them, and those beyond
+            requeue_stuck(parts.database, parts.queue, QUEUED_AT_ONCE)
     return view
 
 

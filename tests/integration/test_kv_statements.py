@@ -10,7 +10,7 @@ from ragkv.answer_cache.cache import CacheRule
 from ragkv.clock import utc_now
 from ragkv.db.collections import cache_rule
 from ragkv.db.database import Database
-from ragkv.db.documents import stuck_documents
+from ragkv.db.documents import ids_of, stuck_documents
 from ragkv.db.ingestion import KeptKV
 from ragkv.db.kv_entries import (
     chunks_by_kv,
@@ -178,7 +178,7 @@ def test_documents_that_lose_kv_are_searchable_and_not_stuck(
         assert session.scalars(documents_using(["1" * 64])).all() == [documents["a"]]
         session.execute(lose_readiness(["1" * 64]), execution_options={"synchronize_session": False})
     with database.reading() as session:
-        assert session.scalars(evicted_documents(KVOwner(ref.tenant_id))).all() == [documents["a"]]
+        assert session.scalars(ids_of(evicted_documents(KVOwner(ref.tenant_id)))).all() == [documents["a"]]
         assert session.scalars(stuck_documents(utc_now())).all() == []
         assert {row.name: row.status for row in session.scalars(select(DocumentRow))} == {
             "a": "searchable",

@@ -2,15 +2,18 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
 from celery import Celery
+from sqlalchemy import event
+from sqlalchemy import text as sql_text
 
 from ingest import turn
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, take_next, work_on
+from ragkv.catalog.changes import Queued, retry_failed
 from ragkv.catalog.documents import accept_document, document_view, requeue_stuck, store_document, stuck_ids
 from ragkv.db.database import Database
 from ragkv.db.ingestion import Lease
@@ -24,6 +27,9 @@ from ragkv.observe.cause import REQUEST_ID
 from ragkv.parts import Parts
 from ragkv.queue import INGEST, QUEUE
 from ragkv.status import Status
+from ragkv.tenancy import KVOwner
+from ragkv.upkeep.admin import rebuild_evicted
+from tests.integration.filled import add_documents
 from workers.pulse import Pulse
 from workers.tasks import register_tasks
 
@@ -171,6 +177,28 @@ class TestMessages:
         assert len(requeue_stuck(parts.database, parts.queue)) == 1
         assert parts.queue.depth() == 4
         assert requeue_stuck(parts.database, parts.queue) == ()
+
+    @pytest.mark.parametrize(
+        ("change", "again"),
+        [("status = 'failed'", retry_failed), ("status = 'searchable', kv_evicted = true", rebuild_evicted)],
+    )
+    def test_many_documents_are_queued_by_few_statements_and_the_sweep_sends_most_of_their_messages(
+        self, parts_on_either: Parts, change: str, again: Callable[[object, Parts], Queued]
+    ):
+        ref, database, queue = parts_on_either.default_collection, parts_on_either.database, parts_on_either.queue
+        add_documents(database, ref, 1_200, 1, "d")
+        with database.writing() as session:
+            session.execute(sql_text(f"UPDATE documents SET {change}"))
+        statements: list[str] = []
+        event.listen(database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+
+        owner = ref if again is retry_failed else KVOwner(ref.tenant_id, ref.collection_id)
+        assert again(owner, parts_on_either) == Queued(1_200)
+        assert sum(statement.startswith("UPDATE documents") for statement in statements) == 3
+        assert len(statements) < 40
+        assert again(owner, parts_on_either) == Queued(0)
+        assert queue.depth() == 100
+        assert len(requeue_stuck(database, queue)) == 1_100
 
     def test_a_message_too_many_does_no_harm(self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis):
         parts.queue.enqueue_ingest("0" * 32)

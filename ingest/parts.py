@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from importlib.util import find_spec
 
 from transformers.utils import logging
 
@@ -17,21 +16,15 @@ from ragkv.db.ingestion import Lease
 from ragkv.kv.prefilling import Prefilling
 from ragkv.observe import traces
 from ragkv.observe.worker_counters import WorkerCounters
+from ragkv.ocr import no_ocr
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.writer import note_written
 
-NO_OCR = "install ragkv[ocr] on the server to read it by OCR, or recognise its text first and upload that"
-OCR_OFF = "OCR is switched off (RAGKV_OCR): recognise its text first and upload that"
-
 
 def ocr_limits(settings: Settings) -> OCRLimits | str:
     """Limits on documents that are read by OCR, or what to do where there is none."""
-    if not settings.ocr:
-        return OCR_OFF
-    if find_spec("rapidocr") is None or find_spec("onnxruntime") is None:
-        return NO_OCR
-    return OCRLimits(settings.ocr_pages, settings.ocr_seconds)
+    return no_ocr(settings) or OCRLimits(settings.ocr_pages, settings.ocr_seconds)
 
 
 @dataclass

@@ -1,14 +1,37 @@
-"""Endings of names of files that ingestion reads. An upload may have any name: its bytes decide."""
+"""Kinds of files that ingestion reads, by the endings of their names. An upload may have any name: its bytes decide."""
 
 from pathlib import PurePosixPath
 
-READ = (
-    ".pdf", ".docx", ".xlsx", ".xlsm", ".pptx", ".odt", ".ods", ".odp", ".epub", ".rtf", ".eml", ".msg", ".mht", ".mhtml",
-    ".csv", ".tsv", ".tab", ".html", ".htm", ".xhtml", ".xml", ".nxml", ".rss", ".atom", ".dita", ".json", ".jsonl",
-    ".ndjson", ".geojson", ".ipynb", ".rst", ".org", ".md", ".markdown", ".txt", ".text", ".log",
-)  # fmt: skip
+IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif")
+_KINDS = {
+    "PDF": (".pdf",),
+    "Office": (".docx", ".xlsx", ".xlsm", ".pptx", ".rtf"),
+    "OpenDocument": (".odt", ".ods", ".odp"),
+    "EPUB": (".epub",),
+    "mail": (".eml", ".msg", ".mht", ".mhtml"),
+    "HTML": (".html", ".htm", ".xhtml"),
+    "XML": (".xml", ".nxml", ".rss", ".atom", ".dita"),
+    "JSON": (".json", ".jsonl", ".ndjson", ".geojson", ".ipynb"),
+    "CSV": (".csv", ".tsv", ".tab"),
+    "Markdown": (".md", ".markdown"),
+    "text": (".txt", ".text", ".log", ".rst", ".org"),
+    "images": IMAGES,
+}
+READ = tuple(suffix for suffixes in _KINDS.values() for suffix in suffixes)
+*_first, _last = _KINDS
+READ_KINDS = f"{', '.join(_first)} or {_last}"
+"""As people read it."""
 
 
 def is_read(name: str) -> bool:
     """Whether a file of this name is worth a look."""
-    return PurePosixPath(name.lower()).suffix in READ
+    return _suffix(name) in READ
+
+
+def is_image(name: str) -> bool:
+    """Whether a file of this name is read by OCR alone."""
+    return _suffix(name) in IMAGES
+
+
+def _suffix(name: str) -> str:
+    return PurePosixPath(name.lower()).suffix

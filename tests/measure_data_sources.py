@@ -124,7 +124,7 @@ def live(life: Life, files: int) -> None:
         life.write(f"{number % 7}/{number}.md", f"# Note {number}\n\nText of note {number}.\n".encode())
     for number in range(BROKEN):
         life.write(f"broken {number}.md", b"")
-    life.put("photo.jpg", b"\xff\xd8\xff")
+    life.put("film.mp4", b"\0\0\0\x18ftyp")
     time.sleep(SETTLED_S + 0.1)
     life.connect()
     life.killed_sync(files // 2)

@@ -10,7 +10,7 @@ from ragkv.catalog.collection import collection_with_counts, list_collections
 from ragkv.catalog.listing import DocumentFilter, list_documents
 from ragkv.compression import CompressionMethod
 from ragkv.db.tenants import collection_ref
-from ragkv.file_types import READ
+from ragkv.file_types import READ, READ_KINDS
 from ragkv.kv_format import KVFormat
 from ragkv.parts import Parts
 from ragkv.status import Status
@@ -57,6 +57,7 @@ def collection_page(
         compressions=list(CompressionMethod),
         default=DEFAULT_COLLECTION,
         suffixes=",".join(READ),
+        kinds=READ_KINDS,
         max_bytes=parts.settings.max_upload_bytes,
         status=chosen,
         name=name,

@@ -12,6 +12,7 @@ from api.admin.shell import AdminRequest, page
 from api.v1.probes import Probes
 from api.v1.statistics import statistics_of
 from ragkv.catalog.collection import num_documents
+from ragkv.file_types import READ_KINDS
 from ragkv.models import public_name
 from ragkv.parts import Parts
 from ragkv.statistics.summary import latest
@@ -54,6 +55,7 @@ async def overview_page(
         ttft=first_token_chart(now.summary),
         tokens=origin_chart(now.summary),
         origins=ORIGINS,
+        kinds=READ_KINDS,
     )
 
 

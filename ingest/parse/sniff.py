@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from ingest.parse.encoding import sure_encoding
 from ingest.parse.seven_bit import is_korean
 from ragkv.errors import Rejected, Unsupported
+from ragkv.file_types import READ_KINDS
 
 
 class Format(Enum):
@@ -42,7 +43,7 @@ class Format(Enum):
     GIF = "image/gif"
 
 
-SUPPORTED = "upload text, HTML, PDF, an Office or OpenDocument file, EPUB, CSV or an image"
+SUPPORTED = f"upload {READ_KINDS}"
 _BY_SUFFIX = {
     ".md": Format.MARKDOWN,
     ".markdown": Format.MARKDOWN,

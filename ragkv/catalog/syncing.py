@@ -24,8 +24,9 @@ from ragkv.db.tables import DataSourceFileRow
 from ragkv.db.tenants import collection_ref, tenant_name
 from ragkv.disk import trouble_of
 from ragkv.errors import Conflict, NotFound, QuotaExceeded, RagKVError, Rejected, TooLarge, Unavailable
-from ragkv.file_types import is_read
+from ragkv.file_types import is_image, is_read
 from ragkv.ids import new_id
+from ragkv.ocr import no_ocr
 from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import CollectionRef
@@ -186,6 +187,8 @@ class _Sync:
     def _refuse(self, file: ListedFile) -> None:
         if file.refusal is not None:
             raise Rejected(file.refusal)
+        if is_image(file.key) and (instead := no_ocr(self._parts.settings)):
+            raise Rejected(f"it is an image: {instead}")
         most = self._parts.settings.max_upload_bytes
         if file.num_bytes > most:
             raise TooLarge(f"the file is larger than {most:,} bytes: split it, or raise RAGKV_MAX_UPLOAD_BYTES")

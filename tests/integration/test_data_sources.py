@@ -44,6 +44,7 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import lend_models
 from tests.over_http import Client
+from tests.scans import encoded, picture
 from workers.data_sources import DataSources
 
 
@@ -164,7 +165,7 @@ def test_a_collection_is_kept_in_step(source: Source):
     """New, changed and deleted files; files that ingestion does not read; a file that cannot be read until it is
     mended."""
     fill(source, 20)
-    source.write("photo.jpg", b"\xff\xd8\xff")
+    source.write("film.mp4", b"\0\0\0\x18ftyp")
     source.write("empty.md", b"")
     first = source.sync()
     assert (first.listed, first.added, first.skipped, first.unreadable, first.error) == (22, 20, 1, 1, None)
@@ -455,6 +456,21 @@ class TestLimits:
         source.write("large.md", b"x" * 21)
         source.write("small.md", b"# Small\n")
         assert (source.sync().added, source.now().files.unreadable) == (1, 1)
+
+    def test_images_are_read_where_there_is_ocr_and_refused_unopened_where_not(self, source: Source):
+        """A folder of photographs takes no room then."""
+        with_settings(source.parts, ocr=False)
+        source.write("scan.PNG", encoded(picture(["words"])))
+        source.write("a.md", b"# A\n")
+        assert (source.sync().added, source.now().files.unreadable) == (1, 1)
+        status, reason = source.file_statuses()["scan.PNG"]
+        assert status == FileStatus.UNREADABLE
+        assert "RAGKV_OCR" in str(reason)
+
+        with_settings(source.parts, ocr=True)
+        retry_files(source.parts.default_collection.tenant_id, source.view.id, source.parts.database)
+        assert source.sync().added == 1
+        assert sorted(source.documents()) == ["a.md", "scan.PNG"]
 
     def test_a_full_tenant_stops_the_sync_which_goes_on_once_there_is_room(self, source: Source):
         with_settings(source.parts, max_tenant_documents=2)

@@ -15,6 +15,7 @@ from ingest.pipeline import ingest_document
 from ragkv.catalog.metadata import MAX_DEPTH
 from ragkv.db.tables import DocumentRow
 from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.file_types import READ, READ_KINDS
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
@@ -122,6 +123,13 @@ class TestLists:
 
 
 class TestUploads:
+    def test_the_dashboards_dialog_offers_every_kind_that_is_read(self, client: Client):
+        page = client.get("/admin/collections/default").text
+
+        assert all(f"{suffix}," in page for suffix in READ)
+        assert READ_KINDS in page
+        assert READ_KINDS in client.get("/admin").text
+
     def test_many_files_are_accepted_or_refused_one_by_one(self, client: Client, settings: Settings):
         bodies = [("a.md", ADA), ("b.md", b""), ("c.md", ADA), ("d.md", b"x" * (settings.max_upload_bytes + 1))]
         files = [("files", file) for file in bodies]

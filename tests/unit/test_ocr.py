@@ -10,10 +10,10 @@ import pytest
 from PIL import Image, ImageFont
 
 from ingest.parse.parsed import Parsed
-from ingest.parts import NO_OCR, OCR_OFF
 from ingest.sandbox.messages import Limits, OCRLimits
 from ingest.sandbox.parser import OCR_ENVIRONMENT, Parser
 from ragkv.errors import Rejected, TooLarge, Unsupported
+from ragkv.ocr import NOT_INSTALLED, SWITCHED_OFF
 from tests.made_files import pdf
 from tests.scans import DRAGON, GEESE, encoded, picture, scanned_pdf
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_read_says_why_and_costs_itself_alone(
     assert read(parser, b"words").text == "words"
 
 
-@pytest.mark.parametrize(("advice", "named"), [(OCR_OFF, "RAGKV_OCR"), (NO_OCR, "ragkv.ocr.")])
+@pytest.mark.parametrize(("advice", "named"), [(SWITCHED_OFF, "RAGKV_OCR"), (NOT_INSTALLED, "ragkv.ocr.")])
 def test_without_ocr_a_scan_says_what_to_do_and_other_pages_are_read(advice: str, named: str):
     parser = Parser(Limits(60, 2048), advice)
     mixed = scanned_pdf(["The first page has a text layer.", picture(DRAGON)])

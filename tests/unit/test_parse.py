@@ -6,7 +6,9 @@ import zipfile
 import pytest
 
 from ingest.parse import parse
+from ingest.parse.sniff import _BY_SUFFIX, _NEVER_TEXT, SUPPORTED, Format
 from ragkv.errors import Rejected, Unsupported
+from ragkv.file_types import READ
 from tests.scans import encoded, picture
 
 
@@ -86,3 +88,9 @@ def test_a_refusal_names_the_file_and_keeps_its_kind() -> None:
 )
 def test_a_document_without_a_title_of_its_own_is_called_like_its_file(name: str, title: str) -> None:
     assert parse(name, b"words").title == title
+
+
+def test_every_format_has_an_ending_by_which_data_sources_and_uploads_choose_files():
+    by_name = {f".{one.name.lower()}" for one in Format} - {".notebook"}
+    assert by_name | {*_BY_SUFFIX, *_NEVER_TEXT} <= set(READ)
+    assert all(kind in SUPPORTED for kind in ("PDF", "Office", "mail", "text or images"))

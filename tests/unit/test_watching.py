@@ -68,7 +68,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     folder = tmp_path / "inbox"
     (folder / "sub").mkdir(parents=True)
     (folder / "a.md").write_text("# A\n")
-    (folder / "photo.jpg").write_text("x")
+    (folder / "film.mp4").write_text("x")
     (folder / "elsewhere").symlink_to(tmp_path)
     one = Watched(folder)
     one.start()
@@ -97,7 +97,7 @@ def test_nothing_else_is_told(watched: Watched, tmp_path: Path):
     folder = watched.folder
     assert not watched.is_news((folder / "a.md").read_text)
     assert not watched.is_news(lambda: (folder / ".a.md.swp").write_text("x"))
-    assert not watched.is_news(lambda: (folder / "photo.jpg").write_text("xx"))
+    assert not watched.is_news(lambda: (folder / "film.mp4").write_text("xx"))
     assert not watched.is_news(lambda: (tmp_path / "outside.md").write_text("x"))
 
 

@@ -174,6 +174,15 @@ class TestContainers:
         published = [port for service in SERVICES.values() for port in service.get("ports", ())]
         assert all(port.startswith("127.0.0.1:") for port in published) and len(published) == 2
 
+    def test_the_worker_has_a_way_out_of_its_own_where_it_is_asked_for(self):
+        """Lists of networks are merged with those of compose.yaml."""
+        opened = yaml.safe_load((ROOT / "compose.egress.yaml").read_text())
+
+        assert opened == {"services": {"worker": {"networks": ["egress"]}}, "networks": {"egress": None}}
+        assert "egress" not in COMPOSE["networks"]
+        guides = [(ROOT / name).read_text() for name in ("compose.yaml", "docs/OPERATIONS.md")]
+        assert all("-f compose.yaml -f compose.egress.yaml" in " ".join(text.split()) for text in guides)
+
     def test_every_network_and_volume_is_declared(self):
         for service in SERVICES.values():
             assert set(service["networks"]) <= set(COMPOSE["networks"])

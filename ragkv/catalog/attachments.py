@@ -186,7 +186,7 @@ def _attach(session: "Session", ref: CollectionRef, wanted: Attach, index_finger
         return document_id
     if metadata is not None:
         label(session, document, metadata)
-    document.is_attachment = False
+    document.is_attachment, document.data_source_id = False, None
     revive(session, document, index_fingerprint)
     session.flush()
     if session.scalars(attachment(document.id, file.id)).one_or_none() is None:

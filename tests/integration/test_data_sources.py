@@ -1,5 +1,6 @@
 """Data sources: real folders, and a real server that speaks S3. On SQLite and on a real PostgreSQL."""
 
+import io
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.catalog.attachments import Attach, attach_files, entry_of
 from ragkv.catalog.data_sources import (
     MAX_DATA_SOURCES,
     DataSourceView,
@@ -31,6 +33,7 @@ from ragkv.catalog.data_sources import (
 )
 from ragkv.catalog.documents import accept_document, delete_document
 from ragkv.catalog.syncing import SyncTally, sync_next, sync_now
+from ragkv.catalog.uploads import keep_file
 from ragkv.cli.data_sources import data_sources
 from ragkv.data_sources import folder as folder_module
 from ragkv.db.data_sources import FileStatus
@@ -345,6 +348,18 @@ class TestDeletions:
         folder.write("a.md", b"# Changed\n")
         folder.sync()
         assert folder.contents() == [b"# Changed\n", b"# Keep\n", b"# Mine\n"]
+
+    def test_a_document_that_is_an_attached_file_too_stays(self, folder: Source):
+        ref = folder.parts.default_collection
+        folder.write("keep.md", b"# Keep\n")
+        folder.write("a.md", b"# Mine\n")
+        folder.sync()
+        file = keep_file(ref.tenant_id, "mine.md", "assistants", io.BytesIO(b"# Mine\n"), folder.parts)
+        attach_files(ref, [Attach(file.id)], folder.parts)
+        folder.delete("a.md")
+        folder.sync()
+        assert folder.contents() == [b"# Keep\n", b"# Mine\n"]
+        assert entry_of(ref, file.id, folder.parts.database).document.data_source_id is None
 
     def test_a_document_deleted_by_hand_comes_back(self, folder: Source):
         folder.write("a.md", b"# A\n")

@@ -52,7 +52,10 @@ class NewFileBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     status_code=HTTPStatus.OK,
     guards=[writing],
     summary="Attach several files",
-    responses=errors(NOT_FOUND="No such vector store, or no such file. No file is attached."),
+    responses=errors(
+        NOT_FOUND="No such vector store, or no such file. No file is attached.",
+        REQUEST_ENTITY_TOO_LARGE="The tenant has no room for more documents. No file is attached.",
+    ),
     sync_to_thread=True,
 )
 def create(

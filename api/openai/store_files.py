@@ -62,7 +62,10 @@ class ContentPage(msgspec.Struct, frozen=True, kw_only=True):
     status_code=HTTPStatus.OK,
     guards=[writing],
     summary="Attach a file",
-    responses=errors(NOT_FOUND="No such vector store, or no such file."),
+    responses=errors(
+        NOT_FOUND="No such vector store, or no such file.",
+        REQUEST_ENTITY_TOO_LARGE="The tenant has no room for more documents.",
+    ),
     sync_to_thread=True,
 )
 def create(

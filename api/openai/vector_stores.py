@@ -62,7 +62,11 @@ class VectorStoreChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     status_code=HTTPStatus.OK,
     guards=[writing],
     summary="Create a vector store",
-    responses=errors(NOT_FOUND="No such file.", CONFLICT=TAKEN),
+    responses=errors(
+        NOT_FOUND="No such file.",
+        CONFLICT=TAKEN,
+        REQUEST_ENTITY_TOO_LARGE="The tenant has no room for more documents: the vector store is created without files.",
+    ),
     sync_to_thread=True,
 )
 def create(

@@ -10,7 +10,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ragkv.catalog.documents import (
+    Accepted,
     DocumentView,
+    check_document_quota,
     delete_document,
     enqueue,
     insert_document,
@@ -72,16 +74,19 @@ def attach_files(
 ) -> None:
     """Attach all files, or none; commit, then queue them. `also` runs in the same transaction.
 
-    Raises NotFound for an unknown file, Rejected for too much metadata.
+    Raises NotFound for an unknown file, Rejected for too much metadata, QuotaExceeded for more documents than the tenant
+    may have.
     """
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
         if session.get(CollectionRow, ref.collection_id) is None:
             raise NotFound("the collection was deleted meanwhile")
-        waiting = [_attach(session, ref, one, parts.index_fingerprint) for one in wanted]
+        waiting = list(filter(None, (_attach(session, ref, one, parts.index_fingerprint) for one in wanted)))
+        if any(one.created for one in waiting):
+            check_document_quota(session, ref.tenant_id, parts.settings)
         also(session)
         session.execute(collection_changed(ref.collection_id))
-    for document_id in dict.fromkeys(filter(None, waiting)):
+    for document_id in dict.fromkeys(one.document_id for one in waiting):
         enqueue(document_id, parts.queue)
 
 
@@ -175,15 +180,15 @@ def to_entry(row: "Row[DocumentRow, str, datetime]") -> Entry:
     return Entry(file_id, view_of(document), moment)
 
 
-def _attach(session: "Session", ref: CollectionRef, wanted: Attach, index_fingerprint: str) -> str | None:
-    """Returns the document's id if it is to be queued."""
+def _attach(session: "Session", ref: CollectionRef, wanted: Attach, index_fingerprint: str) -> Accepted | None:
+    """Returns the document if it is to be queued."""
     file = find_file(session, ref.tenant_id, wanted.file_id)
     document = session.scalars(document_by_hash(ref.collection_id, file.sha256)).one_or_none()
     metadata = None if wanted.metadata is None else checked(wanted.metadata)
     if document is None:
         document_id = insert_document(session, ref, file.name, file, metadata or {})
         session.add(AttachmentRow(document_id=document_id, file_id=file.id, created_at=utc_now()))
-        return document_id
+        return Accepted(document_id, created=True)
     if metadata is not None:
         label(session, document, metadata)
     document.is_attachment, document.data_source_id = False, None
@@ -192,7 +197,7 @@ def _attach(session: "Session", ref: CollectionRef, wanted: Attach, index_finger
     if session.scalars(attachment(document.id, file.id)).one_or_none() is None:
         session.add(AttachmentRow(document_id=document.id, file_id=file.id, created_at=utc_now()))
     session.refresh(document)
-    return document.id if document.status is Status.ACCEPTED else None
+    return Accepted(document.id, created=False) if document.status is Status.ACCEPTED else None
 
 
 def _delete_if_nowhere(tenant_id: str, file_id: str, database: Database) -> str | None:

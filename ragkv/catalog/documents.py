@@ -270,7 +270,7 @@ def _orphans(collection_id: str, database: Database) -> Sequence[str]:
 
 
 def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Settings) -> None:
-    """Check a tenant's quotas. Raises TooLarge if a tenant has more bytes of files, or more documents, than the
+    """Check a tenant's quotas. Raises QuotaExceeded if a tenant has more bytes of files, or more documents, than the
     settings allow.
 
     The new file, of `num_bytes`, is among them.
@@ -282,6 +282,11 @@ def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Se
             f"the file has {num_bytes:,} bytes, and {max(most - kept + num_bytes, 0):,} of the tenant's "
             f"{most:,} are left: delete documents or files, or raise RAGKV_MAX_TENANT_BYTES"
         )
+    check_document_quota(session, tenant_id, settings)
+
+
+def check_document_quota(session: "Session", tenant_id: str, settings: Settings) -> None:
+    """Raise QuotaExceeded if a tenant has more documents than the settings allow, the new ones among them."""
     most = settings.max_tenant_documents
     if most and (session.scalar(number_of(documents_where(tenant_id))) or 0) > most:
         raise QuotaExceeded(

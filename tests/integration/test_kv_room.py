@@ -91,6 +91,22 @@ class TestQuotas:
         client.delete(f"/v1/documents/{first.json()['id']}")
         assert upload(client, ADA + b"More.").status_code == 202
 
+    def test_files_that_are_attached_count_as_documents(self, client: Client, parts: Parts):
+        def kept_file(body: bytes) -> str:
+            form = {"files": {"file": ("a.md", body)}, "data": {"purpose": "assistants"}}
+            return str(client.post("/v1/files", **form).json()["id"])
+
+        one, twin, two = kept_file(ADA), kept_file(ADA), kept_file(ADA + b"More.")
+        store = f"/v1/vector_stores/{parts.default_collection.collection_id}"
+        setting(parts, max_tenant_documents=1)
+
+        assert client.post(f"{store}/file_batches", json={"file_ids": [one, two]}).status_code == 413
+        assert client.post(f"{store}/files", json={"file_id": one}).status_code == 200
+        assert client.post(f"{store}/files", json={"file_id": twin}).status_code == 200, "it is no other document"
+        refused = client.post(f"{store}/files", json={"file_id": two})
+        assert refused.status_code == 413 and "RAGKV_MAX_TENANT_DOCUMENTS" in refused.json()["error"]["message"]
+        assert {file["id"] for file in client.get(f"{store}/files").json()["data"]} == {one, twin}
+
     def test_beyond_its_quota_a_tenants_own_least_used_kv_goes(
         self, parts: Parts, ingest: IngestParts, other: CollectionRef
     ):

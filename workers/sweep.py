@@ -81,8 +81,9 @@ class Sweeper:
     def _clean(self) -> None:
         if removed := clean(self._parts):
             log.info(
-                "removed %d unfinished uploads, %d files that no document names, points of %d deleted documents",
-                removed.uploads, removed.files, removed.documents,
+                "removed %d unfinished uploads, %d files that no document names, points of %d deleted documents, "
+                "%d attachments of deleted mails",
+                removed.uploads, removed.files, removed.documents, removed.attachments,
             )  # fmt: skip
 
     def _prune(self) -> None:

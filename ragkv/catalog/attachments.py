@@ -13,7 +13,7 @@ from ragkv.catalog.documents import (
     Accepted,
     DocumentView,
     check_document_quota,
-    delete_document,
+    delete_documents,
     enqueue,
     insert_document,
     label,
@@ -26,17 +26,17 @@ from ragkv.catalog.uploads import find_file
 from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, advisory_lock
-from ragkv.db.documents import document_by_hash
+from ragkv.db.documents import among, document_by_hash, documents_where
 from ragkv.db.file_tables import AttachmentRow
 from ragkv.db.pages import Position, rows_of
 from ragkv.db.tables import CollectionRow, DocumentRow
 from ragkv.db.uploads import (
     ENTRY_KEYS,
     attachment,
-    count_attachments,
     entries_of,
     entries_of_documents,
     entry_by_id,
+    goes_with,
     places_of,
     texts_of_document,
 )
@@ -74,8 +74,8 @@ def attach_files(
 ) -> None:
     """Attach all files, or none; commit, then queue them. `also` runs in the same transaction.
 
-    Raises NotFound for an unknown file, Rejected for too much metadata, QuotaExceeded for more documents than the tenant
-    may have.
+    Raises NotFound for an unknown file, Rejected for too much metadata, QuotaExceeded for more documents than the
+    tenant may have.
     """
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
@@ -142,10 +142,13 @@ def detach_file(ref: CollectionRef, file_id: str, parts: Parts) -> None:
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
         document = _find(session, ref, file_id)[0]
-        if (session.scalar(count_attachments(document.id)) or 0) > 1:
+        going = among(documents_where(ref.tenant_id, ref.collection_id), [document.id]).where(goes_with(file_id))
+        if session.scalars(going).one_or_none() is None:
             session.delete(session.scalars(attachment(document.id, file_id)).one())
             return
-    delete_document(ref.tenant_id, document.id, parts)
+    gone = delete_documents(ref.tenant_id, ref.collection_id, [document.id], parts, goes_with(file_id))
+    if document.id not in gone:  # it became another file's meanwhile
+        detach_file(ref, file_id, parts)
 
 
 def detach_if_there(ref: CollectionRef, file_id: str, parts: Parts) -> None:

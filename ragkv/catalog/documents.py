@@ -32,7 +32,7 @@ from ragkv.db.documents import (
 )
 from ragkv.db.jobs import INGEST
 from ragkv.db.kv_rules import makings_in_use, precompute_outdated_again
-from ragkv.db.mail_attachments import forget_attachments, orphans_in
+from ragkv.db.mail_attachments import is_orphan, orphans_in
 from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow
 from ragkv.errors import NotFound, QuotaExceeded, Unavailable
 from ragkv.files import FileStore, Readable, StoredBytes
@@ -44,7 +44,7 @@ from ragkv.status import REREAD, Status
 from ragkv.tenancy import CollectionRef
 
 if TYPE_CHECKING:
-    from sqlalchemy import Row
+    from sqlalchemy import ColumnElement, Row
     from sqlalchemy.orm import Session
 
 log = logging.getLogger(__name__)
@@ -173,33 +173,40 @@ def document_file(tenant_id: str, document_id: str, database: Database, files: F
 def delete_document(tenant_id: str, document_id: str, parts: Parts) -> list[str]:
     """Remove vectors, rows, the file, the KV that no other document uses, and kept answers. Works in any state.
 
-    Attachments go with it, unless other mails have them or they were uploaded too. Returns the ids of what is gone.
+    Attachments go after it, unless other mails have them or they were uploaded too. Returns the ids of what is gone.
     Raises NotFound. When the index is away it raises Unavailable and the document stays: delete it again.
     """
     collection_id = document_view(tenant_id, document_id, parts.database).collection_id
     gone = delete_documents(tenant_id, collection_id, [document_id], parts)
-    if gone is None:
+    if document_id not in gone:
         raise NotFound("the document was deleted meanwhile")
     return gone
 
 
-def delete_documents(tenant_id: str, collection_id: str, document_ids: Sequence[str], parts: Parts) -> list[str] | None:
-    """`delete_document`, of several documents of a collection. None if there were none of them any longer."""
-    with parts.database.writing() as session:
-        session.execute(forget_attachments(document_ids))
-    gone = remove_orphans(tenant_id, collection_id, parts)
-    found = remove_documents(tenant_id, collection_id, document_ids, parts)
-    gone += remove_orphans(tenant_id, collection_id, parts)  # of a worker that was reading them
-    forget_answers(tenant_id, collection_id, parts)
-    return [*document_ids, *gone] if found else None
+def delete_documents(
+    tenant_id: str,
+    collection_id: str,
+    document_ids: Sequence[str],
+    parts: Parts,
+    still: "ColumnElement[bool] | None" = None,
+) -> list[str]:
+    """`delete_document`, of those of a collection's documents that are there and of which `still` holds when they go.
+
+    The index may go away, or the process be killed, once they are gone and before their attachments are: these go with
+    the next deletion in the collection, or the sweep.
+    """
+    removed = remove_documents(tenant_id, collection_id, document_ids, parts, still)
+    try:
+        return removed + remove_orphans(tenant_id, collection_id, parts)
+    finally:
+        forget_answers(tenant_id, collection_id, parts)
 
 
 def remove_orphans(tenant_id: str, collection_id: str, parts: Parts) -> list[str]:
     """Remove documents that came as attachments of mails that are gone, some at a time. Returns their ids."""
     gone = list[str]()
     while orphans := _orphans(collection_id, parts.database):
-        remove_documents(tenant_id, collection_id, orphans, parts)
-        gone += orphans
+        gone += remove_documents(tenant_id, collection_id, orphans, parts, is_orphan())
     return gone
 
 

@@ -1,6 +1,7 @@
 """Removal of documents with what was made from them."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ragkv.catalog.originals import discard_all_unnamed, uploads_lock
 from ragkv.db.collections import collection_lost_documents
@@ -10,20 +11,30 @@ from ragkv.db.kv_entries import forget_entries, keys_in_use, keys_of_documents
 from ragkv.db.webhooks import forget_deliveries_about
 from ragkv.parts import Parts
 
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
 
-def remove_documents(tenant_id: str, collection_id: str, document_ids: Sequence[str], parts: Parts) -> int:
-    """Remove a collection's documents: their points on an index server, then their rows and the messages of
-    webhooks about them in one transaction, then files and KV that nothing else uses.
 
-    Returns how many documents there were. Kept answers are to go after. A crash in between leaves files, which the
-    sweep finds. Raises Unavailable, before anything is gone from the database, when the index is away.
+def remove_documents(
+    tenant_id: str,
+    collection_id: str,
+    document_ids: Sequence[str],
+    parts: Parts,
+    still: "ColumnElement[bool] | None" = None,
+) -> list[str]:
+    """Remove a collection's documents: their points on an index server, their rows and the messages of webhooks about
+    them in one transaction, then files and KV that nothing else uses.
+
+    still: a condition on documents, asked under the lock that uploads hold: one that was chosen before, and was
+    uploaded since, stays. Returns the ids of the removed ones. Kept answers are to go after. A crash in between leaves
+    files, which the sweep finds. Raises Unavailable, before anything is gone from the database, when the index is away.
     """
-    if parts.server_index is not None:
-        parts.server_index.delete_from_collection(tenant_id, collection_id, document_ids)
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
-        found = session.execute(hashes_to_remove(tenant_id, collection_id, document_ids)).all()
+        found = session.execute(hashes_to_remove(tenant_id, collection_id, document_ids, still)).all()
         ids = [document_id for document_id, _ in found]
+        if ids and parts.server_index is not None:
+            parts.server_index.delete_from_collection(tenant_id, collection_id, ids)
         keys = session.scalars(keys_of_documents(ids)).all()
         session.connection().execute(forget_documents(ids))
         session.connection().execute(forget_deliveries_about(ids))
@@ -33,4 +44,4 @@ def remove_documents(tenant_id: str, collection_id: str, document_ids: Sequence[
         session.connection().execute(collection_lost_documents(collection_id))
     discard_all_unnamed(tenant_id, [sha256 for _, sha256 in found], parts.database, parts.files)
     parts.kv_store.delete(unused)
-    return len(found)
+    return ids

@@ -19,6 +19,7 @@ from ragkv.catalog.documents import Origin, accept_document, delete_documents
 from ragkv.data_sources.files import UNSETTLED, ListedFile, SourceFiles
 from ragkv.data_sources.location import location_of
 from ragkv.data_sources.opening import files_of
+from ragkv.db.data_sources import is_kept_by
 from ragkv.db.syncing import SyncLease
 from ragkv.db.tables import DataSourceFileRow
 from ragkv.db.tenants import collection_ref, tenant_name
@@ -257,8 +258,8 @@ class _Sync:
         if not document_ids:
             return
         place = self._source.tenant_id, self._source.collection_id
-        gone = delete_documents(*place, document_ids, self._parts)
-        self._note("Delete a document that its data source lost", gone or document_ids)
+        if gone := delete_documents(*place, document_ids, self._parts, is_kept_by(self._source.id)):
+            self._note("Delete a document that its data source lost", gone)
 
     def _go_on(self) -> None:
         if not self._watch(self.tally):

@@ -154,6 +154,13 @@ def documents_synced(document_ids: Sequence[str]) -> Select[DocumentRow]:
     return select(DocumentRow).where(one_of(DocumentRow.id, document_ids), DocumentRow.data_source_id.is_not(None))
 
 
+def is_kept_by(data_source_id: str) -> ColumnElement[bool]:
+    """Whether a document exists only through this data source, or through one that is gone."""
+    is_gone = ~exists().where(DataSourceRow.id == DocumentRow.data_source_id)
+    mine = or_(DocumentRow.data_source_id == data_source_id, is_gone)
+    return and_(DocumentRow.data_source_id.is_not(None), mine)
+
+
 def documents_without_file(collection_id: str, data_source_id: str) -> Select[str]:
     """Ids of documents made from files of the data source that it does not know: a process was killed in between."""
     mine = (DocumentRow.collection_id == collection_id, DocumentRow.data_source_id == data_source_id)

@@ -150,14 +150,17 @@ def forget_labels_of(document_id: str) -> Delete:
     return delete(DocumentLabelRow).where(DocumentLabelRow.document_id == document_id)
 
 
-def hashes_to_remove(tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> Select[str, str]:
-    """(id, SHA-256) of those of the documents that the tenant's collection has.
+def hashes_to_remove(
+    tenant_id: str, collection_id: str, document_ids: Sequence[str], still: ColumnElement[bool] | None = None
+) -> Select[str, str]:
+    """(id, SHA-256) of those of the documents that the tenant's collection has, and of which `still` holds.
 
     On PostgreSQL their rows are locked, in the order in which all transactions lock several of them.
     """
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
     chosen = select(DocumentRow.id, DocumentRow.sha256).where(one_of(DocumentRow.id, document_ids), *mine)
-    return chosen.order_by(DocumentRow.id).with_for_update()
+    found = chosen if still is None else chosen.where(still)
+    return found.order_by(DocumentRow.id).with_for_update()
 
 
 def forget_documents(document_ids: Sequence[str]) -> Delete:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Delete, Select, delete, exists, select
+from sqlalchemy import ColumnElement, Delete, Select, and_, delete, exists, select
 from sqlalchemy.orm import Session
 
 from ragkv.db.lists import one_of
@@ -34,11 +34,20 @@ def forget_attachments(mail_ids: Sequence[str], hashes: Sequence[str] | None = N
     return mine if hashes is None else mine.where(one_of(MailAttachmentRow.sha256, hashes))
 
 
-def orphans_in(collection_id: str) -> Select[str]:
-    """Ids of documents that came as attachments alone, and that no mail has any longer."""
+def is_orphan() -> ColumnElement[bool]:
+    """Whether a document came as an attachment alone, and no mail has it any longer."""
     is_attached = exists().where(MailAttachmentRow.document_id == DocumentRow.id)
-    mine = (DocumentRow.collection_id == collection_id, DocumentRow.is_attachment)
-    return select(DocumentRow.id).where(*mine, ~is_attached)
+    return and_(DocumentRow.is_attachment, ~is_attached)
+
+
+def orphans_in(collection_id: str) -> Select[str]:
+    """Ids of a collection's orphans."""
+    return select(DocumentRow.id).where(DocumentRow.collection_id == collection_id, is_orphan())
+
+
+def places_of_orphans() -> Select[str, str]:
+    """(tenant, collection) of all orphans."""
+    return select(DocumentRow.tenant_id, DocumentRow.collection_id).where(is_orphan()).distinct()
 
 
 def depth_of(session: Session, document_id: str, most: int) -> int:

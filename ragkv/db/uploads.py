@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Delete, Select, delete, func, select
+from sqlalchemy import ColumnElement, Delete, Select, delete, exists, func, select
 
 from ragkv.db.file_tables import AttachmentRow, FileBatchMemberRow, FileBatchRow, FileRow
 from ragkv.db.lists import one_of
@@ -80,8 +80,10 @@ def attachment(document_id: str, file_id: str) -> Select[AttachmentRow]:
     return select(AttachmentRow).where(AttachmentRow.document_id == document_id, AttachmentRow.file_id == file_id)
 
 
-def count_attachments(document_id: str) -> Select[int]:
-    return select(func.count(AttachmentRow.file_id)).where(AttachmentRow.document_id == document_id)
+def goes_with(file_id: str) -> ColumnElement[bool]:
+    """Whether a document of this file goes when it is detached: it is no other file's."""
+    is_anothers = exists().where(AttachmentRow.document_id == DocumentRow.id, AttachmentRow.file_id != file_id)
+    return ~is_anothers
 
 
 def places_of(file_id: str) -> Select[str]:

@@ -1,4 +1,4 @@
-"""Removal of what `ragkv.upkeep.leftovers` finds beside KV: files of uploads, points of deleted documents."""
+"""Removal of what crashes leave beside KV: uploads, points of deleted documents, attachments of deleted mails."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -6,8 +6,11 @@ from pathlib import Path
 
 import msgspec
 
+from ragkv.catalog.documents import remove_orphans
+from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.originals import discard_unnamed
 from ragkv.clock import utc_now
+from ragkv.db.mail_attachments import places_of_orphans
 from ragkv.files import StoredFile
 from ragkv.parts import Parts
 from ragkv.upkeep.leftovers import abandoned_uploads, stray_points, unnamed_files
@@ -17,14 +20,16 @@ UPLOAD_GRACE = timedelta(hours=1)
 
 
 class Cleaned(msgspec.Struct, frozen=True):
-    """Numbers of what was removed: unfinished uploads, files that no row named, points of deleted documents."""
+    """Numbers of what was removed: unfinished uploads, files that no row named, points of deleted documents,
+    attachments of deleted mails."""
 
     uploads: int
     files: int
     documents: int
+    attachments: int
 
     def __bool__(self) -> bool:
-        return bool(self.uploads or self.files or self.documents)
+        return bool(self.uploads or self.files or self.documents or self.attachments)
 
 
 def clean(parts: Parts) -> Cleaned:
@@ -36,7 +41,17 @@ def clean(parts: Parts) -> Cleaned:
     files = discard_files(unnamed, parts)
     strays = stray_points(parts)
     delete_points(strays, parts)
-    return Cleaned(len(uploads), files, len(strays))
+    return Cleaned(len(uploads), files, len(strays), _remove_all_orphans(parts))
+
+
+def _remove_all_orphans(parts: Parts) -> int:
+    with parts.database.reading() as session:
+        places = session.execute(places_of_orphans()).all()
+    removed = 0
+    for tenant_id, collection_id in places:
+        removed += len(remove_orphans(tenant_id, collection_id, parts))
+        forget_answers(tenant_id, collection_id, parts)
+    return removed
 
 
 def remove_files(paths: Iterable[Path]) -> None:

@@ -30,7 +30,7 @@ from workers.sweep import Sweeper
 
 ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
 GRACE = b"# Grace Hopper\n\nGrace Hopper wrote the first compiler, and found the first bug.\n"
-NOTHING = Cleaned(0, 0, 0)
+NOTHING = Cleaned(0, 0, 0, 0)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ class TestFiles:
         assert leftovers.unnamed_files(later(), parts.database, parts.files) == [
             (parts.default_collection.tenant_id, "ab" * 32)
         ]
-        assert clean(parts) == Cleaned(uploads=1, files=1, documents=0)
+        assert clean(parts) == Cleaned(uploads=1, files=1, documents=0, attachments=0)
         assert files(parts) == [ADA]
 
     def test_a_file_that_got_a_row_meanwhile_is_not_removed(self, parts: Parts, document_id: str):

@@ -1,0 +1,192 @@
+"""Uploads between the steps of a deletion: what was acknowledged stays. On SQLite and on a real PostgreSQL."""
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from sqlalchemy import event, select
+
+from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of
+from ragkv.catalog.data_sources import add_data_source
+from ragkv.catalog.documents import delete_document, document_file, store_document
+from ragkv.catalog.mail_attachments import document_detail, settle_attachments
+from ragkv.catalog.syncing import sync_now
+from ragkv.catalog.uploads import keep_file
+from ragkv.db.tables import DocumentRow
+from ragkv.errors import NotFound, Unavailable
+from ragkv.parts import Parts
+from ragkv.retrieve.qdrant import QdrantIndex
+from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.upkeep.cleaning import clean
+from tests.qdrant_server import QdrantServer
+
+MOST_TRANSACTIONS = 40
+
+
+@pytest.fixture
+def parts(parts_on_either: Parts) -> Parts:
+    return parts_on_either
+
+
+@pytest.fixture
+def server() -> Iterator[QdrantServer]:
+    server = QdrantServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def index(parts: Parts, server: QdrantServer) -> Iterator[QdrantIndex]:
+    """The index of `parts`, on the server."""
+    index = parts.server_index = QdrantIndex.connect(server.url)
+    index.ensure(2)
+    yield index
+    parts.server_index = None
+    index.close()
+
+
+@contextmanager
+def before_transaction(number: int, act: Callable[[], None], parts: Parts) -> Iterator[list[bool]]:
+    """`act` runs before the transaction of this number begins. Gives whether there was one."""
+    seen, acted = [0], [False]
+
+    def count(connection: object) -> None:
+        seen[0] += not acted[0]
+        if seen[0] == number and not acted[0]:
+            acted[0] = True
+            act()
+
+    event.listen(parts.database.engine, "engine_connect", count)  # a listener of "begin" would hold SQLite's lock
+    yield acted
+    event.remove(parts.database.engine, "engine_connect", count)
+
+
+def at_each_transaction(attempt: Callable[[int], bool]) -> None:
+    """Every moment of a deletion: `attempt` says whether its deletion had a transaction of the number."""
+    numbers = range(1, MOST_TRANSACTIONS)
+    last = next(number for number in numbers if not attempt(number))
+    assert last > 3
+
+
+def stored(name: str, body: bytes, parts: Parts) -> str:
+    return store_document(parts.default_collection, name, io.BytesIO(body), parts).document_id
+
+
+def mail_with(body: bytes, subject: str, parts: Parts) -> str:
+    """A mail that was read, with this file attached."""
+    mail_id = stored(f"{subject}.eml", subject.encode(), parts)
+    with parts.database.reading() as session:
+        mail = session.get_one(DocumentRow, mail_id)
+    settle_attachments(mail, [("a.md", body)], parts)
+    return mail_id
+
+
+def attachment_of(mail_id: str, parts: Parts) -> str:
+    (attachment,) = document_detail(parts.default_collection.tenant_id, mail_id, parts.database).attachments
+    return str(attachment.document_id)
+
+
+def content(document_id: str, parts: Parts) -> bytes:
+    return document_file(parts.default_collection.tenant_id, document_id, parts.database, parts.files)[0].read_bytes()
+
+
+def test_an_attachment_that_is_uploaded_while_its_mail_is_deleted_stays(parts: Parts, index: QdrantIndex):
+    """With its points on the index server."""
+    ref = parts.default_collection
+    vectors = Vectors(np.array([1, 0], np.float32), np.array([], np.uint32), np.array([], np.float32))
+
+    def attempt(number: int) -> bool:
+        body, uploaded = b"file %d" % number, list[str]()
+        mail_id = mail_with(body, f"mail {number}", parts)
+        attached = attachment_of(mail_id, parts)
+        index.upsert(ref.tenant_id, ref.collection_id, [Point(f"{attached}:0", attached, "", vectors)])
+        with before_transaction(number, lambda: uploaded.append(stored("a.md", body, parts)), parts) as acted:
+            delete_document(ref.tenant_id, mail_id, parts)
+        assert [content(document_id, parts) for document_id in uploaded] == [body] * acted[0]
+        assert (attached in {held.document_id for held in index.held()}) == (attached in uploaded)
+        return acted[0]
+
+    at_each_transaction(attempt)
+
+
+def test_a_mail_that_comes_while_another_with_the_same_file_is_deleted_keeps_its_attachment(parts: Parts):
+    tenant_id = parts.default_collection.tenant_id
+
+    def attempt(number: int) -> bool:
+        body, others = b"file %d" % number, list[str]()
+        mail_id = mail_with(body, f"mail {number}", parts)
+        other = f"other {number}"
+        with before_transaction(number, lambda: others.append(mail_with(body, other, parts)), parts) as acted:
+            delete_document(tenant_id, mail_id, parts)
+        assert [content(attachment_of(one, parts), parts) for one in others] == [body] * acted[0]
+        return acted[0]
+
+    at_each_transaction(attempt)
+
+
+def test_a_file_that_is_attached_while_one_with_the_same_bytes_is_detached_stays(parts: Parts):
+    ref = parts.default_collection
+
+    def attempt(number: int) -> bool:
+        body = b"file %d" % number
+        one, two = (
+            keep_file(ref.tenant_id, name, "assistants", io.BytesIO(body), parts).id for name in ("1.md", "2.md")
+        )
+        attach_files(ref, [Attach(one)], parts)
+        with before_transaction(number, lambda: attach_files(ref, [Attach(two)], parts), parts) as acted:
+            detach_file(ref, one, parts)
+        with pytest.raises(NotFound):
+            entry_of(ref, one, parts.database)
+        if acted[0]:
+            assert content(entry_of(ref, two, parts.database).document.id, parts) == body
+        return acted[0]
+
+    at_each_transaction(attempt)
+
+
+def test_a_document_that_is_uploaded_while_a_sync_deletes_it_stays(parts: Parts, tmp_path: Path):
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    (inbox / "keep.md").write_bytes(b"# Keep\n")
+    parts.settings = msgspec.structs.replace(parts.settings, data_sources_allowed=str(inbox))
+    ref = parts.default_collection
+    source = add_data_source(ref.tenant_id, ref.collection_id, str(inbox), 15, parts.database, parts.settings)
+
+    def attempt(number: int) -> bool:
+        body, uploaded = b"file %d" % number, list[str]()
+        (inbox / "a.md").write_bytes(body)
+        sync_now(source.id, parts, lambda tally: True)
+        (inbox / "a.md").unlink()
+        with before_transaction(number, lambda: uploaded.append(stored("a.md", body, parts)), parts) as acted:
+            assert sync_now(source.id, parts, lambda tally: True).deleted == 1
+        assert [content(document_id, parts) for document_id in uploaded] == [body] * acted[0]
+        return acted[0]
+
+    at_each_transaction(attempt)
+
+
+def test_attachments_of_a_deleted_mail_go_with_the_sweep_if_the_index_goes_away_in_between(
+    parts: Parts, index: QdrantIndex, server: QdrantServer
+):
+    tenant_id = parts.default_collection.tenant_id
+
+    def attempt(number: int) -> bool:
+        mail_id = mail_with(b"file %d" % number, f"mail {number}", parts)
+        with before_transaction(number, server.stop, parts) as acted, suppress(Unavailable):
+            delete_document(tenant_id, mail_id, parts)
+        server.stop()
+        server.start()
+        clean(parts)
+        with parts.database.reading() as session:
+            left = set(session.scalars(select(DocumentRow.name)))
+        assert left in (set(), {f"mail {number}.eml", "a.md"})
+        if left:
+            delete_document(tenant_id, mail_id, parts)
+        return acted[0]
+
+    at_each_transaction(attempt)

@@ -145,7 +145,10 @@ def remove(
     file_id: FromPath[str],
     parts: NamedDependency[Parts],
 ) -> StoreFileDeleted:
-    """Detach a file from a vector store and delete its chunks, vectors and KV there. The file itself is kept."""
+    """Detach a file from a vector store and delete its chunks, vectors and KV there. The file itself is kept.
+
+    A document that other files share, or that was uploaded to the collection directly, is kept.
+    """
     detach_file(store, file_id, parts)
     return StoreFileDeleted(id=file_id)
 

@@ -1,7 +1,7 @@
 """Files in collections: attached, listed, given other metadata, detached.
 
 A file that is attached is a document there. Files with equal bytes are one document, which stays until the last of them
-is detached. A document that was uploaded to the collection itself goes by its own id.
+is detached. A document that was uploaded to the collection itself stays then, and goes by its own id.
 """
 
 from collections.abc import Callable, Sequence
@@ -135,7 +135,8 @@ def set_metadata(ref: CollectionRef, file_id: str, metadata: Metadata, database:
 
 
 def detach_file(ref: CollectionRef, file_id: str, parts: Parts) -> None:
-    """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's too.
+    """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's or was
+    uploaded too.
 
     Raises NotFound. When the index is away it raises Unavailable and the file stays attached: detach it again.
     """

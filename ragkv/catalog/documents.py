@@ -139,14 +139,16 @@ def store_document(
                 raise NotFound("the collection was deleted meanwhile")
             found = session.scalars(document_by_hash(ref.collection_id, received.sha256)).one_or_none()
             if found is None:
-                found_id = insert_document(session, ref, name, received, labels, origin=origin)
+                found_id = insert_document(
+                    session, ref, name, received, labels, origin=origin, was_uploaded=origin is None
+                )
                 check_quota(session, ref.tenant_id, received.num_bytes, parts.settings)
             else:
                 found_id = found.id
                 found.is_attachment = False
                 revive(session, found, parts.index_fingerprint)
                 if origin is None:
-                    found.data_source_id = None
+                    found.data_source_id, found.was_uploaded = None, True
                 elif found.data_source_id not in (None, origin.data_source_id):
                     found.data_source_id, found.origin = origin.data_source_id, origin.place
                 if labels and labels != found.labels:  # none leaves what there was
@@ -310,6 +312,7 @@ def insert_document(
     *,
     origin: Origin | None = None,
     is_attachment: bool = False,
+    was_uploaded: bool = False,
 ) -> str:
     """A document over bytes that are kept, or about to be, and its job. To be queued after the commit."""
     document = DocumentRow(
@@ -322,6 +325,7 @@ def insert_document(
         data_source_id=None if origin is None else origin.data_source_id,
         origin=None if origin is None else origin.place,
         is_attachment=is_attachment,
+        was_uploaded=was_uploaded,
     )
     session.add(document)
     session.flush()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Delete, Select, delete, exists, func, select
+from sqlalchemy import ColumnElement, Delete, Select, and_, delete, exists, func, or_, select
 
 from ragkv.db.file_tables import AttachmentRow, FileBatchMemberRow, FileBatchRow, FileRow
 from ragkv.db.lists import one_of
@@ -81,9 +81,10 @@ def attachment(document_id: str, file_id: str) -> Select[AttachmentRow]:
 
 
 def goes_with(file_id: str) -> ColumnElement[bool]:
-    """Whether a document of this file goes when it is detached: it is no other file's."""
+    """Whether a document goes when this file, which may be the document by its own id, is detached: it is no other
+    file's, and was not uploaded itself."""
     is_anothers = exists().where(AttachmentRow.document_id == DocumentRow.id, AttachmentRow.file_id != file_id)
-    return ~is_anothers
+    return and_(~is_anothers, or_(~DocumentRow.was_uploaded, DocumentRow.id == file_id))
 
 
 def places_of(file_id: str) -> Select[str]:

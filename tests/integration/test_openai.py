@@ -493,6 +493,30 @@ class TestFilesOfAVectorStore:
         client.vector_stores.files.delete(document, vector_store_id=store)
         assert service.http.get(f"/v1/documents/{document}", headers=headers).status_code == 404
 
+    @pytest.mark.parametrize("way", ["detach", "delete", "cancel"])
+    @pytest.mark.parametrize("uploaded_first", [True, False])
+    def test_a_document_that_was_uploaded_directly_stays_when_its_file_goes(
+        self, client: OpenAI, service: OpenAIService, store: str, way: str, uploaded_first: bool
+    ):
+        headers = {"Authorization": f"Bearer {service.key}"}
+        file = client.files.create(file=("b.md", BABBAGE), purpose="assistants").id
+
+        def send() -> str:
+            return str(upload(service.http, BABBAGE, data={"collection": store}, headers=headers).json()["id"])
+
+        document = send() if uploaded_first else ""
+        batch = client.vector_stores.file_batches.create(store, file_ids=[file]).id
+        document = document or send()
+        if way == "detach":
+            client.vector_stores.files.delete(file, vector_store_id=store)
+        elif way == "delete":
+            client.files.delete(file)
+        else:
+            client.vector_stores.file_batches.cancel(batch, vector_store_id=store)
+
+        assert [one.id for one in client.vector_stores.files.list(store)] == [document]
+        assert service.http.get(f"/v1/documents/{document}/file", headers=headers).content == BABBAGE
+
     def test_a_replaced_document_is_no_longer_the_file(
         self, client: OpenAI, service: OpenAIService, store: str, read: str
     ):

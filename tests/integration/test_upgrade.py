@@ -57,6 +57,13 @@ def test_every_value_is_still_there_after_the_upgrade_and_after_going_back_to_0_
     check_drift(parts.settings.database)
 
 
+def test_documents_that_no_file_is_attached_as_are_taken_as_uploaded(parts: Parts):
+    migrate(parts.settings.database)
+    with snapshot(parts.database) as connection:
+        uploaded = {row["id"] for row in rows(connection)["documents"] if row["was_uploaded"]}
+    assert uploaded == {old.WAITING, old.FAILED, old.EVICTED}
+
+
 def test_the_service_answers_from_what_was_read_before_and_reads_what_was_waiting(
     parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis
 ):

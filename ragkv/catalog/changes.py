@@ -70,11 +70,13 @@ def amend_document(
 
 
 def replace_document(tenant_id: str, document_id: str, name: str, body: Readable, parts: Parts) -> DocumentView:
-    """`exchange_file`, for callers that need not know whether the bytes are new."""
-    return exchange_file(tenant_id, document_id, name, body, parts).view
+    """`exchange_file`, by an upload: the document no longer goes with the mails or files that it came from."""
+    return exchange_file(tenant_id, document_id, name, body, parts, is_upload=True).view
 
 
-def exchange_file(tenant_id: str, document_id: str, name: str, body: Readable, parts: Parts) -> Exchanged:
+def exchange_file(
+    tenant_id: str, document_id: str, name: str, body: Readable, parts: Parts, *, is_upload: bool = False
+) -> Exchanged:
     """Give a document another file, and queue it. It answers from the old file until the new one is searchable.
 
     The same bytes are not read again. Raises NotFound, Conflict if another document of the collection has these bytes,
@@ -85,6 +87,8 @@ def exchange_file(tenant_id: str, document_id: str, name: str, body: Readable, p
         advisory_lock(session, uploads_lock(tenant_id))
         document = find_document(session, tenant_id, document_id)
         document.name = clean_file_name(name)
+        if is_upload:
+            document.is_attachment, document.was_uploaded = False, True
         old = document.sha256
         is_new = old != received.sha256
         if is_new:

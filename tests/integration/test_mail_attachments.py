@@ -154,6 +154,18 @@ def test_attachments_go_with_the_last_mail_that_has_them(client: Client, ingest:
 
 
 @pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)
+@pytest.mark.parametrize("body", [PLAN, b"# New plan\n\nOf stone.\n"], ids=["the same bytes", "others"])
+def test_an_attachment_that_was_replaced_stays_when_its_mail_goes(client: Client, ingest: IngestParts, body: bytes):
+    mail_id = send(client, ingest, mail("bridges", plan__md=PLAN))
+    plan = shown(client, mail_id)["attachments"][0]["document_id"]
+    replaced = client.put(f"/v1/documents/{plan}", files={"file": ("new.md", body)})
+    assert replaced.status_code == 202
+
+    assert client.delete(f"/v1/documents/{mail_id}").status_code == 204
+    assert client.get(f"/v1/documents/{plan}/file").content == body
+
+
+@pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)
 def test_another_file_in_the_mails_place_has_other_attachments(client: Client, ingest: IngestParts):
     mail_id = send(client, ingest, mail("first", plan__md=PLAN, same__md=b"# Same\n\nWords.\n"))
     form = {"files": {"file": ("second.eml", mail("second", same__md=b"# Same\n\nWords.\n").as_bytes())}}

@@ -97,8 +97,8 @@ def question_attention(
     """Attention of the question to each token: mean over queries and heads, summed over the layers that choose.
     [tokens] float32.
 
-    Zeros if the cache has no room for any token of the question: ties go to the latest tokens. Raises Rejected for
-    layers that the model lacks.
+    Zeros if the question is not run (`_run_question`): ties go to the latest tokens. Raises Rejected for layers that
+    the model lacks.
     """
     assert stitch.plan.selection is not None, "the plan asks for no selection in the engine"
     num_candidates = total_tokens(one.span for one in _candidates(stitch, stitched))
@@ -166,16 +166,18 @@ def _run_question(
     """Run the question in place over the stitched KV as far as the last of `layers`, ascending.
 
     `on_layer` is told (layer, rotated queries, rotated keys) of the question's tokens at each of them; never if the
-    cache has no room for any of them.
+    cache has no room for any of them, or the question is longer than a step may be: other requests would wait for it.
     """
 
     def hook(layer: int, query: torch.Tensor, key: torch.Tensor, _value: torch.Tensor) -> None:
         if layer in layers:
             on_layer(layer, query, key)
 
+    start = stitch.plan.end
+    if len(stitch.token_ids) - start > model.max_tokens:
+        return
     ids = torch.tensor(stitch.token_ids, device=model.device)
     with model.with_room_for(len(ids), block_ids, layers[-1]) as table:
-        start = stitch.plan.end
         question = Span(start, max(start, min(len(ids), len(table) * model.block_size)))
         if question.num_tokens:
             batch = model.batch([question], table)

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from ragkv.settings import Settings
+from ragkv.stitch.plan import EngineSelection
 from tests.engine.conftest import started
 from tests.engine.tiny import config_of, save_tiny
 from tests.engine.world import World, kl, request, whole_context
@@ -74,6 +75,14 @@ def test_a_question_longer_than_a_step_is_prefilled_in_several(tiny: World) -> N
     full = tiny.ask(prompt, max_tokens=8)
     plan = tiny.model.plan(chunks, [whole_context(prompt)])
     assert tiny.ask(prompt, plan, max_tokens=8).token_ids == full.token_ids
+
+
+def test_a_question_longer_than_a_step_chooses_nothing_and_the_latest_tokens_are_recomputed(tiny: World) -> None:
+    chunks = tiny.model.chunks[:2]
+    prompt = tiny.model.prompts.build(chunks, "and then " * 150 + "?", answer_tokens=8)
+    plan = replace(tiny.model.plan(chunks), selection=EngineSelection("question", 0.2, 4))
+    [span] = tiny.ask(prompt, plan, max_tokens=4).report.recomputed_spans
+    assert span.end == plan.end
 
 
 @pytest.mark.parametrize("tiny", ["llama", pytest.param("qwen3", marks=pytest.mark.long)], indirect=True)

@@ -51,7 +51,7 @@ async def asking(connection: Connection, handler: BaseRouteHandler) -> None:
 
 async def uploading(connection: Connection, handler: BaseRouteHandler) -> None:
     """A guard: takes a place for the caller's upload, for the length of the request, then reads the form, which
-    handlers would do without a bound."""
+    handlers would do without a bound. A body that is no multipart form is refused unread."""
     hold(connection, limits_of(connection).upload(connection.user))
     if isinstance(connection, BoundedFormRequest):
         await connection.form()

@@ -23,6 +23,8 @@ from ragkv.errors import Forbidden, RagKVError, Throttled, Unauthorised
 from ragkv.parts import Parts
 
 HOME = "/admin"
+FORM_BYTES = 16 * 1024
+"""Room for a key and a page. The form is parsed on the event loop, for clients without a key."""
 _PAGE = re.compile(r"/admin(?:[/?][!-\[\]-~]*)?")
 """A page of the dashboard: printable ASCII without a backslash, which browsers take for a slash."""
 
@@ -43,7 +45,14 @@ def login_page(request: Request[Any, Any, Any], parts: NamedDependency[Parts]) -
     return login_form(request, parts, inside(request.query_params.get("next", HOME)))
 
 
-@post(LOGIN, opt={PUBLIC: True}, guards=[own_pages_only], include_in_schema=False, sync_to_thread=True)
+@post(
+    LOGIN,
+    opt={PUBLIC: True},
+    guards=[own_pages_only],
+    include_in_schema=False,
+    request_max_body_size=FORM_BYTES,
+    sync_to_thread=True,
+)
 def login(
     data: URLEncodedBody[LoginForm], request: Request[Any, Any, Any], parts: NamedDependency[Parts]
 ) -> Response[Any]:

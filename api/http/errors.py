@@ -77,6 +77,11 @@ def json_problems(**also: str) -> dict[int, ResponseSpec]:
     return problems(UNSUPPORTED_MEDIA_TYPE="`Content-Type` is not JSON.", **also)
 
 
+def form_problems(**also: str) -> dict[int, ResponseSpec]:
+    """`problems` of an endpoint that reads a multipart form."""
+    return problems(UNSUPPORTED_MEDIA_TYPE="`Content-Type` is not `multipart/form-data`.", **also)
+
+
 _EVERYWHERE = {
     HTTPStatus.BAD_REQUEST: "Malformed request: see `errors`.",
     HTTPStatus.UNAUTHORIZED: "The API key is missing, invalid, expired or revoked.",

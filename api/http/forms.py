@@ -9,7 +9,7 @@ from litestar.enums import RequestEncodingType
 from litestar.exceptions import ClientException
 from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
 
-from ragkv.errors import TooLarge
+from ragkv.errors import TooLarge, Unsupported
 
 FIELD_BYTES = 64 * 1024
 FIELDS = 1000
@@ -21,13 +21,16 @@ Part = UploadFile | bytearray
 
 
 class BoundedFormRequest(Request[Any, Any, Any]):
-    """A request whose multipart form is read within these limits."""
+    """A request whose multipart form is read within these limits, and no other form at all."""
 
     async def form(self) -> FormMultiDict:
-        """The form. Raises TooLarge for a field above the limit, ClientException for a malformed form."""
+        """The form. Raises Unsupported for a body of another content type, TooLarge for a field above the limit,
+        ClientException for a malformed form."""
         kind, options = self.content_type
         state = self._connection_state
-        if kind == RequestEncodingType.MULTI_PART and "boundary" in options and not isinstance(state.form, dict):
+        if kind != RequestEncodingType.MULTI_PART:
+            raise Unsupported(f"Content-Type {kind[:80]!r} is not supported: send the file as multipart/form-data")
+        if "boundary" in options and not isinstance(state.form, dict):
             form = _Form()
             try:
                 state.form = await form.read(self, options["boundary"].encode())

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
-from api.http.errors import Problem, json_problems, problem_of, problems
+from api.http.errors import Problem, form_problems, json_problems, problem_of, problems
 from api.http.observe import note_made
 from api.v1.collections import Limit
 from ragkv.access.caller import Caller
@@ -91,7 +91,7 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     status_code=HTTPStatus.ACCEPTED,
     summary="Upload a document",
     response_description="Accepted and queued for ingestion.",
-    responses=problems(
+    responses=form_problems(
         NOT_FOUND="No such collection.",
         REQUEST_ENTITY_TOO_LARGE="The file is too large, or the tenant has no room for more bytes or documents.",
         UNPROCESSABLE_ENTITY="The file is empty, or the metadata is invalid.",
@@ -124,7 +124,7 @@ def upload(
     guards=[writing, uploading],
     status_code=HTTPStatus.OK,
     summary="Upload several documents",
-    responses=problems(
+    responses=form_problems(
         NOT_FOUND="No such collection.",
         REQUEST_ENTITY_TOO_LARGE="The request is too large.",
         UNPROCESSABLE_ENTITY="The metadata is invalid.",
@@ -209,7 +209,7 @@ def amend(
     guards=[writing, uploading],
     status_code=HTTPStatus.ACCEPTED,
     summary="Replace a document's file",
-    responses=problems(
+    responses=form_problems(
         NOT_FOUND="No such document.",
         CONFLICT="Another document of the collection has the same bytes.",
         REQUEST_ENTITY_TOO_LARGE="The file is too large, or the tenant has no room for more bytes.",

@@ -55,7 +55,7 @@ class TestDocuments:
     def test_bad_uploads_are_refused_with_the_reason(self, client: Client):
         assert_problem(upload(client, b""), 422, "empty")
         assert_problem(client.post("/v1/documents", files={"nope": ("a.md", ADA)}), 400, "file")
-        assert_problem(client.post("/v1/documents", json={}), 400)
+        assert_problem(client.post("/v1/documents", json={}), 415)
 
     def test_too_large_a_file_is_refused(self, client: Client, settings: Settings):
         assert_problem(upload(client, b"x" * (settings.max_upload_bytes + 1)), 413, "RAGKV_MAX_UPLOAD_BYTES")

@@ -161,6 +161,26 @@ class TestConnections:
         assert answer.startswith(b"HTTP/1.1 408")
         assert b"send it again" in answer
 
+    @pytest.mark.parametrize("kind", [b"application/x-www-form-urlencoded", b"application/json", b""])
+    @pytest.mark.parametrize(
+        ("way", "status"),
+        [
+            (b"POST /v1/documents", b"415"),
+            (b"POST /v1/documents/batch", b"415"),
+            (b"PUT /v1/documents/" + b"0" * 32, b"415"),
+            (b"POST /v1/files", b"400"),
+        ],
+    )
+    def test_an_upload_that_is_no_multipart_form_is_refused_unread(
+        self, served: httpx.Client, way: bytes, status: bytes, kind: bytes
+    ):
+        head = FORM.replace(b"POST /v1/documents", way).replace(b"multipart/form-data; boundary=x", kind)
+
+        answer = answer_to(served, head + b"\r\na&a&")
+
+        assert answer.startswith(b"HTTP/1.1 " + status)
+        assert b"send the file as multipart/form-data" in answer
+
     def test_uploads_beyond_the_limit_are_refused_before_they_are_read(self, parts: Parts, redis_server: EmbeddedRedis):
         keys = [key_of(parts, name) for name in ("default", "second", "third")]
         with serving(parts, body_grace_s=60) as served:

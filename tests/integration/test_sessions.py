@@ -108,6 +108,12 @@ class TestLogin:
         assert "the API key is not known" in response.text
         assert "set-cookie" not in response.headers
 
+    def test_a_form_that_no_login_needs_is_refused(self, client: Client):
+        form = {"content-type": "application/x-www-form-urlencoded"}
+
+        assert client.post("/admin/login", content="a&" * 8193, headers=form).status_code == 413
+        assert client.post("/admin/login", content="a&" * 8192, headers=form).status_code == 401
+
     def test_a_key_without_the_scope_admin_is_refused(self, client: Client, parts: Parts, key: str):
         narrow = issue_key(parts.default_collection.tenant_id, "x", ["write"], parts.database).key
 

@@ -7,8 +7,8 @@ import base64
 import binascii
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, Generic, Protocol, TypeVar
+from datetime import UTC, datetime
+from typing import Annotated, Generic, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -79,11 +79,19 @@ def to_cursor(position: object) -> str:
 
 
 def from_cursor(cursor: str | None, kind: type[T]) -> T | None:
-    """The position a cursor was made from; None without a cursor. Raises Rejected for any other text."""
+    """The position a cursor was made from, its moments in UTC; None without a cursor. Raises Rejected for any other
+    text."""
     if cursor is None:
         return None
     try:
         padded = cursor.encode() + b"=" * (-len(cursor) % 4)
-        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=kind)
-    except (binascii.Error, ValueError, msgspec.MsgspecError):
+        return _in_utc(msgspec.json.decode(base64.urlsafe_b64decode(padded), type=kind))
+    except (binascii.Error, ValueError, OverflowError, msgspec.MsgspecError):
         raise Rejected("invalid cursor: use `next` of the previous page, or omit it for the first page") from None
+
+
+def _in_utc(position: T) -> T:
+    """The position as the database takes it. Raises OverflowError for a moment that UTC has no year for."""
+    if not isinstance(position, tuple):
+        return position
+    return cast("T", tuple(one.astimezone(UTC) if isinstance(one, datetime) else one for one in position))

@@ -3,7 +3,9 @@
 import asyncio
 import ipaddress
 import socket
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 from ragkv.errors import Rejected
@@ -54,13 +56,15 @@ def target_of(url: str, trusted: frozenset[str]) -> Target:
     return Target(parts.scheme, host, port, f"{path}?{parts.query}" if parts.query else path)
 
 
-async def resolve(target: Target, trusted: frozenset[str]) -> str:
-    """An address to connect to: the one that was checked, so that a name cannot point elsewhere a moment later.
+async def resolve(target: Target, trusted: frozenset[str], lookups: Executor) -> str:
+    """An address to connect to: the one that was checked, so that a name cannot point elsewhere a moment later. The
+    name is looked up in a thread of `lookups`, for as long as its servers take.
 
     Raises Rejected if any address of the host is private, OSError if there is none.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    asked = partial(socket.getaddrinfo, target.host, target.port, type=socket.SOCK_STREAM)
+    found = await loop.run_in_executor(lookups, asked)
     addresses = [str(place[0]).partition("%")[0] for *_, place in found]
     if target.host not in trusted:
         for address in addresses:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import ssl
 import time
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -71,17 +72,23 @@ class Courier:
 
     async def _deliver(self, due: list[tuple[WebhookDeliveryRow, WebhookRow]]) -> None:
         verify = ssl.create_default_context() if self._tls is None else self._tls
-        async with httpx.AsyncClient(verify=verify, trust_env=False, timeout=ATTEMPT_S) as client:
-            outcomes = await asyncio.gather(*(self._attempt(client, *one) for one in due))
+        lookups = ThreadPoolExecutor(len(due), "webhook-names")  # one for each: a slow name holds up no other
+        try:
+            async with httpx.AsyncClient(verify=verify, trust_env=False, timeout=ATTEMPT_S) as client:
+                outcomes = await asyncio.gather(*(self._attempt(client, lookups, *one) for one in due))
+        finally:
+            lookups.shutdown(wait=False)  # nobody waits for an answer that comes after its attempt
         for (delivery, _), outcome in zip(due, outcomes, strict=True):
             self._record(delivery, outcome)
 
-    async def _attempt(self, client: httpx.AsyncClient, delivery: WebhookDeliveryRow, webhook: WebhookRow) -> Outcome:
+    async def _attempt(
+        self, client: httpx.AsyncClient, lookups: Executor, delivery: WebhookDeliveryRow, webhook: WebhookRow
+    ) -> Outcome:
         body = delivery.body.encode()
         try:
             async with asyncio.timeout(ATTEMPT_S):
                 target = target_of(webhook.url, self._trusted)
-                address = await resolve(target, self._trusted)
+                address = await resolve(target, self._trusted, lookups)
                 headers = {
                     "host": target.netloc,
                     "content-type": "application/json",

@@ -5,10 +5,12 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
 import ssl
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -34,7 +36,7 @@ from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
 from ragkv.webhooks import delivery
 from ragkv.webhooks.address import resolve, target_of
-from ragkv.webhooks.delivery import DELAYS_S, OF_TENANT, Courier
+from ragkv.webhooks.delivery import AT_ONCE, DELAYS_S, OF_TENANT, Courier
 from tests.over_http import Client, assert_problem, upload
 
 HERE = frozenset({"127.0.0.1"})
@@ -80,9 +82,9 @@ def receiver() -> Iterator[Receiver]:
     receiver.server.server_close()
 
 
-def announced(database: Database, url: str, number: int = 1) -> str:
+def announced(database: Database, url: str, number: int = 1, tenant: str = "default") -> str:
     """A webhook, and a document that is told of so many times. Returns the webhook's secret."""
-    ref = ensure_collection(database)
+    ref = ensure_collection(database, tenant)
     secret = make_webhook(ref.tenant_id, url, None, HERE, database).secret
     with database.writing() as session:
         row = DocumentRow(
@@ -253,6 +255,33 @@ def test_a_name_that_cannot_be_looked_up_costs_its_own_message_alone(database: D
     assert len(receiver.got) == 1
 
 
+def test_names_that_are_slow_to_look_up_cost_others_nothing(
+    database: Database, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+):
+    """Twelve of three tenants. The round ends without them."""
+    answer, answered = threading.Event(), threading.Event()
+    look_up = socket.getaddrinfo
+
+    def slow(host: str, *args: Any, **options: Any) -> Any:
+        if host == "slow.example":
+            answer.wait(20)
+            answered.set()
+            raise socket.gaierror
+        return look_up(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    monkeypatch.setattr(delivery, "ATTEMPT_S", 2)
+    for tenant in ("a", "b", "c"):
+        announced(database, "https://slow.example/", OF_TENANT, tenant)
+    announced(database, receiver.url, OF_TENANT, "d")
+    try:
+        assert Courier(database, HERE).deliver_due() == AT_ONCE
+        assert len(receiver.got) == OF_TENANT
+        assert not answered.is_set()
+    finally:
+        answer.set()
+
+
 def test_a_host_that_is_no_longer_trusted_is_not_reached(database: Database, receiver: Receiver):
     announced(database, receiver.url)
 
@@ -283,8 +312,8 @@ def test_a_name_that_leads_to_this_machine_is_refused_when_it_is_looked_up(host:
     """Numbers in odd forms, too: whatever the system's resolver makes of them."""
     target = target_of(f"https://{host}/", frozenset())
 
-    with pytest.raises((Rejected, OSError)):
-        asyncio.run(resolve(target, frozenset()))
+    with ThreadPoolExecutor() as lookups, pytest.raises((Rejected, OSError)):
+        asyncio.run(resolve(target, frozenset(), lookups))
 
 
 def test_messages_about_a_document_go_with_it(client: Client, parts: Parts, receiver: Receiver):

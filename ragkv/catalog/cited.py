@@ -70,8 +70,7 @@ def cited_page(tenant_id: str, document_id: str, start: int, end: int, database:
             raise Rejected(f"the document has no text at characters {start:,} to {end:,}")
         near = chunks_near(document_id, rows[0].ordinal - _NEIGHBOURS, rows[-1].ordinal + _NEIGHBOURS)
         chunks = [to_chunk(row, document.media_type) for row in session.scalars(near)]
-        name = document.name
-    first = next(chunk for chunk in chunks if chunk.end > start)
+        first, name = to_chunk(rows[0], document.media_type), document.name
     offset = max(start - first.start, 0)
     page = first.page_at(offset)
     return CitedPage(

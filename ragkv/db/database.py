@@ -8,7 +8,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session
 
 from ragkv.db.failures import discarding, translated
-from ragkv.db.postgres import open_postgres
+from ragkv.db.postgres import READS, open_postgres
 from ragkv.db.sqlite import WRITES, open_sqlite
 from ragkv.errors import Rejected
 
@@ -23,12 +23,13 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.engine = open_engine(url)
+        self._reading = self.engine.execution_options(**{READS: True})
         self._writing = self.engine.execution_options(**{WRITES: True})
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """A consistent view. What is changed in it is lost."""
-        with translated(), Session(self.engine) as session, discarding(session):
+        """A consistent view: all that is read in it is of one moment. What is changed in it is lost."""
+        with translated(), Session(self._reading) as session, discarding(session):
             yield session
 
     @contextmanager

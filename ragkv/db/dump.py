@@ -44,8 +44,7 @@ class TableDump(msgspec.Struct, frozen=True):
 def snapshot(database: Database) -> Iterator[Connection]:
     """One moment of the database, whatever others write while the block runs. To be read only."""
     with database.reading() as session:
-        isolated = {"isolation_level": "REPEATABLE READ"} if session.get_bind().dialect.name == "postgresql" else {}
-        connection = session.connection(execution_options=isolated)
+        connection = session.connection()
         _lift_time_limit(connection)
         revision_of(connection)  # SQLite's snapshot begins with the first statement that reads
         yield connection

@@ -6,7 +6,7 @@ import ssl
 from typing import Any
 
 import msgspec
-from sqlalchemy import URL, Dialect, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -16,6 +16,8 @@ from ragkv.errors import Rejected
 CONNECT_TIMEOUT_S = 10
 LIMITS = {"statement_timeout": "60s", "lock_timeout": "30s", "idle_in_transaction_session_timeout": "5min"}
 """Enforced by the server, whatever becomes of this process. Migrations have their own."""
+READS = "ragkv_reads"
+"""The execution option of connections that read."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """Seconds and probes after which a peer that is gone without a word is noticed: a minute."""
 
@@ -38,6 +40,7 @@ def open_postgres(url: URL) -> Engine:
     )
     event.listen(engine, "do_connect", _connect)
     event.listen(engine, "checkout", _refuse_out_of_step)
+    event.listen(engine, "begin", _begin)
     discard_broken(engine)
     return engine
 
@@ -56,6 +59,12 @@ def _connect(dialect: Dialect, record: ConnectionPoolEntry, args: Any, options: 
     except OSError as error:
         raise dialect.loaded_dbapi.InterfaceError(f"network error: {error}") from error
     return connection
+
+
+def _begin(connection: Connection) -> None:
+    # Every statement that reads would see another moment by default. One that writes is to see what others committed.
+    if connection.get_execution_options().get(READS):
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
 def _refuse_out_of_step(connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:

@@ -414,6 +414,18 @@ class TestSqliteFile:
         assert modes == dict.fromkeys(("ragkv.sqlite3", "ragkv.sqlite3-wal", "ragkv.sqlite3-shm"), "0o600")
 
 
+def test_what_is_read_together_is_of_one_moment(database: Database):
+    add_document(database)
+    with database.reading() as session:
+        before = session.scalars(select(DocumentRow.id)).all()
+        add_document(database)
+        meanwhile = session.scalars(select(DocumentRow.id)).all()
+    with database.reading() as session:
+        after = session.scalars(select(DocumentRow.id)).all()
+
+    assert (len(before), len(meanwhile), len(after)) == (1, 1, 2)
+
+
 def test_a_cursor_with_a_character_that_no_name_has_finds_nothing_odd(database: Database):
     page = list_collections(find_collection_ref(database).tenant_id, 10, to_cursor("\x00"), database)
 

@@ -10,7 +10,7 @@ from ragkv.settings import PREFIX, Settings
 
 HIDDEN = "hidden"
 SECRET_WORDS = frozenset({"key", "password", "secret", "token", "credentials", "headers"})
-"""A setting with one of these words in its name is never shown."""
+"""A text setting with one of these words in its name is never shown. Numbers are: they count keys and tokens."""
 _SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&#]*", re.IGNORECASE)
 
 
@@ -34,11 +34,11 @@ def shown_settings(settings: Settings) -> list[ShownSetting]:
 def _text(name: str, value: Any) -> str | None:
     if value is None:
         return None
-    if SECRET_WORDS & set(name.split("_")):
-        return HIDDEN
     if isinstance(value, bool):
         return str(value).lower()
-    return without_secrets(value) if isinstance(value, str) else str(value)
+    if not isinstance(value, str):
+        return str(value)
+    return HIDDEN if SECRET_WORDS & set(name.split("_")) else without_secrets(value)
 
 
 def without_secrets(text: str) -> str:

@@ -36,6 +36,12 @@ def test_secrets_are_hidden():
     assert values["RAGKV_DATABASE_URL"] == f"postgresql://me:{HIDDEN}@db/ragkv"
 
 
+def test_numbers_that_count_keys_or_tokens_are_shown():
+    values = shown(kv_wait_token_ms="2.5")
+
+    assert (values["RAGKV_OIDC_KEY_DAYS"], values["RAGKV_KV_WAIT_TOKEN_MS"]) == ("90", "2.5")
+
+
 @pytest.mark.parametrize(
     ("url", "safe"),
     [

@@ -36,7 +36,7 @@ INGESTION = {
     "stage": "Current stage of ingestion: `parse`, `ocr`, `embed` or `prefill`; empty while none is running. A searchable document in the stage `reread` waits to be read again, since documents are read otherwise now; it answers with what was read before.",
     "done": "Tokens that the current stage has processed; pages in the stage `ocr`.",
     "total": "Tokens that the current stage processes in all; pages in the stage `ocr`.",
-    "error": "Reason of the failure; null unless `status` is `failed`.",
+    "error": "Reason of the last failure: of a document whose `status` is `failed`, that waits for another attempt, or that could not be read again and answers with what was read before. Otherwise null.",
     "kv_evicted": "Whether some of the document's KV was evicted, or not stored: for lack of space, or by the collection's rule. "
     "It is recomputed when needed.",
 }

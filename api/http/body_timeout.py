@@ -10,7 +10,8 @@ from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope,
 
 GRACE_S = 30.0
 BYTES_PER_S = 16 * 1024
-"""A body has GRACE_S and the time that it takes at this rate: a slower client is cut off."""
+"""A body has GRACE_S, and what has come of it gives back the time that it takes at this rate, up to GRACE_S: a client
+that is slower, or silent for longer, is cut off."""
 SHORTEST_S = 0.01
 """Bytes that have already arrived are read, however late."""
 TOO_SLOW = "the body came too slowly, and the connection was closed: send it again, in one go"
@@ -43,7 +44,7 @@ class _Body:
 
     def __init__(self, receive: Receive, grace_s: float) -> None:
         self._receive = receive
-        self._left_s = grace_s
+        self._grace_s = self._left_s = grace_s
         self.is_whole = False
 
     async def receive(self) -> HTTPReceiveMessage:
@@ -56,6 +57,6 @@ class _Body:
             raise HTTPException(TOO_SLOW, status_code=HTTPStatus.REQUEST_TIMEOUT) from None
         self._left_s -= time.monotonic() - began
         if message["type"] == "http.request":
-            self._left_s += len(message["body"]) / BYTES_PER_S
+            self._left_s = min(self._left_s + len(message["body"]) / BYTES_PER_S, self._grace_s)
             self.is_whole = not message.get("more_body", False)
         return message  # type: ignore[return-value]

@@ -28,6 +28,8 @@ GRACE_S = 0.4
 QUESTION = {"question": "Who wrote the first program?"}
 FORM = b"POST /v1/documents HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\nContent-Type: multipart/form-data; boundary=x\r\n"
 
+FILE = b'Content-Disposition: form-data; name="file"; filename="a.md"\r\n\r\n'
+
 
 def key_of(parts: Parts, tenant: str) -> dict[str, str]:
     key = issue_key_by_name(tenant, "x", ["admin"], parts.database).key
@@ -160,6 +162,15 @@ class TestConnections:
 
         assert answer.startswith(b"HTTP/1.1 408")
         assert b"send it again" in answer
+
+    def test_what_came_fast_buys_no_long_silence(self, served: httpx.Client):
+        head = FORM.replace(b"100000", b"10000000") + b"\r\n--x\r\n" + FILE
+
+        began = time.monotonic()
+        answer = answer_to(served, head + b"x" * 64 * 16 * 1024)
+
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert time.monotonic() - began < 10
 
     @pytest.mark.parametrize("kind", [b"application/x-www-form-urlencoded", b"application/json", b""])
     @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from api.http.bodies import CheckedRequest
 from api.http.body_timeout import GRACE_S, BodyTimeout
 from api.http.draining import Draining, RefuseWhileDraining
 from api.http.errors import HANDLERS
+from api.http.forms import FILES
 from api.http.observe import Observing
 from api.http.options import name_all_methods
 from api.http.turns import Turns
@@ -123,7 +124,7 @@ def create_app(
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,
         request_class=CheckedRequest,
-        state=State({STATE: ConcurrencyLimits(parts.settings)}),
+        state=State({STATE: ConcurrencyLimits(parts.settings), FILES: parts.files}),
         logging_config=None,
     )
     timed = BodyTimeout(Turns(app.asgi_handler), body_grace_s)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from ragkv.disk import check_room, sync, writable, written_before
 from ragkv.errors import NotFound, Rejected, TooLarge
@@ -80,6 +80,15 @@ class FileStore:
         except FileNotFoundError:
             raise NotFound(GONE) from None
 
+    def spool(self, in_memory: int) -> tempfile.SpooledTemporaryFile[bytes]:
+        """A file without a name, for bytes that are still coming in: on this disk once there are more than `in_memory`.
+
+        Its writes raise OutOfSpace when the disk is nearly full and Unavailable when it cannot be written.
+        """
+        with writable():
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return _Spool(self.folder, self._reserve, in_memory)
+
     @contextmanager
     def receive(self, body: Readable, max_bytes: int) -> Iterator[Received]:
         """The bytes of `body`, written and hashed as they come; they vanish on exit unless `keep` was called.
@@ -144,6 +153,18 @@ class FileStore:
 
     def _beside(self, tenant_id: str, sha256: str) -> Path:
         return self.path(tenant_id, sha256).with_suffix(_BESIDE)
+
+
+class _Spool(tempfile.SpooledTemporaryFile[bytes]):
+    def __init__(self, folder: Path, reserve: int | None, in_memory: int) -> None:
+        super().__init__(in_memory, prefix=_UPLOAD, dir=str(folder))
+        self._folder, self._reserve, self._in_memory = folder, reserve, in_memory
+
+    def write(self, piece: Any) -> int:
+        if self.tell() + len(piece) > self._in_memory:
+            check_room(self._folder, self._reserve)
+        with writable():
+            return super().write(piece)
 
 
 def _copy(body: Readable, file: BinaryIO, path: Path, max_bytes: int) -> Received:

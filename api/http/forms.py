@@ -10,12 +10,16 @@ from litestar.exceptions import ClientException
 from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
 
 from ragkv.errors import TooLarge, Unsupported
+from ragkv.files import FileStore
+
+FILES = "files"
+"""Key of the store of files in the app's state."""
 
 FIELD_BYTES = 64 * 1024
 FIELDS = 1000
 """Maximum number of fields, files included."""
 SPOOL_BYTES = 16 * 1024
-"""A file up to this size stays in memory; a larger one is on disk."""
+"""A file up to this size stays in memory; a larger one is on the disk that it will be stored on."""
 
 Part = UploadFile | bytearray
 
@@ -31,7 +35,7 @@ class BoundedFormRequest(Request[Any, Any, Any]):
         if kind != RequestEncodingType.MULTI_PART:
             raise Unsupported(f"Content-Type {kind[:80]!r} is not supported: send the file as multipart/form-data")
         if "boundary" in options and not isinstance(state.form, dict):
-            form = _Form()
+            form = _Form(self.app.state[FILES])
             try:
                 state.form = await form.read(self, options["boundary"].encode())
             except BaseException:
@@ -43,7 +47,8 @@ class BoundedFormRequest(Request[Any, Any, Any]):
 class _Form:
     """Reads one form."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: FileStore) -> None:
+        self._store = store
         self._fields: dict[str, list[Any]] = defaultdict(list)
         self._files: list[UploadFile] = []
         self._part: Part = bytearray()
@@ -86,7 +91,8 @@ class _Form:
             return bytearray()
         kind = segment.content_type or "text/plain"
         headers = dict(segment.headerlist)
-        file = UploadFile(kind, segment.filename, headers=headers, max_spool_size=SPOOL_BYTES)
+        file = UploadFile(kind, segment.filename, headers=headers)
+        file.file = self._store.spool(SPOOL_BYTES)
         self._files.append(file)
         return file
 

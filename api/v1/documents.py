@@ -128,6 +128,7 @@ def upload(
         NOT_FOUND="No such collection.",
         REQUEST_ENTITY_TOO_LARGE="The request is too large.",
         UNPROCESSABLE_ENTITY="The metadata is invalid.",
+        INSUFFICIENT_STORAGE="The disk is almost full.",
     ),
 )
 async def upload_many(

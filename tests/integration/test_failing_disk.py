@@ -5,7 +5,6 @@ On a small file system in memory, which only root may mount.
 
 import io
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -32,7 +31,7 @@ from ragkv.upkeep import condition
 from ragkv.upkeep.check import WHILE_STOPPED
 from ragkv.upkeep.fsck import examine
 from tests.conftest import copy_template, lend_models
-from tests.over_http import HERE, Client, assert_problem, upload
+from tests.over_http import HERE, assert_problem, upload
 
 MANY = 10_000
 SMALL_MIB, LARGE_MIB = 3, 64
@@ -205,16 +204,14 @@ def test_a_disk_that_turns_read_only_within_an_upload(
     assert {finding.check for finding in examine(WHILE_STOPPED, on_disk) if finding.found} == left
 
 
-def test_a_form_that_finds_the_temporary_folder_full_is_refused(
-    client: Client, disk: Disk, monkeypatch: pytest.MonkeyPatch
-):
-    """Large files of a form lie there until they are stored."""
-    monkeypatch.setattr(tempfile, "tempdir", str(disk.folder))
-    ballast = disk.fill()
-
-    assert_problem(upload(client, LONG * 100, "long.md"), 507, "full")
-    ballast.unlink()
-    assert upload(client, LONG * 100, "long.md").status_code == 202
+def test_a_form_that_finds_the_disk_full_is_refused(on_disk: Parts, disk: Disk):
+    """Large files of a form lie there while they come in."""
+    disk.grow()
+    with TestClient(create_app(on_disk), base_url=HERE) as client:
+        ballast = disk.fill()
+        assert_problem(upload(client, LONG * 100, "long.md"), 507, "full")
+        ballast.unlink()
+        assert upload(client, LONG * 100, "long.md").status_code == 202
 
 
 def test_a_disk_that_turns_read_only_before_a_deletion(on_disk: Parts, disk: Disk):

@@ -2,6 +2,7 @@
 
 import select
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -125,6 +126,14 @@ class TestForms:
 
     def test_a_form_has_so_many_fields(self, client: Client):
         assert_problem(client.post("/v1/documents", files=[("file", ("a.md", ADA))] * 1001), 413, "1000 fields")
+
+    def test_a_large_file_lies_in_the_data_folder_while_it_comes(
+        self, client: Client, parts: Parts, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Not in the temporary folder, which may be in memory."""
+        monkeypatch.setattr(tempfile, "tempdir", str(parts.settings.data_dir / "nowhere"))
+
+        assert upload(client, ADA * 1000).status_code == 202
 
     @pytest.mark.parametrize("body", [b"", b"nonsense", b"--x\r\n", b"--x\r\n\r\n\r\n--x--", b"--x--"])
     def test_what_is_no_form_is_refused(self, client: Client, body: bytes):

@@ -61,7 +61,7 @@ def unnamed_objects(before: datetime, parts: Parts) -> list[str]:
 
 
 def unnamed(keys: Iterable[str], parts: Parts) -> list[str]:
-    """Those of the keys that nothing names now."""
+    """The keys among these that nothing names now."""
     with parts.database.reading() as session:
         tenants = session.scalars(tenant_ids()).all()
     prefixes = {parts.keys_of(tenant_id).prefix() for tenant_id in tenants}

@@ -54,7 +54,7 @@ class TestCollections:
         logged_in.goto("/admin/collections/default")
         logged_in.locator("#kv-rule summary").click()
         logged_in.get_by_label("Compute KV").select_option("nth_use")
-        logged_in.get_by_label("Answers before").fill("3")
+        logged_in.get_by_label("Uses before").fill("3")
         logged_in.get_by_role("button", name="Save").click()
 
         expect(logged_in.locator("#kv-rule summary")).to_contain_text("once 3 answers have used a chunk")

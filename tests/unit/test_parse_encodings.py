@@ -126,7 +126,7 @@ def test_signs_in_a_row_do_not_make_another_script():
     ],
 )
 def test_other_encodings_are_refused_not_read_as_something_else(text: str, encoding: str):
-    with pytest.raises(Rejected, match=r"save it as UTF-8|upload text"):
+    with pytest.raises(Rejected, match=r"save it as UTF-8|upload PDF"):
         parse("a.txt", text.encode(encoding))
 
 

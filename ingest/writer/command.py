@@ -167,7 +167,10 @@ def _trained(run: "Run", console: Console) -> Card:
         def validated(samples: int, kl: float) -> None:
             bar.console.print(f"after {samples} contexts: KL {kl:.4f} on validation contexts", highlight=False)
 
-        card = run.train(progress, validated)
+        def settling(strength: float) -> None:
+            bar.update(trained, description=f"settling the strength: {strength:g}")
+
+        card = run.train(progress, validated, settling)
         bar.update(trained, total=card.samples, completed=card.samples)
         task = bar.add_task("held-out contexts", total=run.plan.held_out)
         return run.evaluated(card, lambda done: bar.update(task, completed=done))

@@ -78,8 +78,14 @@ class Run:
         """Contexts that it was trained on, as of the last save."""
         return self._card.samples
 
-    def train(self, progress: Callable[[int, float], None], validated: Callable[[int, float], None]) -> Card:
-        """Train to the end of the plan. `progress` and `validated` are told contexts and KL."""
+    def train(
+        self,
+        progress: Callable[[int, float], None],
+        validated: Callable[[int, float], None],
+        settling: Callable[[float], None],
+    ) -> Card:
+        """Train to the end of the plan. `progress` and `validated` are told contexts and KL, `settling` the strength
+        that is tried."""
         if (state := self.plan.folder / STATE).is_file():
             self._trainer.resume(torch.load(state, map_location=self._device, weights_only=True))
         samples = Samples(self._trained_on, self.plan.seed, sizes=(1, *SIZES))  # one chunk must stay as it was
@@ -100,12 +106,12 @@ class Run:
         if curve[-1][0] != self._trainer.samples:
             curve.append((self._trainer.samples, self._trainer.validate().kl))
             self._save(curve)
-        return self._settled()
+        return self._settled(settling)
 
-    def _settled(self) -> Card:
+    def _settled(self, settling: Callable[[float], None]) -> Card:
         """The card of the trained adapter at the strength that suits it, as `save` rounds it, also on the disk. The
         state stays that of the training, which goes on at full strength."""
-        strength = settle(self._reader, self._adapter, self._tokens, self._validation)
+        strength = settle(self._reader, self._adapter, self._tokens, self._validation, settling)
         self._adapter.round()
         self._adapter.save(self.plan.folder)
         self._card = msgspec.structs.replace(self._card, strength=strength, made_at=utc_now())

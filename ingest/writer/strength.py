@@ -24,14 +24,21 @@ Context = tuple[list[tuple[int, ...]], list[Tail]]
 
 
 @torch.no_grad()
-def settle(reader: Reader, adapter: Adapter, tokens: Tokens, samples: Sequence[Sample]) -> float:
+def settle(
+    reader: Reader,
+    adapter: Adapter,
+    tokens: Tokens,
+    samples: Sequence[Sample],
+    progress: Callable[[float], None] = lambda strength: None,
+) -> float:
     """Give a trained adapter the strength with the least KL on the samples, of those at which one chunk alone passes
-    the gate with a margin, or the least strength. Returns it."""
+    the gate with a margin, or the least strength. Returns it. `progress` is told each strength before it is tried."""
     company = [tokens.of(sample) for sample in samples]
     alone = [(chunks[:1], tails) for chunks, tails in company]
     kl_in_company, kl_alone = (_kl_of(reader, contexts) for contexts in (company, alone))
     passing = {}
     for strength in STRENGTHS:
+        progress(strength)
         with adapter.at_strength(strength):
             if kl_alone() < MARGIN * MAX_ONE_CHUNK_KL:
                 passing[strength] = kl_in_company()

@@ -62,7 +62,6 @@ class Run:
         held = max(2, len(near) // 5)
         self._trained_on, self._held_out = near[:-held], near[-held:]
         model = load_model(parts.model_folder, parts.layout.dtype)
-        self._device = model.device
         if (plan.folder / ADAPTER).is_file():
             self._adapter = Adapter.load(model, plan.folder, trainable=True)
         else:
@@ -70,8 +69,8 @@ class Run:
         self._card = _begun(parts, plan, self._adapter)
         self._reader = Reader(model, self._adapter, parts.prompts.prefix_ids)
         self._tokens = Tokens(parts.prompts, CHUNK_TOKENS)
-        self._validation = _taken(self._held_out, VALIDATION, plan.seed + 1)
-        self._trainer = Trainer(self._reader, self._adapter, self._tokens, plan.course, self._validation)
+        validation = _taken(self._held_out, VALIDATION, plan.seed + 1)
+        self._trainer = Trainer(self._reader, self._adapter, self._tokens, plan.course, validation)
 
     @property
     def samples(self) -> int:
@@ -87,7 +86,7 @@ class Run:
         """Train to the end of the plan. `progress` and `validated` are told contexts and KL, `settling` the strength
         that is tried."""
         if (state := self.plan.folder / STATE).is_file():
-            self._trainer.resume(torch.load(state, map_location=self._device, weights_only=True))
+            self._trainer.resume(torch.load(state, map_location="cpu", weights_only=True))
         samples = Samples(self._trained_on, self.plan.seed, sizes=(1, *SIZES))  # one chunk must stay as it was
         samples.skip(self._trainer.samples)
         curve = list(self._card.curve)
@@ -111,7 +110,7 @@ class Run:
     def _settled(self, settling: Callable[[float], None]) -> Card:
         """The card of the trained adapter at the strength that suits it, as `save` rounds it, also on the disk. The
         state stays that of the training, which goes on at full strength."""
-        strength = settle(self._reader, self._adapter, self._tokens, self._validation, settling)
+        strength = settle(self._trainer, self._adapter, settling)
         self._adapter.round()
         self._adapter.save(self.plan.folder)
         self._card = msgspec.structs.replace(self._card, strength=strength, made_at=utc_now())

@@ -73,7 +73,7 @@ class Trainer:
         self._tokens = tokens
         self._course = course
         self._validation = validation
-        self._teachers: dict[int, list[Reading]] = {}
+        self._teachers: dict[tuple[int, bool], list[Reading]] = {}
         self._optimizer = torch.optim.AdamW(adapter.parameters, lr=course.rate, betas=(0.9, 0.98), weight_decay=0.0)
         self._weights = _Merged(adapter)
         self.samples = 0
@@ -105,16 +105,17 @@ class Trainer:
         self.samples, self.seconds = state["samples"], state["seconds"]
         self._weights = _Merged(self._adapter)
 
-    def validate(self) -> Losses:
-        """Means over the validation samples."""
+    def validate(self, *, alone: bool = False) -> Losses:
+        """Means over the validation samples, or over the first chunk of each alone."""
         rows = []
         with torch.no_grad():
             for index, sample in enumerate(self._validation):
                 chunks, tails = self._tokens.of(sample)
-                if index not in self._teachers:
-                    self._teachers[index] = self._reader.full(sum(chunks, ()), tails)
+                chunks = chunks[:1] if alone else chunks
+                if (index, alone) not in self._teachers:
+                    self._teachers[index, alone] = self._reader.full(sum(chunks, ()), tails)
                 student = self._reader.stitched(self._reader.write(chunks), tails)
-                rows += [(kl.item(), hidden.item()) for kl, hidden in distances(self._teachers[index], student)]
+                rows += [(kl.item(), hidden.item()) for kl, hidden in distances(self._teachers[index, alone], student)]
         kls, hiddens = zip(*rows, strict=True)
         return Losses(fmean(kls), fmean(hiddens))
 

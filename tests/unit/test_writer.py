@@ -269,14 +269,16 @@ class TestTraining:
             with trainer._adapter.at_strength(strength):
                 kls.append(trainer.validate().kl)
 
-        settle(trainer._reader, trainer._adapter, Fixed(), [SAMPLE])
+        settle(trainer, trainer._adapter)
 
         assert trainer.validate().kl == pytest.approx(min(kls), rel=1e-2, abs=1e-8)
 
-    def test_a_writer_that_changes_a_chunk_alone_too_much_is_kept_as_weak_as_may_be(self, model, adapter, monkeypatch):
+    def test_a_writer_that_changes_a_chunk_alone_too_much_is_kept_as_weak_as_may_be(self, model, monkeypatch):
         monkeypatch.setattr("ingest.writer.strength.MARGIN", 0.0)
 
-        assert settle(Reader(model, adapter, PREFIX), adapter, Fixed(), [SAMPLE]) == min(STRENGTHS)
+        trainer = self.trainer(model, Course(samples=0, seconds=600))
+
+        assert settle(trainer, trainer._adapter) == min(STRENGTHS)
 
     def test_the_gate_finds_no_difference_for_a_writer_that_changes_nothing(self, model, adapter):
         gate = evaluate(Reader(model, adapter, PREFIX), adapter, Fixed(), [SAMPLE] * 3)

@@ -24,7 +24,7 @@ from ragkv.catalog.originals import discard_unnamed, uploads_lock
 from ragkv.db.batches import in_batches
 from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, advisory_lock
-from ragkv.db.documents import among, document_by_hash, documents_where, ids_of, number_of, start_over
+from ragkv.db.documents import among, document_by_hash, documents_where, ids_of, locked, number_of, start_over
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.uploads import forget_attachments_of
@@ -132,7 +132,7 @@ def queue_again(found: "Select[DocumentRow]", again: "Callable[..., Update]", ki
         if not (some := next(batches, ())):
             return 0
         with parts.database.writing() as session:
-            still = among(found, some).order_by(DocumentRow.id).with_for_update()  # hashes_to_remove has the reason
+            still = locked(among(found, some))
             owners = dict(session.execute(still.with_only_columns(DocumentRow.id, DocumentRow.tenant_id)).all())
             session.execute(again(*owners))
             session.add_all(JobRow(tenant_id=owners[one], document_id=one, kind=kind) for one in owners)

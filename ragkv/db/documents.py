@@ -112,6 +112,11 @@ def among(found: Select[DocumentRow], document_ids: Sequence[str]) -> Select[Doc
     return found.where(one_of(DocumentRow.id, document_ids))
 
 
+def locked(found: Select[DocumentRow]) -> Select[DocumentRow]:
+    """The same documents; on PostgreSQL their rows are locked, in the order in which all transactions lock several."""
+    return found.order_by(DocumentRow.id).with_for_update()
+
+
 def ids_among(document_ids: Sequence[str]) -> Select[str]:
     """Ids among these that are documents, of any tenant."""
     return select(DocumentRow.id).where(one_of(DocumentRow.id, document_ids))
@@ -153,14 +158,10 @@ def forget_labels_of(document_id: str) -> Delete:
 def hashes_to_remove(
     tenant_id: str, collection_id: str, document_ids: Sequence[str], still: ColumnElement[bool] | None = None
 ) -> Select[str, str]:
-    """(id, SHA-256) of those of the documents that the tenant's collection has, and of which `still` holds.
-
-    On PostgreSQL their rows are locked, in the order in which all transactions lock several of them.
-    """
-    mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
-    chosen = select(DocumentRow.id, DocumentRow.sha256).where(one_of(DocumentRow.id, document_ids), *mine)
-    found = chosen if still is None else chosen.where(still)
-    return found.order_by(DocumentRow.id).with_for_update()
+    """(id, SHA-256) of those documents of the tenant's collection of which `still` holds. They are `locked`."""
+    found = among(documents_where(tenant_id, collection_id), document_ids)
+    found = found if still is None else found.where(still)
+    return locked(found).with_only_columns(DocumentRow.id, DocumentRow.sha256)
 
 
 def forget_documents(document_ids: Sequence[str]) -> Delete:

@@ -71,12 +71,11 @@ def _watched(files: FolderFiles, left_out: set[Path]) -> RustNotify:
     folders = list(islice(files.folders(), MAX_FOLDERS + 1))
     if len(folders) > MAX_FOLDERS:
         raise Unavailable(f"it has more than {MAX_FOLDERS:,} folders")
-    named = [str(folder) for folder in folders if _is_utf8(folder)]
     if new := {folder for folder in folders if not _is_utf8(folder)} - left_out:
         left_out |= new
         log.warning("%d folders are not watched, for their names are not UTF-8: one is %a", len(new), str(min(new)))
     try:
-        return RustNotify(named, False, False, 0, False, True)
+        return RustNotify([str(folder) for folder in folders if folder not in left_out], False, False, 0, False, True)
     except FileNotFoundError:
         raise Unavailable("a folder vanished meanwhile") from None
     except (OSError, RuntimeError) as error:

@@ -80,9 +80,8 @@ class SupervisedEngine:
         self._next_at = 0.0
         self._failed_starts = 0
         self._listeners = 0  # requests that wait for their next output
-        self._heard_at = (
-            0.0  # when an output came last, or the first of the listeners began to wait: not when one gave up
-        )
+        # When an output came last, or the first of the listeners began to wait: not when one gave up.
+        self._heard_at = 0.0
 
     async def start(self) -> None:
         """Returns when an engine answers. Raises Unavailable if the first attempt fails; others follow until `stop`."""

@@ -68,20 +68,20 @@ def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
     """
     with parts.database.reading() as session:
         entries = [(key, int(size)) for key, size in session.execute(entries_of(owner))]
-    count, total, spoken = _Count(), len(entries), time.monotonic()
+    count, spoken = _Count(), time.monotonic()
     try:
         for key, size in entries:
             count.add(key, size, _health(key, parts.kv_store, parts.layout))
             if time.monotonic() - spoken >= SPEAK_EVERY_S:
                 spoken = time.monotonic()
-                yield count.so_far(total, [])
+                yield count.so_far(len(entries), [])
     finally:
-        entries = [entry for entry in count.lost if _health(entry[0], parts.kv_store, parts.layout) in LOST]
-        lost = [key for key, _ in entries]
+        still = [entry for entry in count.lost if _health(entry[0], parts.kv_store, parts.layout) in LOST]
+        lost = [key for key, _ in still]
         with parts.database.reading() as session:
             documents = {document for some in batched(lost) for document in session.scalars(documents_using(some))}
-        evict_entries(entries, parts.database, parts.kv_store)
-    yield count.so_far(total, sorted(documents))
+        evict_entries(still, parts.database, parts.kv_store)
+    yield count.so_far(len(entries), sorted(documents))
 
 
 def _health(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:

@@ -290,7 +290,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "policy": "Policy that selects which tokens of the passages to recompute.",
         "recompute_ratio": "Share of the passages' tokens to recompute.",
         "block_size": "Number of adjacent tokens that are selected for recomputation together.",
-        "sparse_ratio": "Share of the passages' tokens to read: of the passages found, those that the question's contextual vectors prefer; 1 for all. "
+        "sparse_ratio": "Share of the passages' tokens to read: the best of the passages found; 1 for all. "
         "With everything recomputed, and in mode `full`, all are read.",
         "max_tokens": "Maximum number of tokens of the answer.",
         "answer_cache": "Whether the answer may come from the collection's answer cache.",

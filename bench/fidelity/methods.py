@@ -212,7 +212,7 @@ def _reordered(wanted: Collection[str], ratios: Sequence[float], settings: Setti
     for name, prepare, reference, needs_question in (
         (DEFAULT_ORDER, default_order, FULL_DEFAULT_ORDER, asks),
         (RETRIEVAL_ORDER, retrieval_order, ranked, asks),
-        (_SPARSE, sparse, FULL_DEFAULT_ORDER, True),
+        (_SPARSE, sparse, FULL_DEFAULT_ORDER, asks),
     ):
         if name in wanted:
             methods += [

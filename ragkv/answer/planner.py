@@ -17,8 +17,7 @@ from ragkv.kv_format import QCACHE_BLOCK
 from ragkv.policies import POLICIES
 from ragkv.span import Span, total_tokens
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
-from ragkv.stitch.rank import by_qcache
-from ragkv.stitch.select import SELECTORS, ChunkEvidence, Evidence, budget_of
+from ragkv.stitch.select import SELECTORS, ChunkEvidence, Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,39 +85,6 @@ class Planner:
             evidence = evidence.without_first()
         selected = SELECTORS[recompute.policy](evidence, budget) if budget else ()
         return plan_stitch(placed, missing, selected, None, writer, quantised)
-
-    def to_read(
-        self,
-        best_first: Sequence[Passage],
-        keys: KeyMaker,
-        recompute: Recompute,
-        sparse_ratio: float,
-        question: torch.Tensor | None,
-    ) -> list[Passage]:
-        """The passages that a sparse prompt holds, in the order given: the first ones by their Q-Cache
-        (`ragkv.stitch.rank.by_qcache`) that fit a share of all their tokens, one at least.
-
-        A passage whose KV is missing has the rank that it is given with. All of them where everything is recomputed:
-        that answer is full prefill's. question: as for `plan`, needed for a share below 1.
-        """
-        context = sum(passage.chunk.num_tokens for passage in best_first)
-        if sparse_ratio >= 1 or recompute.budget(context) >= context:
-            return list(best_first)
-        assert question is not None, "a sparse prompt needs the question's vectors"
-        evidence = [self._seen(passage, keys) for passage in best_first]
-        left = budget_of(sparse_ratio, context)
-        read: set[int] = set()
-        for index in by_qcache(question, evidence):
-            num_tokens = best_first[index].chunk.num_tokens
-            if num_tokens <= left or not read:
-                read.add(index)
-                left -= num_tokens
-        return [passage for index, passage in enumerate(best_first) if index in read]
-
-    def _seen(self, passage: Passage, keys: KeyMaker) -> ChunkEvidence:
-        """A chunk's Q-Cache, wherever it is going to stand."""
-        stored = self.stored(passage.chunk, keys)
-        return self._evidence_of(stored.key, Span(0, stored.chunk.num_tokens), passage)
 
     def lay_out(self, passages: Sequence[Passage], keys: KeyMaker, recompute: Recompute) -> tuple[Stored, ...]:
         """The chunks of these passages as the prompt of a stitched answer holds them.

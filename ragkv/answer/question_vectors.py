@@ -43,7 +43,7 @@ class QuestionVectors:
         report = await report_of(behind_prefix(self._prompts.prefix_ids, question_ids, whole, keys), self._engine)
         if report is None or report.queries is None:
             raise Unavailable(
-                "the engine returned no query vectors: use a policy that needs none, such as passages or none, and no sparse_ratio"
+                "the engine returned no query vectors: use a policy that needs none, such as passages or none"
             )
         return report.queries
 

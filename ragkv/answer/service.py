@@ -32,6 +32,7 @@ from ragkv.observe import traces
 from ragkv.policies import POLICIES
 from ragkv.settings import PassageOrder
 from ragkv.stitch.plan import EXACT, StitchPlan
+from ragkv.stitch.select import budget_of
 from ragkv.threads import Threads
 
 NOTHING = "nothing to search: the collection holds no document that is searchable; upload one first"
@@ -171,14 +172,14 @@ class Answerer:
         found, vectors = await asyncio.gather(self._retrieve(question), self._vectors(question, asked, keys))
         best_first = fitting(found, room)
         retrieved = time.perf_counter()
-        promoted = await self._bring(question, [passage.chunk for passage in best_first], keys)
+        read = self._to_read(question, best_first)
+        promoted = await self._bring(question, [passage.chunk for passage in read], keys)
         with traces.span("plan"):
-            prompt, passages, plan = await self._threads.run(self._planned, question, best_first, asked, keys, vectors)
-        read = {passage.chunk.id for passage in passages}
+            prompt, passages, plan = await self._threads.run(self._planned, question, read, asked, keys, vectors)
         return Prepared(
             prompt=prompt,
             passages=passages,
-            omitted=tuple(passage for passage in best_first if passage.chunk.id not in read),
+            omitted=tuple(passage for passage in best_first if passage not in read),
             plan=plan,
             salt=keys.salt(plan.cache_variant if plan else EXACT),
             retrieve_ms=(retrieved - began) * 1e3,
@@ -189,21 +190,18 @@ class Answerer:
     def _planned(
         self,
         question: Question,
-        best_first: Sequence[Passage],
+        read: Sequence[Passage],
         asked: str,
         keys: KeyMaker,
         vectors: torch.Tensor | None,
     ) -> tuple[Prompt, tuple[Passage, ...], StitchPlan | None]:
-        """The prompt, the passages that it holds in its order, and its plan."""
+        """The prompt, its passages in its order, and its plan."""
         build = partial(self._prompts.build, question=asked, answer_tokens=self._answer_tokens(question))
-        order = self._settings.passage_order
+        passages = in_prompt_order(read, self._settings.passage_order)
         if question.mode == "full":
-            passages = in_prompt_order(best_first, order)
             return build([passage.chunk for passage in passages]), passages, None
         planner = self._planner
-        recompute = self._recomputing.of(question, written=planner.is_written(best_first, keys))
-        read = planner.to_read(best_first, keys, recompute, self._sparse_ratio(question), vectors)
-        passages = in_prompt_order(read, order)
+        recompute = self._recomputing.of(question, written=planner.is_written(read, keys))
         laid_out = planner.lay_out(passages, keys, recompute)
         prompt = build([one.chunk for one in laid_out])
         return prompt, passages, planner.plan(prompt, passages, keys, recompute, vectors, laid_out)
@@ -237,13 +235,17 @@ class Answerer:
 
     async def _vectors(self, question: Question, asked: str, keys: KeyMaker) -> torch.Tensor | None:
         wanted = POLICIES[self._recomputing.policy(question)].needs_question_vectors
-        if question.mode == "full" or not (wanted or self._sparse_ratio(question) < 1):
+        if question.mode == "full" or not wanted:
             return None
         with traces.span("question vectors"):
             return await self._question_vectors.of(asked, keys)
 
-    def _sparse_ratio(self, question: Question) -> float:
-        return self._settings.sparse_ratio if question.sparse_ratio is None else question.sparse_ratio
+    def _to_read(self, question: Question, best_first: Sequence[Passage]) -> Sequence[Passage]:
+        """The passages that the prompt holds: all where everything is recomputed, for that answer is full prefill's."""
+        share = self._settings.sparse_ratio if question.sparse_ratio is None else question.sparse_ratio
+        context = sum(passage.chunk.num_tokens for passage in best_first)
+        full = question.mode == "full" or self._recomputing.of(question, written=False).budget(context) >= context
+        return best_first if full or share >= 1 else within_share(best_first, share)
 
     def _answer_tokens(self, question: Question) -> int:
         return question.max_tokens or self._settings.max_answer_tokens
@@ -254,14 +256,26 @@ def fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
 
     Raises TooLarge if there is room for none: an answer without passages would be made up.
     """
+    kept = _within(passages, room)
+    if not kept:
+        raise TooLarge(f"the question and its answer leave room for {room} tokens, no passage fits: lower max_tokens")
+    return kept
+
+
+def within_share(best_first: Sequence[Passage], share: float) -> list[Passage]:
+    """The best passages that fit a share of the tokens of all together, best first, and the best in any case."""
+    first, *others = best_first
+    left = budget_of(share, sum(passage.chunk.num_tokens for passage in best_first)) - first.chunk.num_tokens
+    return [first, *_within(others, left)]
+
+
+def _within(passages: Sequence[Passage], room: int) -> list[Passage]:
     left = room
     kept: list[Passage] = []
     for passage in passages:
         if passage.chunk.num_tokens <= left:
             kept.append(passage)
             left -= passage.chunk.num_tokens
-    if not kept:
-        raise TooLarge(f"the question and its answer leave room for {room} tokens, no passage fits: lower max_tokens")
     return kept
 
 

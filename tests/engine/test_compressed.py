@@ -209,7 +209,6 @@ class TestQuestions:
             assert citation.quote in cited
 
     def test_a_sparse_question_reads_some_of_the_passages(self, exact: World, parts: Parts, asked: Question):
-        """Chosen by the question's own vectors, as the engine gives them."""
         every = answer_to(asked, exact, parts)
         some = answer_to(dataclasses.replace(asked, sparse_ratio=0.5), exact, parts)
 

@@ -61,13 +61,15 @@ class TestSparsePrompts:
     def test_what_is_no_share_is_refused(self, client: Client, ratio: object):
         assert_problem(client.post("/v1/ask", json=ASKED | {"sparse_ratio": ratio}), 400)
 
-    def test_passages_without_kv_are_read_by_their_rank(self, client: Client, parts: Parts):
+    def test_the_best_are_read_whether_their_kv_is_there_or_not(self, client: Client, parts: Parts):
         every = ids(ask(client)["passages"])  # the best last
+        there = ids(ask(client, sparse_ratio=0.2)["passages"])
         parts.kv_store.delete(list(parts.kv_store.keys()))
 
         answer = ask(client, sparse_ratio=0.2)
         read = ids(answer["passages"])
-        assert read == every[-len(read) :]
+        assert read == there
+        assert read[-1] == every[-1]
         assert 0 < len(read) < len(every)
         assert answer["usage"]["failed_chunks"] == len(read) + 1  # the prefix too
 

@@ -2,14 +2,12 @@
 
 import math
 import random
-from dataclasses import replace
 
 import pytest
 import torch
 
 from ragkv.kv_format import QCACHE_BLOCK
 from ragkv.span import Span, total_tokens
-from ragkv.stitch.rank import by_qcache
 from ragkv.stitch.select import (
     SELECTORS,
     ChunkEvidence,
@@ -136,39 +134,3 @@ def test_blocks_are_taken_by_their_mean_score():
     scores = torch.tensor([draw.random() for _ in range(35)])
     scores[20:28] += 5  # the first block of the second span
     assert take_blocks(spans, scores, 8, 8) == (Span(30, 38),)
-
-
-class TestRankByQCache:
-    """Mean keys of 1 dimension: the logits of the blocks, up to a factor."""
-
-    @staticmethod
-    def chunks(*keys):
-        local = torch.zeros(1, 1, 1)
-        return [
-            ChunkEvidence(Span(0, 16 * len(some)), 0.0, local, torch.tensor(some).view(-1, 1, 1, 1))
-            if some
-            else ChunkEvidence(Span(0, 16))
-            for some in keys
-        ]
-
-    def test_the_mean_over_a_chunks_blocks_counts(self):
-        chunks = self.chunks([0.0, 3.0], [5.0, 4.0, 0.0], [2.0])
-        assert by_qcache(torch.ones(1, 1, 1), chunks) == [1, 0, 2]
-
-    def test_a_chunk_without_one_keeps_its_place(self):
-        assert by_qcache(torch.ones(1, 1, 1), self.chunks([1.0], None, [3.0], [2.0])) == [2, 1, 3, 0]
-        assert by_qcache(torch.ones(1, 1, 1), self.chunks(None, None)) == [0, 1]
-
-    def test_ties_go_to_the_earlier_one(self):
-        assert by_qcache(torch.ones(1, 1, 1), self.chunks([1.0], [1.0], [1.0])) == [0, 1, 2]
-
-    def test_the_other_chunks_have_a_say(self):
-        """What a chunk says itself does not make it likelier: contextual vectors are made of the others' views."""
-        given = evidence((40, 33, 64))
-        plain = replace(given, chunks=tuple(replace(chunk, local=None) for chunk in given.chunks))
-        enriched = enriched_queries(given.question, given.chunks)
-        shares = torch.cat([block_logits(q, c.mean_keys) for q, c in zip(enriched, given.chunks, strict=True)], -1)
-        weights = torch.split(shares.softmax(-1).mean((0, 1)), [len(c.mean_keys) for c in given.chunks])
-        expected = sorted(range(3), key=lambda index: -float(weights[index].mean()))
-        assert by_qcache(given.question, given.chunks) == expected
-        assert sorted(by_qcache(plain.question, plain.chunks)) == [0, 1, 2]

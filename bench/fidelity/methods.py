@@ -206,21 +206,19 @@ def _policy(policy: str, ratio: float) -> Method:
 def _reordered(wanted: Collection[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
     """The methods that re-order, as the service does or by rank, and the two full prefills they are held against."""
     ranked = FULL_RETRIEVAL_ORDER
-    asks = POLICIES[settings.recompute_policy].needs_question_vectors
-    named = partial(Method, gain_reference=ranked, selects=settings.recompute_policy == _SELECTING)
+    policy = settings.recompute_policy
+    asks = POLICIES[policy].needs_question_vectors
+    named = partial(Method, gain_reference=ranked, needs_question=asks, selects=policy == _SELECTING)
     methods = []
-    for name, prepare, reference, needs_question in (
-        (DEFAULT_ORDER, default_order, FULL_DEFAULT_ORDER, asks),
-        (RETRIEVAL_ORDER, retrieval_order, ranked, asks),
-        (_SPARSE, sparse, FULL_DEFAULT_ORDER, asks),
+    for name, prepare, reference in (
+        (DEFAULT_ORDER, default_order, FULL_DEFAULT_ORDER),
+        (RETRIEVAL_ORDER, retrieval_order, ranked),
+        (_SPARSE, sparse, FULL_DEFAULT_ORDER),
     ):
         if name in wanted:
-            methods += [
-                named(name, partial(prepare, ratio=ratio), ratio, reference, needs_question=needs_question)
-                for ratio in ratios
-            ]
+            methods += [named(name, partial(prepare, ratio=ratio), ratio, reference) for ratio in ratios]
     if DEFAULT in wanted:
-        methods.append(named(DEFAULT, default, None, FULL_DEFAULT_ORDER, needs_question=asks))
+        methods.append(named(DEFAULT, default, None, FULL_DEFAULT_ORDER))
     return methods and [
         *methods,
         Method(FULL_DEFAULT_ORDER, full_default_order, None, FULL_DEFAULT_ORDER, ranked),

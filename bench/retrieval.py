@@ -28,10 +28,10 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from bench.jsonl import read_lines
 from ragkv.chunk import Chunk
 from ragkv.errors import Rejected
 from ragkv.evaluation.metrics import interval, resamples
+from ragkv.jsonl import read_lines
 from ragkv.retrieve import sparse
 from ragkv.retrieve.embed import embed_chunks, embed_question
 from ragkv.retrieve.encoder import Encoder, TextProgress

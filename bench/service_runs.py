@@ -13,11 +13,11 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.jsonl import read_lines
 from bench.measuring import check_folder, write_report
 from ragkv.cli.progress import shown
 from ragkv.errors import Rejected, Unavailable
 from ragkv.evaluation.outcome import EvaluationReport, EvaluationRun, EvaluationRunPage, GivenQuestion, Kind
+from ragkv.jsonl import read_lines
 from ragkv.settings import CLIENT_KEY
 from ragkv.tenancy import DEFAULT_COLLECTION
 

@@ -63,8 +63,9 @@ SUFFICIENT_KL = 0.08
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """The making of an adapter and its evaluation. `curve`: (samples, KL on validation contexts). `stand_ins`: tokens
-    of each context that chunks are written behind. `strength`: share of the trained change that is kept."""
+    """The making of an adapter and its evaluation. `data`: what it was trained on, by name. `curve`: (samples, KL on
+    validation contexts). `stand_ins`: tokens of each context that chunks are written behind. `strength`: share of the
+    trained change that is kept."""
 
     model: str
     model_fingerprint: str
@@ -74,6 +75,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     seconds: float
     curve: tuple[tuple[int, float], ...]
+    data: str = ""
     stand_ins: tuple[int, ...] = ()
     strength: float = 1.0
     gate: Gate | None = None

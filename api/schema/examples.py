@@ -95,6 +95,7 @@ WRITER = Card(
     rank=16,
     samples=400,
     seconds=3600.0,
+    data="collection papers",
     curve=((0, 0.124), (200, 0.05), (400, 0.04)),
     gate=Gate(
         contexts=32,

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from bench.fidelity.ape import temper
 from bench.fidelity.compression import keep_compressed
-from bench.fidelity.data import KnownQuestion, padded, read_questions
 from bench.fidelity.kit import Kit
 from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure
 from bench.fidelity.methods import NAMES, WRITER, Method, methods_of
+from bench.fidelity.padding import padded
 from bench.fidelity.ranking import Ranker
 from bench.fidelity.records import Record, Records, code_digest, digest_of
 from bench.fidelity.report import FidelityReport, Table
@@ -35,6 +35,7 @@ from ragkv.cli.running import running_engine
 from ragkv.compression import Compression
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected
+from ragkv.known_questions import KnownQuestion, read_questions
 from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.kv_format import KVFormat
 from ragkv.models import model_folder

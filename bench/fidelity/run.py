@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 
 from bench.fidelity.ape import tempered_keys
-from bench.fidelity.data import KnownQuestion
 from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit
 from bench.fidelity.measure import Measure, MethodProgress
 from bench.fidelity.methods import Method
@@ -16,8 +15,9 @@ from bench.fidelity.ranking import Ranker
 from bench.fidelity.records import Record, Records
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.answer.question_vectors import QuestionVectors
-from ragkv.chunk import Chunk, prompt_text
+from ragkv.chunk import Chunk
 from ragkv.errors import TooLarge
+from ragkv.known_questions import KnownQuestion
 from ragkv.threads import Threads
 from ragkv.tokenizer import Tokenizer
 
@@ -36,13 +36,7 @@ class TokenizedQuestion:
 
     @classmethod
     def of(cls, question: KnownQuestion, tokenizer: Tokenizer, prompts: PromptBuilder) -> "TokenizedQuestion":
-        """Each passage is one chunk, its prompt text that of a small document with the passage's title."""
-        texts = [prompt_text(passage.title, passage.text) for passage in question.passages]
-        chunks = [
-            Chunk(f"{question.line}:{i}", str(question.line), i, p.title, p.text, 0, len(p.text), None, tuple(ids))
-            for i, (p, ids) in enumerate(zip(question.passages, tokenizer.encode_batch(texts), strict=True))
-        ]
-        return cls(question, tuple(chunks), prompts.answer_ids(question.answers[0]))
+        return cls(question, question.chunks(tokenizer), prompts.answer_ids(question.answers[0]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from bench.jsonl import read_lines
 from bench.tiers.workload import Request, Workload
 from ragkv.answer.service import in_prompt_order
 from ragkv.catalog.questions import all_questions
@@ -19,6 +18,7 @@ from ragkv.chunk import Passage
 from ragkv.db.feedback import QuestionFilter
 from ragkv.db.tenants import collection_ref, find_collection_ref
 from ragkv.errors import NotFound, Rejected
+from ragkv.jsonl import read_lines
 from ragkv.parts import Parts
 
 _EXPORT = ": give the export of the log, GET /v1/questions/export"

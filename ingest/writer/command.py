@@ -65,16 +65,26 @@ def writer() -> None:
     show_default=True,
     help="Contexts of four passages to prefill each chunk behind: as many forwards of a chunk at ingestion.",
 )
+@click.option(
+    "--questions",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Known questions to train on as well, every second context: a file as of `ragkv eval fidelity --data`.",
+)
+@click.option(
+    "--unanswered",
+    type=click.FloatRange(0, 1),
+    default=0,
+    show_default=True,
+    help="Share of the questions made from documents that the model answers itself.",
+)
 @click.option("--held-out", type=click.IntRange(8), default=32, show_default=True, help="Contexts for the evaluation.")
 @click.option("--seed", type=int, default=0, show_default=True)
 def train(
     folder: Path,
     documents: tuple[Path, ...],
     collection: str,
-    stand_ins: int,
-    held_out: int,
-    seed: int,
-    **course: Any,
+    questions: Path | None,
+    **options: Any,
 ) -> None:
     """Train a writer on documents or on a collection's chunks, and write it to FOLDER.
 
@@ -84,9 +94,10 @@ def train(
     from ingest.writer.train import Course  # noqa: PLC0415 - see above
 
     console = Console(stderr=True)
-    lasting = Course(course["samples"], course["minutes"] * 60, course["rate"])
-    plan = Plan(folder, lasting, held_out, seed, stand_ins)
-    with _run(plan, documents, collection, console) as run:
+    course = Course(options.pop("samples"), options.pop("minutes") * 60, options.pop("rate"))
+    files = (*documents, *([questions] if questions else []))
+    data = ", ".join((*([] if documents else [f"collection {collection}"]), *(file.name for file in files)))
+    with _run(Plan(folder, course, **options, data=data), documents, collection, console, questions) as run:
         card = _trained(run, console)
         _show(card, console)
         _say(card.gate, console)
@@ -141,8 +152,14 @@ def take_out() -> None:
 
 
 @contextmanager
-def _run(plan: "Plan", documents: tuple[Path, ...], collection: str, console: Console) -> Iterator["Run"]:
-    from ingest.writer.corpus import chunks_of_collection, chunks_of_files  # noqa: PLC0415 - see train
+def _run(
+    plan: "Plan", documents: tuple[Path, ...], collection: str, console: Console, questions: Path | None = None
+) -> Iterator["Run"]:
+    from ingest.writer.corpus import (  # noqa: PLC0415 - see train
+        chunks_of_collection,
+        chunks_of_files,
+        known_of_file,
+    )
     from ingest.writer.run import Run  # noqa: PLC0415 - see train
 
     with opened_parts(Parts.prepare) as parts:
@@ -153,7 +170,7 @@ def _run(plan: "Plan", documents: tuple[Path, ...], collection: str, console: Co
         else:
             chunks = chunks_of_collection(collection, parts)
         with console.status("preparing the model"):
-            run = Run(parts, chunks, plan)
+            run = Run(parts, chunks, plan, known_of_file(questions, parts) if questions else ())
         yield run
 
 
@@ -182,6 +199,7 @@ def _show(card: Card, console: Console) -> None:
         "model": card.model,
         "made": f"{card.made_at:%Y-%m-%d %H:%M}",
         "trained": f"{card.samples} contexts in {card.seconds / 60:.0f} minutes, rank {card.rank}, seed {card.seed}",
+        "data": card.data or "-",
         "stand-ins": ", ".join(f"{tokens} tokens" for tokens in card.stand_ins) or "none",
         "strength": f"{card.strength:g} of what was trained",
         "validation KL": " -> ".join(f"{kl:.3f}" for _, kl in card.curve) or "-",

@@ -1,4 +1,4 @@
-"""Chunks to train a writer on: a collection's, or those of files that need not be ingested."""
+"""What a writer is trained on: chunks of a collection, or of files that need not be ingested, and known questions."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -7,8 +7,10 @@ from pathlib import Path
 from ingest.local import find_files
 from ingest.parts import IngestParts
 from ingest.split import split
+from ingest.writer.samples import Sample
 from ragkv.chunk import Chunk
 from ragkv.db.tenants import collection_ref
+from ragkv.known_questions import read_questions
 from ragkv.parts import Parts
 
 
@@ -35,3 +37,8 @@ def chunks_of_files(
             chunks += split(str(file), parsed, parts.tokenizer, parts.settings.chunk_tokens)
     progress(len(files), len(files))
     return chunks
+
+
+def known_of_file(path: Path, parts: Parts) -> list[Sample]:
+    """A sample of each known question in a file, over its own passages. Raises Rejected for what is none."""
+    return [Sample(known.chunks(parts.tokenizer), ((known.text, known.answers[0]),)) for known in read_questions(path)]

@@ -6,13 +6,13 @@ reach the writer through the keys and values alone: the reader's weights are nev
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch.func import functional_call
-from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
+from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, PreTrainedModel
 from transformers.utils import logging
 
 from ingest.capture import ROTATE, Capture, Captured, mean_of, modules_with_rotation, padded
@@ -26,7 +26,7 @@ Weights = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Token ids behind a context: a question as prompts hold it, and an answer to it."""
+    """Token ids behind a context: a question as prompts hold it, and an answer to it, empty until there is one."""
 
     question_ids: tuple[int, ...]
     answer_ids: tuple[int, ...]
@@ -69,6 +69,7 @@ class Reader:
         self._rotation = getattr(modules_with_rotation(model)[0], ROTATE)
         self._positions = next(m for m in model.modules() if type(m).__name__.endswith("RotaryEmbedding"))
         self._device = model.device
+        self._ends = model.generation_config.eos_token_id
         self._prefix = self._prefill(prefix_ids)
         self._behind: dict[tuple[int, ...], KV] = {}
         self.num_prefix = len(prefix_ids)
@@ -85,6 +86,30 @@ class Reader:
             cache = cache_of(self._prefix)
             self._trunk(self._ids(context_ids), past_key_values=cache, use_cache=True)
             return _kv_of(cache)
+
+    @torch.no_grad()
+    def answered(self, context: KV, tails: Sequence[Tail], max_tokens: int) -> list[Tail]:
+        """The tails, with the model's own greedy answer over the KV of prefix and context where there was none.
+
+        An answer has 1 to `max_tokens` tokens; that it ends is part of it.
+        """
+        return [
+            tail if tail.answer_ids else replace(tail, answer_ids=self._answer(context, tail.question_ids, max_tokens))
+            for tail in tails
+        ]
+
+    def _answer(self, context: KV, question_ids: Sequence[int], max_tokens: int) -> tuple[int, ...]:
+        num_context = context[0][0].shape[2]
+        # The cache holds the context: the ids in its place are only counted.
+        ids = self._ids([*[0] * num_context, *question_ids])
+        with self._writing.disabled():
+            out = self._model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                past_key_values=cache_of(context),
+                generation_config=GenerationConfig(max_new_tokens=max_tokens, eos_token_id=self._ends, pad_token_id=0),
+            )
+        return tuple(out[0, ids.shape[1] :].tolist())
 
     def stitched(self, context: KV, tails: Sequence[Tail]) -> list[Reading]:
         """Readings over the KV of prefix and chunks, `write`'s or another's, in one forward. Keeps gradients."""

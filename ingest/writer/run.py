@@ -39,13 +39,16 @@ STATE = "training.pt"
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A planned training: its course, the number of contexts held out for evaluation, and the folder of the adapter.
-    stand_ins: contexts that chunks are written behind; a run that goes on keeps those that it has."""
+    stand_ins: contexts that chunks are written behind; a run that goes on keeps those that it has. unanswered: share of
+    the training's questions that the model answers itself. data: what is trained on, in words."""
 
     folder: Path
     course: Course
     held_out: int
     seed: int
     stand_ins: int = 0
+    unanswered: float = 0.0
+    data: str = ""
 
 
 class Run:
@@ -54,10 +57,12 @@ class Run:
     A fifth of the chunks is held out: the last, in neighbourhoods that no training context shares.
     """
 
-    def __init__(self, parts: Parts, chunks: Sequence[Chunk], plan: Plan) -> None:
-        """chunks: of many documents, those of one document in a row. Raises Rejected for too few."""
+    def __init__(self, parts: Parts, chunks: Sequence[Chunk], plan: Plan, known: Sequence[Sample] = ()) -> None:
+        """chunks: of many documents, those of one document in a row. known: questions to train on as well. Raises
+        Rejected for too few chunks."""
         torch.manual_seed(plan.seed)
         self.plan = plan
+        self._known = known
         near = _neighbourhoods(chunks)
         held = max(2, len(near) // 5)
         self._trained_on, self._held_out = near[:-held], near[-held:]
@@ -87,7 +92,8 @@ class Run:
         that is tried."""
         if (state := self.plan.folder / STATE).is_file():
             self._trainer.resume(torch.load(state, map_location="cpu", weights_only=True))
-        samples = Samples(self._trained_on, self.plan.seed, sizes=(1, *SIZES))  # one chunk must stay as it was
+        sizes = (1, *SIZES)  # one chunk must stay as it was
+        samples = Samples(self._trained_on, self.plan.seed, sizes, known=self._known, unanswered=self.plan.unanswered)
         samples.skip(self._trainer.samples)
         curve = list(self._card.curve)
 
@@ -162,6 +168,7 @@ def _begun(parts: Parts, plan: Plan, adapter: Adapter) -> Card:
             samples=0,
             seconds=0.0,
             curve=(),
+            data=plan.data,
             stand_ins=tuple(map(len, adapter.stand_ins)),
         )
     if (card.model_fingerprint, card.seed) != (parts.model_fingerprint, plan.seed):

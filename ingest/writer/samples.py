@@ -1,7 +1,8 @@
 """Training samples from unlabelled chunks: something to say of a few passages that stands in one or two of them.
 
-Four templates over titles, names and sentences. They need no question and no label, and reward what a reader of
-stitched passages must do: find what a title, a name or a sentence refers to, also in another passage.
+Templates over titles, names and sentences. They need no question and no label, and reward what a reader of
+stitched passages must do: find what a title, a name or a sentence refers to, also in another passage. Known questions
+may be given besides.
 """
 
 import random
@@ -26,7 +27,8 @@ _SHARED_NAME, _ABOUT_TITLE, _MISSING_NAME = 0.4, 0.6, 0.85
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A context of chunks, in this order, and (question, answer) pairs behind it."""
+    """A context of chunks, in this order, and (question, answer) pairs behind it. The model writes the answer where
+    it is empty."""
 
     chunks: tuple[Chunk, ...]
     tails: tuple[tuple[str, str], ...]
@@ -41,13 +43,20 @@ class Samples:
         seed: int,
         sizes: Sequence[int] = SIZES,
         tails: int = 4,
+        known: Sequence[Sample] = (),
+        unanswered: float = 0.0,
     ) -> None:
-        """sizes: numbers of chunks in a context, drawn at random. tails: pairs for each context."""
+        """sizes: numbers of chunks in a context, drawn at random. tails: pairs for each context. known: samples of
+        known questions, one in turn with each from the chunks. unanswered: share of the pairs without an answer."""
         self._neighbourhoods = [near for near in neighbourhoods if len(near) >= _LEAST_CHUNKS]
         self._random = random.Random(seed)  # noqa: S311 - for samples, not for secrets
         self._sizes = sizes
         self._tails = tails
+        self._known = known
+        self._unanswered = unanswered
         self._order: list[int] = []
+        self._known_order: list[int] = []
+        self._is_known_next = False
 
     def skip(self, count: int) -> None:
         """Leave out the next ones: a run that goes on gets those that it would have got."""
@@ -55,13 +64,29 @@ class Samples:
             self.next()
 
     def next(self) -> Sample:
-        if not self._order:
-            self._order = self._random.sample(range(len(self._neighbourhoods)), len(self._neighbourhoods))
-        near = self._neighbourhoods[self._order.pop()]
-        chunks = tuple(self._random.sample(list(near), min(self._random.choice(self._sizes), len(near))))
-        return Sample(chunks, tuple(self._tail(chunks) for _ in range(self._tails)))
+        is_known = self._is_known_next
+        self._is_known_next = bool(self._known) and not is_known
+        chunks, tails = self._from_known() if is_known else (self._from_chunks(), ())
+        more = (self._tail(chunks) for _ in range(self._tails - len(tails)))
+        return Sample(chunks, (*tails, *more))
+
+    def _from_known(self) -> tuple[tuple[Chunk, ...], tuple[tuple[str, str], ...]]:
+        sample = self._known[self._drawn(self._known_order, len(self._known))]
+        return tuple(self._random.sample(sample.chunks, len(sample.chunks))), sample.tails
+
+    def _from_chunks(self) -> tuple[Chunk, ...]:
+        near = self._neighbourhoods[self._drawn(self._order, len(self._neighbourhoods))]
+        return tuple(self._random.sample(list(near), min(self._random.choice(self._sizes), len(near))))
+
+    def _drawn(self, order: list[int], count: int) -> int:
+        """The next of `count` in random order, each once before any comes again."""
+        if not order:
+            order += self._random.sample(range(count), count)
+        return order.pop()
 
     def _tail(self, chunks: Sequence[Chunk]) -> tuple[str, str]:
+        if self._unanswered and self._random.random() < self._unanswered:
+            return self._question(chunks), ""
         chosen = self._random.choice(chunks)
         sentence = self._sentence(chosen.text)
         kind = self._random.random()
@@ -75,6 +100,12 @@ class Samples:
         words = sentence.split()
         half = max(len(words) // 2, 1)
         return f'How does this go on: "{" ".join(words[:half])}"', " ".join(words[half:]) or sentence
+
+    def _question(self, chunks: Sequence[Chunk]) -> str:
+        titles = [chunk.title for chunk in self._random.sample(chunks, min(len(chunks), self._random.choice((1, 2))))]
+        if len(titles) == 1:
+            return f'What is the most important fact about "{titles[0]}"?'
+        return f'What connects "{titles[0]}" and "{titles[1]}"?'
 
     def _sentence(self, text: str) -> str:
         sentences = [s for s in _SENTENCE_END.split(text) if len(s.split()) > _LEAST_WORDS] or [text]

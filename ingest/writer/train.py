@@ -121,8 +121,10 @@ class Trainer:
 
     def _step(self, sample: Sample) -> Losses:
         chunks, tails = self._tokens.of(sample)
-        teacher = self._reader.full(sum(chunks, ()), tails)
+        whole = self._reader.prefill(sum(chunks, ()))
+        tails = self._reader.answered(whole, tails, MAX_ANSWER_TOKENS)
         with torch.no_grad():
+            teacher = self._reader.stitched(whole, tails)
             context = self._reader.write(chunks, self._weights.leaves)
         for tensor in chain.from_iterable(context):
             tensor.requires_grad_()

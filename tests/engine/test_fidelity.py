@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.fidelity.data import read_questions
 from bench.fidelity.evaluate import run_of
 from bench.fidelity.kit import Case
 from bench.fidelity.methods import methods_of
@@ -20,6 +19,7 @@ from ingest.parts import IngestParts
 from ragkv.chunk import Passage
 from ragkv.compression import Compression, CompressionMethod
 from ragkv.errors import TooLarge
+from ragkv.known_questions import read_questions
 from ragkv.models import encoder_folder
 from ragkv.parts import Parts
 from ragkv.retrieve.encoder import Encoder

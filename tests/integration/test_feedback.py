@@ -9,12 +9,12 @@ from click.testing import CliRunner
 from sqlalchemy import select, update
 
 from bench.export import export
-from bench.fidelity.data import read_questions
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.clock import utc_now
 from ragkv.db.tables import QuestionRow
 from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.known_questions import read_questions
 from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
 from tests.over_http import Client, assert_problem, events_of

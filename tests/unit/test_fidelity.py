@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from bench.fidelity.data import KnownQuestion, padded, read_questions
 from bench.fidelity.kit import Case, Prepared
 from bench.fidelity.measure import Measure, MethodOutcome
 from bench.fidelity.methods import FULL, FULL_RETRIEVAL_ORDER, NAMES, POLICIES_MEASURED, WRITER, Method, methods_of
+from bench.fidelity.padding import padded
 from bench.fidelity.records import MEASURED, Record, Records, digest_of
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.table import table_of
@@ -42,6 +42,7 @@ from ragkv.evaluation.metrics import (
     normalised,
     resamples,
 )
+from ragkv.known_questions import KnownQuestion, read_questions
 from ragkv.kv.key import KeyMaker
 from ragkv.policies import POLICIES
 from ragkv.settings import Settings

@@ -134,6 +134,20 @@ class TestReading:
 
         assert max(kl.item() for kl, _ in pairs) < 1e-6
 
+    def test_what_has_no_answer_gets_the_models_own(self, model, adapter):
+        reader = Reader(model, adapter, PREFIX)
+        awaken(adapter)
+        asked = [TAILS[0], Tail(TAILS[0].question_ids, ())]
+
+        kept, answered = reader.answered(reader.prefill(CONTEXT), asked, max_tokens=6)
+
+        assert kept == TAILS[0]
+        with adapter.disabled():
+            ids = torch.tensor([[*PREFIX, *CONTEXT, *answered.question_ids, *answered.answer_ids]])
+            likeliest = model(ids).logits.argmax(-1)[0]
+        assert 1 <= len(answered.answer_ids) <= 6
+        assert tuple(likeliest[-len(answered.answer_ids) - 1 : -1].tolist()) == answered.answer_ids
+
     def test_several_are_not(self, model, adapter):
         reader = Reader(model, adapter, PREFIX)
 
@@ -323,6 +337,23 @@ class TestSamples:
             context = " ".join(f"{one.title} {one.text}" for one in sample.chunks)
             assert 2 <= len(sample.chunks) <= 4
             assert all(question and answer in context for question, answer in sample.tails)
+
+    def test_known_questions_come_every_second_time_over_all_of_their_passages(self):
+        known = [Sample(tuple(NEAR[0]), (("Who?", "Ada"),)), Sample(tuple(NEAR[1]), (("What?", "a compiler"),))]
+        supply = Samples(NEAR, 0, tails=2, known=known)
+        given = [supply.next() for _ in range(8)]
+
+        assert {sample.tails[0] for sample in given[1::2]} == {("Who?", "Ada"), ("What?", "a compiler")}
+        assert {len(sample.chunks) for sample in given[1::2]} == {3, 2}
+        assert all(len(sample.tails) == 2 for sample in given)
+        assert not {("Who?", "Ada"), ("What?", "a compiler")} & {sample.tails[0] for sample in given[::2]}
+
+    def test_a_share_of_the_questions_is_left_to_the_model(self):
+        supply = Samples(NEAR, 0, unanswered=0.5)
+        tails = [tail for _ in range(50) for tail in supply.next().tails]
+
+        assert 60 < sum(not answer for _, answer in tails) < 140
+        assert all(question for question, _ in tails)
 
     def test_the_same_seed_gives_the_same_and_what_is_skipped_is_left_out(self):
         first, second = Samples(NEAR, 7), Samples(NEAR, 7)

@@ -8,16 +8,16 @@ The frozen sets of KVShareArena (github.com/xishi404/KVShareArena) are read as w
 "chunks"}`, where chunks are texts.
 """
 
-import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
-from bench.jsonl import read_lines
+from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import Rejected
+from ragkv.jsonl import read_lines
+from ragkv.tokenizer import Tokenizer
 
 _HINT = ": give a file of JSON lines with --data"
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -57,6 +57,14 @@ class KnownQuestion:
     answers: tuple[str, ...]
     passages: tuple[Source, ...]
 
+    def chunks(self, tokenizer: Tokenizer) -> tuple[Chunk, ...]:
+        """Each passage as one chunk, its prompt text that of a small document with the passage's title."""
+        texts = [prompt_text(passage.title, passage.text) for passage in self.passages]
+        return tuple(
+            Chunk(f"{self.line}:{i}", str(self.line), i, p.title, p.text, 0, len(p.text), None, tuple(ids))
+            for i, (p, ids) in enumerate(zip(self.passages, tokenizer.encode_batch(texts), strict=True))
+        )
+
 
 def read_questions(path: Path) -> list[KnownQuestion]:
     """Every question of the file. Raises Rejected, naming file and line, for what is none."""
@@ -73,24 +81,3 @@ def _question(number: int, line: _Line) -> KnownQuestion:
     for passage in line.passages:
         unique.setdefault(passage.text, passage)
     return KnownQuestion(number, str(line.id), line.question, tuple(line.answers), tuple(unique.values()))
-
-
-def padded(question: KnownQuestion, questions: Sequence[KnownQuestion], num_passages: int, seed: int) -> KnownQuestion:
-    """The question with passages of the others, drawn with the seed, up to `num_passages` in all.
-
-    Its own passages keep their order; the drawn ones stand anywhere between them. The draw depends on the file, the
-    seed and the question's line alone. Raises Rejected if the file has too few other passages.
-    """
-    own = {passage.text for passage in question.passages}
-    others = {p.text: p for other in questions for p in other.passages if p.text not in own}
-    wanted = max(0, num_passages - len(question.passages))
-    if wanted > len(others):
-        raise Rejected(
-            f"there are {len(others)} passages of other questions, line {question.line} needs {wanted} more: "
-            f"--passages {len(question.passages) + len(others)} at most"
-        )
-    draw = random.Random(f"{seed}:{question.line}")  # noqa: S311 - an experiment's sample, not a secret
-    passages = list(question.passages)
-    for passage in draw.sample(list(others.values()), wanted):
-        passages.insert(draw.randint(0, len(passages)), passage)
-    return replace(question, passages=tuple(passages))

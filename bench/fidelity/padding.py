@@ -1,0 +1,29 @@
+"""Longer contexts: questions with passages of other questions among their own."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ragkv.errors import Rejected
+from ragkv.known_questions import KnownQuestion
+
+
+def padded(question: KnownQuestion, questions: Sequence[KnownQuestion], num_passages: int, seed: int) -> KnownQuestion:
+    """The question with passages of the others, drawn with the seed, up to `num_passages` in all.
+
+    Its own passages keep their order; the drawn ones stand anywhere between them. The draw depends on the file, the
+    seed and the question's line alone. Raises Rejected if the file has too few other passages.
+    """
+    own = {passage.text for passage in question.passages}
+    others = {p.text: p for other in questions for p in other.passages if p.text not in own}
+    wanted = max(0, num_passages - len(question.passages))
+    if wanted > len(others):
+        raise Rejected(
+            f"there are {len(others)} passages of other questions, line {question.line} needs {wanted} more: "
+            f"--passages {len(question.passages) + len(others)} at most"
+        )
+    draw = random.Random(f"{seed}:{question.line}")  # noqa: S311 - an experiment's sample, not a secret
+    passages = list(question.passages)
+    for passage in draw.sample(list(others.values()), wanted):
+        passages.insert(draw.randint(0, len(passages)), passage)
+    return replace(question, passages=tuple(passages))

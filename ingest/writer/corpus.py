@@ -1,4 +1,4 @@
-"""What a writer is trained on: chunks of a collection, or of files that need not be ingested, and known questions."""
+"""Training data of a writer: chunks of a collection, or of files that need not be ingested, and known questions."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing

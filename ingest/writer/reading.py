@@ -91,7 +91,7 @@ class Reader:
     def answered(self, context: KV, tails: Sequence[Tail], max_tokens: int) -> list[Tail]:
         """The tails, with the model's own greedy answer over the KV of prefix and context where there was none.
 
-        An answer has 1 to `max_tokens` tokens; that it ends is part of it.
+        An answer has 1 to `max_tokens` tokens, the end-of-sequence token included.
         """
         return [
             tail if tail.answer_ids else replace(tail, answer_ids=self._answer(context, tail.question_ids, max_tokens))

@@ -74,8 +74,8 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
     with progress_bars(Console(stderr=True)) as progress:
         rows, differences = evaluate_retrieval(corpus, questions, encoder, Stages(progress).show, reranker)
     report = RetrievalReport(
-        corpus=str(corpus_file),
-        data=str(data_file),
+        corpus=corpus_file.name,
+        data=data_file.name,
         encoder=settings.encoder,
         reranker=settings.reranker,
         n=len(questions),
@@ -121,8 +121,7 @@ class Stages:
 
 
 def _table(report: RetrievalReport) -> Table:
-    name = Path(report.data).name
-    table = Table(title=f"{name}: percent, median ms (questions: {report.n:,}, passages: {report.passages:,})")
+    table = Table(title=f"{report.data}: percent, median ms (questions: {report.n:,}, passages: {report.passages:,})")
     table.add_column("method", no_wrap=True)
     for column in (*(f"R@{k}" for k in CUTOFFS), *(f"all@{k}" for k in CUTOFFS), f"MRR@{CUTOFFS[-1]}", "ms"):
         table.add_column(column, justify="right")

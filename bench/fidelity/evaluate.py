@@ -86,7 +86,7 @@ def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> 
     with measured(options, settings, console) as run:
         rows = Table(run.records, run.methods, settings.recompute_policy, options.seed).rows()
         report = FidelityReport(
-            run.model, str(options.data), len(run.records), rows, machine(), options.seed, options.passages
+            run.model, options.data.name, len(run.records), rows, machine(), options.seed, options.passages
         )
         if options.json_file is not None:
             write_report(report, options.json_file)

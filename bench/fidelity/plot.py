@@ -33,7 +33,7 @@ def plot(report: FidelityReport, file: Path) -> None:
     _draw(left, rows, lambda row: row.kl, "KL to full prefill, nats a token (lower is better)")
     _draw(right, rows, lambda row: row.gain_kept, "share of full prefill's gain kept (higher is better)")
     right.axhline(1.0, color="grey", linewidth=0.8, linestyle=":")
-    figure.suptitle(f"{report.model}, {Path(report.data).name}, {report.n} questions. {report.machine}", fontsize=9)
+    figure.suptitle(f"{report.model}, {report.data}, {report.n} questions. {report.machine}", fontsize=9)
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=7, fontsize=8)
     figure.savefig(file, dpi=_DOTS_PER_INCH, format="png")

@@ -1,7 +1,5 @@
 """Format the report as a table for a terminal."""
 
-from pathlib import Path
-
 from rich.table import Table
 
 from bench.fidelity.report import FidelityReport, FidelityRow
@@ -16,7 +14,7 @@ _CAPTION = (
 
 def table_of(report: FidelityReport) -> Table:
     """A line a row; it fits 80 columns."""
-    title = f"{report.model}, {Path(report.data).name}: {report.n} questions"
+    title = f"{report.model}, {report.data}: {report.n} questions"
     table = Table(title=title, caption=_CAPTION, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("method", no_wrap=True)
     for column in _COLUMNS:

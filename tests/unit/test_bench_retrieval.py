@@ -214,7 +214,7 @@ def test_the_command_prints_a_table_and_writes_the_same_figures(tmp_path, corpus
 
     assert result.exit_code == 0, result.output
     report = json.loads(out.read_text())
-    assert (report["corpus"], report["data"]) == (str(corpus_file), str(data_file))
+    assert (report["corpus"], report["data"]) == (corpus_file.name, data_file.name)
     assert (report["n"], report["passages"]) == (1, 11)
     assert (report["encoder"], report["reranker"]) == ("embedded", None)
     assert [row["method"] for row in report["rows"]] == list(METHODS)

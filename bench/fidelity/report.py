@@ -85,7 +85,8 @@ class FidelityRow(msgspec.Struct, frozen=True):
 
 
 class FidelityReport(msgspec.Struct, frozen=True):
-    """The report of `ragkv eval fidelity --json`. `n` questions of the file `data` were asked; contexts were padded to `passages`."""
+    """The report of `ragkv eval fidelity --json`. `n` questions of the file `data` were asked; contexts were padded to
+    `passages`."""
 
     model: str
     data: str

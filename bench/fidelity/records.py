@@ -27,6 +27,7 @@ MEASURED = (
     "ragkv/stitch",
     "ragkv/choosing.py",
     "ragkv/compression.py",
+    "ragkv/known_questions.py",
     "ragkv/kv_format.py",
     "ragkv/policies.py",
 )

@@ -95,9 +95,11 @@ def train(
 
     console = Console(stderr=True)
     course = Course(options.pop("samples"), options.pop("minutes") * 60, options.pop("rate"))
-    files = (*documents, *([questions] if questions else []))
-    data = ", ".join((*([] if documents else [f"collection {collection}"]), *(file.name for file in files)))
-    with _run(Plan(folder, course, **options, data=data), documents, collection, console, questions) as run:
+    data = [file.name for file in documents] or [f"collection {collection}"]
+    if questions:
+        data.append(questions.name)
+    plan = Plan(folder, course, **options, data=", ".join(data))
+    with _run(plan, documents, collection, console, questions) as run:
         card = _trained(run, console)
         _show(card, console)
         _say(card.gate, console)

@@ -7,11 +7,14 @@ may be given besides.
 
 import random
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import permutations
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle, permutations
+from typing import TypeVar
 
 from ragkv.chunk import Chunk
+
+Item = TypeVar("Item")
 
 MAX_ANSWER_WORDS = 32
 SIZES = (2, 4, 6, 8, 12, 16)
@@ -48,15 +51,13 @@ class Samples:
     ) -> None:
         """sizes: numbers of chunks in a context, drawn at random. tails: pairs for each context. known: samples of
         known questions, one in turn with each from the chunks. unanswered: share of the pairs without an answer."""
-        self._neighbourhoods = [near for near in neighbourhoods if len(near) >= _LEAST_CHUNKS]
         self._random = random.Random(seed)  # noqa: S311 - for samples, not for secrets
         self._sizes = sizes
         self._tails = tails
-        self._known = known
         self._unanswered = unanswered
-        self._order: list[int] = []
-        self._known_order: list[int] = []
-        self._is_known_next = False
+        self._neighbourhoods = self._shuffled([near for near in neighbourhoods if len(near) >= _LEAST_CHUNKS])
+        self._known = self._shuffled(known)
+        self._turns = cycle([self._from_chunks, self._from_known] if known else [self._from_chunks])
 
     def skip(self, count: int) -> None:
         """Leave out the next ones: a run that goes on gets those that it would have got."""
@@ -64,25 +65,22 @@ class Samples:
             self.next()
 
     def next(self) -> Sample:
-        is_known = self._is_known_next
-        self._is_known_next = bool(self._known) and not is_known
-        chunks, tails = self._from_known() if is_known else (self._from_chunks(), ())
-        more = (self._tail(chunks) for _ in range(self._tails - len(tails)))
-        return Sample(chunks, (*tails, *more))
+        sample = next(self._turns)()
+        more = (self._tail(sample.chunks) for _ in range(self._tails - len(sample.tails)))
+        return replace(sample, tails=(*sample.tails, *more))
 
-    def _from_known(self) -> tuple[tuple[Chunk, ...], tuple[tuple[str, str], ...]]:
-        sample = self._known[self._drawn(self._known_order, len(self._known))]
-        return tuple(self._random.sample(sample.chunks, len(sample.chunks))), sample.tails
+    def _from_chunks(self) -> Sample:
+        near = next(self._neighbourhoods)
+        return Sample(tuple(self._random.sample(list(near), min(self._random.choice(self._sizes), len(near)))), ())
 
-    def _from_chunks(self) -> tuple[Chunk, ...]:
-        near = self._neighbourhoods[self._drawn(self._order, len(self._neighbourhoods))]
-        return tuple(self._random.sample(list(near), min(self._random.choice(self._sizes), len(near))))
+    def _from_known(self) -> Sample:
+        known = next(self._known)
+        return replace(known, chunks=tuple(self._random.sample(known.chunks, len(known.chunks))))
 
-    def _drawn(self, order: list[int], count: int) -> int:
-        """The next of `count` in random order, each once before any comes again."""
-        if not order:
-            order += self._random.sample(range(count), count)
-        return order.pop()
+    def _shuffled(self, items: Sequence[Item]) -> Iterator[Item]:
+        """The items without end, each once before any comes again. None is drawn before it is asked for."""
+        while True:
+            yield from reversed(self._random.sample(items, len(items)))
 
     def _tail(self, chunks: Sequence[Chunk]) -> tuple[str, str]:
         if self._unanswered and self._random.random() < self._unanswered:

@@ -134,22 +134,22 @@ def by_layers(kit: Kit, case: Case, choice: Choice, prepare: Callable[[Kit, Case
 
 _SPARSE = "sparse"
 _SELECTING = "question"
-_WITHOUT_RATIO = (
-    Method(FULL, full),
-    Method(NONE, none),
+_FULL = Method(FULL, full)
+_NONE = Method(NONE, none)
+_IN_FILE_ORDER = (
     Method(NAIVE, naive, needs_alone=True),
     Method("prefix", prefix),
     Method("ape", ape, needs_tempered=True),
 )
 WRITER = "writer"
 _VARIED = frozenset(("prefix", *POLICIES_MEASURED, _SPARSE, DEFAULT, DEFAULT_ORDER))
+_REORDERED = (_SPARSE, DEFAULT, DEFAULT_ORDER, RETRIEVAL_ORDER)
 NAMES = (
-    *(method.name for method in _WITHOUT_RATIO),
+    FULL,
+    NONE,
+    *(method.name for method in _IN_FILE_ORDER),
     *POLICIES_MEASURED,
-    _SPARSE,
-    DEFAULT,
-    DEFAULT_ORDER,
-    RETRIEVAL_ORDER,
+    *_REORDERED,
 )
 
 
@@ -165,13 +165,17 @@ def methods_of(
 
     Each method that stitches chunks behind the prefix comes once more for every one of `variants` and of `shorter`,
     variants that leave tokens out; but over these not `sparse`, which does so itself. Each that selects by `question`
-    comes once more for every one of `choices`. Full prefill and no context are always among them: the others are
-    measured against them.
+    comes once more for every one of `choices`. No context is always among them, and full prefill in each order that
+    another method is measured against.
     """
     if unknown := [name for name in names if name not in NAMES]:
         raise Rejected(f"no method {', '.join(unknown)}: choose from {', '.join(NAMES)}")
-    wanted = {FULL, NONE, *names}
-    methods = [method for method in _WITHOUT_RATIO if method.name in wanted]
+    wanted = frozenset(names)
+    if wanted - {NONE, *_REORDERED} or not wanted & {*_REORDERED}:
+        methods = [_FULL, _NONE]
+    else:
+        methods = [replace(_NONE, reference=FULL_RETRIEVAL_ORDER, gain_reference=FULL_RETRIEVAL_ORDER)]
+    methods += [method for method in _IN_FILE_ORDER if method.name in wanted]
     for policy in POLICIES_MEASURED:
         if policy not in wanted:
             continue

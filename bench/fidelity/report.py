@@ -38,6 +38,7 @@ class Intervals(msgspec.Struct, frozen=True):
     em: Interval | None
     nll: Interval | None
     gain_kept: Interval | None
+    gain_in_order: Interval | None
     kl: Interval | None
     agree: Interval | None
     failures: Interval | None
@@ -47,15 +48,16 @@ class FidelityRow(msgspec.Struct, frozen=True):
     """One method at one ratio over `n` questions: means, but for `ttft_s` and `ttft_speedup`, which are medians.
 
     f1, em, agree: percent; agree is how often the greedy answer is the reference's. nll, kl: nats a token of the known
-    answer; kl is to `reference`, full prefill of the same passages in the same order (for `none`: of the file's; where
-    tokens are left out, of the whole passages). failures: percent of the questions with a kl above FAILURE_KL.
-    kl_to_random: geometric mean over the questions of kl over the control's at the same ratio, null where that was not
-    measured. gain_kept: the share of `gain_reference`'s gain over no context that is left, null where it gains nothing.
-    ttft_speedup: `gain_reference`'s time over this one's, question by question. `to_random` is to the control at the
-    same ratio and `to_policy` to the service's own policy at the same ratio, null where that was not measured. Of a
-    variant (a writer's KV, KV in another format, or chunks with tokens left out), against the same method over the
-    plain model's KV as it computed it: kl_to_plain: mean kl over its kl; kl_of_plain: mean KL of its distribution to
-    this one's; gain_less_plain: gain kept less its.
+    answer; kl is to `reference`, full prefill of the same passages in the same order (for `none`: in the file's, or in
+    retrieval's where nothing else is in the file's; where tokens are left out, of the whole passages). failures:
+    percent of the questions with a kl above FAILURE_KL. kl_to_random: geometric mean over the questions of kl over the
+    control's at the same ratio, null where that was not measured. gain_kept: the share of `gain_reference`'s gain over
+    no context that is left, gain_in_order: that of `reference`'s, null where it gains nothing. ttft_speedup:
+    `gain_reference`'s time over this one's, question by question. `to_random` is to the control at the same ratio and
+    `to_policy` to the service's own policy at the same ratio, null where that was not measured. Of a variant (a
+    writer's KV, KV in another format, or chunks with tokens left out), against the same method over the plain model's
+    KV as it computed it: kl_to_plain: mean kl over its kl; kl_of_plain: mean KL of its distribution to this one's;
+    gain_less_plain: gain kept less its.
     """
 
     method: str
@@ -65,6 +67,7 @@ class FidelityRow(msgspec.Struct, frozen=True):
     em: float
     nll: float
     gain_kept: float | None
+    gain_in_order: float | None
     kl: float
     agree: float
     ttft_s: float
@@ -117,7 +120,8 @@ class Table:
             self._estimate(self._values(key, name)) for name in ("f1", "em", "nll", "kl", "agree")
         )
         failures = self._estimate(100.0 * (self._values(key, "kl") > FAILURE_KL))
-        kept, kept_interval = self._gain_kept(method)
+        kept, kept_interval = self._gain_kept(key, full_key)
+        in_order, in_order_interval = self._gain_kept(key, method.reference)
         return FidelityRow(
             method=method.name,
             ratio=method.ratio,
@@ -126,6 +130,7 @@ class Table:
             em=em.mean,
             nll=nll.mean,
             gain_kept=kept,
+            gain_in_order=in_order,
             kl=kl.mean,
             agree=agree.mean,
             failures=failures.mean,
@@ -137,7 +142,14 @@ class Table:
             reference=method.reference,
             gain_reference=method.gain_reference,
             intervals=Intervals(
-                f1.interval, em.interval, nll.interval, kept_interval, kl.interval, agree.interval, failures.interval
+                f1=f1.interval,
+                em=em.interval,
+                nll=nll.interval,
+                gain_kept=kept_interval,
+                gain_in_order=in_order_interval,
+                kl=kl.interval,
+                agree=agree.interval,
+                failures=failures.interval,
             ),
             to_full=self._difference(key, full_key),
             to_random=self._to_policy(method, RANDOM),
@@ -155,8 +167,8 @@ class Table:
         values = np.array([float(getattr(outcome, name)) for outcome in self._outcomes[key]])
         return values * (100 if name in {"f1", "em", "agree"} else 1)
 
-    def _gain_kept(self, method: Method) -> tuple[float | None, Interval | None]:
-        nlls = [self._values(key, "nll") for key in (NONE, method.key, method.gain_reference)]
+    def _gain_kept(self, key: str, full_key: str) -> tuple[float | None, Interval | None]:
+        nlls = [self._values(one, "nll") for one in (NONE, key, full_key)]
         kept = float(gain_kept(*(nll.mean() for nll in nlls)))
         drawn = gain_kept(*(nll[self._draws].mean(1) for nll in nlls))
         return (None if np.isnan(kept) else _rounded(kept)), _rounded_interval(drawn)

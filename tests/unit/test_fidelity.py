@@ -220,8 +220,15 @@ class TestMethods:
         assert set(POLICIES_MEASURED) < set(NAMES)
 
     def test_what_others_are_measured_against_is_always_there(self):
-        names = [method.name for method in methods_of(["default"], [0.1], Settings())]
-        assert names == ["full", "none", "default", "full, default order", "full, retrieval order"]
+        names = [method.name for method in methods_of(["default", "prefix"], [0.1], Settings())]
+        assert names == ["full", "none", "prefix", "default", "full, default order", "full, retrieval order"]
+
+    def test_full_prefill_in_the_files_order_is_left_out_where_nothing_else_is_in_it(self):
+        found = methods_of(["none", "default"], [0.1], Settings())
+        assert [method.name for method in found] == ["none", "default", "full, default order", "full, retrieval order"]
+        assert (found[0].reference, found[0].gain_reference) == ("full, retrieval order",) * 2
+        for names in ([], ["none"], ["full"], ["default", "full"]):
+            assert [method.name for method in methods_of(names, [0.1], Settings())][:2] == ["full", "none"]
 
     def test_each_order_is_held_against_full_prefill_of_the_same_order(self):
         found = methods_of(["default order", "retrieval order"], [0.1], Settings())
@@ -229,8 +236,9 @@ class TestMethods:
         assert references["default order"] == ("full, default order", "full, retrieval order")
         assert references["retrieval order"] == ("full, retrieval order", "full, retrieval order")
 
-    def test_every_reference_is_itself_measured(self):
-        methods = methods_of(NAMES, [0.1, 0.2], Settings())
+    @pytest.mark.parametrize("names", [NAMES, ["sparse"], ["prefix"]])
+    def test_every_reference_is_itself_measured(self, names):
+        methods = methods_of(names, [0.1, 0.2], Settings())
         keys = {method.key for method in methods}
         assert len(keys) == len(methods)
         assert {m.reference for m in methods} | {m.gain_reference for m in methods} <= keys
@@ -375,6 +383,17 @@ class TestReport:
         written = rows["writer, prefix"]
         assert (written.kl_to_plain.mean, written.kl_of_plain.mean, written.gain_less_plain.mean) == (0.25, 0.3, 0.25)
         assert (rows["prefix"].kl_to_plain, rows["prefix"].kl_of_plain, rows["prefix"].gain_less_plain) == (None,) * 3
+
+    def test_the_gain_is_held_against_both_orders_of_full_prefill(self):
+        """In its own order full prefill gains more than in retrieval's: 3 nats, not 2."""
+        methods = methods_of(["default"], [0.1], Settings())
+        nlls = {"none": 4.0, "default": 2.5, "full, default order": 1.0, "full, retrieval order": 2.0}
+        records = [Record(line, "q", {key: outcome(nll=nll) for key, nll in nlls.items()}) for line in (1, 2)]
+        rows = {row.method: row for row in Table(records, methods, "head", seed=0).rows()}
+
+        assert [rows[name].gain_kept for name in nlls] == [0.0, 0.75, 1.5, 1.0]
+        assert [rows[name].gain_in_order for name in nlls] == [0.0, 0.5, 1.0, 1.0]
+        assert rows["default"].intervals.gain_in_order == (0.5, 0.5)
 
     def test_formats_come_beside_a_writer(self):
         methods = methods_of(["prefix"], [0.1], Settings(), ["int8", WRITER])

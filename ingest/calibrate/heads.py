@@ -93,7 +93,8 @@ def candidates_of(cloze: Cloze, pool: Sequence[Sequence[Chunk]]) -> list[Chunk]:
 def ask(reader: SelectiveReader, cloze: Cloze, candidates: Sequence[Chunk], parts: Parts) -> Asked:
     """The attention of a cloze's question to the candidates."""
     text = parts.prompts.text_in(cloze.question)
-    shares = reader.shares(parts.prompts.question_ids(cloze.question), text, [chunk.token_ids for chunk in candidates])
+    keys = reader.keys([chunk.token_ids for chunk in candidates])
+    shares = reader.shares(parts.prompts.question_ids(cloze.question), text, keys, range(parts.layout.layers))
     return Asked(shares, next(i for i, chunk in enumerate(candidates) if chunk.id == cloze.source.id))
 
 

@@ -47,26 +47,33 @@ class SelectiveReader(Reader):
         return [self._rotated(queries, positions)[0].transpose(0, 1) for queries in captured.queries]
 
     @torch.no_grad()
-    def shares(self, question_ids: Sequence[int], text: Span, chunks: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Attention to each chunk of a question that runs behind the prefix alone, its part `text`: [layers, q_heads,
-        chunks] float32 (ragkv/stitch/rank.py)."""
+    def keys(self, chunks: Sequence[Sequence[int]]) -> list[list[torch.Tensor]]:
+        """Un-rotated keys of each chunk as its writer makes them, a tensor a layer: [tokens, kv_heads, head_dim]."""
+        written = self._written(padded(chunks, self._device), None)
+        return [[layer[row, :, : len(ids)].transpose(0, 1) for layer in written.keys] for row, ids in enumerate(chunks)]
+
+    @torch.no_grad()
+    def shares(
+        self, question_ids: Sequence[int], text: Span, chunks: Sequence[Sequence[torch.Tensor]], layers: Sequence[int]
+    ) -> torch.Tensor:
+        """Attention to each chunk's `keys` of a question that runs behind the prefix alone, its part `text`: [layers,
+        q_heads, chunks] float32, of these layers (ragkv/stitch/rank.py)."""
         with self._writing.disabled():
             with self._capture.recorded() as prefix:
                 self._trunk(self._ids(self._prefix_ids), use_cache=True)
             with self._capture.recorded() as asked:
                 self._trunk(self._ids(question_ids), past_key_values=cache_of(self._prefix), use_cache=True)
-        written = self._written(padded(chunks, self._device), None)
         places = torch.arange(text.start, text.end, device=self._device)
         return torch.stack(
             [
                 chunk_shares(
-                    queries[0, :, text.start : text.end].transpose(0, 1),
+                    asked.queries[layer][0, :, text.start : text.end].transpose(0, 1),
                     places,
-                    first[0].transpose(0, 1),
-                    [row[:, : len(ids)].transpose(0, 1) for row, ids in zip(keys, chunks, strict=True)],
+                    prefix.keys[layer][0].transpose(0, 1),
+                    [keys[layer] for keys in chunks],
                     lambda positions, heads: self._rotated(heads.transpose(0, 1)[None], positions)[0].transpose(0, 1),
                 )
-                for queries, first, keys in zip(asked.queries, prefix.keys, written.keys, strict=True)
+                for layer in layers
             ]
         ).cpu()
 

@@ -35,7 +35,9 @@ def test_the_engine_sees_what_plain_transformers_see(exact: World, chunks: list[
     model = AutoModelForCausalLM.from_pretrained(exact.model.settings.model, dtype=torch.float32).eval()
     prompts = exact.model.prompts
     reader = SelectiveReader(model, NoWriter(), prompts.prefix_ids)
-    expected = reader.shares(prompts.question_ids(ASKED), prompts.text_in(ASKED), [c.token_ids for c in chunks])
+    keys = reader.keys([c.token_ids for c in chunks])
+    layers = range(model.config.num_hidden_layers)
+    expected = reader.shares(prompts.question_ids(ASKED), prompts.text_in(ASKED), keys, layers)
 
     found = shares(exact, [exact.model.keys.chunk(c.token_ids) for c in chunks])
 

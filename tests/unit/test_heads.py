@@ -89,7 +89,8 @@ class TestShares:
         to_prefix = attention(*PREFIX).sum(-1)
         to_chunk = attention(*PREFIX, *CHUNKS[0])[..., len(PREFIX) :].sum(-1)
 
-        shares = SelectiveReader(model, NoWriter(), PREFIX).shares(QUESTION, TEXT, CHUNKS[:1])
+        reader = SelectiveReader(model, NoWriter(), PREFIX)
+        shares = reader.shares(QUESTION, TEXT, reader.keys(CHUNKS[:1]), range(config.num_hidden_layers))
 
         assert shares.shape == (config.num_hidden_layers, config.num_attention_heads, 1)
         torch.testing.assert_close(shares[0, :, 0], (to_chunk / (to_chunk + to_prefix)).mean(-1))

@@ -28,8 +28,10 @@ from ragkv.ids import new_id
 from ragkv.outages import is_outage
 from ragkv.parts import Parts
 from ragkv.retrieve.embed import embed_chunks
+from ragkv.retrieve.index import Held
 from ragkv.retrieve.vectors import Point, Vectors
 from ragkv.status import Status
+from ragkv.upkeep.points import write_points
 
 log = logging.getLogger(__name__)
 
@@ -257,8 +259,8 @@ def _index(lease: Lease, document: DocumentRow, chunks: list[Chunk], vectors: li
     index.replace(document.tenant_id, document.collection_id, [document.id], points)
     try:
         lease.enter(Status.SEARCHABLE, attempts=1, **parts.source.present._asdict())
-    except Conflict:  # deleted meanwhile: what was just written must not stay
-        index.delete_document(document.tenant_id, document.id)
+    except Conflict:  # deleted or replaced meanwhile: what was just written must not stay
+        write_points([Held(document.tenant_id, document.collection_id, document.id)], parts)
         raise
 
 

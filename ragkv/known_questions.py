@@ -19,7 +19,7 @@ from ragkv.errors import Rejected
 from ragkv.jsonl import read_lines
 from ragkv.tokenizer import Tokenizer
 
-_HINT = ": give a file of JSON lines with --data"
+_HINT = ": give a file of JSON lines, a question each"
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 

@@ -110,6 +110,7 @@ class Run:
         self._trainer.run(samples, lambda done, losses: after(done, losses.kl))
         if curve[-1][0] != self._trainer.samples:
             curve.append((self._trainer.samples, self._trainer.validate().kl))
+            validated(*curve[-1])
             self._save(curve)
         return self._settled(settling)
 
@@ -155,7 +156,8 @@ class Run:
 
 
 def _begun(parts: Parts, plan: Plan, adapter: Adapter) -> Card:
-    """The card of a run that is to go on, or a new one. Raises Rejected for one of another model or seed."""
+    """The card of a run that is to go on, with the plan's data beside its own, or a new one. Raises Rejected for one of
+    another model or seed."""
     try:
         card = read_card(plan.folder)
     except NotFound:
@@ -173,7 +175,8 @@ def _begun(parts: Parts, plan: Plan, adapter: Adapter) -> Card:
         )
     if (card.model_fingerprint, card.seed) != (parts.model_fingerprint, plan.seed):
         raise Rejected(f"{plan.folder} holds a writer of another model or seed: choose another folder")
-    return card
+    data = dict.fromkeys(name for name in (*card.data.split(", "), *plan.data.split(", ")) if name)
+    return msgspec.structs.replace(card, data=", ".join(data))
 
 
 def _neighbourhoods(chunks: Sequence[Chunk]) -> list[list[Chunk]]:

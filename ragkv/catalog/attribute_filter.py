@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from operator import ge, gt, le, lt
 from typing import Literal
 
+from ragkv.batched import batched
 from ragkv.catalog.metadata import Metadata, conditions, labels_of
 from ragkv.db.database import Database
-from ragkv.db.documents import documents_where, metadata_of
+from ragkv.db.documents import among, documents_where, ids_of, metadata_of
 from ragkv.tenancy import CollectionRef
 
 Value = str | int | float | bool
@@ -65,11 +66,14 @@ _Test = Callable[[_Facts], bool]
 def documents_that_match(ref: CollectionRef, wanted: AttributeFilter, database: Database) -> frozenset[str]:
     """The ids of a collection's matching documents. The database tests what must be equal, this process the rest."""
     labels = conditions({key: list(values) for key, values in _must_equal(wanted)})
-    narrowed = metadata_of(documents_where(ref.tenant_id, ref.collection_id, labels=labels))
+    narrowed = documents_where(ref.tenant_id, ref.collection_id, labels=labels)
     test = _test_of(wanted)
+    matching: set[str] = set()
     with database.reading() as session:
-        rows = session.execute(narrowed)
-        return frozenset(document_id for document_id, metadata in rows if test(_Facts(metadata)))
+        for some in batched(session.scalars(ids_of(narrowed)).all()):  # all metadata at once would fill the memory
+            rows = session.execute(metadata_of(among(narrowed, some)))
+            matching |= {document_id for document_id, metadata in rows if test(_Facts(metadata))}
+    return frozenset(matching)
 
 
 def matches(wanted: AttributeFilter, metadata: Metadata) -> bool:

@@ -59,7 +59,7 @@ def amend_document(
 ) -> DocumentView:
     """Rename a document, merge a patch into its metadata. Raises NotFound, Rejected for too much metadata."""
     with database.writing() as session:
-        document = find_document(session, tenant_id, document_id)
+        document = find_document(session, tenant_id, document_id, lock=True)
         if name is not None:
             document.name = clean_file_name(name)
         if patch is not None:

@@ -23,6 +23,7 @@ from ragkv.db.documents import (
     document_by_id,
     documents_where,
     forget_labels_of,
+    locked,
     note_encoder,
     number_of,
     read_again,
@@ -353,10 +354,10 @@ def enqueue(document_id: str, queue: Queue) -> None:
         log.warning("document %s is accepted and will be queued by the next sweep: %s", document_id, error)
 
 
-def find_document(session: "Session", tenant_id: str, document_id: str) -> DocumentRow:
-    """The row of a document. Raises NotFound."""
+def find_document(session: "Session", tenant_id: str, document_id: str, *, lock: bool = False) -> DocumentRow:
+    """The row of a document, for the transaction to change alone with `lock`. Raises NotFound."""
     found = document_by_id(tenant_id, document_id) if is_id(document_id) else None
-    document = None if found is None else session.scalars(found).one_or_none()
+    document = None if found is None else session.scalars(locked(found) if lock else found).one_or_none()
     if document is None:
         raise NotFound(f"there is no document {document_id[:80]!r}")
     return document

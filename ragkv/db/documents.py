@@ -252,8 +252,11 @@ def count_of_other_encoders(index_fingerprint: str, encoder_fingerprint: str) ->
 
 
 def precompute_again(*document_ids: str) -> Update:
-    """Documents whose KV is to be made where it is missing, with fresh attempts."""
-    return update(DocumentRow).where(one_of(DocumentRow.id, document_ids)).values(status=Status.SEARCHABLE, **FRESH)
+    """Documents whose KV is to be made where it is missing, with fresh attempts. Those that a worker is to read, or is
+    at, stay as they are."""
+    is_whole = or_(DocumentRow.status == Status.READY, DocumentRow.kv_evicted)
+    these = one_of(DocumentRow.id, document_ids)
+    return update(DocumentRow).where(these, is_whole).values(status=Status.SEARCHABLE, **FRESH)
 
 
 def waiting(now: datetime) -> ColumnElement[bool]:

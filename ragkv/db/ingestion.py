@@ -117,6 +117,7 @@ class Lease:
             self._change(session, status=status, **changes)
             if status is Status.SEARCHABLE:
                 session.execute(collection_of_document_changed(self.document_id))
+                session.execute(mark_chunks_written(self.document_id))  # their encoder is known from now on
 
     def store_chunks(
         self, chunks: Sequence[Chunk], vectors: Sequence[Vectors], status: Status, **changes: Any

@@ -3,11 +3,13 @@
 from datetime import datetime
 
 from sqlalchemy import Select, Update, select, update
+from sqlalchemy.exc import IntegrityError
 
 from ragkv.answer.origins import tokens_from
 from ragkv.answer.question import Answer, Question
 from ragkv.db.database import Database
 from ragkv.db.tables import QuestionRow, TenantRow
+from ragkv.errors import NotFound
 from ragkv.names import storable
 
 
@@ -44,12 +46,15 @@ def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:
 
 
 def record_question(question: Question, answer: Answer, model: str, database: Database) -> None:
-    """Record a question, without its text where the tenant keeps none."""
+    """Record a question, without its text where the tenant keeps none. Raises NotFound if its collection is gone."""
     row = question_row(question, answer, model)
-    with database.writing() as session:
-        if session.scalars(log_days_of(question.tenant_id)).one_or_none() == 0:
-            row.text = ""
-        session.add(row)
+    try:
+        with database.writing() as session:
+            if session.scalars(log_days_of(question.tenant_id)).one_or_none() == 0:
+                row.text = ""
+            session.add(row)
+    except IntegrityError:
+        raise NotFound("the collection was deleted meanwhile") from None
 
 
 def log_days_of(tenant_id: str) -> Select[int | None]:

@@ -191,13 +191,19 @@ def rebuild_document(tenant_id: str, document_id: str, parts: Parts) -> Document
         document = find_document(session, tenant_id, document_id)
         if document.status is Status.FAILED:
             raise Conflict("the document failed: retry it, there is nothing to be rebuilt yet")
-        is_whole = document.status is Status.READY or document.kv_evicted
-        if is_whole:
-            session.execute(precompute_again(document_id))
-            session.add(JobRow(tenant_id=tenant_id, document_id=document_id, kind=REBUILD))
-    if is_whole:
+        is_queued = request_kv(session, tenant_id, document_id, REBUILD)
+    if is_queued:
         enqueue(document_id, parts.queue)
     return document_view(tenant_id, document_id, parts.database)
+
+
+def request_kv(session: "Session", tenant_id: str, document_id: str, kind: str) -> bool:
+    """Have a document's KV made where it is missing, as a job of a kind. Returns False for one that is gone, or that a
+    worker is to read or is at."""
+    if not session.connection().execute(precompute_again(document_id)).rowcount:
+        return False
+    session.add(JobRow(tenant_id=tenant_id, document_id=document_id, kind=kind))
+    return True
 
 
 def rebuild_evicted(owner: KVOwner, parts: Parts) -> Queued:

@@ -4,15 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ragkv.batched import batched
 from ragkv.db.consistency import ready_documents_using, ready_without_kv
-from ragkv.db.documents import precompute_again
 from ragkv.db.jobs import REBUILD
 from ragkv.db.kv_entries import keys_with_entries
 from ragkv.db.kv_tiers import DISK, moved
-from ragkv.db.tables import DocumentRow, JobRow
+from ragkv.db.tables import DocumentRow
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv_disk import sizes_of_remote
 from ragkv.parts import Parts
-from ragkv.status import Status
+from ragkv.upkeep.admin import request_kv
 from ragkv.upkeep.check import Check, Grace
 from ragkv.upkeep.cleaning import remove_files
 from ragkv.upkeep.eviction import evict_entries
@@ -62,9 +61,8 @@ def _rebuild(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     with parts.database.writing() as session:
         for document_id in document_ids:
             document = session.get(DocumentRow, document_id)
-            if document is not None and (document.status is Status.READY or document.kv_evicted):
-                session.execute(precompute_again(document_id))
-                session.add(JobRow(tenant_id=document.tenant_id, document_id=document_id, kind=REBUILD))
+            if document is not None:
+                request_kv(session, document.tenant_id, document_id, REBUILD)
 
 
 def _remove(keys: Sequence[str], grace: Grace, parts: Parts) -> None:

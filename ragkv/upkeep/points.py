@@ -18,14 +18,20 @@ def missing_points(parts: Parts) -> list[Held]:
 
 
 def write_points(places: Iterable[Held], parts: Parts) -> int:
-    """Write the points of these documents anew. Returns how many."""
-    index, written = parts.server_index, 0
-    assert index is not None, "points lie on a server"
-    for place in places:
-        points = parts.source.points([place.document_id])
-        index.replace(place.tenant_id, place.collection_id, [place.document_id], points)
-        written += len(points)
-    return written
+    """Write the points of these documents anew, none of those that are gone. Returns how many."""
+    return sum(_write(place, parts) for place in places)
+
+
+def _write(place: Held, parts: Parts) -> int:
+    """Once more if other chunks were stored meanwhile: their own points may have been written before these."""
+    assert parts.server_index is not None, "points lie on a server"
+    tenant_id, collection_id, document_id = place
+    while True:
+        version = parts.source.indexed_documents(tenant_id, collection_id).get(document_id)
+        points = parts.source.points([document_id])
+        parts.server_index.replace(tenant_id, collection_id, [document_id], points)
+        if parts.source.indexed_documents(tenant_id, collection_id).get(document_id) == version:
+            return len(points)
 
 
 def renew_points(parts: Parts) -> int | None:

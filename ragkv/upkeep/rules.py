@@ -10,16 +10,15 @@ from msgspec import Meta
 from ragkv.catalog.documents import QUEUED_AT_ONCE, refresh_outdated_kv, requeue_stuck
 from ragkv.compression import LEAST, MOST, CompressionMethod
 from ragkv.db.collections import collection_changed
-from ragkv.db.documents import precompute_again
 from ragkv.db.jobs import KEEP
 from ragkv.db.kv_rules import documents_with_hot_chunks
-from ragkv.db.tables import CollectionRow, JobRow
+from ragkv.db.tables import CollectionRow
 from ragkv.errors import NotFound, Unavailable
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVRule, KVWhen, KVWrite
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
-from ragkv.upkeep.admin import rebuild_evicted
+from ragkv.upkeep.admin import rebuild_evicted, request_kv
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -100,10 +99,7 @@ def keep_hot(parts: Parts) -> int:
     """Queue documents whose chunks have reached the use threshold. Returns how many."""
     with parts.database.writing() as session:
         hot = session.execute(documents_with_hot_chunks(parts.settings.kv_rule)).all()
-        for tenant_id, document_id in hot:
-            session.execute(precompute_again(document_id))
-            session.add(JobRow(tenant_id=tenant_id, document_id=document_id, kind=KEEP))
-    return len(hot)
+        return sum(request_kv(session, *place, KEEP) for place in hot)
 
 
 def _row(session: "Session", owner: KVOwner) -> CollectionRow:

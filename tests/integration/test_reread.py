@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from sqlalchemy import select, update
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document, take_next, work_on
 from ingest.progress import Interrupted
+from ragkv.catalog.changes import replace_document
 from ragkv.catalog.documents import DocumentView, document_view, refresh_outdated, store_document
 from ragkv.db.tables import ChunkRow, DocumentRow
 from ragkv.db.tenants import ensure_collection
@@ -147,6 +149,30 @@ def test_the_re_read_replaces_it_and_search_finds_the_document_at_every_step(
     if after.server_index is not None:
         assert missing_points(after) == []
     after.close()
+
+
+def test_a_worker_that_comes_late_with_the_points_of_the_file_before_leaves_those_of_the_new_one(
+    of_before: Parts, loaded: IngestParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Points are named by the place of their chunk in the document: those of both files have the same names."""
+    if of_before.server_index is None:
+        pytest.skip("the index in memory is made from the database")
+    place = of_before.default_collection
+    document_id = store_document(place, "engines.md", io.BytesIO(LONG), of_before).document_id
+    write = of_before.server_index.replace
+
+    def replaced_meanwhile(*arguments: Any) -> None:
+        monkeypatch.undo()
+        replace_document(place.tenant_id, document_id, "mills.md", io.BytesIO(b"The mill burnt down."), of_before)
+        assert ingest_document(document_id, over(of_before, loaded)) is IngestOutcome.READY
+        write(*arguments)
+
+    monkeypatch.setattr(of_before.server_index, "replace", replaced_meanwhile)
+    assert ingest_document(document_id, over(of_before, loaded)) is IngestOutcome.SKIPPED
+
+    assert view(of_before, document_id).status is Status.READY
+    assert missing_points(of_before) == []
+    assert found(of_before, "What burnt down?") == ["The mill burnt down."]
 
 
 def test_a_re_read_that_was_stopped_goes_on_and_is_not_begun_anew_by_another_start(

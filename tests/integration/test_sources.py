@@ -4,6 +4,7 @@ PostgreSQL."""
 import io
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -11,16 +12,18 @@ import pytest
 from sqlalchemy import event, text
 
 from ragkv.catalog.changes import amend_document, replace_document
-from ragkv.catalog.documents import delete_document, refresh_outdated, store_document
+from ragkv.catalog.documents import delete_document, document_view, refresh_outdated, store_document
 from ragkv.chunk import Chunk
 from ragkv.db.database import Database
 from ragkv.db.ingestion import Lease
+from ragkv.db.jobs import REBUILD
 from ragkv.db.tenants import find_collection_ref
 from ragkv.parts import Parts
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitleLinks
 from ragkv.retrieve.vectors import Vectors
 from ragkv.status import Status
+from ragkv.upkeep.admin import request_kv
 from tests.integration.filled import source_of
 
 TITLES = ["Ada Lovelace", "Bell", "Ada Lovelace: Youth"]
@@ -48,6 +51,7 @@ class Follower:
         anew = source_of(self.database, self.index_fingerprint)
         documents = self.source.indexed_documents(*self.place)
         assert documents == anew.indexed_documents(*self.place)
+        assert self.source.of_other_encoders(*self.place) == anew.of_other_encoders(*self.place)
         assert vars(self.links.of(*self.place, documents)) == vars(TitleLinks(anew.titles(*self.place)))
 
 
@@ -132,6 +136,48 @@ def test_a_new_document_is_all_that_is_read(parts: Parts, follower: Follower):
     of_chunks = [one for one in executed if "FROM chunks" in one]
     assert ["changed_in >" in one for one in of_documents] == [True]
     assert len(of_chunks) == 1 and ("json_each" in of_chunks[0] or "ANY" in of_chunks[0])
+
+
+def test_a_document_that_was_looked_for_while_it_was_indexed_is_of_this_encoder_afterwards(
+    parts: Parts, follower: Follower
+):
+    """Its chunks are there before its points on a Qdrant server are, and only then is it said what made them."""
+    document_id = upload(parts, random.Random(0))
+    lease = Lease.take(parts.database, document_id, "worker")
+    assert lease is not None
+    chunk = Chunk(f"{document_id}:0", document_id, 0, "Bell", "text", 0, 4, None, (1,))
+    lease.store_chunks([chunk], [VECTORS], Status.INDEXING)
+    assert follower.source.of_other_encoders(*follower.place) == {document_id}
+
+    lease.enter(Status.SEARCHABLE, index_fingerprint=parts.index_fingerprint)
+
+    assert follower.source.of_other_encoders(*follower.place) == frozenset()
+    follower.check()
+
+
+def test_patches_at_once_all_stay(parts: Parts):
+    document_id = upload(parts, random.Random(0))
+    tenant_id = find_collection_ref(parts.database).tenant_id
+    keys = [f"key{number}" for number in range(8)]
+
+    with ThreadPoolExecutor(len(keys)) as threads:
+        list(threads.map(lambda key: amend_document(tenant_id, document_id, parts.database, patch={key: 1}), keys))
+
+    assert document_view(tenant_id, document_id, parts.database).metadata == dict.fromkeys(keys, 1)
+
+
+def test_kv_is_not_asked_for_of_a_document_that_is_to_be_read(parts: Parts):
+    """It was replaced since it was found: as searchable as before it would keep the text of the old file."""
+    document_id = upload(parts, random.Random(0))
+    tenant_id = find_collection_ref(parts.database).tenant_id
+    with parts.database.writing() as session:
+        assert not request_kv(session, tenant_id, document_id, REBUILD)
+    assert document_view(tenant_id, document_id, parts.database).status is Status.ACCEPTED
+
+    read(parts, document_id, TITLES)
+    with parts.database.writing() as session:
+        assert request_kv(session, tenant_id, document_id, REBUILD)
+    assert document_view(tenant_id, document_id, parts.database).status is Status.SEARCHABLE
 
 
 def test_a_change_that_writes_no_chunks_leaves_the_same_object(parts: Parts, follower: Follower):

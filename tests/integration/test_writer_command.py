@@ -1,0 +1,57 @@
+"""`ragkv writer` from the command line, with a tiny model."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from transformers import LlamaConfig
+
+from ingest.writer.run import STATE
+from ragkv.cli import main
+from ragkv.writer import ADAPTER, read_card
+from tests.engine.tiny import TINY, save_tiny
+
+ROOT = Path(__file__).parents[2]
+QUESTIONS = ROOT / "docs/sample/multihop.jsonl"
+
+
+@pytest.fixture(scope="module")
+def model(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(LlamaConfig(**TINY), language_model, tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    """The beginning of the articles that the writer of the embedded model was trained on."""
+    articles = (ROOT / "docs/writer/articles.md").read_text()
+    (tmp_path / "articles.md").write_text(articles[:60_000])
+    return tmp_path / "articles.md"
+
+
+def test_a_training_goes_on_where_it_ended_on_more_than_it_had_and_is_evaluated(
+    model: Path, documents: Path, tmp_path: Path
+):
+    folder = tmp_path / "writer"
+
+    def writer(*arguments: object) -> Result:
+        env = {"RAGKV_MODEL": str(model), "RAGKV_DATA_DIR": str(tmp_path / "data")}
+        given = ["writer", *map(str, arguments), "--held-out", "8", "--documents", str(documents)]
+        done = CliRunner().invoke(main, given, env=env, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done
+
+    begun = writer("train", folder, "--samples", 2)
+    first = read_card(folder)
+    weights = (folder / ADAPTER).read_bytes()
+    gone_on = writer("train", folder, "--samples", 4, "--questions", QUESTIONS, "--unanswered", 0.5)
+    second = read_card(folder)
+
+    assert "after 2 contexts: KL" in begun.output
+    assert "after 2 contexts: KL" not in gone_on.output
+    assert [[done for done, _ in card.curve] for card in (first, second)] == [[0, 2], [0, 2, 4]]
+    assert (first.samples, first.data) == (2, "articles.md")
+    assert (second.samples, second.data) == (4, "articles.md, multihop.jsonl")
+    assert second.seconds > first.seconds > 0
+    assert (folder / ADAPTER).read_bytes() != weights
+    assert (folder / STATE).is_file()
+    assert None not in (first.gate, second.gate)

@@ -13,6 +13,7 @@ from ingest.prefill import Prefiller
 from ingest.sandbox.messages import Limits, OCRLimits
 from ingest.sandbox.parser import Parser
 from ragkv.db.ingestion import Lease
+from ragkv.errors import Unavailable
 from ragkv.kv.prefilling import Prefilling
 from ragkv.observe import traces
 from ragkv.observe.worker_counters import WorkerCounters
@@ -43,10 +44,24 @@ class IngestParts:
 
     @cached_property
     def prefiller(self) -> Prefiller:
-        logging.disable_progress_bar()
+        """Raises Unavailable where the folders hold another model or writer than this process names KV by."""
         folder, writer = self.parts.settings.writer_dir, self.parts.writer_fingerprint
+        self._check_folders()
+        logging.disable_progress_bar()
         note_written(folder, writer)
-        return Prefiller.load(self.parts.model_folder, self.parts.layout, folder if writer else None)
+        prefiller = Prefiller.load(self.parts.model_folder, self.parts.layout, folder if writer else None)
+        self._check_folders()  # they may have changed while they were read
+        return prefiller
+
+    def _check_folders(self) -> None:
+        parts, found = self.parts, self.parts.fingerprints
+        is_same_writer = not parts.writer_fingerprint or (
+            found.adapter(parts.settings.writer_dir) == parts.writer_fingerprint
+        )
+        if found.weights(parts.model_folder) != parts.model_fingerprint or not is_same_writer:
+            raise Unavailable(
+                "another model or writer was put into use: restart the workers, which use it from then on"
+            )
 
     @cached_property
     def compressor(self) -> Compressor:

@@ -27,17 +27,16 @@ class QueryCapture(ABC):
     @contextmanager
     def of(self, batch: InPlaceBatch) -> Iterator[None]:
         """Capture from the forward that runs in this block."""
-        inside = (batch.positions >= self._span.start) & (batch.positions < self._span.end)
+        inside = ((batch.positions >= self._span.start) & (batch.positions < self._span.end)).nonzero()[:, 0]
+        positions = batch.positions[inside]
 
         def on_layer(layer: int, query: torch.Tensor, _key: torch.Tensor, _value: torch.Tensor) -> None:
-            if self._wants(layer) and inside.any():
-                queries = query.view(self._shape)[inside]
-                positions = batch.positions[inside]
-                self._see(layer, positions, self._model.unrotate(positions, queries))
+            if self._wants(layer) and len(inside):
+                self._see(layer, positions, self._model.unrotate(positions, query.view(self._shape)[inside]))
 
         with self._model.attention_hook(on_layer):
             yield
-        self._count += int(inside.sum())
+        self._count += len(inside)
 
     @abstractmethod
     def _wants(self, layer: int) -> bool: ...
@@ -57,13 +56,13 @@ class MeanQueries(QueryCapture):
     def __init__(self, model: ModelInternals, layout: Layout, span: Span) -> None:
         super().__init__(model, layout, span)
         self._layers = layout.q_layers
-        self._sum = torch.zeros(len(layout.q_layers), layout.q_heads, layout.head_dim)
+        self._sum = torch.zeros(len(layout.q_layers), layout.q_heads, layout.head_dim, device=model.device)
 
     def _wants(self, layer: int) -> bool:
         return layer in self._layers
 
     def _see(self, layer: int, positions: torch.Tensor, queries: torch.Tensor) -> None:
-        self._sum[layer - self._layers.start] += queries.sum(0).cpu()
+        self._sum[layer - self._layers.start] += queries.sum(0)
 
     def report(self, report: WireReport) -> None:
         pack_queries(report, self._model.ranks.concatenated(self._sum, 1) / max(self._count, 1))

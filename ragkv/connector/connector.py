@@ -244,7 +244,8 @@ def _expected(stitch: StitchRequest) -> WireReport:
 
 
 def _added(before: WireReport, now: WireReport) -> WireReport:
-    """Report of a promise that was kept. After a preemption tokens are those of the first time, as vLLM counts them."""
+    """Report of a promise that was kept. After a preemption tokens are those of the first time, as vLLM counts them. So
+    is what was captured: the tokens that vLLM still had in its cache do not run again."""
     if before.kv_load_ms == before.recompute_ms == 0:  # only promised so far
         return now
     return WireReport(
@@ -256,7 +257,7 @@ def _added(before: WireReport, now: WireReport) -> WireReport:
         failed_keys=sorted({*before.failed_keys, *now.failed_keys}),
         host_keys=before.host_keys,
         recomputed_spans=before.recomputed_spans,
-        queries=now.queries or before.queries,
-        queries_shape=now.queries_shape or before.queries_shape,
-        shares=now.shares or before.shares,
+        queries=before.queries or now.queries,
+        queries_shape=before.queries_shape or now.queries_shape,
+        shares=before.shares or now.shares,
     )

@@ -113,7 +113,7 @@ class ModelInternals:
 
     def batch(self, spans: Sequence[Span], block_ids: torch.Tensor) -> InPlaceBatch:
         """A batch of these spans of a request with this block table [blocks] int64."""
-        positions = torch.cat([torch.arange(s.start, s.end, device=self.device) for s in spans])
+        positions = torch.cat([torch.arange(s.start, s.end) for s in spans]).to(self.device)  # one copy, not one a span
         return InPlaceBatch(tuple(spans), positions, self.slots_of(block_ids, positions))
 
     def forward(self, token_ids: torch.Tensor, batch: InPlaceBatch, block_ids: torch.Tensor) -> None:

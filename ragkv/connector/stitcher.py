@@ -28,12 +28,14 @@ MAX_SCRATCH_BYTES = 64 * 2**20
 
 @dataclass(slots=True)
 class Fetched:
-    """KV files read for one request, and the spans of those that could not be."""
+    """KV files read for one request, and the spans of those that could not be. ranked: the prefix, and the chunks that
+    the request ranks without placing them."""
 
     slices: list[KVSlice] = field(default_factory=list)
     lost: list[Span] = field(default_factory=list)
     failed_keys: list[str] = field(default_factory=list)
     host_keys: list[str] = field(default_factory=list)
+    ranked: list[StoredKV | None] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -80,6 +82,9 @@ class Stitcher:
                 fetched.lost.append(span)
             else:
                 self._fetch_chunk(placed, placed.key, span, fetched)
+        if stitch.rank is not None:
+            keys = stitch.plan.placed[0].key or "", *stitch.rank.keys
+            fetched.ranked = [self._store.get(key, self._whole) for key in keys]
         fetched.seconds = time.perf_counter() - began
         return fetched
 
@@ -103,12 +108,12 @@ class Stitcher:
             # What has no KV yet runs now, so that the policy sees no empty cache; it runs again with what is chosen,
             # whose fresh KV it may attend to.
             settled = WireReport()
-            yield from self._recompute(stitch, spans, block_ids, settled, room)
+            yield from self._recompute(stitch, spans, block_ids, settled, room, fetched.ranked)
             report.recompute_ms += settled.recompute_ms
             with self._timed(report, "recompute_ms"):
                 chosen = select_in_engine(self._model, self._layout, stitch, stitched, block_ids)
             spans = merge([*spans, *chosen])
-        yield from self._recompute(stitch, spans, block_ids, report, room)
+        yield from self._recompute(stitch, spans, block_ids, report, room, fetched.ranked)
         report.recomputed = total_tokens(spans)
         report.recomputed_spans = [(span.start, span.end) for span in spans]
         report.stitched = stitch.region.num_tokens - report.recomputed
@@ -186,10 +191,16 @@ class Stitcher:
             row = rows.stop
 
     def _recompute(
-        self, stitch: StitchRequest, spans: Sequence[Span], block_ids: torch.Tensor, report: WireReport, room: Room
+        self,
+        stitch: StitchRequest,
+        spans: Sequence[Span],
+        block_ids: torch.Tensor,
+        report: WireReport,
+        room: Room,
+        ranked: Sequence[StoredKV | None] = (),
     ) -> Generator[None, None, None]:
         token_ids = torch.tensor(stitch.token_ids, device=self._model.device)
-        capture = self._capture(stitch)
+        capture = self._capture(stitch, ranked)
         while spans:
             while not room.tokens:
                 yield
@@ -204,21 +215,20 @@ class Stitcher:
     @contextmanager
     def _timed(self, report: WireReport, name: str) -> Iterator[None]:
         """Add to the report how long the block took on the device, in milliseconds."""
+        self._model.synchronize()  # the step before may still run
         began = time.perf_counter()
         yield
         self._model.synchronize()
         setattr(report, name, getattr(report, name) + (time.perf_counter() - began) * 1e3)
 
-    def _capture(self, stitch: StitchRequest) -> QueryCapture | None:
+    def _capture(self, stitch: StitchRequest, ranked: Sequence[StoredKV | None]) -> QueryCapture | None:
         """The capture that a request asks for, of queries at some of its positions."""
         if stitch.capture is None:
             return None
         if stitch.rank is None:
             return MeanQueries(self._model, self._layout, stitch.capture)
-        with self.ranks.together():
-            read = [self._store.get(key, self._whole) for key in (stitch.plan.placed[0].key or "", *stitch.rank.keys)]
-        on_all = self.ranks.all_of([kv is not None for kv in read])
-        prefix, *chunks = (kv if there else None for kv, there in zip(read, on_all, strict=True))
+        on_all = self.ranks.all_of([kv is not None for kv in ranked])
+        prefix, *chunks = [kv if there else None for kv, there in zip(ranked, on_all, strict=True)] or [None]
         return Shares(self._model, self._layout, stitch.capture, stitch.rank.heads, prefix, chunks)
 
 

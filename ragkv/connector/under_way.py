@@ -2,6 +2,7 @@
 steps."""
 
 import logging
+import time
 from collections.abc import Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ READERS = 2
 """Prompts whose KV is read at the same time."""
 PATIENCE_S = 0.005
 """How long an idle step waits for KV, before the engine looks for new requests."""
+READING_S, READING_S_PER_TOKEN = 10.0, 2e-3
+"""How long the KV of a prompt may take to be read: at 128 KiB a token, 64 MB/s. What takes longer is recomputed: a disk
+that hangs holds up no prompt for good."""
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +35,15 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
+    """late_at: when its files should have been read, by `time.monotonic`."""
+
     fetched: Future[Fetched]
+    late_at: float
     work: Generator[None, None, Done]
+
+    @property
+    def may_go_on(self) -> bool:
+        return self.fetched.done() or time.monotonic() > self.late_at
 
 
 class UnderWay:
@@ -51,7 +62,8 @@ class UnderWay:
     def begin(self, stitch: StitchRequest) -> None:
         """Begin to read what the request needs."""
         fetched = self._readers.submit(self._stitcher.fetch, stitch)
-        self._jobs[stitch.request_id] = _Job(fetched, self._work(stitch, fetched))
+        late_at = time.monotonic() + READING_S + READING_S_PER_TOKEN * stitch.region.num_tokens
+        self._jobs[stitch.request_id] = _Job(fetched, late_at, self._work(stitch, fetched))
 
     def drop(self, request_ids: Iterable[str]) -> set[str]:
         """Give up those of these requests that are under way. Returns them."""
@@ -62,15 +74,15 @@ class UnderWay:
 
     @torch.inference_mode()
     def advance(self, tokens: int, *, is_idle: bool) -> Done | None:
-        """Go on with the oldest request whose KV was read by every rank, within `tokens` of the model's work. Returned
-        if it is done.
+        """Go on with the oldest request whose KV was read by every rank, or takes too long, within `tokens` of the
+        model's work. Returned if it is done.
 
         One request a step: its answer begins before others are stitched, and running answers wait for one only.
         is_idle: the step serves nothing else, and may wait a little.
         """
         if is_idle and self._jobs:
             wait([job.fetched for job in self._jobs.values()], PATIENCE_S, FIRST_COMPLETED)
-        read = self._stitcher.ranks.all_of([job.fetched.done() for job in self._jobs.values()])
+        read = self._stitcher.ranks.all_of([job.may_go_on for job in self._jobs.values()])
         job = next((job for job, is_read in zip(self._jobs.values(), read, strict=True) if is_read), None)
         if job is None:
             return None
@@ -87,12 +99,16 @@ class UnderWay:
         """Carry out one request. Whatever fails stays with it: this runs in steps that serve others too. But for what
         one of several ranks fails at alone."""
         name = stitch.request_id
-        try:
-            return Done(name, (yield from self._stitcher.carry_out(stitch, fetched, self._room)))
-        except Exception as error:
-            if not self._stitcher.ranks.is_shared(error):
-                raise
-            log.exception("request %s: stitching failed; its context is recomputed in full", name)
+        if self._stitcher.ranks.all_of([fetched.done()])[0]:
+            try:
+                return Done(name, (yield from self._stitcher.carry_out(stitch, fetched, self._room)))
+            except Exception as error:
+                if not self._stitcher.ranks.is_shared(error):
+                    raise
+                log.exception("request %s: stitching failed; its context is recomputed in full", name)
+        else:
+            fetched.cancel()  # if it still waits for others
+            log.warning("request %s: its KV could not be read in time; its context is recomputed in full", name)
         try:
             return Done(name, (yield from self._stitcher.recompute_whole(stitch, self._room)))
         except Exception as error:

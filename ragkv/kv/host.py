@@ -1,6 +1,7 @@
 """The host tier: KV that was used more than once lately, copied into memory, where it is checked once and no file is
 read."""
 
+import logging
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,8 @@ from ragkv.kv.file import StoredKV
 from ragkv.kv.layout import Layout
 from ragkv.kv.quantise import Packed
 from ragkv.kv.store import KVStore
+
+log = logging.getLogger(__name__)
 
 REMEMBERED = 10_000
 """Keys of which is known that they were used once."""
@@ -113,12 +116,15 @@ class HostTier:
         num_bytes = _bytes_of(kv)
         if num_bytes > self._capacity:
             return
+        try:
+            copy = _Copy(self._copied(kv), num_bytes, file)
+        except (RuntimeError, MemoryError) as error:  # torch's own errors are the former
+            log.warning("KV stays on disk alone, there is no room for a copy in memory: %s", error)
+            return
         with self._lock:
             self._drop(key)
             while self._bytes + num_bytes > self._capacity:
                 self._drop(next(iter(self._copies)))
-        copy = _Copy(self._copied(kv), num_bytes, file)
-        with self._lock:
             self._copies[key] = copy
             self._bytes += num_bytes
 

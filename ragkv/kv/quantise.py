@@ -65,11 +65,12 @@ class Packed:
             rows.add_(self.low[layers, groups].to(rows.device))
 
     def _restore_edges(self, out: torch.Tensor, layers: slice, start: int) -> None:
-        kept = self.edges.shape[1]
+        edges = self.edges[layers].to(out.device)
+        kept = edges.shape[1]
         for index in range(kept):
             token = index if index < kept // 2 else self.num_tokens - kept + index
             if start <= token < start + out.shape[1]:
-                out[:, token - start] = self.edges[layers, index]
+                out[:, token - start] = edges[:, index]
 
 
 def pack_keys(keys: torch.Tensor, grid: Grid) -> Packed:

@@ -8,6 +8,7 @@ import time
 import torch
 from vllm.distributed.kv_transfer import get_kv_transfer_group
 
+from ragkv.connector import under_way
 from ragkv.connector.metadata import StitchRequest
 from ragkv.connector.select import layers_looked_at, select_in_engine
 from ragkv.connector.under_way import READERS
@@ -86,6 +87,10 @@ class Peek:
         os.close(free)
         if not may:
             resource.setrlimit(resource.RLIMIT_NOFILE, (free, most))
+
+    def wait_for_reads(self, seconds: float) -> None:
+        """How long the KV of a prompt may take to be read from now on."""
+        under_way.READING_S = seconds
 
     def delay_reads(self, rank: int, seconds: float) -> None:
         """One rank begins to read KV files so much later."""

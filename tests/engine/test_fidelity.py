@@ -29,7 +29,20 @@ from tests.engine.world import World, whole_context
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "multihop.jsonl"
 NUM_QUESTIONS = 2
 METHODS = ("naive", "prefix", "ape", "legolink", "random", "deviation", "question", "sparse", "default")
-KEYS = ["method", "ratio", "n", "f1", "em", "nll", "gain_kept", "gain_in_order", "kl", "agree", "ttft_s", "recomputed_tokens"]
+KEYS = [
+    "method",
+    "ratio",
+    "n",
+    "f1",
+    "em",
+    "nll",
+    "gain_kept",
+    "gain_in_order",
+    "kl",
+    "agree",
+    "ttft_s",
+    "recomputed_tokens",
+]
 
 
 @pytest.fixture(scope="module")

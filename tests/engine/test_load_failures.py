@@ -1,9 +1,12 @@
 """A stitch request that raises is recomputed, exactly, and hurts no other request."""
 
+import time
+
 import pytest
 
 from ragkv.answer.prompt import Prompt
 from ragkv.chunk import Chunk
+from ragkv.connector.under_way import READING_S
 from tests.engine.world import Answered, World, kl, request, whole_context
 
 
@@ -36,6 +39,24 @@ def test_a_load_that_raises_half_way_becomes_full_prefill(exact: World, chunks: 
     assert report.recomputed + report.computed == len(prompt.token_ids)
     assert set(report.failed_keys) == {output.key for output in plan.placed}
     assert exact.ask(prompt, plan).report.stitched == plan.end, "the next one is stitched"
+
+
+def test_kv_that_is_not_read_in_time_is_recomputed_and_holds_nothing_up(exact: World, chunks: list[Chunk]) -> None:
+    """A disk that hangs: both readers are at it, and a prompt behind them is late as well."""
+    prompt, plan = exact.model.prompt(chunks), exact.model.plan(chunks)
+    rpc = exact.engine._llm.collective_rpc
+    exact.loop.run(rpc("wait_for_reads", args=(0.1,)))
+    exact.loop.run(rpc("delay_reads", args=(0, 8.0)))
+    began = time.monotonic()
+
+    answered = exact.ask(prompt, plan, max_tokens=8, logprobs=-1)
+
+    assert time.monotonic() - began < 8
+    assert_is_full_prefill(exact, prompt, answered)
+    assert (answered.report.stitched, answered.report.recomputed) == (0, plan.end)
+    assert set(answered.report.failed_keys) == {placed.key for placed in plan.placed}
+    exact.loop.run(rpc("wait_for_reads", args=(READING_S,)))
+    assert exact.ask(prompt, plan).report.stitched == plan.end, "the next one waits for its turn, and is stitched"
 
 
 def test_a_part_behind_cached_blocks_is_recomputed_whole(exact: World, chunks: list[Chunk]) -> None:

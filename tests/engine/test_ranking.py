@@ -8,7 +8,9 @@ from ingest.calibrate.reading import NoWriter, SelectiveReader
 from ragkv.answer.question_vectors import behind_prefix
 from ragkv.answer.search import QCacheRanker
 from ragkv.chunk import Chunk
+from ragkv.connector.connector import _added
 from ragkv.engine.protocol import Ranking
+from ragkv.engine.wire import WireReport
 from ragkv.threads import Threads
 from tests.engine.world import World, passages
 
@@ -76,3 +78,13 @@ def test_passages_are_reordered_and_none_is_lost(exact: World, chunks: list[Chun
 
     assert {p.chunk.id for p in ordered} == {p.chunk.id for p in found}
     assert [p.score for p in ordered] == sorted((p.score for p in ordered), reverse=True)
+
+
+def test_what_was_captured_before_a_preemption_stays() -> None:
+    """The question's beginning is in vLLM's cache by then: only its end runs again."""
+    whole = WireReport(fills=1, kv_load_ms=1.0, queries="whole", queries_shape=(1, 1, 1), shares=[0.5])
+    end = WireReport(fills=1, kv_load_ms=1.0, queries="end", queries_shape=(1, 1, 1), shares=[0.0])
+
+    added = _added(whole, end)
+
+    assert (added.fills, added.queries, added.shares) == (2, "whole", [0.5])

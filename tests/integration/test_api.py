@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -136,6 +137,19 @@ class TestAsking:
 
         assert_problem(response, 503)
         assert int(response.headers["retry-after"]) > 0
+
+    def test_without_the_questions_vectors_the_engine_selects(
+        self, client: Client, answerable: str, engine: EchoEngine, monkeypatch: pytest.MonkeyPatch
+    ):
+        """An engine's report may be lost alone."""
+        engine.stitches = True
+        report_of = engine._report
+        monkeypatch.setattr(engine, "_report", lambda request: replace(report_of(request), queries=None))
+
+        answered = client.post("/v1/ask", json={"question": "Who wrote it?", "policy": "initial"})
+
+        assert answered.status_code == 200
+        assert answered.json()["usage"]["stitched"] > 0
 
     def test_an_engine_that_fails_half_way_ends_the_stream_with_an_error(
         self, client: Client, answerable: str, engine: EchoEngine

@@ -16,6 +16,7 @@ from ingest.writer.job import MAX_ATTEMPTS, evaluate_asked
 from ingest.writer.reading import load_model
 from ingest.writer.run import LEAST_NEIGHBOURHOODS, NEIGHBOURS
 from ragkv.clock import utc_now
+from ragkv.errors import Unavailable
 from ragkv.parts import Parts
 from ragkv.writer import ADAPTER, CONFIG, Gate, read_card, write_card
 from ragkv.writer_evaluation import Evaluation, read_evaluation, write_evaluation
@@ -61,6 +62,19 @@ def test_one_that_did_not_pass_says_why_and_stays_off(client: Client, parts: Par
 
     assert_problem(client.put("/v1/writer", json={"name": "mine"}), 422, "stays off")
     assert client.get("/v1/writer").json()["in_use"] is None
+
+
+def test_kv_is_never_named_after_a_writer_that_is_no_longer_there(parts: Parts):
+    """One was put into use between a worker's start and its first document."""
+    folder = parts.settings.writer_dir
+    folder.mkdir(parents=True)
+    (folder / CONFIG).write_bytes(b"{}")
+    assert parts.writer_fingerprint
+
+    (folder / CONFIG).write_bytes(b"{ }")
+
+    with pytest.raises(Unavailable, match="restart the workers"):
+        IngestParts(parts).load_models()
 
 
 @pytest.mark.parametrize("name", ["other", "../writers/mine", ""])

@@ -83,6 +83,16 @@ def test_without_room_nothing_is_copied(store: KVStore, chunks: float):
     assert (tier.num_bytes, copied(tier, A)) == (0, False)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine where no memory can be pinned")
+def test_a_copy_that_cannot_be_made_is_told_and_what_there_is_stays(store: KVStore, caplog: pytest.LogCaptureFixture):
+    tier = HostTier(store, 3 * store.bytes_of(A), pinned=True)
+
+    use(tier, A, A)
+
+    assert (tier.num_bytes, copied(tier, A)) == (0, False)
+    assert "stays on disk alone" in caplog.text
+
+
 def test_a_file_that_is_gone_or_another_has_no_copy(store: KVStore):
     tier = tier_of(store, 3)
     use(tier, A, A, B, B)

@@ -28,6 +28,7 @@ from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.documents import among, document_by_hash, documents_where
 from ragkv.db.file_tables import AttachmentRow
+from ragkv.db.mail_attachments import leave_to_mails
 from ragkv.db.pages import Position, rows_of
 from ragkv.db.tables import CollectionRow, DocumentRow
 from ragkv.db.uploads import (
@@ -135,8 +136,8 @@ def set_metadata(ref: CollectionRef, file_id: str, metadata: Metadata, database:
 
 
 def detach_file(ref: CollectionRef, file_id: str, parts: Parts) -> None:
-    """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's or was
-    uploaded too.
+    """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's or a
+    mail's, or was uploaded too.
 
     Raises NotFound. When the index is away it raises Unavailable and the file stays attached: detach it again.
     """
@@ -146,6 +147,8 @@ def detach_file(ref: CollectionRef, file_id: str, parts: Parts) -> None:
         going = among(documents_where(ref.tenant_id, ref.collection_id), [document.id]).where(goes_with(file_id))
         if session.scalars(going).one_or_none() is None:
             session.delete(session.scalars(attachment(document.id, file_id)).one())
+            session.flush()
+            session.execute(leave_to_mails([document.id]))
             return
     gone = delete_documents(ref.tenant_id, ref.collection_id, [document.id], parts, goes_with(file_id))
     if document.id not in gone:  # it became another file's meanwhile

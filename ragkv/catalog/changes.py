@@ -36,7 +36,7 @@ from ragkv.status import Status
 from ragkv.tenancy import CollectionRef
 
 if TYPE_CHECKING:
-    from sqlalchemy import Select, Update
+    from sqlalchemy import ColumnElement, Select, Update
     from sqlalchemy.orm import Session
 
 
@@ -75,17 +75,28 @@ def replace_document(tenant_id: str, document_id: str, name: str, body: Readable
 
 
 def exchange_file(
-    tenant_id: str, document_id: str, name: str, body: Readable, parts: Parts, *, is_upload: bool = False
+    tenant_id: str,
+    document_id: str,
+    name: str,
+    body: Readable,
+    parts: Parts,
+    still: "ColumnElement[bool] | None" = None,
+    *,
+    is_upload: bool = False,
 ) -> Exchanged:
     """Give a document another file, and queue it. It answers from the old file until the new one is searchable.
 
-    The same bytes are not read again. Raises NotFound, Conflict if another document of the collection has these bytes,
-    and like `accept_document` Rejected and TooLarge.
+    still: a condition on the document, asked under the lock that uploads hold. The same bytes are not read again.
+    Raises NotFound, Conflict if another document of the collection has these bytes or `still` does not hold, and like
+    `accept_document` Rejected and TooLarge.
     """
     receiving = parts.files.receive(body, parts.settings.max_upload_bytes)
     with receiving as received, parts.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         document = find_document(session, tenant_id, document_id)
+        this = among(documents_where(tenant_id, document.collection_id), [document_id])
+        if still is not None and session.scalars(this.where(still)).one_or_none() is None:
+            raise Conflict("the document became another's meanwhile")
         document.name = clean_file_name(name)
         if is_upload:
             document.is_attachment, document.was_uploaded = False, True

@@ -145,12 +145,12 @@ def store_document(
                 )
                 check_quota(session, ref.tenant_id, received.num_bytes, parts.settings)
             else:
-                found_id = found.id
+                found_id, was_attachment = found.id, found.is_attachment
                 found.is_attachment = False
                 revive(session, found, parts.index_fingerprint)
                 if origin is None:
                     found.data_source_id, found.was_uploaded = None, True
-                elif found.data_source_id not in (None, origin.data_source_id):
+                elif was_attachment or found.data_source_id not in (None, origin.data_source_id):
                     found.data_source_id, found.origin = origin.data_source_id, origin.place
                 if labels and labels != found.labels:  # none leaves what there was
                     label(session, found, labels)

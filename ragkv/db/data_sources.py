@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Delete, Select, Update, and_, case, delete
 from sqlalchemy.orm import aliased
 
 from ragkv.db.lists import one_of
+from ragkv.db.mail_attachments import is_in_mail
 from ragkv.db.tables import DataSourceFileRow, DataSourceRow, DocumentRow
 from ragkv.status import Status
 
@@ -155,10 +156,10 @@ def documents_synced(document_ids: Sequence[str]) -> Select[DocumentRow]:
 
 
 def is_kept_by(data_source_id: str) -> ColumnElement[bool]:
-    """Whether a document exists only through this data source, or through one that is gone."""
+    """Whether a document exists only through this data source, or through one that is gone: no mail has it either."""
     is_gone = ~exists().where(DataSourceRow.id == DocumentRow.data_source_id)
     mine = or_(DocumentRow.data_source_id == data_source_id, is_gone)
-    return and_(DocumentRow.data_source_id.is_not(None), mine)
+    return and_(DocumentRow.data_source_id.is_not(None), mine, ~is_in_mail())
 
 
 def documents_without_file(collection_id: str, data_source_id: str) -> Select[str]:

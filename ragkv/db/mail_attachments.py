@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Delete, Select, and_, delete, exists, select
+from sqlalchemy import ColumnElement, Delete, Select, Update, and_, delete, exists, select, update
 from sqlalchemy.orm import Session
 
+from ragkv.db.file_tables import AttachmentRow
 from ragkv.db.lists import one_of
 from ragkv.db.tables import DocumentRow, MailAttachmentRow
 
@@ -34,10 +35,22 @@ def forget_attachments(mail_ids: Sequence[str], hashes: Sequence[str] | None = N
     return mine if hashes is None else mine.where(one_of(MailAttachmentRow.sha256, hashes))
 
 
+def is_in_mail() -> ColumnElement[bool]:
+    """Whether a mail has the document attached."""
+    return exists().where(MailAttachmentRow.document_id == DocumentRow.id)
+
+
 def is_orphan() -> ColumnElement[bool]:
     """Whether a document came as an attachment alone, and no mail has it any longer."""
-    is_attached = exists().where(MailAttachmentRow.document_id == DocumentRow.id)
-    return and_(DocumentRow.is_attachment, ~is_attached)
+    return and_(DocumentRow.is_attachment, ~is_in_mail())
+
+
+def leave_to_mails(document_ids: Sequence[str]) -> Update:
+    """Documents that lost a data source or an attached file, and that mails alone have now, go with the last of
+    these."""
+    is_file = exists().where(AttachmentRow.document_id == DocumentRow.id)
+    theirs = (one_of(DocumentRow.id, document_ids), is_in_mail(), ~DocumentRow.was_uploaded, ~is_file)
+    return update(DocumentRow).where(*theirs).values(is_attachment=True, data_source_id=None, origin=None)
 
 
 def orphans_in(collection_id: str) -> Select[str]:

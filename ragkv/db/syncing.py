@@ -25,6 +25,7 @@ from ragkv.db.data_sources import (
     schedule_of,
 )
 from ragkv.db.database import Database
+from ragkv.db.mail_attachments import leave_to_mails
 from ragkv.db.pages import rows_behind
 from ragkv.db.tables import DataSourceFileRow, DataSourceRow, DocumentRow
 from ragkv.errors import Conflict, NotFound
@@ -110,8 +111,8 @@ class SyncLease:
             return [row for (row,) in rows_behind(session, missing, (_KEY,), limit, position).items]
 
     def documents_to_delete(self, documents: Mapping[str, str | None]) -> list[str]:
-        """Ids of the documents that go with these files, given by the files' keys: those that no other file has
-        and that were not uploaded. One that stays for another file is said to come from there from now on."""
+        """Ids of the documents that go with these files, given by the files' keys: those that no other file and no mail
+        has and that were not uploaded. One that stays for another file is said to come from there from now on."""
         going: list[str] = []
         with self.database.writing() as session:
             self._hold_on(session)
@@ -122,13 +123,14 @@ class SyncLease:
                     going.append(document.id)
                 else:
                     _attribute(session, document, other)
-        return going
+            return _without_those_of_mails(session, going)
 
     def strays(self, limit: int) -> list[str]:
         """Documents made from files that were never noted: the process was killed, and the file is gone since."""
-        with self.database.reading() as session:
+        with self.database.writing() as session:
+            self._hold_on(session)
             found = documents_without_file(self.source.collection_id, self.source.id).limit(limit)
-            return list(session.scalars(found))
+            return _without_those_of_mails(session, session.scalars(found).all())
 
     def is_shared(self, document_id: str, key: str) -> bool:
         """Whether the document is not this file's alone: another file has its bytes, or they were uploaded."""
@@ -174,6 +176,12 @@ _RELEASED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 def _attribute(session: Session, document: DocumentRow, file: DataSourceFileRow) -> None:
     source = session.get_one(DataSourceRow, file.data_source_id)
     document.data_source_id, document.origin = source.id, location_of(source.location).of_file(file.key)
+
+
+def _without_those_of_mails(session: Session, document_ids: Sequence[str]) -> list[str]:
+    """Of documents whose data source lost them, those that go. The others go with their mails."""
+    session.execute(leave_to_mails(document_ids))
+    return [document.id for document in session.scalars(documents_synced(document_ids))]
 
 
 def _rows(session: Session, statement: Any) -> int:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import obstore
@@ -347,6 +348,25 @@ class TestDeletions:
             upload()
         folder.write("a.md", b"# Changed\n")
         folder.sync()
+        assert folder.contents() == [b"# Changed\n", b"# Keep\n", b"# Mine\n"]
+
+    def test_a_document_that_is_uploaded_while_its_file_is_exchanged_stays(
+        self, folder: Source, monkeypatch: pytest.MonkeyPatch
+    ):
+        folder.write("keep.md", b"# Keep\n")
+        folder.write("a.md", b"# Mine\n")
+        folder.sync()
+        folder.write("a.md", b"# Changed\n")
+        receive = folder.parts.files.receive
+
+        def uploaded_meanwhile(*arguments: Any) -> Any:
+            monkeypatch.setattr(folder.parts.files, "receive", receive)
+            accept_document(folder.parts.default_collection, "mine.md", io.BytesIO(b"# Mine\n"), folder.parts)
+            return receive(*arguments)
+
+        monkeypatch.setattr(folder.parts.files, "receive", uploaded_meanwhile)
+        folder.sync()
+
         assert folder.contents() == [b"# Changed\n", b"# Keep\n", b"# Mine\n"]
 
     def test_a_document_that_is_an_attached_file_too_stays(self, folder: Source):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from email.message import EmailMessage
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ from sqlalchemy import select
 from ingest.local import ingest_files
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.catalog.attachments import Attach, attach_files, detach_file
 from ragkv.catalog.data_sources import add_data_source
 from ragkv.catalog.documents import document_view, stuck_ids
 from ragkv.catalog.mail_attachments import MAX_DEPTH, settle_attachments
 from ragkv.catalog.syncing import sync_now
+from ragkv.catalog.uploads import keep_file
 from ragkv.db.tables import DocumentRow
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
@@ -230,6 +232,45 @@ def test_attachments_go_with_a_mail_that_a_data_source_lost(
     (inbox / "other.md").write_bytes(b"# Other\n\nSomething else.\n")
     sync_now(source.id, parts, lambda tally: True)
     assert in_database(parts) == {"other.md"}
+
+
+@pytest.mark.parametrize("goes_first", ["bridge.eml", "plan.md"])
+def test_an_attachment_that_is_a_data_sources_file_too_stays_until_both_are_gone(
+    parts: Parts, ingest: IngestParts, tmp_path: Path, redis_server: EmbeddedRedis, goes_first: str
+):
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    parts.settings = msgspec.structs.replace(parts.settings, data_sources_allowed=str(inbox))
+    ref = parts.default_collection
+    source = add_data_source(ref.tenant_id, ref.collection_id, str(inbox), 15, parts.database, parts.settings)
+    for name, body in (("keep.md", b"# Keep"), ("bridge.eml", mail("bridges", plan__md=PLAN).as_bytes())):
+        (inbox / name).write_bytes(body)
+    sync_now(source.id, parts, lambda tally: True)
+    read_all(ingest)
+    (inbox / "plan.md").write_bytes(PLAN)
+    sync_now(source.id, parts, lambda tally: True)
+
+    (inbox / goes_first).unlink()
+    sync_now(source.id, parts, lambda tally: True)
+    assert in_database(parts) == {"keep.md", "bridge.eml", "plan.md"} - {goes_first} | {"plan.md"}
+    for left in {"bridge.eml", "plan.md"} - {goes_first}:
+        (inbox / left).unlink()
+    sync_now(source.id, parts, lambda tally: True)
+    assert in_database(parts) == {"keep.md"}
+
+
+def test_an_attachment_that_was_attached_to_the_collection_as_a_file_too_goes_with_its_mail(
+    client: Client, ingest: IngestParts, parts: Parts
+):
+    mail_id = send(client, ingest, mail("bridges", plan__md=PLAN))
+    ref = parts.default_collection
+    file = keep_file(ref.tenant_id, "plan.md", "assistants", BytesIO(PLAN), parts)
+    attach_files(ref, [Attach(file.id)], parts)
+
+    detach_file(ref, file.id, parts)
+    assert names(client) == {"bridges.eml", "plan.md"}
+    client.delete(f"/v1/documents/{mail_id}")
+    assert names(client) == set()
 
 
 def in_database(parts: Parts) -> set[str]:

@@ -158,9 +158,13 @@ class Parts:
 
     @cached_property
     def writer_fingerprint(self) -> str:
-        """Names the adapter that chunks are written with, empty for the plain model.
-        Another one counts after a restart."""
-        return self.fingerprints.adapter(self.settings.writer_dir)
+        """Names the adapter that chunks are written with, empty for the plain model: also where the one in the folder
+        is for another model. Another one counts after a restart."""
+        from ragkv.writer import is_for
+
+        folder = self.settings.writer_dir
+        adapter = self.fingerprints.adapter(folder)
+        return adapter if adapter and is_for(folder, self.model_fingerprint) else ""
 
     @cached_property
     def writer_before(self) -> str | None:

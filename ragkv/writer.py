@@ -1,5 +1,6 @@
 """The writer in use: an adapter folder under the data folder, with a card that says what it is."""
 
+import logging
 import os
 import shutil
 from collections.abc import Sequence
@@ -10,6 +11,8 @@ import msgspec
 
 from ragkv.disk import replace_file
 from ragkv.errors import NotFound, RagKVError, Rejected
+
+log = logging.getLogger(__name__)
 
 ADAPTER = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
@@ -104,6 +107,22 @@ def read_card(folder: Path) -> Card:
         return msgspec.json.decode(content, type=Card)
     except msgspec.DecodeError as error:
         raise Rejected(f"{folder / CARD}: {error}") from None
+
+
+def is_for(folder: Path, model_fingerprint: str) -> bool:
+    """Whether a folder's writer may be used with a model, as far as its card can be read. It is logged if not."""
+    try:
+        card = read_card(folder)
+    except RagKVError:
+        return True
+    if card.model_fingerprint == model_fingerprint:
+        return True
+    log.warning(
+        "the writer in use is for %s, not for the served model, and stays off: `ragkv writer remove`, or train one for "
+        "this model",
+        card.model,
+    )
+    return False
 
 
 def suffices(folder: Path) -> bool:

@@ -38,6 +38,8 @@ def writers(tenant_id: str, parts: Parts) -> Writers:
     """The writer in use and those in the folder `writers` of the data folder. Raises Forbidden: see `_check`."""
     _check(tenant_id, parts)
     in_use = _card(parts.settings.writer_dir)
+    if in_use and in_use.model_fingerprint != parts.model_fingerprint:
+        in_use = None
     present = parts.fingerprints.adapter(parts.settings.writer_dir) if in_use else ""
     return Writers(
         in_use=in_use,

@@ -64,6 +64,18 @@ def test_one_that_did_not_pass_says_why_and_stays_off(client: Client, parts: Par
     assert client.get("/v1/writer").json()["in_use"] is None
 
 
+def test_a_writer_of_a_model_served_before_stays_off(client: Client, parts: Parts, caplog: pytest.LogCaptureFixture):
+    folder = parts.settings.writer_dir
+    folder.mkdir(parents=True)
+    (folder / CONFIG).write_bytes(b"{}")
+    write_card(folder, card(GOOD, "another model's fingerprint"))
+
+    assert parts.writer_fingerprint == ""
+    assert "stays off" in caplog.text
+    shown = client.get("/v1/writer").json()
+    assert (shown["in_use"], shown["restart_needed"]) == (None, False)
+
+
 def test_kv_is_never_named_after_a_writer_that_is_no_longer_there(parts: Parts):
     """One was put into use between a worker's start and its first document."""
     folder = parts.settings.writer_dir

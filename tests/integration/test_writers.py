@@ -16,12 +16,13 @@ from ingest.writer.job import MAX_ATTEMPTS, evaluate_asked
 from ingest.writer.reading import load_model
 from ingest.writer.run import LEAST_NEIGHBOURHOODS, NEIGHBOURS
 from ragkv.clock import utc_now
+from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Unavailable
 from ragkv.parts import Parts
 from ragkv.writer import ADAPTER, CONFIG, Gate, read_card, write_card
 from ragkv.writer_evaluation import Evaluation, read_evaluation, write_evaluation
 from tests.issued_keys import issue_key_by_name
-from tests.over_http import Client, assert_problem, upload
+from tests.over_http import Client, assert_problem, client_of, upload
 from tests.unit.test_writer import GOOD, card
 
 ENOUGH = 2 * LEAST_NEIGHBOURHOODS * NEIGHBOURS
@@ -64,7 +65,9 @@ def test_one_that_did_not_pass_says_why_and_stays_off(client: Client, parts: Par
     assert client.get("/v1/writer").json()["in_use"] is None
 
 
-def test_a_writer_of_a_model_served_before_stays_off(client: Client, parts: Parts, caplog: pytest.LogCaptureFixture):
+def test_a_writer_of_a_model_served_before_stays_off(
+    parts: Parts, redis_server: EmbeddedRedis, caplog: pytest.LogCaptureFixture
+):
     folder = parts.settings.writer_dir
     folder.mkdir(parents=True)
     (folder / CONFIG).write_bytes(b"{}")
@@ -72,7 +75,8 @@ def test_a_writer_of_a_model_served_before_stays_off(client: Client, parts: Part
 
     assert parts.writer_fingerprint == ""
     assert "stays off" in caplog.text
-    shown = client.get("/v1/writer").json()
+    with client_of(parts) as client:
+        shown = client.get("/v1/writer").json()
     assert (shown["in_use"], shown["restart_needed"]) == (None, False)
 
 

@@ -4,7 +4,7 @@ imports the MCP SDK."""
 import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator, MutableMapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import msgspec
@@ -37,14 +37,27 @@ from api.mcp.results import Pictured
 from api.mcp.tools import TOOLS, Service, Tool
 from ragkv import __version__
 from ragkv.access.caller import Caller
+from ragkv.errors import TooLarge
 
 BODY_BYTES = 8 * 1024 * 1024
 """A file in base64 takes four thirds of its size, and three copies in memory; larger files go to /v1/documents."""
+MESSAGE_BYTES = 256 * 1024
+"""Of a message without the document in it. The SDK reads it on the event loop, where many small values take seconds."""
 INSTRUCTIONS = (
     "Documents of this service's collections, searched and cited by passage. `ask` answers from them with citations, "
     "`search` returns the passages themselves. Show people the quoted sentences, and record with `rate_answer` what they say of an "
     "answer."
 )
+
+
+class _Params(msgspec.Struct):
+    arguments: dict[str, msgspec.Raw] = {}
+
+
+class _Message(msgspec.Struct):
+    """As much of a message as tells a document's text from the rest."""
+
+    params: _Params = msgspec.field(default_factory=_Params)
 
 
 class MCPServer:
@@ -127,7 +140,21 @@ class MCPServer:
 async def exchange(request: Request[Any, Any, Any], mcp: NamedDependency[MCPServer]) -> Response[bytes]:
     """One message of a client, and its answer."""
     body = await request.body()
+    check_size(body)
     return await unless_disconnected(request, mcp.exchange(request.scope, body))
+
+
+def check_size(body: bytes) -> None:
+    """Raise TooLarge for a message that is large, but not by a document's text."""
+    if len(body) <= MESSAGE_BYTES:
+        return
+    document = 0
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        arguments = msgspec.json.decode(body, type=_Message).params.arguments
+        texts = (bytes(arguments[name]) for name in ("text", "base64") if name in arguments)
+        document = sum(len(text) for text in texts if text.startswith(b'"'))
+    if len(body) - document > MESSAGE_BYTES:
+        raise TooLarge(f"a message may have {MESSAGE_BYTES // 1024} KiB beside a document's text")
 
 
 def _connection_of(context: ServerRequestContext[Any]) -> Connection:

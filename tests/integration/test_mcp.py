@@ -345,6 +345,16 @@ class TestLimits:
             refused = service.http.post("/mcp", content=content, headers=_headers(service.key))
             assert_problem(refused, 413)
 
+    @pytest.mark.parametrize("body", [b"[" * 300_000, b'{"params": ' + b" " * 300_000 + b"{}}", None])
+    def test_a_large_body_that_is_no_documents_text_is_not_even_read(self, service: OpenAIService, body: bytes | None):
+        """Millions of small values would hold up everyone."""
+        many = {"name": "search", "arguments": ASKED | {"filter": {"year": [{}] * 100_000}}}
+        content = body or msgspec.json.encode(message("tools/call", many))
+
+        refused = service.http.post("/mcp", content=content, headers=_headers(service.key))
+
+        assert_problem(refused, 413, "256 KiB beside a document's text")
+
     def test_a_large_body_takes_the_place_of_an_upload(self, service: OpenAIService):
         """As does one that does not say how large it is. Places are taken before bodies are read."""
         half = service.parts.settings.max_uploads // 2

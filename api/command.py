@@ -91,7 +91,7 @@ def _check_keys(parts: Parts) -> None:
     can reach while there is no API key."""
     if parts.gate.is_open():
         log.info(
-            "no API keys: every program on this machine has full access until `ragkv keys create` makes the first key"
+            "no API keys: every program on this machine has full access until `ragkv keys create --name first --scope admin` makes the first key"
         )
     elif parts.settings.sign_in is None and not any_key(parts.database):
         raise Rejected(

@@ -54,7 +54,7 @@ evaluate.add_command(list_evaluations)
     help="Write the report as JSON.",
 )
 def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: Path | None) -> None:
-    r"""Measure recall of dense, BM25, hybrid and two-hop search, and milliseconds for each question.
+    """Measure recall of dense, BM25, hybrid and two-hop search, and milliseconds for each question.
 
     With RAGKV_RERANKER, also measure hybrid and two-hop search with that re-ranker. Needs no engine and no database:
     with RAGKV_RERANKER=qcache the passages that are re-ranked run through the model on the spot, which the service does
@@ -65,7 +65,7 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
     all@k  questions with every gold passage among the first k
     MRR    1 / rank of the first gold passage, mean
     ms     median, the question's own encoding included
-    """
+    """  # noqa: D301 - click's marker is the character itself
     check_folder("--json", json_file)
     settings = Settings.from_env(os.environ)
     corpus = Corpus.read(corpus_file)

@@ -29,7 +29,7 @@ _PIECE = 16 * 2**20
 _LOAD, _DEVICE = Load(), Device()
 _CAPTION = (
     "needed: GB/s from which loading beats computing (dim: it does not). first token: loading a question's context, and "
-    "computing what is recomputed; sooner: than full prefill. pays from: reads of a token a month from which rented storage "
+    "computing what is recomputed; speed-up: over full prefill. pays from: reads of a token a month from which rented storage "
     "costs less than computing."
 )
 
@@ -38,49 +38,71 @@ _CAPTION = (
 @click.option(
     "--model", help="Folder of a model, its config.json, or a name such as Llama-3.1-8B.  [default: the served model]"
 )
-@click.option("--documents", type=click.IntRange(1), default=_LOAD.documents, show_default=True)
 @click.option(
-    "--tokens", type=click.IntRange(1), default=_LOAD.tokens, show_default=True, help="Of a document, in the mean."
+    "--documents", type=click.IntRange(1), default=_LOAD.documents, show_default=True, help="Number of documents."
 )
-@click.option("--questions-per-day", type=click.FloatRange(0), default=_LOAD.questions_per_day, show_default=True)
+@click.option(
+    "--tokens", type=click.IntRange(1), default=_LOAD.tokens, show_default=True, help="Average tokens per document."
+)
+@click.option(
+    "--questions-per-day",
+    type=click.FloatRange(0),
+    default=_LOAD.questions_per_day,
+    show_default=True,
+    help="Questions per day.",
+)
 @click.option(
     "--context",
     type=click.IntRange(1),
     default=_LOAD.context,
     show_default=True,
-    help="Tokens of context of a question.",
+    help="Context tokens per question.",
 )
 @click.option(
     "--recomputed",
     type=click.FloatRange(0, 0.99),
     default=_LOAD.recomputed,
     show_default=True,
-    help="Share of the context.",
+    help="Share of the context that is recomputed.",
 )
 @click.option(
-    "--tflops", type=float, default=_DEVICE.tflops, show_default=True, help="Of one device, dense bfloat16: an H100's."
+    "--tflops",
+    type=float,
+    default=_DEVICE.tflops,
+    show_default=True,
+    help="Dense bfloat16 TFLOPS of one GPU: an H100's.",
 )
 @click.option(
     "--utilisation",
     type=float,
     default=_DEVICE.utilisation,
     show_default=True,
-    help="Share of it that a prefill reaches.",
+    help="Share of --tflops that prefill reaches.",
 )
 @click.option(
     "--gpus",
     type=click.Choice([str(n) for n in SCALING]),
     default=str(_DEVICE.count),
     show_default=True,
-    help="Tensor parallelism.",
+    help="GPUs that share the model (tensor parallelism).",
 )
 @click.option(
-    "--gpu-price", type=click.FloatRange(0), default=_DEVICE.price, show_default=True, help="Dollars an hour for one."
+    "--gpu-price", type=click.FloatRange(0), default=_DEVICE.price, show_default=True, help="Dollars per GPU-hour."
 )
 @click.option(
-    "--bandwidth", "bandwidths", multiple=True, metavar="TIER=GB/S", help="As disk=3.5. May be given several times."
+    "--bandwidth",
+    "bandwidths",
+    multiple=True,
+    metavar="TIER=GB/S",
+    help="Bandwidth of a tier, such as disk=3.5. May be given several times.",
 )
-@click.option("--price", "prices", multiple=True, metavar="TIER=DOLLARS", help="For a GB a month, as disk=0.08.")
+@click.option(
+    "--price",
+    "prices",
+    multiple=True,
+    metavar="TIER=DOLLARS",
+    help="Price of a tier per GB and month, such as disk=0.08.",
+)
 @click.option("--measure", is_flag=True, help="Measure memory, disk and the served model's prefill on this machine.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the plan as JSON.")
 def plan(
@@ -196,7 +218,7 @@ def _show(found: Plan, console: Console) -> None:
         facts.add_row(name, value)
     console.print(facts, highlight=False)
     table = Table(box=None, padding=(0, 1, 0, 0), caption=_CAPTION, caption_justify="left")
-    for column in ("tier", "format", "GB/s", "needed", "first token", "sooner", "$/month", "pays from"):
+    for column in ("tier", "format", "GB/s", "needed", "first token", "speed-up", "$/month", "pays from"):
         table.add_column(column, justify="left" if column in {"tier", "format"} else "right", no_wrap=True)
     for option in found.options:
         table.add_row(

@@ -26,7 +26,7 @@ LOOK_S = 1.0
 TIMEOUT_S = 60.0
 _CAPTION = (
     "gain: share of full prefill's gain over no passages that stitching keeps. KL: to full prefill, nats a token. F1: percent, stitched "
-    "and in full. x: times sooner to the first token. R@5: percent of needed passages among the first 5."
+    "and in full. x: times faster to the first token. R@5: percent of needed passages among the first 5."
 )
 
 T = TypeVar("T")

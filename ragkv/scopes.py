@@ -3,8 +3,8 @@
 from typing import Literal, get_args
 
 KeyScope = Literal["metrics", "read", "write", "admin"]
-"""metrics: /metrics, nothing else. read: ask, search, look. write: also upload, change, delete documents. admin: also
-keys and whole collections."""
+"""metrics: /metrics, nothing else. read: ask, search, look, rate answers. write: also upload, change and delete
+documents, create and rename collections. admin: also keys, data sources, KV rules, and deletion of collections."""
 
 KEY_SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 """Each includes those before it."""

@@ -120,7 +120,9 @@ def _refuse_others(connection: Connection) -> None:
         )
     named = (f"//{connection.headers.get('host', '')}", connection.headers.get("origin"))
     if not all(url is None or is_loopback(_hostname(url)) for url in named):
-        raise Forbidden("without API keys only this machine may ask, as 127.0.0.1 or localhost: `ragkv keys create`")
+        raise Forbidden(
+            "without API keys only this machine may ask, as 127.0.0.1 or localhost: `ragkv keys create --name first --scope admin`"
+        )
 
 
 def _hostname(url: str) -> str:

@@ -41,7 +41,7 @@ class Requires:
         caller: Caller = connection.user
         if not caller.may(self.scope):
             raise Forbidden(
-                f"this needs an API key with the scope {self.scope}: `ragkv keys create --scope {self.scope}`"
+                f"this needs an API key with the scope {self.scope}: `ragkv keys create --name NAME --scope {self.scope}`"
             )
 
 

@@ -102,7 +102,9 @@ def _begin(key: str, address: str, parts: Parts) -> tuple[str, Caller]:
         count_failure(address, parts)
         raise
     if not caller.may("admin"):
-        raise Forbidden("this key lacks the scope admin: `ragkv keys create --scope admin` creates one that has it")
+        raise Forbidden(
+            "this key lacks the scope admin: `ragkv keys create --name dashboard --scope admin` creates one that has it"
+        )
     assert caller.key_id is not None
     return parts.sessions.begin(caller.key_id), caller
 

@@ -45,7 +45,7 @@ TAGS = {
     "audit": "List who changed what, and when.",
     "statistics": "Latency, token counts and cache hit rates of the tenant's questions.",
     "health": "Liveness, readiness and metrics.",
-    "openai: models": "List the models of the OpenAI-compatible API: one for each collection.",
+    "openai: models": "List the models of the OpenAI-compatible API: the served model, and MODEL@COLLECTION for each collection.",
     "openai: chat": "Create chat completions, answered from the documents of a collection.",
     "openai: responses": "Create responses with file search.",
     "openai: files": "Upload files, to be attached to vector stores.",

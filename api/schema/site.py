@@ -21,7 +21,8 @@ it is uploaded; the prompt of a question is stitched from their stored keys and 
 
 Requests with unknown fields are rejected. Numbers and booleans may also be sent as strings.
 
-Send an API key as `Authorization: Bearer rk_...`. No key is required until the first one is created. Errors are returned as \
+Send an API key as `Authorization: Bearer rk_...`. A service on the \
+loopback address without a sign-in provider requires no key until the first one is created. Errors are returned as \
 problem details (RFC 9457), and in OpenAI's error format under the paths of OpenAI's API."""
 
 

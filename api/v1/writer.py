@@ -87,12 +87,12 @@ def start_evaluation(
     "/",
     guards=[administering],
     status_code=200,
-    summary="Detach the writer",
+    summary="Stop using the writer",
     responses=problems(FORBIDDEN=_NOT_DEFAULT),
     sync_to_thread=True,
 )
 def drop_writer(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> Writers:
-    """Detach the writer: from the next start of the service on, the plain model computes KV."""
+    """Stop using the writer: from the next start of the service, the plain model computes KV."""
     return stop_writer(caller.tenant_id, parts)
 
 

@@ -38,7 +38,7 @@ METHODS = "ape,legolink,deviation,infoflow,question,default"
     help="Write files in the arena's formats into this folder. An interrupted run resumes.",
 )
 def arena(data: Path, subset: str | None, limit: int | None, methods: str, ratios: str, folder: Path | None) -> None:
-    r"""Measure the share of the context's gain that methods keep (PGR), as KVShareArena does.
+    """Measure the share of the context's gain that methods keep (PGR), as KVShareArena does.
 
     Full prefill, no context and naive stitching are measured always.
 
@@ -48,7 +48,7 @@ def arena(data: Path, subset: str | None, limit: int | None, methods: str, ratio
     to naive  F1 less that of chunks prefilled alone, nothing recomputed; 95% interval
     redone    percent of the context's layer-tokens that run at answer time
     saved     percent of full prefill's time to first token
-    """
+    """  # noqa: D301 - click's marker is the character itself
     check_folder("--results", folder)
     # Torch takes seconds to import: `ragkv --help` must not wait for it.
     from bench.arena.results import ArenaRun  # noqa: PLC0415 - see above

@@ -9,7 +9,7 @@ _CAPTION = (
     "F1, fail (KL above 0.5), same (the greedy answer as full prefill's): percent. NLL of the known answer, KL to full "
     "prefill: nats a token. gain: share of what full prefill gains over no context, in retrieval's order; order: the same, in "
     "the row's own order. /rand: KL over random's at the same ratio, geometric mean. TTFT: median seconds, without retrieval; "
-    "x: times sooner than full prefill. redo: tokens recomputed."
+    "x: times faster than full prefill. redo: tokens recomputed."
 )
 
 

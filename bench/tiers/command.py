@@ -87,10 +87,14 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option("--chains", is_flag=True, help="A chunk is of use only behind those before it, as in a prefix cache.")
 @click.option(
-    "--object-store", is_flag=True, help="Behind the disk, with everything, where that is sooner than computing."
+    "--object-store",
+    is_flag=True,
+    help="Put an object store with every chunk behind the disk; load from it where that is faster than computing.",
 )
 @click.option("--model", help="Name, folder or config file, as for `ragkv plan`.  [default: the served model]")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Prefill, tokens a second.  [default: an H100's]")
+@click.option(
+    "--rate", type=click.FloatRange(0, min_open=True), help="Prefill rate, tokens a second.  [default: an H100's]"
+)
 @click.option("--bandwidth", "bandwidths", multiple=True, metavar="TIER=GB/S", help="As disk=3.5; may be repeated.")
 @click.option("--measure", is_flag=True, help="Measure memory, disk and the served model's prefill on this machine.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures as JSON.")

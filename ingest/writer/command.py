@@ -26,10 +26,13 @@ DOCUMENTS = click.option(
     "--documents",
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
-    help="File or folder to train on, also one that is not ingested. May be given several times.",
+    help="File or folder whose text to use, also one that is not ingested. May be given several times.",
 )
 COLLECTION = click.option(
-    "--collection", default=DEFAULT_COLLECTION, show_default=True, help="Collection to train on, without --documents."
+    "--collection",
+    default=DEFAULT_COLLECTION,
+    show_default=True,
+    help="Collection whose chunks to use, without --documents.",
 )
 
 
@@ -52,7 +55,8 @@ def writer() -> None:
     "--minutes", type=click.FloatRange(0, min_open=True), default=60, show_default=True, help="Time, at most."
 )
 @click.option(
-    "--rate",
+    "--learning-rate",
+    "rate",
     type=click.FloatRange(0, min_open=True),
     default=1e-3,
     show_default=True,
@@ -63,7 +67,8 @@ def writer() -> None:
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Contexts of four passages to prefill each chunk behind: as many forwards of a chunk at ingestion.",
+    help="Number of stand-in contexts, four passages each, to prefill every chunk behind; ingestion then costs that many "
+    "forward passes a chunk.",
 )
 @click.option(
     "--questions",
@@ -71,11 +76,12 @@ def writer() -> None:
     help="Known questions to train on as well, every second context: a file as of `ragkv eval fidelity --data`.",
 )
 @click.option(
-    "--unanswered",
+    "--model-answered",
+    "unanswered",
     type=click.FloatRange(0, 1),
     default=0,
     show_default=True,
-    help="Share of the questions made from documents that the model answers itself.",
+    help="Share of the training questions made from documents for which the model writes the answer.",
 )
 @click.option("--held-out", type=click.IntRange(8), default=32, show_default=True, help="Contexts for the evaluation.")
 @click.option("--seed", type=int, default=0, show_default=True)

@@ -31,7 +31,7 @@ USE_NOTED_EVERY = timedelta(minutes=1)
 MAX_DAYS = 3650
 _KEY = re.compile(r"rk_([0-9a-f]{16})_([0-9a-f]{64})")
 _ID = re.compile(r"[0-9a-f]{16}")
-_WRONG = "the API key is not known: check it, or make one with `ragkv keys create`"
+_WRONG = "the API key is not known: check it, or make one with `ragkv keys create --name NAME`"
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):

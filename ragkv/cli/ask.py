@@ -36,7 +36,7 @@ _QUOTE_CHARACTERS = 140
 @click.option(
     "--sparse-ratio",
     type=click.FloatRange(LEAST_READ, 1),
-    help="Share of the passages' tokens to read: the passages that the question's vectors prefer.",
+    help="Share of the passages' tokens to read: whole passages, best rank first.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask(

@@ -46,7 +46,7 @@ def data_sources() -> None:
     help="Minutes between syncs; 0: only when asked for.",
 )  # fmt: skip
 @click.option(
-    "--watch/--no-watch", default=None, help="Sync seconds after a folder changed, too.  [default: for folders]",
+    "--watch/--no-watch", default=None, help="Also sync a folder seconds after a change.  [default: for folders]",
 )  # fmt: skip
 def add(location: str, tenant: str, collection: str, minutes: int, *, watch: bool | None) -> None:
     """Connect LOCATION, a folder or a URL such as s3://bucket/prefix, to a collection. A worker syncs it."""
@@ -147,7 +147,7 @@ def resume(data_source_id: str, tenant: str) -> None:
 @ID
 @TENANT
 def watch(data_source_id: str, tenant: str) -> None:
-    """Watch a folder: a sync is due a few seconds after it changed, too."""
+    """Watch a folder: sync it seconds after a change, as well as by its interval."""
     click.echo(f"{_changed(data_source_id, tenant, 'watch', watch=True)} is watched")
 
 

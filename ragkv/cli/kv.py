@@ -170,11 +170,11 @@ def rule(
     compress: Compress | None,
     keep: float | None,
 ) -> None:
-    """Show a collection's rule for KV, or change it: keep KV from the upload on, from the nth use of a chunk, or never,
-    and upload it at once (through), later (back) or from the nth use on.
+    """Show or change a collection's KV rule: when KV is computed (upload, nth_use, never), and when it is uploaded to
+    the object store (through: at once, back: after ten minutes, nth_use).
 
-    With --compress only a share of each chunk's tokens has KV and stands in stitched prompts; workers compute the KV
-    anew, and the KV of all tokens answers until then.
+    With --compress only a share of each chunk's tokens keeps KV and enters stitched prompts. Workers recompute the KV;
+    the old KV answers until then.
     """
     with opened_parts(Parts.prepare) as parts:
         patch = KVRulePatch(when=when, uses=uses, write=write, compress=compress, keep=keep)
@@ -189,9 +189,9 @@ def rule(
 @kv.command()
 @owner_options
 def warm(tenant: str, collection: str | None, document: str | None) -> None:
-    """Bring KV into this host's memory, from the object store too, what was used last first.
+    """Load KV into this host's memory, most recently used first; what is only in the object store is fetched.
 
-    It ends when the limit of KV on this disk is reached. Questions wait for nothing meanwhile.
+    Stops at this disk's limit for KV. Questions do not wait for it.
     """
     with opened_parts(Parts.prepare_database) as parts:
         steps = warm_kv(_owner(tenant, collection, document, parts), parts)

@@ -18,7 +18,7 @@ def refuse_untested(installed: str) -> None:
     each: another might stitch wrongly."""
     if ".".join(installed.split(".")[:2]) not in TESTED:
         raise Rejected(
-            f"vLLM {installed} was not held to full prefill with this version of ragkv: install {' or '.join(TESTED)} "
+            f"vLLM {installed} was not tested with this version of ragkv: install {' or '.join(TESTED)} "
             "(docs/MODELS.md, 'vLLM versions', says how another is tried)"
         )
 

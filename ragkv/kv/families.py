@@ -97,5 +97,5 @@ _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
         lambda c: c.model_type in _BY_TRANSFORMERS,
         "vLLM runs it by way of Transformers' code, whose keys the engine cannot rotate",
     ),
-    (lambda c: c.model_type not in FAMILIES, "its family has not been held to full prefill"),
+    (lambda c: c.model_type not in FAMILIES, "its family has not been tested against full prefill"),
 )

@@ -211,7 +211,7 @@ def _words(tier: str, option: Option | None, reads: float) -> str:
             "use storage that you have anyway, or keep KV of hot documents alone"
         )
     )
-    return f"{tier}: {option.format} is {option.sooner:.1f} times sooner than full prefill; {pays}"
+    return f"{tier}: {option.format} is {option.sooner:.1f} times faster than full prefill; {pays}"
 
 
 def by_name(tiers: Sequence[Tier], bandwidths: Mapping[str, float], prices: Mapping[str, float]) -> tuple[Tier, ...]:

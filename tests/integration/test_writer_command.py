@@ -43,7 +43,7 @@ def test_a_training_goes_on_where_it_ended_on_more_than_it_had_and_is_evaluated(
     begun = writer("train", folder, "--samples", 2)
     first = read_card(folder)
     weights = (folder / ADAPTER).read_bytes()
-    gone_on = writer("train", folder, "--samples", 4, "--questions", QUESTIONS, "--unanswered", 0.5)
+    gone_on = writer("train", folder, "--samples", 4, "--questions", QUESTIONS, "--model-answered", 0.5)
     second = read_card(folder)
 
     assert "after 2 contexts: KL" in begun.output

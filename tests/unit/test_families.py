@@ -16,7 +16,7 @@ from tests.engine.tiny import LLAMA3, MODELS, PLAIN, TINY, YARN, config_of
 TABLE = (Path(__file__).parents[2] / "docs" / "MODELS.md").read_text()
 _LONG = {"rope_type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48, "rope_theta": 1e4}
 _HYBRID, _WINDOW, _MLA = "another kind than attention", "sliding window", "latent attention"
-_VIA, _UNHELD = "by way of Transformers", "not been held"
+_VIA, _UNHELD = "by way of Transformers", "not been tested"
 REFUSED = [
     ("Mistral", {"sliding_window": 4096}, _WINDOW),
     ("Ministral", {}, _WINDOW),

@@ -179,7 +179,7 @@ def _attribute(session: Session, document: DocumentRow, file: DataSourceFileRow)
 
 
 def _without_those_of_mails(session: Session, document_ids: Sequence[str]) -> list[str]:
-    """Of documents whose data source lost them, those that go. The others go with their mails."""
+    """Those of the documents that a data source lost that go now. The others go with their mails."""
     session.execute(leave_to_mails(document_ids))
     return [document.id for document in session.scalars(documents_synced(document_ids))]
 

@@ -14,7 +14,7 @@ from ragkv.settings import Settings
 
 VERBS = frozenset({
     "Ask", "Attach", "Cancel", "Check", "Create", "Delete", "Detach", "Download", "Evaluate", "Evict", "Get", "List", "Pin", "Rebuild",
-    "Rate", "Replace", "Retry", "Revoke", "Search", "Stream", "Sync", "Update", "Upload", "Verify",
+    "Rate", "Replace", "Retry", "Revoke", "Search", "Stop", "Stream", "Sync", "Update", "Upload", "Verify",
 })  # fmt: skip
 MORE_VERBS = VERBS | {"Answer", "Queue", "Rename"}
 LONGEST_SUMMARY = 60

@@ -12,6 +12,7 @@ from litestar.response import File
 
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
+from api.http.attachment import attachment
 from api.http.observe import note_made
 from api.openai.errors import errors
 from api.openai.paging import After, Order, ends_of
@@ -147,8 +148,7 @@ def show(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDe
 def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
     """Download a file, byte for byte. It is sent as an attachment, so browsers do not display it."""
     path, name = uploaded_file(caller.tenant_id, file_id, parts.database, parts.files)
-    headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
-    return File(path, filename=name, media_type="application/octet-stream", headers=headers)
+    return attachment(path, name)
 
 
 @delete(

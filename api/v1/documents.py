@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
+from api.http.attachment import attachment
 from api.http.errors import Problem, form_problems, json_problems, problem_of, problems
 from api.http.observe import note_made
 from api.v1.collections import Limit
@@ -279,8 +280,7 @@ def retry(document_id: FromPath[str], caller: NamedDependency[Caller], parts: Na
 def download(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
     """Download the original file, byte for byte. It is sent as an attachment, so browsers do not display it."""
     path, name = document_file(caller.tenant_id, document_id, parts.database, parts.files)
-    headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
-    return File(path, filename=name, media_type="application/octet-stream", headers=headers)
+    return attachment(path, name)
 
 
 @get(

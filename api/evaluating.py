@@ -19,22 +19,22 @@ IDLE_S = 1.0
 """Between two looks for a run, and after one whose question could not be measured for now."""
 
 
-def evaluating(parts: Parts, idle_s: float = IDLE_S) -> Callable[[Litestar], Any]:
+def evaluating(parts: Parts) -> Callable[[Litestar], Any]:
     """A lifespan that carries out runs of evaluations."""
 
     @asynccontextmanager
     async def running(app: Litestar) -> AsyncIterator[None]:
-        async with beside(_keep_evaluating(Runner(parts), idle_s)):
+        async with beside(_keep_evaluating(Runner(parts))):
             yield
 
     return running
 
 
-async def _keep_evaluating(runner: Runner, idle_s: float) -> None:
+async def _keep_evaluating(runner: Runner) -> None:
     measured = False
     while True:
         if not measured:
-            await asyncio.sleep(idle_s)
+            await asyncio.sleep(IDLE_S)
         measured = False
         try:
             measured = await runner.step()

@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 from litestar import Litestar
 
-from api.beside import beside
+from api.beside import lifespan_of
 from ragkv.errors import RagKVError
 from ragkv.evaluation.runner import Runner
 from ragkv.parts import Parts
@@ -19,15 +18,9 @@ IDLE_S = 1.0
 """Between two looks for a run, and after one whose question could not be measured for now."""
 
 
-def evaluating(parts: Parts) -> Callable[[Litestar], Any]:
+def evaluating(parts: Parts) -> Callable[[Litestar], AbstractAsyncContextManager[None]]:
     """A lifespan that carries out runs of evaluations."""
-
-    @asynccontextmanager
-    async def running(app: Litestar) -> AsyncIterator[None]:
-        async with beside(_keep_evaluating(Runner(parts))):
-            yield
-
-    return running
+    return lifespan_of(lambda: _keep_evaluating(Runner(parts)))
 
 
 async def _keep_evaluating(runner: Runner) -> None:

@@ -23,6 +23,7 @@ from api.v1.collections import Limit
 from ragkv.access.caller import Caller
 from ragkv.catalog.changes import amend_document, replace_document, retry_document
 from ragkv.catalog.documents import (
+    MAX_FILE_NAME_CHARS,
     DocumentView,
     accept_document,
     delete_document,
@@ -82,7 +83,7 @@ class Uploaded(msgspec.Struct, frozen=True):
 class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes to a document. Omitted fields are unchanged."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=500, examples=["report.pdf"])] | None = None
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_FILE_NAME_CHARS, examples=["report.pdf"])] | None = None
     metadata: Annotated[Metadata, Meta(examples=[{"year": 2024, "draft": None}])] | None = None
 
 

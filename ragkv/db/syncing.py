@@ -12,7 +12,7 @@ from ragkv.db.clock import now_of
 from ragkv.db.data_sources import (
     claim_data_source,
     documents_synced,
-    documents_without_file,
+    documents_without_source_file,
     due_data_source,
     files_missing,
     files_named,
@@ -127,7 +127,7 @@ class SyncLease:
     def strays(self, limit: int) -> list[str]:
         """Documents made from files that were never noted: the process was killed, and the file is gone since."""
         with self.database.reading() as session:
-            found = documents_without_file(self.source.collection_id, self.source.id).limit(limit)
+            found = documents_without_source_file(self.source.collection_id, self.source.id).limit(limit)
             return list(session.scalars(found))
 
     def is_shared(self, document_id: str, key: str) -> bool:

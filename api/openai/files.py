@@ -15,7 +15,7 @@ from api.access.concurrency import uploading
 from api.http.attachment import attachment
 from api.http.observe import note_made
 from api.openai.errors import errors
-from api.openai.paging import After, Order, ends_of
+from api.openai.paging import After, Order, page_fields
 from api.v1.documents import FORM_BYTES
 from ragkv.access.caller import Caller
 from ragkv.catalog.attachments import delete_file
@@ -72,8 +72,7 @@ class FilePage(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, found: Page[FileView]) -> "FilePage":
         data = [FileObject.of(view) for view in found.items]
-        first_id, last_id = ends_of([file.id for file in data])
-        return cls(data=data, has_more=found.more, first_id=first_id, last_id=last_id)
+        return cls(data=data, **page_fields([file.id for file in data], found.more))
 
 
 class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):

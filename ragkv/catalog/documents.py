@@ -249,7 +249,7 @@ def _refresh_outdated_kv(session: "Session", parts: Parts) -> int:
     outdated = 0
     for own in session.execute(makings_in_use()).all():
         kv_format, compress, keep = own
-        rule = parts.settings.kv_rule.in_place_of(kv_format, None, None, None, compress, keep)
+        rule = parts.settings.kv_rule.in_place_of(kv_format, compress=compress, keep=keep)
         again = precompute_outdated_again(parts.index_fingerprint, parts.kv_fingerprint(rule), own)
         outdated += session.connection().execute(again).rowcount
     return outdated

@@ -169,5 +169,7 @@ async def _logged(work: Awaitable[None], problem: str) -> bool:
 
 def _build(parts: Parts, when_built: Callable[[], None]) -> None:
     """Import and load what takes seconds, before the first question needs it."""
-    assert parts.engine and parts.answerer and parts.keys_of(parts.default_collection.tenant_id)
+    parts.engine  # noqa: B018 - loads it
+    parts.answerer  # noqa: B018 - loads it
+    parts.keys_of(parts.default_collection.tenant_id)
     when_built()

@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 from litestar import Litestar
 
-from api.beside import beside
+from api.beside import lifespan_of
 from ragkv.errors import RagKVError
 from ragkv.evaluation.runner import Runner
 from ragkv.parts import Parts
@@ -19,22 +18,16 @@ IDLE_S = 1.0
 """Between two looks for a run, and after one whose question could not be measured for now."""
 
 
-def evaluating(parts: Parts, idle_s: float = IDLE_S) -> Callable[[Litestar], Any]:
+def evaluating(parts: Parts) -> Callable[[Litestar], AbstractAsyncContextManager[None]]:
     """A lifespan that carries out runs of evaluations."""
-
-    @asynccontextmanager
-    async def running(app: Litestar) -> AsyncIterator[None]:
-        async with beside(_keep_evaluating(Runner(parts), idle_s)):
-            yield
-
-    return running
+    return lifespan_of(lambda: _keep_evaluating(Runner(parts)))
 
 
-async def _keep_evaluating(runner: Runner, idle_s: float) -> None:
+async def _keep_evaluating(runner: Runner) -> None:
     measured = False
     while True:
         if not measured:
-            await asyncio.sleep(idle_s)
+            await asyncio.sleep(IDLE_S)
         measured = False
         try:
             measured = await runner.step()

@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 from litestar import Litestar
 
-from api.beside import beside
+from api.beside import lifespan_of
 from ragkv.catalog.forgetting import MemoryKeeper
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
@@ -18,15 +17,11 @@ log = logging.getLogger(__name__)
 INTERVAL_S = 30.0
 
 
-def forgetting_deleted(parts: Parts, interval_s: float = INTERVAL_S) -> Callable[[Litestar], Any]:
+def forgetting_deleted(
+    parts: Parts, interval_s: float = INTERVAL_S
+) -> Callable[[Litestar], AbstractAsyncContextManager[None]]:
     """A lifespan that removes vectors and titles of deleted documents from memory within `interval_s`."""
-
-    @asynccontextmanager
-    async def running(app: Litestar) -> AsyncIterator[None]:
-        async with beside(_keep_forgetting(MemoryKeeper(parts), interval_s)):
-            yield
-
-    return running
+    return lifespan_of(lambda: _keep_forgetting(MemoryKeeper(parts), interval_s))
 
 
 async def _keep_forgetting(keeper: MemoryKeeper, interval_s: float) -> None:

@@ -1,7 +1,6 @@
 """`ragkv bench`: measurements on this machine, with this model and these documents."""
 
 import asyncio
-import os
 from functools import partial
 from pathlib import Path
 
@@ -17,10 +16,10 @@ from bench.remote import remote
 from bench.serving.command import serve
 from bench.tiers.command import tiers
 from bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
+from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.cli.running import running_engine
 from ragkv.parts import Parts
-from ragkv.settings import Settings
 from ragkv.stitch.select import block_size_of
 
 _QUESTION = "What is said here, and by whom?"
@@ -48,11 +47,8 @@ bench.add_command(gpu)
 @click.option("--size", "sizes", type=click.IntRange(min=64), multiple=True, help="Context tokens; may be repeated.")
 def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
     """Measure the time to first token of full prefill, the prefix cache (the floor) and stitching."""
-    parts = Parts(Settings.from_env(os.environ))
-    try:
+    with opened_parts(Parts.prepare) as parts:
         report = asyncio.run(_measure(parts, sizes or SIZES, runs))
-    finally:
-        parts.close()
     table = Table(title=f"{report.model} on {report.machine}: seconds to first token, medians")
     rows = describe(report)
     for name in rows[0]:
@@ -112,7 +108,6 @@ async def _measure_api(
 
 async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftReport:
     console = Console(stderr=True)
-    parts.prepare()
     ref = parts.default_collection
     chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
     measuring = Bench(

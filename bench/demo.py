@@ -1,7 +1,6 @@
 """`ragkv demo`: ingest documents, ask questions stitched and in full, and compare the two."""
 
 import asyncio
-import os
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,13 @@ from ingest.command import ingest
 from ragkv.answer.question import Answer, Question
 from ragkv.answer.recompute import DEFAULT_RATIO
 from ragkv.cli.ask import place
+from ragkv.cli.opened import opened_parts
 from ragkv.cli.running import running_engine
 from ragkv.errors import RagKVError, Rejected
 from ragkv.jsonl import read_lines
 from ragkv.models import EMBEDDED
 from ragkv.parts import Parts
-from ragkv.settings import Mode, Settings
+from ragkv.settings import Mode
 from ragkv.writer import EMBEDDED_WRITER, install
 
 
@@ -65,27 +65,23 @@ def demo(context: click.Context, folder: Path) -> None:
     With the embedded model it uses the writer that comes with ragkv, unless you chose another or none.
     """
     questions = [question for _, question in read_lines(folder / "questions.jsonl", DemoQuestion)]
-    _use_embedded_writer(Settings.from_env(os.environ))
+    with opened_parts() as parts:
+        _use_embedded_writer(parts)
     context.invoke(ingest, paths=(folder / "documents",))
-    parts = Parts(Settings.from_env(os.environ))
-    try:
+    with opened_parts() as parts:
         other = _other_share(parts)
         compared = asyncio.run(_compare(parts, questions, other))
-    finally:
-        parts.close()
     Console().print(_table(compared, f"{other:.0%}"))
 
 
-def _use_embedded_writer(settings: Settings) -> None:
-    if settings.model != EMBEDDED or settings.writer_dir.exists():
+def _use_embedded_writer(parts: Parts) -> None:
+    folder = parts.settings.writer_dir
+    if parts.settings.model != EMBEDDED or folder.exists():
         return
-    parts = Parts(settings)
     try:
-        install(EMBEDDED_WRITER, settings.writer_dir, parts.model_fingerprint)
+        install(EMBEDDED_WRITER, folder, parts.model_fingerprint)
     except RagKVError as error:
         click.echo(f"without a writer: {error}", err=True)
-    finally:
-        parts.close()
 
 
 async def _compare(parts: Parts, questions: list[DemoQuestion], other: float) -> list[Compared]:

@@ -7,8 +7,8 @@ import msgspec
 
 from bench.measuring import check_folder
 from ragkv.catalog.questions import evaluation_set
-from ragkv.cli.opened import opened_parts
-from ragkv.db.tenants import collection_ref, find_collection_ref
+from ragkv.cli.opened import opened_parts, tenant_id_of
+from ragkv.db.tenants import collection_ref
 from ragkv.errors import Rejected
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
@@ -30,7 +30,7 @@ def export(tenant: str, collection: str, output: Path | None) -> None:
     """
     check_folder("--output", output)
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = find_collection_ref(parts.database, tenant).tenant_id
+        tenant_id = tenant_id_of(tenant, parts)
         questions, left_out = evaluation_set(collection_ref(tenant_id, collection, parts.database), parts.database)
     if not questions:
         raise Rejected(f"{collection}: no question with a corrected answer, or one rated up, and all of its passages")

@@ -152,9 +152,9 @@ class Bench:
         return _Timed(first, report)
 
 
-def num_requests(sizes: Sequence[int], runs: int, ratios: Sequence[float] = RATIOS) -> int:
+def num_requests(sizes: Sequence[int], runs: int) -> int:
     """The number of progress calls that `measure` makes."""
-    return len(sizes) * (runs + 1) * (2 + len(ratios))
+    return len(sizes) * (runs + 1) * (2 + len(RATIOS))
 
 
 def machine() -> str:

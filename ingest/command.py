@@ -1,14 +1,12 @@
 """`ragkv ingest PATH...`: ingest files in this process, without a queue."""
 
-import os
 import sys
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from ragkv.parts import Parts
-from ragkv.settings import Settings
+from ragkv.cli.opened import opened_parts
 
 
 @click.command()
@@ -19,15 +17,12 @@ def ingest(paths: tuple[Path, ...]) -> None:
     Files that were ingested before are skipped. A file that cannot be ingested is reported at the end, with exit code
     1; the others are ingested all the same.
     """
-    parts = Parts(Settings.from_env(os.environ))
     console = Console(stderr=True, soft_wrap=True)
-    # Torch and the parsers take seconds to import: `ragkv --help` must not wait for them.
-    from ingest.local import read_paths  # noqa: PLC0415 - see above
+    with opened_parts() as parts:
+        # Torch and the parsers take seconds to import: `ragkv --help` must not wait for them.
+        from ingest.local import read_paths  # noqa: PLC0415 - see above
 
-    try:
         tally = read_paths(paths, parts, console)
-    finally:
-        parts.close()
     known = f", {tally.known} already known" if tally.known else ""
     console.print(f"{tally.read} ingested{known}, {len(tally.failures)} failed", highlight=False)
     for path, reason in tally.failures:

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 
 from ragkv.choosing import DEFAULT_CHOICE, Choice
-from ragkv.disk import replace_file
 from ragkv.errors import Rejected
+from ragkv.json_file import read_json, write_json
 
 
 class Ratio(msgspec.Struct, frozen=True):
@@ -97,12 +97,7 @@ def _listed(kl_at: tuple[tuple[float, float], ...]) -> str:
 
 def read_calibration(path: Path) -> Calibration | None:
     """The calibration in a file, None if there is no file. Raises Rejected for one that cannot be read."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Calibration)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise Rejected(f"{path}: {error}; delete it, or run `ragkv calibrate` again") from None
+    return read_json(path, Calibration, "delete it, or run `ragkv calibrate` again")
 
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
@@ -111,4 +106,4 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
         raise Rejected(
             f"the layers {calibration.layers} are not put into use: {'; '.join(objections)}; what was in use stays"
         )
-    replace_file(path, msgspec.json.format(msgspec.json.encode(calibration)))
+    write_json(path, calibration)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from ragkv.disk import replace_file
 from ragkv.errors import Rejected
+from ragkv.json_file import read_json, write_json
 
 EMBEDDED_HEADS = Path(__file__).parent / "embedded_heads.json"
 """Heads of the embedded model, which come with ragkv."""
@@ -53,19 +53,14 @@ class Heads(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_heads(path: Path) -> Heads | None:
     """The heads in a file, None if there is no file. Raises Rejected for one that cannot be read."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Heads)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise Rejected(f"{path}: {error}; delete it, or run `ragkv calibrate-heads` again") from None
+    return read_json(path, Heads, "delete it, or run `ragkv calibrate-heads` again")
 
 
 def write_heads(path: Path, heads: Heads) -> None:
     """Put heads into use, from the next start on. Raises Rejected for those with objections."""
     if objections := heads.objections():
         raise Rejected(f"the heads are not put into use: {'; '.join(objections)}; what was in use stays")
-    replace_file(path, msgspec.json.format(msgspec.json.encode(heads)))
+    write_json(path, heads)
 
 
 def heads_for(model_fingerprint: str, path: Path) -> Heads:

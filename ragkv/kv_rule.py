@@ -46,12 +46,12 @@ class KVRule:
 
     def in_place_of(
         self,
-        kv_format: str | None,
-        when: str | None,
-        uses: int | None,
-        write: str | None,
-        compress: str | None,
-        keep: float | None,
+        kv_format: str | None = None,
+        when: str | None = None,
+        uses: int | None = None,
+        write: str | None = None,
+        compress: str | None = None,
+        keep: float | None = None,
     ) -> "KVRule":
         """The rule with what a collection has of its own."""
         return KVRule(

@@ -29,7 +29,7 @@ def model_folder(settings: Settings, progress: LineProgress = lambda line: None)
     if settings.model != EMBEDDED:
         return _folder_of(settings.model, "RAGKV_MODEL", settings.model_revision)
     folder = settings.models_dir / _LM_FOLDER
-    if (folder / "config.json").is_file():
+    if (folder / _CONFIG).is_file():
         return folder
     # Turn the packaged GGUF weights into a folder of safetensors, once; a crash half-way leaves nothing behind.
     source = _package_folder(_LM_PACKAGE)

@@ -70,7 +70,3 @@ class Tokenizer:
     def _rendered(self, messages: list[dict[str, str]]) -> str:
         text: str = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         return text
-
-    @property
-    def special_ids(self) -> frozenset[int]:
-        return frozenset(self._tokenizer.all_special_ids)

@@ -11,6 +11,7 @@ import msgspec
 
 from ragkv.disk import replace_file
 from ragkv.errors import NotFound, RagKVError, Rejected
+from ragkv.json_file import read_json, write_json
 
 log = logging.getLogger(__name__)
 
@@ -134,18 +135,13 @@ def suffices(folder: Path) -> bool:
 
 
 def write_card(folder: Path, card: Card) -> None:
-    replace_file(folder / CARD, msgspec.json.format(msgspec.json.encode(card)))
+    write_json(folder / CARD, card)
 
 
 def read_stand_ins(folder: Path) -> tuple[tuple[int, ...], ...]:
     """Token ids of the contexts that stand in for the passages before a chunk; none for a folder without any. Raises
     Rejected for a file that cannot be read."""
-    try:
-        return msgspec.json.decode((folder / STAND_INS).read_bytes(), type=tuple[tuple[int, ...], ...])
-    except FileNotFoundError:
-        return ()
-    except (OSError, msgspec.DecodeError) as error:
-        raise Rejected(f"{folder / STAND_INS}: {error}") from None
+    return read_json(folder / STAND_INS, tuple[tuple[int, ...], ...]) or ()
 
 
 def write_stand_ins(folder: Path, stand_ins: Sequence[Sequence[int]]) -> None:

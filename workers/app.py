@@ -41,10 +41,8 @@ ingest = IngestParts(
     parts, parts.worker_counters, uploads.kept, attached=lambda document_id: enqueue(document_id, parts.queue)
 )
 stopping = register_tasks(app, ingest, pulse)
-sweeper = Sweeper(parts)
-webhooks = Webhooks(parts)
-data_sources = DataSources(parts)
-watching = Watching(parts)
+beside = (Sweeper(parts), uploads, Webhooks(parts), DataSources(parts), Watching(parts))
+"""Threads beside ingestion."""
 tracing = ExitStack()
 
 
@@ -61,12 +59,8 @@ def prepare(**signal: Any) -> None:
 
 @worker_ready.connect(weak=False)
 def start_threads(**signal: Any) -> None:
-    sweeper.start()
-    uploads.start()
-    webhooks.start()
-    data_sources.start()
-    watching.start()
-    pulse.start()
+    for thread in (*beside, pulse):
+        thread.start()
 
 
 @worker_shutting_down.connect(weak=False)
@@ -74,11 +68,8 @@ def stop_early(**signal: Any) -> None:
     """Return the current document to the queue at its next report of progress, and stop the threads beside
     ingestion."""
     stopping.set()
-    sweeper.stop()
-    uploads.stop()
-    webhooks.stop()
-    data_sources.stop()
-    watching.stop()
+    for thread in beside:
+        thread.stop()
 
 
 @worker_shutdown.connect(weak=False)

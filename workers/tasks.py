@@ -15,7 +15,7 @@ from ingest.progress import Interrupted, StageProgress
 from ragkv.catalog.documents import enqueue
 from ragkv.db.ingestion import Lease
 from ragkv.observe import logs, traces
-from ragkv.observe.cause import REQUEST_ID
+from ragkv.observe.cause import CAUSE_HEADER
 from ragkv.outages import is_outage, retry_delay_s
 from ragkv.queue import EVALUATE_WRITER, INGEST, QUEUE
 from workers.pulse import Pulse
@@ -103,7 +103,7 @@ def _as_caused(lease: Lease) -> Iterator[Callable[[IngestOutcome], None]]:
     """
     began = time.perf_counter()
     cause = lease.cause()
-    request_id = cause.get(REQUEST_ID)
+    request_id = cause.get(CAUSE_HEADER)
     attributes = {
         "messaging.system": "redis",
         "messaging.operation.type": "process",

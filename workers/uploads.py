@@ -16,9 +16,8 @@ LONGEST_S = 300.0
 class Uploads:
     """A thread that uploads what is due: at once when KV was kept, and periodically. None without an object store."""
 
-    def __init__(self, parts: Parts, interval_s: float = INTERVAL_S) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._interval_s = interval_s
         self._uploader = Uploader(parts)
         self._due = threading.Event()
         self._stop = threading.Event()
@@ -37,10 +36,10 @@ class Uploads:
 
     def _run(self) -> None:
         """While nothing can be uploaded the waits grow, whatever is kept meanwhile."""
-        wait_s = self._interval_s
+        wait_s = INTERVAL_S
         while not self._stop.is_set():
             if self._upload():
-                wait_s = self._interval_s
+                wait_s = INTERVAL_S
                 self._due.wait(wait_s)
                 self._due.clear()
             else:

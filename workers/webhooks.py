@@ -12,9 +12,8 @@ INTERVAL_S = 2.0
 class Webhooks:
     """A thread that sends what is due. Several workers may do so at once."""
 
-    def __init__(self, parts: Parts, interval_s: float = INTERVAL_S) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._interval_s = interval_s
         self._stop = threading.Event()
 
     def start(self) -> None:
@@ -25,4 +24,4 @@ class Webhooks:
 
     def _run(self) -> None:
         courier = Courier(self._parts.database, self._parts.settings.trusted_webhook_hosts)
-        repeat(lambda: bool(courier.deliver_due()), self._stop, self._interval_s, "webhooks")
+        repeat(lambda: bool(courier.deliver_due()), self._stop, INTERVAL_S, "webhooks")

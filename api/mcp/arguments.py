@@ -10,10 +10,12 @@ from api.v1.passages import Filters
 from api.v1.questions import FeedbackText
 from ragkv.answer.limits import QUESTION_CHARACTERS
 from ragkv.catalog.data_sources import DEFAULT_INTERVAL_MINUTES
+from ragkv.catalog.documents import MAX_FILE_NAME_CHARS
 from ragkv.catalog.metadata import Metadata
 from ragkv.db.feedback import Rating
 from ragkv.evaluation.outcome import Kind
 from ragkv.evaluation.runs import MAX_QUESTIONS
+from ragkv.page import MAX_PAGE
 from ragkv.status import Status
 from ragkv.tenancy import DEFAULT_COLLECTION
 
@@ -51,8 +53,11 @@ class ListArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         None
     )
     status: Annotated[Status, Meta(description="Only documents in this state.")] | None = None
-    name: Annotated[str, Meta(max_length=500, description="A part of the documents' names, in any case.")] | None = None
-    limit: Annotated[int, Meta(ge=1, le=200, description="Number of documents on a page.")] = 50
+    name: (
+        Annotated[str, Meta(max_length=MAX_FILE_NAME_CHARS, description="A part of the documents' names, in any case.")]
+        | None
+    ) = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Number of documents on a page.")] = 50
     cursor: Annotated[str, Meta(description="`next` of the page before.")] | None = None
 
 
@@ -61,7 +66,11 @@ class AddArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     name: Annotated[
         str,
-        Meta(min_length=1, max_length=500, description="File name; its extension tells the format, like notes.md."),
+        Meta(
+            min_length=1,
+            max_length=MAX_FILE_NAME_CHARS,
+            description="File name; its extension tells the format, like notes.md.",
+        ),
     ]
     text: Annotated[str, Meta(description="The document, if it is text: plain, Markdown or HTML.")] | None = None
     base64: Annotated[str, Meta(description="The bytes of a file in base64, such as a PDF.")] | None = None

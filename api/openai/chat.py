@@ -31,7 +31,7 @@ from api.openai.fields import (
     Zero,
     refuse_switched_on,
 )
-from api.openai.questions import MessageText, Role, chosen_collection, conversation_of, question_about
+from api.openai.questions import MessageText, Role, chosen_collection, conversation_of, question_about, text_of
 from api.openai.sources import sources_of
 from api.openai.streaming import StreamingOperation, streamed
 from api.v1.ask import BODY_BYTES, whole_answer
@@ -62,9 +62,7 @@ class ChatMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def text(self) -> str:
-        if isinstance(self.content, list):
-            return "".join(part.text for part in self.content)
-        return self.content or ""
+        return text_of(self.content)
 
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,9 +12,10 @@ from litestar.response import File
 
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
+from api.http.attachment import attachment
 from api.http.observe import note_made
 from api.openai.errors import errors
-from api.openai.paging import After, Order, ends_of
+from api.openai.paging import After, Order, page_fields
 from api.v1.documents import FORM_BYTES
 from ragkv.access.caller import Caller
 from ragkv.catalog.attachments import delete_file
@@ -71,8 +72,7 @@ class FilePage(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, found: Page[FileView]) -> "FilePage":
         data = [FileObject.of(view) for view in found.items]
-        first_id, last_id = ends_of([file.id for file in data])
-        return cls(data=data, has_more=found.more, first_id=first_id, last_id=last_id)
+        return cls(data=data, **page_fields([file.id for file in data], found.more))
 
 
 class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,8 +147,7 @@ def show(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDe
 def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
     """Download a file, byte for byte. It is sent as an attachment, so browsers do not display it."""
     path, name = uploaded_file(caller.tenant_id, file_id, parts.database, parts.files)
-    headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
-    return File(path, filename=name, media_type="application/octet-stream", headers=headers)
+    return attachment(path, name)
 
 
 @delete(

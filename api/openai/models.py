@@ -14,7 +14,7 @@ from ragkv.access.caller import Caller
 from ragkv.catalog.collection import CollectionView, collection_view, list_collections
 from ragkv.errors import NotFound
 from ragkv.models import public_name
-from ragkv.page import MAX_PAGE
+from ragkv.page import MAX_PAGE, all_pages
 from ragkv.parts import Parts
 
 AT = "@"
@@ -75,13 +75,7 @@ def collection_in(model: str, parts: Parts) -> str | None:
 
 
 def _collections(caller: Caller, parts: Parts) -> Iterator[CollectionView]:
-    cursor = None
-    while True:
-        page = list_collections(caller.tenant_id, MAX_PAGE, cursor, parts.database)
-        yield from page.items
-        cursor = page.next
-        if cursor is None:
-            return
+    return all_pages(lambda cursor: list_collections(caller.tenant_id, MAX_PAGE, cursor, parts.database))
 
 
 def _served(parts: Parts) -> ModelView:

@@ -1,6 +1,6 @@
 """Paging of lists in OpenAI's format."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from litestar.di import Provide
 from litestar.params import QueryParameter
@@ -29,6 +29,6 @@ PAGED = {"page": Provide(page_of, sync_to_thread=False)}
 """For endpoints that list something."""
 
 
-def ends_of(ids: list[str]) -> tuple[str | None, str | None]:
-    """Ids of the first and the last item of a page."""
-    return (ids[0], ids[-1]) if ids else (None, None)
+def page_fields(ids: list[str], more: bool) -> dict[str, Any]:
+    """The fields of a page beside its items, of which these are the ids. `more`: the list goes on behind them."""
+    return {"has_more": more, "first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from api.openai.errors import BadParam
 from api.openai.models import collection_in
@@ -31,6 +31,18 @@ class Conversation:
     question: str
     history: tuple[Turn, ...]
     instructions: str
+
+
+class ContentPart(Protocol):
+    """A part of a message's content."""
+
+    @property
+    def text(self) -> str: ...
+
+
+def text_of(content: str | Sequence[ContentPart] | None) -> str:
+    """The text of a message, whose content may come in parts."""
+    return content if isinstance(content, str) else "".join(part.text for part in content or ())
 
 
 def chosen_collection(

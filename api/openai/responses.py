@@ -30,7 +30,15 @@ from api.openai.fields import (
     refuse_switched_on,
 )
 from api.openai.filters import FilterBody, filter_of
-from api.openai.questions import Conversation, MessageText, Role, chosen_collection, conversation_of, question_about
+from api.openai.questions import (
+    Conversation,
+    MessageText,
+    Role,
+    chosen_collection,
+    conversation_of,
+    question_about,
+    text_of,
+)
 from api.openai.response_events import ResponseEventEncoder
 from api.openai.response_views import ResponseDraft, ResponseObject, TextConfig, response_of
 from api.openai.sources import sources_of
@@ -66,9 +74,7 @@ class InputItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def text(self) -> str:
-        if isinstance(self.content, list):
-            return "".join(part.text for part in self.content)
-        return self.content or ""
+        return text_of(self.content)
 
 
 class FileSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from api.openai.fields import AutoChunking
-from api.openai.paging import ends_of
+from api.openai.paging import page_fields
 from api.openai.sources import attributes_of
 from ragkv.catalog.attachments import Entry
 from ragkv.catalog.file_batches import Batch
@@ -79,8 +79,7 @@ class VectorStorePage(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, found: Page[Store]) -> "VectorStorePage":
         data = [VectorStore.of(store) for store in found.items]
-        first_id, last_id = ends_of([store.id for store in data])
-        return cls(data=data, has_more=found.more, first_id=first_id, last_id=last_id)
+        return cls(data=data, **page_fields([store.id for store in data], found.more))
 
 
 class VectorStoreDeleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,8 +136,7 @@ class StoreFilePage(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, found: Page[Entry]) -> "StoreFilePage":
         data = [StoreFile.of(entry) for entry in found.items]
-        first_id, last_id = ends_of([file.id for file in data])
-        return cls(data=data, has_more=found.more, first_id=first_id, last_id=last_id)
+        return cls(data=data, **page_fields([file.id for file in data], found.more))
 
 
 class StoreFileDeleted(msgspec.Struct, frozen=True, kw_only=True):

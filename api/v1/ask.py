@@ -19,14 +19,14 @@ from api.http.disconnect import unless_disconnected
 from api.http.errors import json_problems, problem_of
 from api.http.sse import event_message
 from api.v1.pages import boxes_path, text_path
-from api.v1.passages import Filters, PassageView, QuestionText, chosen_documents
+from api.v1.passages import DocumentIdList, Filters, Hops, PassageView, QuestionText, TopK, chosen_documents
 from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_question_text
 from ragkv.answer.question import Answer, CachedAnswer, Citation, Delta, PromptSpan, Question, Timings, Turn, Usage
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.policies import PolicyAlias, PolicyName, policy_name
-from ragkv.settings import LEAST_READ, Mode
+from ragkv.settings import BLOCK_SIZES, LEAST_READ, Mode
 from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
 
 EVENT_STREAM = "text/event-stream"
@@ -53,16 +53,16 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     question: QuestionText
     collection: str = DEFAULT_COLLECTION
     filter: Filters | None = None
-    document_ids: Annotated[list[str], Meta(max_length=1000)] | None = None
+    document_ids: DocumentIdList | None = None
     history: Annotated[list[TurnBody], Meta(max_length=200)] = []
     stream: bool = False
     mode: Mode = "stitched"
     policy: PolicyName | PolicyAlias | None = None
     recompute_ratio: Annotated[float, Meta(ge=0, le=1)] | None = None
-    block_size: Annotated[int, Meta(ge=1, le=64)] | None = None
+    block_size: Annotated[int, Meta(ge=BLOCK_SIZES[0], le=BLOCK_SIZES[-1])] | None = None
     sparse_ratio: Annotated[float, Meta(ge=LEAST_READ, le=1)] | None = None
-    top_k: Annotated[int, Meta(ge=1, le=200)] | None = None
-    hops: Annotated[int, Meta(ge=1, le=8)] | None = None
+    top_k: TopK | None = None
+    hops: Hops | None = None
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     answer_cache: bool = True
 

@@ -16,12 +16,14 @@ from msgspec import Meta
 
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
+from api.http.attachment import attachment
 from api.http.errors import Problem, form_problems, json_problems, problem_of, problems
 from api.http.observe import note_made
 from api.v1.collections import Limit
 from ragkv.access.caller import Caller
 from ragkv.catalog.changes import amend_document, replace_document, retry_document
 from ragkv.catalog.documents import (
+    MAX_FILE_NAME_CHARS,
     DocumentView,
     accept_document,
     delete_document,
@@ -81,7 +83,7 @@ class Uploaded(msgspec.Struct, frozen=True):
 class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes to a document. Omitted fields are unchanged."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=500, examples=["report.pdf"])] | None = None
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_FILE_NAME_CHARS, examples=["report.pdf"])] | None = None
     metadata: Annotated[Metadata, Meta(examples=[{"year": 2024, "draft": None}])] | None = None
 
 
@@ -279,8 +281,7 @@ def retry(document_id: FromPath[str], caller: NamedDependency[Caller], parts: Na
 def download(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
     """Download the original file, byte for byte. It is sent as an attachment, so browsers do not display it."""
     path, name = document_file(caller.tenant_id, document_id, parts.database, parts.files)
-    headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
-    return File(path, filename=name, media_type="application/octet-stream", headers=headers)
+    return attachment(path, name)
 
 
 @get(

@@ -9,6 +9,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
 from api.access.auth import reading
+from api.http.attachment import SANDBOXED
 from api.http.errors import problems
 from ingest.page_views import PageViews
 from ingest.parse.quotes import Located
@@ -19,11 +20,7 @@ from ragkv.parts import Parts
 PICTURED = ("application/pdf", "image/")
 """Beginnings of the media types whose pages have pictures."""
 PIXELS = 1200
-_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "sandbox",
-    "Cache-Control": "private, max-age=60",
-}
+_HEADERS = SANDBOXED | {"Cache-Control": "private, max-age=60"}
 _NOT_FOUND = "No such document or page, or its file is missing."
 _NOT_SHOWN = "The file is neither a PDF nor an image, or it is damaged, encrypted or too large to be drawn."
 

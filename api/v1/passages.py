@@ -30,6 +30,10 @@ Filters = Annotated[
     ),
 ]
 
+DocumentIdList = Annotated[list[str], Meta(max_length=1000)]
+TopK = Annotated[int, Meta(ge=1, le=200)]
+Hops = Annotated[int, Meta(ge=1, le=8)]
+
 
 class PassageView(msgspec.Struct, frozen=True):
     """A passage: characters [start, end) of a document's text."""

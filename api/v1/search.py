@@ -1,17 +1,15 @@
 """/v1/search: passages for a question, without an answer."""
 
 import time
-from typing import Annotated
 
 import msgspec
 from litestar import post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
-from msgspec import Meta
 
 from api.access.auth import reading
 from api.http.errors import json_problems
-from api.v1.passages import Filters, PassageView, QuestionText, chosen_documents
+from api.v1.passages import DocumentIdList, Filters, Hops, PassageView, QuestionText, TopK, chosen_documents
 from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_question_text
 from ragkv.db.tenants import collection_ref
@@ -28,9 +26,9 @@ class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     question: QuestionText
     collection: str = DEFAULT_COLLECTION
     filter: Filters | None = None
-    document_ids: Annotated[list[str], Meta(max_length=1000)] | None = None
-    top_k: Annotated[int, Meta(ge=1, le=200)] | None = None
-    hops: Annotated[int, Meta(ge=1, le=8)] | None = None
+    document_ids: DocumentIdList | None = None
+    top_k: TopK | None = None
+    hops: Hops | None = None
 
 
 class SearchTimings(msgspec.Struct, frozen=True):

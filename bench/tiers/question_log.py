@@ -15,8 +15,9 @@ from bench.tiers.workload import Request, Workload
 from ragkv.answer.service import in_prompt_order
 from ragkv.catalog.questions import all_questions
 from ragkv.chunk import Passage
+from ragkv.cli.opened import tenant_id_of
 from ragkv.db.feedback import QuestionFilter
-from ragkv.db.tenants import collection_ref, find_collection_ref
+from ragkv.db.tenants import collection_ref
 from ragkv.errors import NotFound, Rejected
 from ragkv.jsonl import read_lines
 from ragkv.parts import Parts
@@ -57,7 +58,7 @@ def exported_log(file: Path) -> Log:
 
 def logged(tenant: str, collection: str, parts: Parts) -> Log:
     """The log of a collection in this service's database. Raises NotFound."""
-    tenant_id = find_collection_ref(parts.database, tenant).tenant_id
+    tenant_id = tenant_id_of(tenant, parts)
     ref = collection_ref(tenant_id, collection, parts.database)
     found = all_questions(QuestionFilter(tenant_id, ref.collection_id), parts.database)
     return Log.of(
@@ -75,7 +76,7 @@ def retrieved(log: Log, tenant: str, parts: Parts, advance: Callable[[], object]
     By the settings' top_k, hops and order; the order of a re-ranker that the engine runs is left out. Raises Rejected
     if there are not two questions that find something.
     """
-    tenant_id = find_collection_ref(parts.database, tenant).tenant_id
+    tenant_id = tenant_id_of(tenant, parts)
     settings = parts.settings
     requests: list[Request] = []
     tokens: dict[str, int] = {}

@@ -39,7 +39,8 @@ from ingest.sandbox.verdict import (
     wants_ocr,
 )
 
-Watch = Callable[[int, int], None]
+PageReport = Callable[[int, int], None]
+"""Told of the pages that were read by OCR, and of how many."""
 
 _START_SECONDS = 60
 OCR_ENVIRONMENT = {
@@ -72,7 +73,7 @@ class Parser:
         self._lock = threading.Lock()
         self._servers: dict[bool, _Server] = {}
 
-    def parse(self, name: str, body: BinaryIO, watch: Watch = ignore) -> Parsed:
+    def parse(self, name: str, body: BinaryIO, watch: PageReport = ignore) -> Parsed:
         """The text of a document. `watch` is called a few times a second with the pages that were read by OCR, and of
         how many; what it raises ends the child at once.
 
@@ -105,7 +106,7 @@ class Parser:
         self,
         request: Request,
         body: BinaryIO,
-        watch: Watch = ignore,
+        watch: PageReport = ignore,
         shared: bytes = bytes(PROGRESS.size),
         with_ocr: bool = False,
     ) -> Answered:
@@ -202,7 +203,7 @@ def _shared_memory(content: bytes) -> Iterator[int]:
         os.close(memory)
 
 
-def _receive(answer: BinaryIO, memory: int, limits: Limits, watch: Watch) -> tuple[bytes, bool, bool]:
+def _receive(answer: BinaryIO, memory: int, limits: Limits, watch: PageReport) -> tuple[bytes, bool, bool]:
     """Everything the child writes until it ends, whether it ended before its deadline, and whether it read one page for
     too long. Excess output is cut off."""
     poll = select.poll()

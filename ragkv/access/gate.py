@@ -41,11 +41,11 @@ class Gate:
     def admit(self, key: str | None) -> Caller:
         """Authenticate a request and count it against its key's limits. Raises Unauthorised, Throttled, or Unavailable
         when the database is away."""
-        if key is None or (self.is_open() and not is_like_a_key(key)):
-            if not self.is_open():
-                raise Unauthorised(NO_KEY)
-            return self._owner
-        return self._counted(authenticate(key, self._database))
+        if key is not None and (is_like_a_key(key) or not self.is_open()):
+            return self._counted(authenticate(key, self._database))
+        if key is None and not self.is_open():
+            raise Unauthorised(NO_KEY)
+        return self._owner
 
     def readmit(self, holder: Holder) -> Caller:
         """The caller of a session, whose holder may have lost their rights since. Raises like `admit`."""

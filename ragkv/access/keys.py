@@ -68,9 +68,6 @@ class Maker:
     max_days: int = MAX_DAYS
 
 
-COMMAND_LINE = Maker()
-
-
 def maker_of(caller: Caller, database: Database, person_days: int) -> Maker:
     """People's keys expire within `person_days`, and keys that are created with those no later than they do."""
     now = utc_now()
@@ -89,7 +86,7 @@ def issue_key(
     scopes: Iterable[KeyScope],
     database: Database,
     days: int | None = None,
-    maker: Maker = COMMAND_LINE,
+    maker: Maker = Maker(),
 ) -> IssuedKey:
     """A new key of a tenant, for some days or for as long as its maker's keys may last. Raises Rejected for a bad name,
     scope or number of days."""

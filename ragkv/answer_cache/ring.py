@@ -27,7 +27,6 @@ LATE_S = 24 * 3600
 _PREFIX = "ragkv:answers:"
 _PARTS = ("head", "records", "bodies")
 _USED = f"{_PREFIX}used"
-_SIZES = f"{_PREFIX}sizes"
 
 Records = NDArray[np.void]
 """Rows of `record_type`."""
@@ -104,12 +103,6 @@ class AnswerRing:
         with reporting():
             counted: dict[bytes, bytes] = self._client.hgetall(_counts(tenant_id, collection_id))  # type: ignore[assignment]
         return {outcome.decode(): int(number) for outcome, number in counted.items()}
-
-    def num_bytes(self, tenant_id: str | None = None) -> int:
-        """Size of a tenant's kept answers, or of all."""
-        with reporting():
-            found = self._client.hget(_SIZES, "all" if tenant_id is None else f"tenant:{tenant_id}")
-        return int(found or 0)
 
     def collections(self) -> list[tuple[str, str]]:
         """(tenant, collection) of everything that is kept."""

@@ -67,21 +67,22 @@ def documents_that_match(ref: CollectionRef, wanted: AttributeFilter, database: 
     """The ids of a collection's matching documents. The database tests what must be equal, this process the rest."""
     labels = conditions({key: list(values) for key, values in _must_equal(wanted)})
     narrowed = documents_where(ref.tenant_id, ref.collection_id, labels=labels)
-    test = _test_of(wanted)
+    matches = predicate_of(wanted)
     matching: set[str] = set()
     with database.reading() as session:
         for some in batched(session.scalars(ids_of(narrowed)).all()):  # all metadata at once would fill the memory
             rows = session.execute(metadata_of(among(narrowed, some)))
-            matching |= {document_id for document_id, metadata in rows if test(_Facts(metadata))}
+            matching |= {document_id for document_id, metadata in rows if matches(metadata)}
     return frozenset(matching)
 
 
-def matches(wanted: AttributeFilter, metadata: Metadata) -> bool:
-    return _test_of(wanted)(_Facts(metadata))
+def predicate_of(wanted: AttributeFilter) -> Callable[[Metadata], bool]:
+    """The filter made ready once for any number of documents' metadata."""
+    test = _test_of(wanted)
+    return lambda metadata: test(_Facts(metadata))
 
 
 def _test_of(wanted: AttributeFilter) -> _Test:
-    """The filter made ready once for any number of documents."""
     if isinstance(wanted, Compound):
         combine = all if wanted.combine == "and" else any
         tests = [_test_of(part) for part in wanted.parts]

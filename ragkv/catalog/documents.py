@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_NAME_CHARS = 500
+MAX_FILE_NAME_CHARS = 500
 _ORPHANS_AT_ONCE = 50
 QUEUED_AT_ONCE = 100
 """Documents whose messages one request sends; the next sweep sends the others."""
@@ -249,7 +249,7 @@ def _refresh_outdated_kv(session: "Session", parts: Parts) -> int:
     outdated = 0
     for own in session.execute(makings_in_use()).all():
         kv_format, compress, keep = own
-        rule = parts.settings.kv_rule.in_place_of(kv_format, None, None, None, compress, keep)
+        rule = parts.settings.kv_rule.in_place_of(kv_format, compress=compress, keep=keep)
         again = precompute_outdated_again(parts.index_fingerprint, parts.kv_fingerprint(rule), own)
         outdated += session.connection().execute(again).rowcount
     return outdated
@@ -392,4 +392,4 @@ def view_of(row: "DocumentRow | Row[Any]") -> DocumentView:
 def clean_file_name(name: str) -> str:
     """A file name fit to show: its last part, printable and of bounded length."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
-    return "".join(c for c in last if c.isprintable())[:MAX_NAME_CHARS] or "unnamed"
+    return "".join(c for c in last if c.isprintable())[:MAX_FILE_NAME_CHARS] or "unnamed"

@@ -38,11 +38,10 @@ def forget_stale_answers(database: Database, answer_ring: AnswerRing) -> int:
 
     Raises Unavailable.
     """
-    ring = answer_ring
-    held = ring.collections()
+    held = answer_ring.collections()
     generations = _generations(held, database)
-    forgotten = sum(ring.forget(tenant, one, generations.get(one, GONE)) for tenant, one in held)
-    return forgotten + ring.drop_unlisted()
+    forgotten = sum(answer_ring.forget(tenant, one, generations.get(one, GONE)) for tenant, one in held)
+    return forgotten + answer_ring.drop_unlisted()
 
 
 def forget_stale_recent_answers(recent: RecentAnswers, source: DatabaseSource) -> int:

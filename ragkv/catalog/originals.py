@@ -22,7 +22,7 @@ def discard_unnamed(tenant_id: str, sha256: str, database: Database, files: File
 
 
 def discard_all_unnamed(tenant_id: str, hashes: Sequence[str], database: Database, files: FileStore) -> int:
-    """`discard_unnamed` of a thousand files or fewer. Returns how many are gone."""
+    """`discard_unnamed` of several files of a tenant. Returns how many are gone."""
     with database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         named = {sha256 for owner, sha256 in session.execute(named_files_among(hashes)) if owner == tenant_id}

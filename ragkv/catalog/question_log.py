@@ -6,8 +6,6 @@ from ragkv.db.database import Database
 from ragkv.db.questions import keep_log, log_days_of
 from ragkv.errors import Rejected
 
-OFF = 0
-
 
 class QuestionLog(msgspec.Struct, frozen=True):
     """Days for which texts of questions are kept: the tenant's, the service's, and the one that applies."""

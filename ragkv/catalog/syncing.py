@@ -44,7 +44,7 @@ CLIENT = "data source"
 """In the audit log, in place of an address."""
 
 Outcome = Literal["done", "held", "failed", "interrupted"]
-Watch = Callable[["SyncTally"], bool]
+GoOn = Callable[["SyncTally"], bool]
 """Told of the progress; whether to go on."""
 
 
@@ -68,24 +68,24 @@ class SyncTally:
     held: int = 0
 
 
-def sync_next(parts: Parts, watch: Watch) -> SyncTally | None:
+def sync_next(parts: Parts, go_on: GoOn) -> SyncTally | None:
     """Sync the data source whose turn it is. None if none is due. Raises like `sync_now`."""
     lease = SyncLease.take_next(parts.database, _owner())
-    return None if lease is None else _run(lease, parts, watch)
+    return None if lease is None else _run(lease, parts, go_on)
 
 
-def sync_now(data_source_id: str, parts: Parts, watch: Watch) -> SyncTally:
+def sync_now(data_source_id: str, parts: Parts, go_on: GoOn) -> SyncTally:
     """Sync a data source in this process. Raises NotFound, Unavailable when the database is away, and Conflict while
     another process does so, or when it was paused or removed meanwhile."""
     lease = SyncLease.take(parts.database, data_source_id, _owner())
     if lease is None:
         raise Conflict("another process syncs the data source now")
-    return _run(lease, parts, watch)
+    return _run(lease, parts, go_on)
 
 
-def _run(lease: SyncLease, parts: Parts, watch: Watch) -> SyncTally:
+def _run(lease: SyncLease, parts: Parts, go_on: GoOn) -> SyncTally:
     """One sync, and its outcome noted."""
-    sync = _Sync(lease, parts, watch)
+    sync = _Sync(lease, parts, go_on)
     tally = sync.tally
     try:
         sync.run()
@@ -117,11 +117,11 @@ def _told_of(error: Exception) -> str:
 class _Sync:
     """One run over one data source."""
 
-    def __init__(self, lease: SyncLease, parts: Parts, watch: Watch) -> None:
+    def __init__(self, lease: SyncLease, parts: Parts, go_on: GoOn) -> None:
         self.tally = SyncTally()
         self._lease = lease
         self._parts = parts
-        self._watch = watch
+        self._told_to_go_on = go_on
         self._source = lease.source
         self._location = location_of(lease.source.location)
         self._outages = 0
@@ -263,7 +263,7 @@ class _Sync:
             self._note("Delete a document that its data source lost", gone)
 
     def _go_on(self) -> None:
-        if not self._watch(self.tally):
+        if not self._told_to_go_on(self.tally):
             raise _Interrupted
 
     def _note(self, action: str, document_ids: Sequence[str]) -> None:

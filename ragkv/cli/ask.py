@@ -1,7 +1,6 @@
 """`ragkv ask`: answer one question in this process."""
 
 import asyncio
-import os
 from typing import get_args
 
 import click
@@ -10,10 +9,11 @@ from rich.console import Console
 
 from ragkv.answer.question import Answer, Citation, Question
 from ragkv.chunk import Passage
+from ragkv.cli.opened import opened_parts
 from ragkv.cli.running import running_engine
 from ragkv.parts import Parts
 from ragkv.policies import ALIASES, POLICIES, PolicyAlias, PolicyName, policy_name
-from ragkv.settings import LEAST_READ, Mode, Settings
+from ragkv.settings import LEAST_READ, Mode
 
 _QUOTE_CHARACTERS = 140
 
@@ -49,17 +49,13 @@ def ask(
     as_json: bool,
 ) -> None:
     """Answer QUESTION from the ingested documents."""
-    parts = Parts(Settings.from_env(os.environ))
-    try:
-        parts.prepare()
+    with opened_parts(Parts.prepare) as parts:
         ref = parts.default_collection
         asked = Question(
             ref.tenant_id, ref.collection_id, question, mode, policy_name(policy), recompute_ratio,
             sparse_ratio=sparse_ratio, sees_kept_question=True,
         )  # fmt: skip
         asyncio.run(_ask(parts, asked, stream and not as_json, as_json))
-    finally:
-        parts.close()
 
 
 async def _ask(parts: Parts, asked: Question, stream: bool, as_json: bool) -> None:

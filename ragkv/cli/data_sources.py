@@ -21,7 +21,7 @@ from ragkv.catalog.syncing import SyncTally, sync_now
 from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts, tenant_id_of
 from ragkv.db.data_sources import FileStatus
-from ragkv.page import MAX_PAGE
+from ragkv.page import MAX_PAGE, all_pages
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
 
@@ -84,14 +84,11 @@ def show(data_source_id: str, tenant: str, status: str | None) -> None:
         view = data_source_view(tenant_id, data_source_id, parts.database)
         reason = f": {view.error}" if view.error else ""
         console.print(f"{view.location}  {view.status}{reason}{_watched(view)}", highlight=False, markup=False)
-        cursor: str | None = None
-        while True:
-            page = list_source_files(tenant_id, data_source_id, chosen, MAX_PAGE, cursor, parts.database)
-            for file in page.items:
-                reason = f": {file.error}" if file.error else ""
-                console.print(f"  {file.status:10}  {file.key}{reason}", highlight=False, markup=False)
-            if (cursor := page.next) is None:
-                return
+        for file in all_pages(
+            lambda cursor: list_source_files(tenant_id, data_source_id, chosen, MAX_PAGE, cursor, parts.database)
+        ):
+            reason = f": {file.error}" if file.error else ""
+            console.print(f"  {file.status:10}  {file.key}{reason}", highlight=False, markup=False)
 
 
 @data_sources.command()

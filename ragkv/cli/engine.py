@@ -4,9 +4,8 @@ import os
 
 import click
 
+from ragkv.cli.opened import opened_parts
 from ragkv.engine.launch import check_key, serve_command, server_variables, thread_variables
-from ragkv.parts import Parts
-from ragkv.settings import Settings
 
 
 @click.command()
@@ -18,10 +17,10 @@ def engine(host: str, port: int) -> None:
     If RAGKV_ENGINE_API_KEY is set, every path but /health requires that key. It must be set for addresses that other
     machines can reach.
     """
-    settings = Settings.from_env(os.environ)
-    check_key(settings, host)
-    parts = Parts(settings)
-    parts.settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    command = serve_command(parts.settings, parts.model_folder, parts.layout, host, port)
+    with opened_parts() as parts:
+        settings = parts.settings
+        check_key(settings, host)
+        settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        command = serve_command(settings, parts.model_folder, parts.layout, host, port)
     environ = thread_variables(settings) | os.environ | server_variables(settings)
     os.execvpe(command[0], command, environ)  # noqa: S606 - a fixed program; this process becomes the server

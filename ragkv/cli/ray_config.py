@@ -1,14 +1,12 @@
 """`ragkv ray-config`: engines under Ray Serve LLM, for services that set RAGKV_ENGINE_URL."""
 
 import json
-import os
 
 import click
 
+from ragkv.cli.opened import opened_parts
 from ragkv.engine.launch import check_key
 from ragkv.engine.ray import serve_config
-from ragkv.parts import Parts
-from ragkv.settings import Settings
 
 
 @click.command("ray-config")
@@ -22,9 +20,8 @@ def ray_config(engines: int, host: str, port: int) -> None:
     If RAGKV_ENGINE_API_KEY is set, engines require it, and Ray must be started with VLLM_API_KEY set to the same. It
     must be set for addresses that other machines can reach. Engines need access to the service's RAGKV_DATA_DIR.
     """
-    settings = Settings.from_env(os.environ)
-    check_key(settings, host)
-    parts = Parts(settings)
-    parts.settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    config = serve_config(parts.settings, parts.model_folder, parts.layout, engines, host, port)
+    with opened_parts() as parts:
+        check_key(parts.settings, host)
+        parts.settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        config = serve_config(parts.settings, parts.model_folder, parts.layout, engines, host, port)
     click.echo(json.dumps(config, indent=2))

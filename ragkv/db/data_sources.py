@@ -162,7 +162,7 @@ def is_kept_by(data_source_id: str) -> ColumnElement[bool]:
     return and_(DocumentRow.data_source_id.is_not(None), mine, ~is_in_mail())
 
 
-def documents_without_file(collection_id: str, data_source_id: str) -> Select[str]:
+def documents_without_source_file(collection_id: str, data_source_id: str) -> Select[str]:
     """Ids of documents made from files of the data source that it does not know: a process was killed in between."""
     mine = (DocumentRow.collection_id == collection_id, DocumentRow.data_source_id == data_source_id)
     has_file = exists().where(DataSourceFileRow.document_id == DocumentRow.id)

@@ -39,7 +39,7 @@ def newest_cause(document_id: str) -> Select[dict[str, str] | None]:
     return select(JobRow.cause).where(mine).order_by(JobRow.created_at.desc(), JobRow.id).limit(1)
 
 
-def jobs_by_status() -> Select[JobStatus, int]:
+def count_all_jobs() -> Select[JobStatus, int]:
     """(status, jobs) of all tenants."""
     return select(JobRow.status, func.count()).group_by(JobRow.status)
 

@@ -12,7 +12,7 @@ from ragkv.db.clock import now_of
 from ragkv.db.data_sources import (
     claim_data_source,
     documents_synced,
-    documents_without_file,
+    documents_without_source_file,
     due_data_source,
     files_missing,
     files_named,
@@ -129,7 +129,7 @@ class SyncLease:
         """Documents made from files that were never noted: the process was killed, and the file is gone since."""
         with self.database.writing() as session:
             self._hold_on(session)
-            found = documents_without_file(self.source.collection_id, self.source.id).limit(limit)
+            found = documents_without_source_file(self.source.collection_id, self.source.id).limit(limit)
             return _without_those_of_mails(session, session.scalars(found).all())
 
     def is_shared(self, document_id: str, key: str) -> bool:
@@ -179,7 +179,7 @@ def _attribute(session: Session, document: DocumentRow, file: DataSourceFileRow)
 
 
 def _without_those_of_mails(session: Session, document_ids: Sequence[str]) -> list[str]:
-    """Those of the documents that a data source lost that go now. The others go with their mails."""
+    """Documents that a data source lost, but for those that go with their mails from now on."""
     session.execute(leave_to_mails(document_ids))
     return [document.id for document in session.scalars(documents_synced(document_ids))]
 

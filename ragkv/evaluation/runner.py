@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -45,6 +45,9 @@ from ragkv.ids import new_id
 from ragkv.models import public_name
 from ragkv.parts import Parts
 from ragkv.threads import Threads
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
 
 HOLD = timedelta(seconds=30)
 RENEW_S = 5.0
@@ -225,14 +228,14 @@ class Runner:
         builtins: dict[str, Any] = msgspec.to_builtins(present)
         return builtins
 
-    def _kv_settings(self, collection_id: str, session: Any) -> dict[str, str]:
+    def _kv_settings(self, collection_id: str, session: "Session") -> dict[str, str]:
         """The part of them that a collection may have of its own."""
         own = session.execute(rule_of_collection(collection_id)).one()
         rule = self._parts.settings.kv_rule.in_place_of(*own)
         return {"kv_format": rule.format, "kv_compression": rule.compression.name if rule.compression else ""}
 
 
-def _note(row: EvaluationRow, ordinal: int, measured: _Measured, session: Any) -> None:
+def _note(row: EvaluationRow, ordinal: int, measured: _Measured, session: "Session") -> None:
     """Record one question, and end the run with its last one."""
     record_outcome(session, row.id, ordinal, **measured.values())
     row.done, row.attempts, row.holder, row.leased_until = row.done + 1, 0, None, None

@@ -2,10 +2,10 @@
 
 from ragkv.observe import logs, traces
 
-REQUEST_ID = "ragkv_request_id"
+CAUSE_HEADER = "ragkv_request_id"
 
 
 def cause() -> dict[str, str]:
     """The request and the trace that what happens now belongs to, as headers; none outside of any."""
     request_id = logs.request_id()
-    return traces.headers() | ({REQUEST_ID: request_id} if request_id else {})
+    return traces.headers() | ({CAUSE_HEADER: request_id} if request_id else {})

@@ -150,11 +150,6 @@ def document_vectors(chunks: Sequence[str]) -> list[SparseVector]:
     ]
 
 
-def document_vector(text: str) -> SparseVector:
-    """`document_vectors` of a document of one chunk."""
-    return document_vectors([text])[0]
-
-
 def query_vector(text: str) -> SparseVector:
     """The weight of each distinct term of a question, ascending by id: 1, less for pairs and guessed languages."""
     found = words(text)
@@ -172,11 +167,6 @@ def query_vector(text: str) -> SparseVector:
             for language in LANGUAGES.get(script, ()):
                 weights |= dict.fromkeys(_own_terms(word, language), GUESS_WEIGHT)
     return _ascending({term_id(term): weight for term, weight in weights.items()})
-
-
-def terms(text: str) -> list[str]:
-    """The English stems of a text's words in order, without stop words."""
-    return [term for word in words(text) for term in _terms(word, DEFAULT)]
 
 
 def terms_told(word: str, languages: Mapping[Script, Language]) -> Iterator[str]:

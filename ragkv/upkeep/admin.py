@@ -164,7 +164,7 @@ def held_kv(owner: KVOwner, database: Database) -> HeldKV:
 
 
 def kv_of_documents(document_ids: Sequence[str], database: Database) -> dict[str, KVAmount]:
-    """KV by document, of a thousand documents or fewer. Those without KV are left out."""
+    """KV by document. Those without KV are left out."""
     with database.reading() as session:
         return {document_id: KVAmount(*sums) for document_id, *sums in session.execute(kv_by_document(document_ids))}
 

@@ -22,7 +22,6 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 TABLES, FILES, FILE_LIST = "tables", "files", "files.jsonl"
 SECRETS = "This folder holds every document, the digests of API keys and the secrets of tenants: keep it as the service itself."
-_BLOCK = 1 << 20
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,11 +90,8 @@ def listed_files(folder: Path) -> Iterator[StoredFile]:
 
 def hash_of(path: Path) -> str:
     """SHA-256. Raises OSError."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_hash(path: Path, expected: str) -> None:

@@ -1,6 +1,7 @@
 """Uploaded files held against the rows that name them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ragkv.catalog.originals import uploads_lock
 from ragkv.db.consistency import fail_document, lost_documents, lost_uploads
@@ -12,26 +13,17 @@ from ragkv.upkeep.check import Check, Grace, execute_all
 from ragkv.upkeep.cleaning import discard_files, remove_files
 from ragkv.upkeep.leftovers import abandoned_uploads, missing_files, unnamed_files
 
+if TYPE_CHECKING:
+    from sqlalchemy import Select
+
 _SEPARATOR = "/"
 
 
-def documents_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
-    """Documents whose file is gone, failed ones aside."""
+def _without_file(of_file: "Callable[[str, str], Select[str]]", parts: Parts) -> Sequence[str]:
+    """Ids of the rows, as `of_file` finds them, of every file that is gone."""
     with parts.database.reading() as session:
-        return [
-            found
-            for file in missing_files(parts.database, parts.files)
-            for found in session.scalars(lost_documents(*file))
-        ]
-
-
-def uploads_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
-    with parts.database.reading() as session:
-        return [
-            found
-            for file in missing_files(parts.database, parts.files)
-            for found in session.scalars(lost_uploads(*file))
-        ]
+        missing = missing_files(parts.database, parts.files)
+        return [found for file in missing for found in session.scalars(of_file(*file))]
 
 
 def _forget(file_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
@@ -48,11 +40,15 @@ def _forget(file_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
 FILE_CHECKS = (
     Check(
         "documents_without_file", "documents whose file is gone", "failed, with the reason",
-        documents_without_file,
+        lambda grace, parts: _without_file(lost_documents, parts),
         # They answer from their chunks; the same bytes uploaded again bring them back.
         lambda ids, grace, parts: execute_all((change for one in ids for change in fail_document(one, GONE)), parts.database),
     ),
-    Check("uploads_without_file", "uploaded files whose bytes are gone", "removed", uploads_without_file, _forget),
+    Check(
+        "uploads_without_file", "uploaded files whose bytes are gone", "removed",
+        lambda grace, parts: _without_file(lost_uploads, parts),
+        _forget,
+    ),
     Check(
         "unnamed_files", "files that no document and no upload names", "removed",
         lambda grace, parts: [_SEPARATOR.join(file) for file in unnamed_files(grace.uploads_before, parts.database, parts.files)],

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from ragkv.db.database import Database
 from ragkv.db.documents import count_by_status
-from ragkv.db.jobs import jobs_by_status
+from ragkv.db.jobs import count_all_jobs
 from ragkv.db.kv_entries import kv_by_tier
 from ragkv.errors import Unavailable
 from ragkv.observe.gauges import Gauges, RowCounts, Workload
@@ -41,7 +41,7 @@ def _stored(database: Database) -> RowCounts:
         tiers = session.execute(kv_by_tier()).all()
         return RowCounts(
             documents={status.value: count for status, count, *_ in session.execute(count_by_status())},
-            jobs={status.value: count for status, count in session.execute(jobs_by_status())},
+            jobs={status.value: count for status, count in session.execute(count_all_jobs())},
             kv_files={tier: files for tier, files, _ in tiers},
             kv_bytes={tier: num_bytes for tier, _, num_bytes in tiers},
         )

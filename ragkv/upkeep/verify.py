@@ -1,6 +1,5 @@
 """KV files read and held against their checksums, a piece at a time."""
 
-import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,13 +16,12 @@ from ragkv.kv.file import receive_kv
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.eviction import evict_entries
+from ragkv.upkeep.pace import Pace
 
 if TYPE_CHECKING:
     from ragkv.kv.layout import Layout
     from ragkv.kv.remote import Remote
     from ragkv.kv.store import KVStore
-
-SPEAK_EVERY_S = 0.5
 
 FileHealth = Literal["sound", "damaged", "missing", "unusable"]
 LOST: tuple[FileHealth, ...] = ("damaged", "missing")
@@ -68,12 +66,11 @@ def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
     """
     with parts.database.reading() as session:
         entries = [(key, int(size)) for key, size in session.execute(entries_of(owner))]
-    count, spoken = _Count(), time.monotonic()
+    count, pace = _Count(), Pace()
     try:
         for key, size in entries:
             count.add(key, size, _health(key, parts.kv_store, parts.layout))
-            if time.monotonic() - spoken >= SPEAK_EVERY_S:
-                spoken = time.monotonic()
+            if pace.speaks_now():
                 yield count.so_far(len(entries), [])
     finally:
         still = [entry for entry in count.lost if _health(entry[0], parts.kv_store, parts.layout) in LOST]

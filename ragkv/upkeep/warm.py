@@ -1,7 +1,6 @@
 """KV brought close to the questions before they come: from the object store to this disk, and into memory."""
 
 import logging
-import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,11 @@ from ragkv.db.kv_entries import recent_entries
 from ragkv.errors import OutOfSpace, RagKVError
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
+from ragkv.upkeep.pace import Pace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SPEAK_EVERY_S = 0.5
 _PIECE = 1 << 20
 
 log = logging.getLogger(__name__)
@@ -45,7 +44,7 @@ def warm(owner: KVOwner, parts: Parts) -> Generator[Warmed, None, None]:
         used = [(key, int(size)) for key, size in session.execute(recent_entries(owner))]
     entries = [(parts.keys_of(owner.tenant_id).prefix(), 0), *used]
     files = num_bytes = loaded = missing = 0
-    is_full, spoken = False, time.monotonic()
+    is_full, pace = False, Pace()
 
     def so_far() -> Warmed:
         return Warmed(files + missing, len(entries), files, num_bytes, loaded, missing, is_full)
@@ -62,8 +61,7 @@ def warm(owner: KVOwner, parts: Parts) -> Generator[Warmed, None, None]:
         except (RagKVError, OSError) as error:
             log.info("%s stays where it is: %s", key, error)
             missing += 1
-        if time.monotonic() - spoken >= SPEAK_EVERY_S:
-            spoken = time.monotonic()
+        if pace.speaks_now():
             yield so_far()
     yield so_far()
 

@@ -66,7 +66,7 @@ def dense(*values: float) -> np.ndarray:
 
 
 def point(chunk_id: str, text: str, vector: np.ndarray, document_id: str = "d") -> Point:
-    return Point(chunk_id, document_id, "title", Vectors(vector, *sparse.document_vector(text)))
+    return Point(chunk_id, document_id, "title", Vectors(vector, *sparse.document_vectors([text])[0]))
 
 
 def query(text: str, vector: np.ndarray) -> Vectors:

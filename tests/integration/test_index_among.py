@@ -29,7 +29,7 @@ def points() -> list[Point]:
     texts = [" ".join(dice.choice(WORDS, size=dice.integers(3, 30))) for _ in range(DOCUMENTS)]
     pairs = enumerate(zip(vectors, texts, strict=True))
     return [
-        Point(f"{i:032x}", f"{i:032x}", "", Vectors(vector, *sparse.document_vector(text)))
+        Point(f"{i:032x}", f"{i:032x}", "", Vectors(vector, *sparse.document_vectors([text])[0]))
         for i, (vector, text) in pairs
     ]
 

@@ -226,7 +226,7 @@ class TestVerification:
         assert verify(client, "/v1/kv")["missing"] == 0
 
     def test_a_file_that_was_made_again_meanwhile_stays(self, answerable: str, parts: Parts, monkeypatch):
-        monkeypatch.setattr("ragkv.upkeep.verify.SPEAK_EVERY_S", 0.0)
+        monkeypatch.setattr("ragkv.upkeep.pace.SPEAK_EVERY_S", 0.0)
         [file, *_] = files_of(parts, answerable)
         content = file.read_bytes()
         file.write_bytes(content[:-8] + b"gremlins")

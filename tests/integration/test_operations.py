@@ -15,7 +15,7 @@ from ragkv.access.keys import issue_key
 from ragkv.db.tables import JobRow
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.observe import logs
-from ragkv.observe.cause import REQUEST_ID
+from ragkv.observe.cause import CAUSE_HEADER
 from ragkv.parts import Parts
 from tests.issued_keys import issue_key_by_name
 from tests.over_http import ADA, Client, upload
@@ -83,7 +83,7 @@ class TestRequestIds:
         assert response.status_code == 202
 
         with parts.database.reading() as session:
-            assert [cause[REQUEST_ID] for cause in session.scalars(select(JobRow.cause))] == ["upload-1"]
+            assert [cause[CAUSE_HEADER] for cause in session.scalars(select(JobRow.cause))] == ["upload-1"]
 
 
 class TestLog:

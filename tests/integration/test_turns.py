@@ -23,7 +23,7 @@ from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.ids import new_id
 from ragkv.observe import logs
-from ragkv.observe.cause import REQUEST_ID
+from ragkv.observe.cause import CAUSE_HEADER
 from ragkv.parts import Parts
 from ragkv.queue import INGEST, QUEUE
 from ragkv.status import Status
@@ -216,7 +216,7 @@ class TestMessages:
             store_document(parts.default_collection, "b.md", text("b"), parts)
 
         causes = [Lease.take_next(parts.database, "worker").cause() for _ in range(2)]
-        assert [cause[REQUEST_ID] for cause in causes] == ["first", "second"]
+        assert [cause[CAUSE_HEADER] for cause in causes] == ["first", "second"]
 
 
 def work(parts: Parts, ingest: IngestParts, messages: int = 1_000) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ragkv.catalog.attribute_filter import Comparison, Compound, matches
+from ragkv.catalog.attribute_filter import Comparison, Compound, predicate_of
 
 FACTS = {"year": 2024, "title": "Annual report", "draft": False, "tags": ["a", "b"], "size": 1.5}
 
@@ -39,14 +39,14 @@ def compare(comparator: Any, key: str, *values: Any) -> Comparison:
     ],
 )
 def test_a_comparison_holds_for_values_of_its_kind(comparator: str, key: str, values: tuple[Any, ...], expected: bool):
-    assert matches(compare(comparator, key, *values), FACTS) is expected
+    assert predicate_of(compare(comparator, key, *values))(FACTS) is expected
 
 
 def test_combinations_may_be_nested():
     recent, report = compare("gte", "year", 2020), compare("eq", "title", "Annual report")
     other = compare("eq", "title", "Minutes")
 
-    assert matches(Compound("and", (recent, report)), FACTS)
-    assert not matches(Compound("and", (recent, other)), FACTS)
-    assert matches(Compound("and", (recent, Compound("or", (other, report)))), FACTS)
-    assert not matches(Compound("or", (other, compare("lt", "year", 2020))), FACTS)
+    assert predicate_of(Compound("and", (recent, report)))(FACTS)
+    assert not predicate_of(Compound("and", (recent, other)))(FACTS)
+    assert predicate_of(Compound("and", (recent, Compound("or", (other, report)))))(FACTS)
+    assert not predicate_of(Compound("or", (other, compare("lt", "year", 2020))))(FACTS)

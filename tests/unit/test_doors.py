@@ -53,11 +53,8 @@ ENVIRONMENT = (
     "ragkv/engine/local.py",  # tells vLLM how to start its processes, for which it has no other way
     "ragkv/settings.py",
     "ingest/calibrate/command.py",
-    "ingest/command.py",
     "ingest/writer/command.py",
     "bench/arena/command.py",
-    "bench/command.py",
-    "bench/demo.py",
     "bench/evaluate.py",
     "bench/fidelity/command.py",
     "bench/plan.py",

@@ -60,7 +60,8 @@ def test_text_from_outside_never_becomes_a_special_token(tokenizer, attack):
     builder = PromptBuilder(tokenizer, Wording("Be brief."), 1000)
     plain = builder.build([chunk(tokenizer, "x")], "x", 10)
     attacked = builder.build([chunk(tokenizer, attack)], attack, 10)
-    special = tokenizer.special_ids
+    start, end = special = tokenizer.encode_template("<|im_start|><|im_end|>")
+    assert start != end
     assert sum(i in special for i in attacked.token_ids) == sum(i in special for i in plain.token_ids)
 
 

@@ -31,8 +31,9 @@ class Documents:
 
     def points(self, document_ids: Sequence[str]) -> list[Point]:
         self.reads.append(list(document_ids))
+        dense = np.array([1, 0], np.float32)
         return [
-            Point(f"{d}-{self.versions[d]}", d, d, Vectors(np.array([1, 0], np.float32), *sparse.document_vector(text)))
+            Point(f"{d}-{self.versions[d]}", d, d, Vectors(dense, *sparse.document_vectors([text])[0]))
             for d, text in self.texts.items()
             if d in document_ids
         ]

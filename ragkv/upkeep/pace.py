@@ -1,0 +1,20 @@
+"""The pace at which long work tells of its progress."""
+
+import time
+
+SPEAK_EVERY_S = 0.5
+
+
+class Pace:
+    """Lets long work speak every half second, counted from its beginning."""
+
+    def __init__(self) -> None:
+        self._spoken = time.monotonic()
+
+    def speaks_now(self) -> bool:
+        """Whether it is time to speak; if so, the next time is counted from now."""
+        now = time.monotonic()
+        if now - self._spoken < SPEAK_EVERY_S:
+            return False
+        self._spoken = now
+        return True

@@ -44,7 +44,7 @@ class IngestParts:
 
     @cached_property
     def prefiller(self) -> Prefiller:
-        """The model with its writer. Raises Unavailable where the folders hold another one than this process names KV by."""
+        """The model with its writer. Raises Unavailable where the folders hold another one than KV is named by."""
         folder, writer = self.parts.settings.writer_dir, self.parts.writer_fingerprint
         self._check_folders()
         logging.disable_progress_bar()

@@ -21,6 +21,8 @@ from ragkv.writer import STAND_INS
 _WEIGHTS = (("*.safetensors",), ("*.bin", "*.pt", "*.pth"), ("*.gguf",))
 """Forms of weights, as loaders prefer them: those of the first form that is there are read."""
 _TOKENIZER = ("tokenizer*", "*token*.json", "vocab.*", "merges.txt", "*.model", "spiece*", "chat_template*")
+FINGERPRINTS = "fingerprints.json"
+"""The file, in the data folder, that keeps what was found."""
 _SETTLED_NS = 2_000_000_000
 """A file that changed less than this ago may change again without another time."""
 

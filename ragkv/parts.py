@@ -28,7 +28,7 @@ from ragkv.db.sources import DatabaseSource, MadeWith
 from ragkv.db.tenants import ensure_collection, tenant_secret
 from ragkv.eviction import EvictionPolicy, eviction_policy
 from ragkv.files import FileStore
-from ragkv.fingerprint import Fingerprints
+from ragkv.fingerprint import FINGERPRINTS, Fingerprints
 from ragkv.heads import heads_for
 from ragkv.kv_disk import KVDisk, lose_object, sizes_of_remote
 from ragkv.kv_format import KVFormat
@@ -342,7 +342,7 @@ class Parts:
 
     @cached_property
     def fingerprints(self) -> Fingerprints:
-        return Fingerprints(self.settings.data_dir / "fingerprints.json")
+        return Fingerprints(self.settings.data_dir / FINGERPRINTS)
 
     @cached_property
     def model_fingerprint(self) -> str:

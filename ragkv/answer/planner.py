@@ -66,6 +66,17 @@ class Planner:
             stored = [self.stored(passage.chunk, whole) for passage in passages]
         if _is_written_alone(stored):
             return None
+        return replace(self._stitched(prompt, passages, keys, recompute, question, stored), model=keys.model)
+
+    def _stitched(
+        self,
+        prompt: Prompt,
+        passages: Sequence[Passage],
+        keys: KeyMaker,
+        recompute: Recompute,
+        question: torch.Tensor | None,
+        stored: Sequence[Stored],
+    ) -> StitchPlan:
         writer = _name_of([one.making.writer for one in stored])
         quantised = _name_of([one.making.format_name for one in stored])
         placed = [PlacedChunk(keys.prefix(), prompt.prefix)]

@@ -54,7 +54,8 @@ def behind_prefix(
     """A request that runs a question behind the prefix alone. capture: positions in the question."""
     start = len(prefix_ids)
     ids = (*prefix_ids, *question_ids)
-    plan = StitchPlan((PlacedChunk(keys.prefix(), Span(0, start)), PlacedChunk(None, Span(start, len(ids)))))
+    placed = PlacedChunk(keys.prefix(), Span(0, start)), PlacedChunk(None, Span(start, len(ids)))
+    plan = StitchPlan(placed, model=keys.model)
     captured = Span(start + capture.start, start + capture.end)
     # A salt of its own: tokens found in the prefix cache would not run, and show no queries.
     # Two tokens: the report of a request's first step comes with its second.

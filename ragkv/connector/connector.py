@@ -51,8 +51,8 @@ _KEPT_REPORTS = 1024  # reports of streamed requests, kept until they are asked 
 
 class StitchConnector(KVConnectorBase_V1):
     """Stitches chunk KV into vLLM. `kv_connector_extra_config` holds `kv_dir`, the folder of KV files, `host_kv_bytes`,
-    the size of the host tiers of all ranks together, and `kv_dtype`, that of the files (the model's, if it is left
-    out)."""
+    the size of the host tiers of all ranks together, `kv_dtype`, that of the files (the model's, if it is left out),
+    and `model`, the fingerprint of its weights."""
 
     def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
@@ -60,6 +60,7 @@ class StitchConnector(KVConnectorBase_V1):
         given = vllm_config.kv_transfer_config.kv_connector_extra_config
         self._store = KVStore(Path(given["kv_dir"]))
         self._host_bytes: int = given["host_kv_bytes"]
+        self._model: str = given.get("model", "")
         self._layout = _layout(vllm_config)
         self._max_work: int = vllm_config.scheduler_config.max_num_batched_tokens
         self._planned: dict[str, Planned] = {}
@@ -81,7 +82,7 @@ class StitchConnector(KVConnectorBase_V1):
 
     def on_new_request(self, request: "Request") -> None:
         """vLLM: a request has arrived. Its plan is read, once."""
-        planned = _planned(request)
+        planned = _planned(request, self._model)
         if planned is not None:
             self._planned[request.request_id] = planned
 
@@ -224,12 +225,13 @@ def _region_of(request: "Request", end: int) -> int:
     return hash((request.cache_salt, tuple(request.prompt_token_ids[:end])))
 
 
-def _planned(request: "Request") -> Planned | None:
-    """The request's plan; a malformed one is logged and its prompt computed in full."""
+def _planned(request: "Request", model: str) -> Planned | None:
+    """The request's plan. One that is malformed, or of KV of another model than this, is logged and its prompt computed
+    in full."""
     if request.prompt_token_ids is None:  # embeddings instead of tokens: nothing could be recomputed
         return None
     try:
-        return planned_of(request.kv_transfer_params, request.num_prompt_tokens)
+        return planned_of(request.kv_transfer_params, request.num_prompt_tokens, model)
     except Rejected as error:
         log.warning("request %s: %s; its prompt is computed in full", request.request_id, error)
         return None

@@ -12,6 +12,7 @@ from ragkv.arithmetic import computed_in
 from ragkv.engine.protocol import MAX_LOGPROBS
 from ragkv.engine.versions import check_version
 from ragkv.errors import Rejected
+from ragkv.fingerprint import FINGERPRINTS, Fingerprints
 from ragkv.kv.layout import Layout
 from ragkv.kv.shard import Shard
 from ragkv.loopback import is_loopback
@@ -30,8 +31,13 @@ FREE_AT_START = 0.01
 given it decides nothing else, and a worker's model on the same GPU would keep an engine from starting again."""
 
 
-def transfer_config(settings: Settings, layout: Layout) -> dict[str, Any]:
-    """vLLM's `kv_transfer_config` for the StitchConnector."""
+def transfer_config(settings: Settings, folder: Path, layout: Layout) -> dict[str, Any]:
+    """vLLM's `kv_transfer_config` for the StitchConnector. It names the weights that are there when vLLM starts: of a
+    service that has others nothing is stitched."""
+    try:
+        model = Fingerprints(settings.data_dir / FINGERPRINTS).weights(folder)
+    except Rejected:  # without weights it is given random ones, to be measured
+        model = ""
     return {
         "kv_connector": CONNECTOR,
         "kv_connector_module_path": CONNECTOR_MODULE,
@@ -40,6 +46,7 @@ def transfer_config(settings: Settings, layout: Layout) -> dict[str, Any]:
             "kv_dir": str(settings.kv_dir.absolute()),
             "host_kv_bytes": settings.host_kv_bytes,
             "kv_dtype": _name(layout.dtype),
+            "model": model,
         },
         "kv_load_failure_policy": "recompute",
     }
@@ -126,4 +133,4 @@ def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, p
     command += ["--enable-prompt-tokens-details", "--served-model-name", "ragkv"]
     if settings.engine_api_key:
         command += ["--middleware", GUARD]
-    return [*command, "--kv-transfer-config", json.dumps(transfer_config(settings, layout))]
+    return [*command, "--kv-transfer-config", json.dumps(transfer_config(settings, folder, layout))]

@@ -75,7 +75,7 @@ class LocalEngine:
 
         arguments = AsyncEngineArgs(
             **engine_arguments(self._settings, self._folder, self._layout) | self._overrides,
-            kv_transfer_config=KVTransferConfig(**transfer_config(self._settings, self._layout)),
+            kv_transfer_config=KVTransferConfig(**transfer_config(self._settings, self._folder, self._layout)),
             # What vLLM counts, for /metrics; it registers it with the Prometheus client of this process.
             disable_log_stats=False,
         )

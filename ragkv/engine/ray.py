@@ -52,7 +52,7 @@ def _llm_config(settings: Settings, folder: Path, layout: Layout, engines: int) 
         "model_loading_config": {"model_id": "ragkv", "model_source": str(folder)},
         "engine_kwargs": {
             **{name: value for name, value in arguments.items() if name not in _RAYS_OWN},
-            "kv_transfer_config": transfer_config(settings, layout),
+            "kv_transfer_config": transfer_config(settings, folder, layout),
             "enable_prompt_tokens_details": True,
             **({"middleware": [GUARD]} if settings.engine_api_key else {}),
         },

@@ -44,6 +44,7 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sink_aware: bool = True
     writer: _Name = ""
     quantised: _Name = ""
+    model: _Name = ""
     capture: _Pair | None = None
     rank_keys: Annotated[list[_Name], msgspec.Meta(max_length=MAX_RANKED)] = []
     rank_heads: Annotated[list[tuple[_Layer, _Layer]], msgspec.Meta(max_length=MAX_RANKED)] = []
@@ -83,6 +84,7 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
         sink_aware=choice.sink_aware,
         writer=plan.writer,
         quantised=plan.quantised,
+        model=plan.model,
         capture=(request.capture.start, request.capture.end) if request.capture else None,
         rank_keys=list(request.rank.keys) if request.rank else [],
         rank_heads=list(request.rank.heads) if request.rank else [],
@@ -102,10 +104,11 @@ class Planned:
     tag: str | None
 
 
-def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int) -> Planned | None:
+def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str = "") -> Planned | None:
     """Plan in the `kv_transfer_params` of a request with `prompt_tokens`, None if there is none.
 
-    Raises Rejected if they are malformed, make no sense or reach beyond the prompt.
+    Raises Rejected if they are malformed, make no sense or reach beyond the prompt, or if the KV is of another model
+    than that with this fingerprint, as far as both are known.
     """
     sent = (params or {}).get(PARAM)
     if sent is None or report_asked_for(params):
@@ -114,6 +117,8 @@ def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int) -> Planned 
         wire = msgspec.convert(sent, WirePlan)
     except msgspec.ValidationError as error:
         raise Rejected(f"kv_transfer_params.{PARAM}: {error}") from None
+    if wire.model and model and wire.model != model:
+        raise Rejected("the KV is of other weights than the engine has: restart API, workers and engines together")
     if max(len(wire.placed), len(wire.recompute)) > prompt_tokens:
         raise Rejected("the plan has more chunks than its prompt has tokens")
     capture = _span(*wire.capture) if wire.capture else None
@@ -142,7 +147,9 @@ def _plan(wire: WirePlan) -> StitchPlan:
     recompute = merge(_span(start, end) for start, end in wire.recompute)
     if any(span.end > placed[-1].span.end for span in recompute):
         raise Rejected("what is to be recomputed lies beyond the placed chunks")
-    return StitchPlan(placed, recompute, _selection(wire), writer=wire.writer, quantised=wire.quantised)
+    return StitchPlan(
+        placed, recompute, _selection(wire), writer=wire.writer, quantised=wire.quantised, model=wire.model
+    )
 
 
 def _span(start: int, end: int) -> Span:

@@ -40,7 +40,7 @@ class StitchPlan:
     `placed` tiles [0, end) without gaps. Positions in `recompute` run through the model again, in place; a chunk whose
     whole span is recomputed needs no KV file at all. `num_missing` counts chunks that are recomputed because their KV
     is missing. `writer`: names who wrote the chunks' KV, empty for the plain model; `quantised`: names the formats of
-    what is quantised.
+    what is quantised. `model`: the fingerprint of the model that all KV is of, empty if it is not known.
     """
 
     placed: tuple[PlacedChunk, ...]
@@ -49,6 +49,7 @@ class StitchPlan:
     num_missing: int = 0
     writer: str = ""
     quantised: str = ""
+    model: str = ""
 
     def __post_init__(self) -> None:
         position = 0

@@ -1,6 +1,7 @@
 """A stitch request that raises is recomputed, exactly, and hurts no other request."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,16 @@ def test_kv_that_is_not_read_in_time_is_recomputed_and_holds_nothing_up(exact: W
     assert set(answered.report.failed_keys) == {placed.key for placed in plan.placed}
     exact.loop.run(rpc("wait_for_reads", args=(READING_S,)))
     assert exact.ask(prompt, plan).report.stitched == plan.end, "the next one waits for its turn, and is stitched"
+
+
+def test_kv_of_other_weights_than_the_engines_is_not_stitched(exact: World, chunks: list[Chunk]) -> None:
+    prompt, plan = exact.model.prompt(chunks), exact.model.plan(chunks)
+
+    answered = exact.ask(prompt, replace(plan, model="another"), max_tokens=8, logprobs=-1)
+
+    assert_is_full_prefill(exact, prompt, answered)
+    assert (answered.report.stitched, answered.report.computed) == (0, len(prompt.token_ids))
+    assert exact.ask(prompt, replace(plan, model=exact.model.keys.model)).report.stitched == plan.end
 
 
 def test_a_part_behind_cached_blocks_is_recomputed_whole(exact: World, chunks: list[Chunk]) -> None:

@@ -45,4 +45,4 @@ def test_the_engine_is_told_both(monkeypatch, tmp_path):
     layout = Layout(layers=2, q_heads=4, kv_heads=2, head_dim=16, dtype=torch.bfloat16)
 
     assert engine_arguments(Settings(), tmp_path, layout)["dtype"] == "float32"
-    assert transfer_config(Settings(), layout)["kv_connector_extra_config"]["kv_dtype"] == "bfloat16"
+    assert transfer_config(Settings(), tmp_path, layout)["kv_connector_extra_config"]["kv_dtype"] == "bfloat16"

@@ -1,5 +1,7 @@
 """Plans on the wire: whole, or refused with the reason. Needs no vLLM."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -29,6 +31,15 @@ def test_a_plan_comes_back_as_it_went():
     request = Generate((1,) * 14, "salt", PLAN, capture=Span(8, 12))
     planned = planned_of(plan_to_wire(request, tag="t"), 14)
     assert (planned.plan, planned.capture, planned.tag) == (PLAN, Span(8, 12), "t")
+
+
+def test_kv_of_another_model_is_no_plan_where_both_are_known():
+    """Of the same shape it would be stitched without a sign."""
+    sent = plan_to_wire(Generate((1,) * 14, "salt", replace(PLAN, model="mine")))
+    assert planned_of(sent, 14, "mine").plan.model == "mine"
+    assert planned_of(sent, 14) is not None
+    with pytest.raises(Rejected, match="other weights"):
+        planned_of(sent, 14, "another")
 
 
 def test_no_plan_is_no_plan():

@@ -65,7 +65,7 @@ def _change_of(scope: Scope, message: Message) -> Change | None:
         action=action,
         route=f"{scope['method']} {scope.get('path_template') or ''}",  # type: ignore[typeddict-item]
         client=str((scope.get("client") or ("",))[0]),
-        things=made or named[-1:],
+        resources=made or named[-1:],
         within=named[0] if named and (made or len(named) > 1) else None,
         request_id=request_id(),
         person=None if caller.person is None else str(caller.person),

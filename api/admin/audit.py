@@ -1,4 +1,4 @@
-"""The audit page: who did what to which thing and when."""
+"""The audit page: who did what to which resource and when."""
 
 from litestar import Response, get
 from litestar.di import NamedDependency
@@ -15,10 +15,10 @@ EVENTS_A_PAGE = 50
 def audit_page(
     request: AdminRequest,
     parts: NamedDependency[Parts],
-    thing: FromQuery[str] = "",
+    resource: FromQuery[str] = "",
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
-    """Render the tenant's audit log, newest first, all of it or what was done to one thing."""
-    wanted = AuditFilter(request.user.tenant_id, thing.strip() or None)
+    """Render the tenant's audit log, newest first, all of it or what was done to one resource."""
+    wanted = AuditFilter(request.user.tenant_id, resource.strip() or None)
     events = list_audit(wanted, EVENTS_A_PAGE, cursor, parts.database)
-    return page(request, "audit.html", events=events, thing=thing.strip(), cursor=cursor)
+    return page(request, "audit.html", events=events, resource=resource.strip(), cursor=cursor)

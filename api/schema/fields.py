@@ -610,8 +610,8 @@ FIELDS: dict[str, dict[str, str]] = {
     "AuditEvent": {
         "at": "Time of the change.",
         "action": "Change that was made.",
-        "thing": "Id or name of the thing that was changed or made; null where a request names none.",
-        "within": "Id or name of the thing that it belongs to, if the request named one.",
+        "resource": "Id or name of the resource that was changed or made; null where a request names none.",
+        "within": "Id or name of the resource that it belongs to, if the request named one.",
         "key_id": "Id of the API key; null for the command line, a person who signed in or without authentication.",
         "key_name": "Name of the API key; null if there is none, or its record was removed.",
         "person": "Person who signed in to the dashboard: the e-mail address, if there is one, and the provider's id of them; null for a key.",

@@ -16,7 +16,7 @@ from ragkv.access.audit import AuditFilter, AuditPage, all_audit, list_audit
 from ragkv.access.caller import Caller
 from ragkv.parts import Parts
 
-Thing = Annotated[str | None, QueryParameter(description="Return only events about this thing: its id or name.")]
+Resource = Annotated[str | None, QueryParameter(description="Return only events about this resource: its id or name.")]
 Key = Annotated[str | None, QueryParameter(description="Return only events by this API key.")]
 Since = Annotated[
     str | None, QueryParameter(description="Return only events from this time on, like `2026-01-05T09:30:00Z`.")
@@ -35,16 +35,16 @@ Until = Annotated[
 def show(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
-    thing: Thing = None,
+    resource: Resource = None,
     key_id: Key = None,
     since: Since = None,
     until: Until = None,
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> AuditPage:
-    """List who did what to which thing and when, newest first."""
+    """List who did what to which resource and when, newest first."""
     times = read_moment("since", since), read_moment("until", until)
-    wanted = AuditFilter(caller.tenant_id, thing, key_id, *times)
+    wanted = AuditFilter(caller.tenant_id, resource, key_id, *times)
     return list_audit(wanted, limit, cursor, parts.database)
 
 
@@ -59,14 +59,14 @@ def show(
 def export(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
-    thing: Thing = None,
+    resource: Resource = None,
     key_id: Key = None,
     since: Since = None,
     until: Until = None,
 ) -> Stream:
     """Download all events that match as JSON lines, newest first, an event a line."""
     times = read_moment("since", since), read_moment("until", until)
-    wanted = AuditFilter(caller.tenant_id, thing, key_id, *times)
+    wanted = AuditFilter(caller.tenant_id, resource, key_id, *times)
     return json_lines(all_audit(wanted, parts.database), "audit.jsonl")
 
 

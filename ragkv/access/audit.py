@@ -1,4 +1,4 @@
-"""The audit log: who did what to which thing and when. Events are added and read; nothing changes them."""
+"""The audit log: who did what to which resource and when. Events are added and read; nothing changes them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ COMMAND_LINE = "command line"
 class Change:
     """A change that was made: `action` in words, `route` as programs know it, `client` an address or the command line.
 
-    `person`: who signed in, where no key was used. `things`: what was changed or made, one event each. `within`: what
-    it belongs to.
+    `person`: who signed in, where no key was used. `resources`: what was changed or made, one event each. `within`:
+    what it belongs to.
     """
 
     tenant_id: str
@@ -35,7 +35,7 @@ class Change:
     action: str
     route: str
     client: str
-    things: Sequence[str] = ()
+    resources: Sequence[str] = ()
     within: str | None = None
     request_id: str | None = None
     person: str | None = None
@@ -43,22 +43,22 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Filter over a tenant's events: about a thing, by a key, from `since` on, before `until`."""
+    """Filter over a tenant's events: about a resource, by a key, from `since` on, before `until`."""
 
     tenant_id: str
-    thing: str | None = None
+    resource: str | None = None
     key_id: str | None = None
     since: datetime | None = None
     until: datetime | None = None
 
 
 class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One change: who made it, what it was, and to which thing."""
+    """One change: who made it, what it was, and to which resource."""
 
     id: str
     at: datetime
     action: str
-    thing: str | None
+    resource: str | None
     within: str | None
     key_id: str | None
     key_name: str | None
@@ -90,20 +90,20 @@ def add_change(session: "Session", change: Change) -> None:
             action=change.action,
             route=change.route[:MAX_CHARS],
             client=change.client[:MAX_CHARS],
-            thing=None if thing is None else storable(thing[:MAX_CHARS]),
+            resource=None if resource is None else storable(resource[:MAX_CHARS]),
             within=None if change.within is None else storable(change.within[:MAX_CHARS]),
             request_id=change.request_id,
             person=None if change.person is None else storable(change.person[:MAX_CHARS]),
         )
-        for thing in change.things or (None,)
+        for resource in change.resources or (None,)
     )
 
 
 def list_audit(wanted: AuditFilter, limit: int, cursor: str | None, database: Database) -> AuditPage:
     """A page of the audit log, newest first. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
-    thing, key_id = (None if name is None else storable(name) for name in (wanted.thing, wanted.key_id))
-    found = audit_of(wanted.tenant_id, thing, key_id, wanted.since, wanted.until)
+    resource, key_id = (None if name is None else storable(name) for name in (wanted.resource, wanted.key_id))
+    found = audit_of(wanted.tenant_id, resource, key_id, wanted.since, wanted.until)
     with database.reading() as session:
         events = rows_behind(session, found, AUDIT_KEYS, limit, after, descending=True)
         items = [_view(*row) for row in events.items]
@@ -120,7 +120,7 @@ def _view(row: AuditRow, key_name: str | None) -> AuditEvent:
         id=row.id,
         at=row.at,
         action=row.action,
-        thing=row.thing,
+        resource=row.resource,
         within=row.within,
         key_id=row.key_id,
         key_name=key_name,

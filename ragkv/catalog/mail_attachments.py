@@ -182,7 +182,7 @@ def _addition(mail: DocumentRow, document_id: str) -> Change:
         action="Add an attachment",
         route="",
         client=WORKER,
-        things=(document_id,),
+        resources=(document_id,),
         within=mail.id,
         request_id=request_id(),
     )

@@ -12,19 +12,19 @@ AUDIT_KEYS: Keys = (AuditRow.at.expression, AuditRow.id.expression)
 
 def audit_of(
     tenant_id: str,
-    thing: str | None = None,
+    resource: str | None = None,
     key_id: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> Select[AuditRow, str | None]:
-    """(event, name of its key) of a tenant: those about a thing, by a key, from `since` on, before `until`."""
+    """(event, name of its key) of a tenant: those about a resource, by a key, from `since` on, before `until`."""
     found = (
         select(AuditRow, ApiKeyRow.name)
         .outerjoin(ApiKeyRow, ApiKeyRow.id == AuditRow.key_id)
         .where(AuditRow.tenant_id == tenant_id)
     )
-    if thing is not None:
-        found = found.where(or_(AuditRow.thing == thing, AuditRow.within == thing))
+    if resource is not None:
+        found = found.where(or_(AuditRow.resource == resource, AuditRow.within == resource))
     if key_id is not None:
         found = found.where(AuditRow.key_id == key_id)
     if since is not None:

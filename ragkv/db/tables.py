@@ -348,8 +348,8 @@ class WebhookDeliveryRow(Base):
 
 
 class AuditRow(Base):
-    """One change: what was done to a `thing`, `within` another, by which key or person, from where. Never changed: see
-    the migration's trigger."""
+    """One change: what was done to a `resource`, `within` another, by which key or person, from where. Never changed:
+    see the migration's trigger."""
 
     __tablename__ = "audit_events"
     __table_args__ = (
@@ -365,7 +365,7 @@ class AuditRow(Base):
     key_id: Mapped[str | None] = mapped_column(ID)
     action: Mapped[str] = mapped_column(String(100))
     route: Mapped[str] = mapped_column(String(200))
-    thing: Mapped[str | None] = mapped_column(String(200))
+    resource: Mapped[str | None] = mapped_column("thing", String(200))
     within: Mapped[str | None] = mapped_column(String(200))
     client: Mapped[str] = mapped_column(String(200))
     request_id: Mapped[str | None] = mapped_column(String(100))

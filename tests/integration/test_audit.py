@@ -39,8 +39,8 @@ def events(client: Client, headers: dict[str, str], **params: Any) -> list[dict[
 
 
 def told(listed: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
-    """(action, thing), oldest first."""
-    return [(event["action"], event["thing"]) for event in reversed(listed)]
+    """(action, resource), oldest first."""
+    return [(event["action"], event["resource"]) for event in reversed(listed)]
 
 
 def test_the_log_says_who_did_what_to_which_thing(client: Client, key: tuple[str, dict[str, str]]):
@@ -60,7 +60,7 @@ def test_the_log_says_who_did_what_to_which_thing(client: Client, key: tuple[str
 
     listed = events(client, headers)
     several = [event for event in listed if event["action"] == "Upload several documents"]
-    assert {event["thing"] for event in several} == set(both)
+    assert {event["resource"] for event in several} == set(both)
     assert told([event for event in listed if event not in several]) == [
         ("Create a collection", collection),
         ("Upload a document", document),
@@ -74,7 +74,7 @@ def test_the_log_says_who_did_what_to_which_thing(client: Client, key: tuple[str
         ("Delete a collection", "papers"),
     ]
     assert {(event["key_id"], event["key_name"]) for event in listed} == {(key_id, "boss")}
-    assert [(e["action"], e["request_id"]) for e in events(client, headers, thing=document)][-1] == (
+    assert [(e["action"], e["request_id"]) for e in events(client, headers, resource=document)][-1] == (
         "Upload a document",
         "r-1",
     )
@@ -144,8 +144,8 @@ def test_pages_and_filters_and_the_export_have_the_same_events(
     assert exported.headers["content-type"].startswith("application/jsonl")
     assert len(lines) == 450
     assert lines[:400] == first["items"] + second["items"]
-    assert len(events(client, headers, thing="papers", limit=200)) == 200
-    assert len(client.get("/v1/audit/export", headers=headers, params={"thing": "papers"}).text.splitlines()) == 225
+    assert len(events(client, headers, resource="papers", limit=200)) == 200
+    assert len(client.get("/v1/audit/export", headers=headers, params={"resource": "papers"}).text.splitlines()) == 225
     assert events(client, headers, key_id="0" * 16) == []
     middle = lines[200]["at"]
     before, since = events(client, headers, until=middle, limit=200), events(client, headers, since=middle, limit=200)
@@ -155,7 +155,7 @@ def test_pages_and_filters_and_the_export_have_the_same_events(
     for moment in ("0001-01-01T00:00:00+23:00", "9999-12-31T23:59:59-23:00", "0", "yesterday", ""):
         for path in ("/v1/audit", "/v1/audit/export"):
             assert_problem(client.get(path, headers=headers, params={"since": moment}), 422)
-    page = client.get("/admin/audit", headers=headers, params={"thing": "papers"})
+    page = client.get("/admin/audit", headers=headers, params={"resource": "papers"})
     assert page.status_code == 200 and "Do 449" in page.text
 
 
@@ -199,7 +199,7 @@ def test_names_are_cut_and_storable(database: Database):
     record_change(Change(tenant_id, None, "Do", "POST /x", "here", ["a\x00" * 500], "b" * 500), database)
 
     (event,) = list_audit(AuditFilter(tenant_id), 1, None, database).items
-    assert (len(event.thing or ""), len(event.within or "")) == (200, 200)
+    assert (len(event.resource or ""), len(event.within or "")) == (200, 200)
 
 
 def test_old_events_go_after_their_retention(database: Database):

@@ -232,7 +232,7 @@ def test_a_document_says_where_it_comes_from(source: Source):
     assert document.origin == f"{source.view.location}/sub/a.md"
     with source.parts.database.reading() as session:
         (event,) = session.scalars(select(AuditRow).where(AuditRow.within == source.view.id))
-    assert (event.action, event.thing, event.client) == (
+    assert (event.action, event.resource, event.client) == (
         "Add a document from a data source", document.id, "data source",
     )  # fmt: skip
 

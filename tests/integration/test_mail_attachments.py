@@ -115,10 +115,10 @@ def test_attachments_are_recorded_and_announced_as_other_documents_are(client: C
     assert {(one["document_id"], one["event"]) for one in deliveries} == {
         (mail_id, "document.ready"), (plan, "document.ready"),
     }  # fmt: skip
-    (event,) = client.get("/v1/audit", params={"thing": plan}).json()["items"]
+    (event,) = client.get("/v1/audit", params={"resource": plan}).json()["items"]
     assert (event["action"], event["within"], event["client"]) == ("Add an attachment", mail_id, "worker")
     client.delete(f"/v1/documents/{mail_id}")
-    actions = [one["action"] for one in client.get("/v1/audit", params={"thing": plan}).json()["items"]]
+    actions = [one["action"] for one in client.get("/v1/audit", params={"resource": plan}).json()["items"]]
     assert actions == ["Delete a document", "Add an attachment"]
 
 

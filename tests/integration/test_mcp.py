@@ -171,7 +171,7 @@ def test_the_first_day_of_an_agent(service: OpenAIService):
     for tool, thing in (("data_sources", source), ("evaluation", run)):
         assert "there is no" in text_of(called(service, tool, {"id": thing}, key=stranger))
     recorded = service.http.get("/v1/audit", headers=_headers(service.key)).json()["items"]
-    assert {event["action"]: event["thing"] for event in recorded}.items() >= {
+    assert {event["action"]: event["resource"] for event in recorded}.items() >= {
         ("Create an evaluation", run),
         ("Create a data source", source),
     }

@@ -27,7 +27,7 @@ from ragkv.db.ingestion import Lease
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from tests.conftest import lend_models
+from tests.conftest import ingest_over, lend_models
 from tests.echo_engine import EchoEngine
 from tests.issued_keys import issue_key_by_name
 from tests.over_http import ADA, serving, upload
@@ -142,12 +142,10 @@ def world(tmp_path_factory: pytest.TempPathFactory, language_model: Path, loaded
         stack.callback(parts.close)
         client = stack.enter_context(serving(parts))
         client.headers["Authorization"] = f"Bearer {issue_key_by_name('default', 'x', ['admin'], parts.database).key}"
-        ingest = IngestParts(parts)
-        ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
         refusing = Refusing(parts, threading.Lock())
         refusing.start()
         stack.callback(refusing.stopping.set)
-        yield World(client, ingest, refusing._reading)
+        yield World(client, ingest_over(parts, loaded), refusing._reading)
 
 
 @pytest.fixture(scope="module")

@@ -40,9 +40,8 @@ from ragkv.upkeep.upload import Uploader, has_room_on_disk
 from ragkv.upkeep.verify import verify
 from ragkv.upkeep.warm import warm
 from tests.conftest import ingest_over, lend_models
+from tests.documents import LONG, kv_files, use
 from tests.echo_engine import EchoEngine
-from tests.integration.test_kv_rules import use
-from tests.integration.test_workers import LONG, kv_files
 from tests.over_http import client_of, wait_until
 
 Hosts = tuple[Parts, IngestParts, Parts]

@@ -35,13 +35,10 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import REREAD, Status
 from tests.conftest import ingest_over, lend_models
+from tests.documents import LONG, kv_files
 from tests.hostile_files import pdfs
 from tests.made_files import docx, paragraph
 from tests.over_http import ADA, wait_until
-
-LONG = b"# Engines\n\n" + b"".join(
-    b"Engine number %d stood in hall %d of the works.\n\n" % (i, i % 7) for i in range(60)
-)
 
 
 def stored(parts: Parts, body: bytes = ADA, name: str = "ada.md") -> str:
@@ -63,11 +60,6 @@ def changed_in_place(parts: Parts, ingest: IngestParts, folder: str, name: str, 
     (changed / name).write_text(text + "\n")
     setattr(other, folder, changed)
     return other
-
-
-def kv_files(parts: Parts) -> set[str]:
-    """The chunks' KV; the prefix's own is not counted."""
-    return set(parts.kv_store.keys()) - {parts.keys_of(parts.default_collection.tenant_id).prefix()}
 
 
 class TestAccepting:

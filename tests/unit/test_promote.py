@@ -17,7 +17,7 @@ from ragkv.kv.remote import ObjectStore
 from ragkv.kv.store import KVStore
 from ragkv.object_store import Place
 from ragkv.observe import metrics
-from tests.unit.test_kv_file import some_kv
+from tests.made_kv import some_kv
 
 KEYS = KeyMaker(b"a secret", "model", "bfloat16", (1, 2, 3))
 

@@ -266,9 +266,7 @@ def parts(settings: Settings, engine: EchoEngine, loaded: IngestParts, sqlite_te
 @pytest.fixture
 def ingest(parts: Parts, loaded: IngestParts) -> IngestParts:
     """Ingestion over `parts`."""
-    ingest = IngestParts(parts)
-    ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
-    return ingest
+    return ingest_over(parts, loaded)
 
 
 def lend_models(parts: Parts, loaded: IngestParts) -> None:
@@ -276,6 +274,13 @@ def lend_models(parts: Parts, loaded: IngestParts) -> None:
     parts.encoder = loaded.parts.encoder
     parts.tokenizer = loaded.parts.tokenizer
     parts.fingerprints = loaded.parts.fingerprints
+
+
+def ingest_over(parts: Parts, loaded: IngestParts) -> IngestParts:
+    """Ingestion over `parts`, with the prefiller and the parser of `loaded`."""
+    ingest = IngestParts(parts)
+    ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
+    return ingest
 
 
 def copy_template(template: Path, url: str) -> None:

@@ -77,9 +77,15 @@ def serving(parts: Parts, **options: Any) -> Iterator[httpx.Client]:
 
 
 def events_of(text: str) -> Iterator[tuple[str, Any]]:
-    for block in text.replace("\r\n", "\n").strip().split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in block.splitlines())
+    """(event, data) of a stream whose data is JSON."""
+    for fields in event_fields(text):
         yield fields["event"], json.loads(fields["data"])
+
+
+def event_fields(text: str) -> Iterator[dict[str, str]]:
+    """The fields of each server-sent event of a stream."""
+    for block in text.replace("\r\n", "\n").strip().split("\n\n"):
+        yield dict(line.split(": ", 1) for line in block.splitlines())
 
 
 def wait_until_ready(client: httpx.Client) -> None:

@@ -15,7 +15,7 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.models import public_name
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from tests.conftest import lend_models
+from tests.conftest import ingest_over, lend_models
 from tests.echo_engine import EchoEngine
 from tests.issued_keys import issue_key_by_name
 from tests.over_http import serving
@@ -73,10 +73,8 @@ def openai_service(folder: Path, loaded: IngestParts) -> Iterator[OpenAIService]
         parts.prepare()
         redis.start()
         try:
-            ingest = IngestParts(parts)
-            ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
             key = issue_key_by_name("default", "tests", ["admin"], parts.database).key
             with serving(parts) as http:
-                yield OpenAIService(parts, engine, ingest, http, key)
+                yield OpenAIService(parts, engine, ingest_over(parts, loaded), http, key)
         finally:
             redis.stop()

@@ -1,6 +1,5 @@
 """ragkv as its users run it: a child process, settings in its environment, HTTP on a port."""
 
-import json
 import os
 import signal
 import subprocess
@@ -14,6 +13,8 @@ from typing import Any
 
 import httpx
 import psutil
+
+from tests.over_http import events_of
 
 RAGKV = str(Path(sys.executable).with_name("ragkv"))
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents"
@@ -128,7 +129,7 @@ class Service:
         body = {"question": question, "max_tokens": 16, "stream": True} | options
         response = self.client.post("/v1/ask", json=body)
         assert response.headers["content-type"].startswith("text/event-stream")
-        return list(parsed(response.text))
+        return list(events_of(response.text))
 
 
 @dataclass(frozen=True)
@@ -150,10 +151,3 @@ def started(environ: Mapping[str, str], port: int, log: Path, *options: str) -> 
     finally:
         service.clear_away()
         service.client.close()
-
-
-def parsed(text: str) -> Iterator[tuple[str, Any]]:
-    """(event, data) of a stream."""
-    for block in text.replace("\r\n", "\n").strip().split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in block.splitlines())
-        yield fields["event"], json.loads(fields["data"])

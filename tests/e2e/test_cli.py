@@ -14,8 +14,8 @@ import pytest
 from transformers import DeepseekV3Config
 
 from tests.e2e.service import RAGKV, command_line, environment
+from tests.over_http import ADA
 
-ADA = "# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
 HARBOUR = "# Harbour\n\nThe harbour of Zembla was dug in 1630. Its light was built by Ragnhild Oste.\n"
 USAGE = {"prompt", "cached", "stitched", "recomputed", "computed", "completion", "failed_chunks"}
 BEFORE_AN_ENGINE_S = 180
@@ -49,7 +49,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two files that can be read, two that cannot, one hidden."""
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "deep").mkdir()
-    (folder / "ada.md").write_text(ADA)
+    (folder / "ada.md").write_bytes(ADA)
     (folder / "deep" / "harbour.md").write_text(HARBOUR)
     (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
     (folder / "blank.txt").write_text("")

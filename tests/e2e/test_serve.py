@@ -18,7 +18,8 @@ import psutil
 import pytest
 
 from ragkv.policies import POLICIES
-from tests.e2e.service import SAMPLE, Service, Stopped, command_line, environment, parsed, started
+from tests.e2e.service import SAMPLE, Service, Stopped, command_line, environment, started
+from tests.over_http import assert_problem, events_of
 
 QUESTION = "Who directed the film Madame la Presidente?"
 MAX_UPLOAD_BYTES = 50_000
@@ -103,13 +104,6 @@ def restarted(service: Service, sample: dict[str, Any]) -> Stopped:
 def assert_whole(usage: dict[str, int]) -> None:
     parts = ("cached", "stitched", "recomputed", "computed")
     assert usage["prompt"] == sum(usage[name] for name in parts)
-
-
-def assert_problem(response: httpx.Response, status: int, detail: str) -> None:
-    """RFC 9457, with what to do."""
-    assert response.status_code == status
-    assert response.headers["content-type"] == "application/problem+json"
-    assert re.search(detail, response.json()["detail"])
 
 
 class TestStarting:
@@ -360,7 +354,7 @@ def _said(service: Service) -> tuple[str, str]:
     response = service.client.post("/v1/ask", json=LONG_STREAM)
     if response.status_code == 503:
         return "", "503"
-    *deltas, (ended, _) = parsed(response.text)
+    *deltas, (ended, _) = events_of(response.text)
     return "".join(delta["text"] for _, delta in deltas), ended
 
 

@@ -27,10 +27,10 @@ from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.upkeep.backup import backup
 from ragkv.upkeep.restore import restore
-from tests.conftest import lend_models
+from tests.conftest import ingest_over, lend_models
 from tests.issued_keys import issue_key_by_name
+from tests.over_http import ADA
 
-ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
 ALAN = b"# Alan Turing\n\nAlan Turing wrote of machines that compute, and of whether they think.\n"
 
 Maker = Callable[[str, str], Parts]
@@ -65,12 +65,6 @@ def empty(make: Maker, tmp_path: Path) -> Parts:
     return make("target", f"sqlite:///{tmp_path / 'target.sqlite3'}")
 
 
-def over(parts: Parts, loaded: IngestParts) -> IngestParts:
-    ingest = IngestParts(parts)
-    ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
-    return ingest
-
-
 def store(parts: Parts, body: bytes = ADA, name: str = "ada.md", **metadata: object) -> str:
     return store_document(parts.default_collection, name, io.BytesIO(body), parts, metadata).document_id
 
@@ -88,7 +82,7 @@ def test_a_backup_moves_between_databases_and_its_documents_answer_at_once(
 ):
     """From SQLite to PostgreSQL, and from PostgreSQL to SQLite; the KV is made again by the worker."""
     document_id = store(source, year=1843, tags=["engine", "Böhm"])
-    assert ingest_document(document_id, over(source, loaded)) is IngestOutcome.READY
+    assert ingest_document(document_id, ingest_over(source, loaded)) is IngestOutcome.READY
     issued = issue_key_by_name("guests", "laptop", ("read",), source.database, 30)
     manifest = backup(tmp_path / "backup", source.database, source.files)
     is_postgres = source.database.engine.dialect.name == "postgresql"
@@ -106,7 +100,7 @@ def test_a_backup_moves_between_databases_and_its_documents_answer_at_once(
     assert "analytical engine" in found[0].chunk.text
 
     assert stuck_ids(target.database) == [document_id]
-    assert ingest_document(document_id, over(target, loaded)) is IngestOutcome.READY
+    assert ingest_document(document_id, ingest_over(target, loaded)) is IngestOutcome.READY
     assert set(target.kv_store.keys()) == set(source.kv_store.keys())
 
 

@@ -15,9 +15,9 @@ from ragkv.catalog.documents import store_document
 from ragkv.observe import metrics
 from ragkv.parts import Parts
 from ragkv.status import Status
+from tests.documents import LONG
 from tests.echo_engine import EchoEngine
 from tests.integration.test_turns import status
-from tests.integration.test_workers import LONG
 
 
 class Halting:

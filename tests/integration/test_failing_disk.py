@@ -30,7 +30,7 @@ from ragkv.status import Status
 from ragkv.upkeep import condition
 from ragkv.upkeep.check import WHILE_STOPPED
 from ragkv.upkeep.fsck import examine
-from tests.conftest import copy_template, lend_models
+from tests.conftest import copy_template, ingest_over, lend_models
 from tests.over_http import HERE, assert_problem, upload
 
 MANY = 10_000
@@ -104,9 +104,7 @@ def on_disk(
 
 @pytest.fixture
 def ingest(on_disk: Parts, loaded: IngestParts) -> IngestParts:
-    ingest = IngestParts(on_disk)
-    ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
-    return ingest
+    return ingest_over(on_disk, loaded)
 
 
 def stored(parts: Parts) -> str:

@@ -25,7 +25,7 @@ from ragkv.settings import Settings
 from ragkv.status import JobStatus, Status
 from ragkv.upkeep.check import WHILE_RUNNING, WHILE_STOPPED
 from ragkv.upkeep.fsck import examine, repair
-from tests.conftest import lend_models
+from tests.conftest import ingest_over, lend_models
 from tests.qdrant_server import QdrantServer
 
 BODY = b"# Engines\n\n" + b"".join(b"Engine number %d stood in hall %d.\n\n" % (i, i % 7) for i in range(12))
@@ -230,8 +230,7 @@ class TestQdrant:
     def test_points_without_rows_and_rows_without_points_are_found_and_mended(
         self, with_qdrant: Parts, loaded: IngestParts
     ):
-        parts, ingest = with_qdrant, IngestParts(with_qdrant)
-        ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
+        parts, ingest = with_qdrant, ingest_over(with_qdrant, loaded)
         document_id, index = _read(parts, ingest), parts.server_index
         assert index is not None and found(parts) == {}
         points = parts.source.points([document_id])

@@ -1,6 +1,7 @@
 """API keys: who gets in, how often, and how much they may keep."""
 
 import re
+import time
 from datetime import timedelta
 
 import msgspec
@@ -142,8 +143,16 @@ class TestRateLimit:
         limit.take("b")
 
     def test_it_refills(self, settings: Settings, redis_server: EmbeddedRedis):
-        limit = RateLimit(connect(settings), 60_000, fails_open=False)  # one a millisecond
-        for _ in range(200):
+        client = connect(settings)
+        seconds, micros = client.time()
+        client.set("ragkv:rate:a", (seconds + 60) * 1_000_000 + micros)  # empty: full again in a minute
+        limit = RateLimit(client, 120, fails_open=False)
+        with pytest.raises(Throttled) as refused:
+            limit.take("a")
+
+        time.sleep(refused.value.retry_after_s)
+        limit.take("a")
+        with pytest.raises(Throttled):
             limit.take("a")
 
     def test_processes_share_a_bucket(self, settings: Settings, redis_server: EmbeddedRedis):

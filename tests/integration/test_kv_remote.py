@@ -39,10 +39,9 @@ from ragkv.upkeep.rules import KVRulePatch, change_rule
 from ragkv.upkeep.upload import Uploader, has_room_on_disk
 from ragkv.upkeep.verify import verify
 from ragkv.upkeep.warm import warm
-from tests.conftest import lend_models
+from tests.conftest import ingest_over, lend_models
+from tests.documents import LONG, kv_files, use
 from tests.echo_engine import EchoEngine
-from tests.integration.test_kv_rules import use
-from tests.integration.test_workers import LONG, kv_files
 from tests.over_http import client_of, wait_until
 
 Hosts = tuple[Parts, IngestParts, Parts]
@@ -77,9 +76,7 @@ def hosts(shared: Settings, redis_server: EmbeddedRedis, loaded: IngestParts, tm
     """A worker's host with its ingestion, and another that answers."""
     shared = msgspec.structs.replace(shared, redis_url=f"unix://{shared.redis_socket}")
     with closing(host(shared, loaded, tmp_path / "a")) as worker, closing(host(shared, loaded, tmp_path / "b")) as api:
-        ingest = IngestParts(worker)
-        ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
-        yield worker, ingest, api
+        yield worker, ingest_over(worker, loaded), api
 
 
 def ready(ingest: IngestParts, body: bytes = LONG, name: str = "engines.md") -> str:

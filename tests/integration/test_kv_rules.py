@@ -15,19 +15,16 @@ from ragkv.db.chunks import to_chunk
 from ragkv.db.jobs import KEEP
 from ragkv.db.tables import ChunkRow, JobRow
 from ragkv.kv_format import KVFormat
-from ragkv.kv_use import KVUse
 from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import held_kv, rebuild_document
 from ragkv.upkeep.eviction import evict
 from ragkv.upkeep.rules import KVRulePatch, change_rule, keep_hot
+from tests.documents import LONG, use
 from tests.echo_engine import EchoEngine
 from tests.over_http import Client, assert_problem
 
-LONG = b"# Engines\n\n" + b"".join(
-    b"Engine number %d stood in hall %d of the works.\n\n" % (i, i % 7) for i in range(60)
-)
 RULE = "/v1/collections/default/kv/rule"
 
 
@@ -48,13 +45,6 @@ def chunk_ids(parts: Parts, document_id: str) -> list[str]:
     with parts.database.reading() as session:
         mine = select(ChunkRow.id).where(ChunkRow.document_id == document_id).order_by(ChunkRow.ordinal)
         return list(session.scalars(mine))
-
-
-def use(parts: Parts, *chunk_ids: str) -> None:
-    """As answers do."""
-    noted = KVUse(parts.database)
-    noted.note(chunk_ids)
-    noted.write()
 
 
 def formats(parts: Parts) -> set[KVFormat]:

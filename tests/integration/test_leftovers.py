@@ -25,10 +25,9 @@ from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.vectors import Point
 from ragkv.upkeep import leftovers
 from ragkv.upkeep.cleaning import Cleaned, clean
-from tests.over_http import wait_until
+from tests.over_http import ADA, wait_until
 from workers.sweep import Sweeper
 
-ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
 GRACE = b"# Grace Hopper\n\nGrace Hopper wrote the first compiler, and found the first bug.\n"
 NOTHING = Cleaned(0, 0, 0, 0)
 

@@ -1,6 +1,5 @@
 """Attachments of mails: documents of their own, which come and go with their mails."""
 
-from collections.abc import Iterator
 from email.message import EmailMessage
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -24,7 +23,7 @@ from ragkv.db.tables import DocumentRow
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from tests.over_http import Client, client_of, upload
+from tests.over_http import Client, upload
 
 PLAN = b"# Plan\n\nThe bridge over the Zambezi is built of steel.\n"
 
@@ -33,12 +32,6 @@ PLAN = b"# Plan\n\nThe bridge over the Zambezi is built of steel.\n"
 def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     """On each kind of database."""
     return msgspec.structs.replace(settings, database_url=request.getfixturevalue(request.param))
-
-
-@pytest.fixture
-def client(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[Client]:
-    with client_of(parts) as client:
-        yield client
 
 
 def mail(subject: str, **attached: bytes | EmailMessage) -> EmailMessage:

@@ -32,11 +32,10 @@ from ragkv.settings import Settings
 from ragkv.status import Status
 from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine
-from tests.over_http import Client, upload
+from tests.over_http import ADA, Client, upload
 from workers.pulse import Pulse
 from workers.tasks import Pause, register_tasks
 
-ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
 OFTEN = MAX_ATTEMPTS + 2
 UNREADABLE = Path("/proc/self/mem")
 """Reading its first byte is an input/output error, as on a failing disk."""

@@ -27,10 +27,10 @@ from ragkv.db.ingestion import Lease
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from tests.conftest import lend_models
+from tests.conftest import ingest_over, lend_models
 from tests.echo_engine import EchoEngine
 from tests.issued_keys import issue_key_by_name
-from tests.over_http import ADA, serving, upload
+from tests.over_http import ADA, event_fields, serving, upload
 
 FEW, MANY = 6, 60
 """Random requests for each way: good ones, and as many bad ones."""
@@ -142,12 +142,10 @@ def world(tmp_path_factory: pytest.TempPathFactory, language_model: Path, loaded
         stack.callback(parts.close)
         client = stack.enter_context(serving(parts))
         client.headers["Authorization"] = f"Bearer {issue_key_by_name('default', 'x', ['admin'], parts.database).key}"
-        ingest = IngestParts(parts)
-        ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
         refusing = Refusing(parts, threading.Lock())
         refusing.start()
         stack.callback(refusing.stopping.set)
-        yield World(client, ingest, refusing._reading)
+        yield World(client, ingest_over(parts, loaded), refusing._reading)
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +224,9 @@ def test_every_example_is_what_it_is_an_example_of(document: Json):
 
 
 def test_every_example_of_a_stream_ends_it(document: Json):
-    lasts = {where: events_in(media["example"])[-1] for where, kind, media in medias(document) if kind == EVENTS}
+    lasts = {
+        where: list(event_fields(media["example"]))[-1] for where, kind, media in medias(document) if kind == EVENTS
+    }
 
     assert lasts.pop("post /v1/chat/completions")["data"] == "[DONE]"
     assert lasts.pop("post /v1/responses")["event"] == "response.completed"
@@ -263,15 +263,11 @@ def examples_of(document: Json) -> Iterator[tuple[str, Json, Any]]:
         if kind != EVENTS and "example" in media:
             yield where, media["schema"], media["example"]
         if kind == EVENTS:
-            for event in events_in(media["example"]):
+            for event in event_fields(media["example"]):
                 yield where, media["schema"], event
                 for described in media["schema"].get("oneOf", ()):
                     if described["properties"]["event"]["const"] == event["event"]:
                         yield where, described["properties"]["data"]["contentSchema"], json.loads(event["data"])
-
-
-def events_in(stream: str) -> list[dict[str, str]]:
-    return [dict(line.split(": ", 1) for line in event.splitlines()) for event in stream.strip().split("\n\n")]
 
 
 def _try_out(operation: schemathesis.APIOperation, mode: GenerationMode, requests: int, world: World) -> None:

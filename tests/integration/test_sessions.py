@@ -1,7 +1,6 @@
 """The dashboard over HTTP: who gets in, what keeps other sites out, and what browsers are told."""
 
 import re
-from collections.abc import Iterator
 
 import httpx
 import msgspec
@@ -22,12 +21,6 @@ from tests.over_http import HERE, Client, assert_problem, client_of, upload
 
 HTML = {"accept": "text/html"}
 PAGES = ("/admin/collections", "/admin/collections/default", "/admin/jobs", "/admin/keys", "/admin/settings")
-
-
-@pytest.fixture
-def client(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[Client]:
-    with client_of(parts) as client:
-        yield client
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -50,12 +49,6 @@ def parts(parts: Parts) -> Parts:
     """With a tenant beside the default one."""
     ensure_collection(parts.database, "red")
     return parts
-
-
-@pytest.fixture
-def client(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[Client]:
-    with client_of(parts) as client:
-        yield client
 
 
 def begin(client: Client, **params: str) -> str:

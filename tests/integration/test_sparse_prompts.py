@@ -11,8 +11,8 @@ from ingest.pipeline import ingest_document
 from ragkv.catalog.documents import store_document
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from tests.documents import LONG
 from tests.echo_engine import EchoEngine
-from tests.integration.test_kv_rules import LONG
 from tests.over_http import Client, assert_problem
 
 ASKED = {"question": "Which engine stood in hall 3?", "policy": "none"}

@@ -14,12 +14,11 @@ from api.access.auth import PUBLIC, Requires
 from api.app import create_app
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.scopes import KEY_SCOPES, KeyScope
 from tests.issued_keys import issue_key_by_name
 from tests.openai_bodies import openai_bodies, openai_ids
-from tests.over_http import Client, client_of, upload
+from tests.over_http import Client, upload
 
 SECRET = b"# Treasure\n\nThe xanadu chest lies under the third palm of the western beach.\n"
 QUESTION = "Where does the xanadu chest lie?"
@@ -144,12 +143,6 @@ def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
             )
         ],
     } | openai_bodies(ids)
-
-
-@pytest.fixture
-def client(parts: Parts, redis_server: EmbeddedRedis) -> Iterator[Client]:
-    with client_of(parts) as client:
-        yield client
 
 
 @pytest.fixture

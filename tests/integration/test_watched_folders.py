@@ -1,6 +1,7 @@
 """Data sources whose folders are watched: by the worker's threads, real files and the kernel's notices."""
 
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,7 +47,11 @@ def watching(parts: Parts) -> Iterator[None]:
     finally:
         watches.stop()
         syncs.stop()
-        time.sleep(0.2)
+        wait_until(lambda: not threads_named("watching", "data-sources-"))
+
+
+def threads_named(*starts: str) -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(starts)]
 
 
 def connected(parts: Parts, location: str, minutes: int = 15, watch: bool | None = None) -> DataSourceView:
@@ -100,10 +105,11 @@ def test_a_change_during_a_sync_makes_another_due(parts: Parts, inbox: Path):
 
 def test_it_ends_when_it_is_switched_off_paused_or_removed(parts: Parts, inbox: Path):
     source, tenant_id = connected(parts, str(inbox)), parts.default_collection.tenant_id
+    watch = f"watching-{source.id[:8]}"
     with watching(parts):
-        wait_until(lambda: now(parts, source).status == "synced")
+        wait_until(lambda: now(parts, source).status == "synced" and threads_named(watch))
         change_data_source(tenant_id, source.id, parts.database, watch=False)
-        time.sleep(0.3)
+        wait_until(lambda: not threads_named(watch))
         before = syncs(parts, source)
         (inbox / "a.md").write_bytes(b"# A\n")
         time.sleep(0.4)
@@ -132,7 +138,7 @@ def test_tenants_take_turns_in_what_a_worker_watches(parts: Parts, inbox: Path):
         wait_until(lambda: refusals(parts, mine) == [False, False, True])
     finally:
         watches.stop()
-        time.sleep(0.2)
+        wait_until(lambda: not threads_named("watching"))
 
 
 def refusals(parts: Parts, sources: list[DataSourceView]) -> list[bool]:

@@ -4,8 +4,7 @@ import io
 import os
 import shutil
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -35,14 +34,11 @@ from ragkv.kv_format import KVFormat
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import REREAD, Status
-from tests.conftest import lend_models
+from tests.conftest import ingest_over, lend_models
+from tests.documents import LONG, kv_files
 from tests.hostile_files import pdfs
 from tests.made_files import docx, paragraph
-
-ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
-LONG = b"# Engines\n\n" + b"".join(
-    b"Engine number %d stood in hall %d of the works.\n\n" % (i, i % 7) for i in range(60)
-)
+from tests.over_http import ADA, wait_until
 
 
 def stored(parts: Parts, body: bytes = ADA, name: str = "ada.md") -> str:
@@ -64,11 +60,6 @@ def changed_in_place(parts: Parts, ingest: IngestParts, folder: str, name: str, 
     (changed / name).write_text(text + "\n")
     setattr(other, folder, changed)
     return other
-
-
-def kv_files(parts: Parts) -> set[str]:
-    """The chunks' KV; the prefix's own is not counted."""
-    return set(parts.kv_store.keys()) - {parts.keys_of(parts.default_collection.tenant_id).prefix()}
 
 
 class TestAccepting:
@@ -218,7 +209,7 @@ class TestIngesting:
         other = Parts(msgspec.structs.replace(settings, chunk_tokens=128))
         lend_models(other, ingest)
         assert refresh_outdated(other) == 1
-        assert ingest_document(document_id, _over(other, ingest)) is IngestOutcome.READY
+        assert ingest_document(document_id, ingest_over(other, ingest)) is IngestOutcome.READY
         assert view(other, document_id).chunks < before
         assert refresh_outdated(other) == 0
         other.close()
@@ -237,7 +228,7 @@ class TestIngesting:
             )
             assert refresh_outdated(other) == 1
             assert view(parts, document_id).stage == REREAD
-            ingest_document(document_id, _over(other, ingest))
+            ingest_document(document_id, ingest_over(other, ingest))
             refresh_outdated(parts)
             ingest_document(document_id, ingest)
 
@@ -258,7 +249,7 @@ class TestIngesting:
         )
         assert refresh_outdated(other) == 1
         assert view(parts, document_id).status is Status.SEARCHABLE
-        ingest_document(document_id, _over(other, ingest))
+        ingest_document(document_id, ingest_over(other, ingest))
         assert len(kv_files(other) - before) == view(parts, document_id).chunks
 
     def test_terms_of_another_analysis_have_the_document_read_again_and_its_kv_kept(
@@ -274,7 +265,7 @@ class TestIngesting:
         assert refresh_outdated(other) == 1
         place = other.default_collection
         assert list(other.source.indexed_documents(place.tenant_id, place.collection_id)) == [document_id]
-        ingest_document(document_id, _over(other, ingest))
+        ingest_document(document_id, ingest_over(other, ingest))
         assert list(other.source.indexed_documents(place.tenant_id, place.collection_id)) == [document_id]
         assert kv_files(other) == before
         other.close()
@@ -290,7 +281,7 @@ class TestIngesting:
         assert refresh_outdated(other) == 1
         assert view(parts, document_id).status is Status.SEARCHABLE
         stages: list[str] = []
-        ingest_document(document_id, _over(other, ingest), lambda stage, *_: stages.append(stage))
+        ingest_document(document_id, ingest_over(other, ingest), lambda stage, *_: stages.append(stage))
         assert set(stages) == {"prefill"}
         other.close()
 
@@ -389,7 +380,7 @@ class TestWorkerProcess:
         assert first is not None
         os.kill(first, signal.SIGKILL)
 
-        _wait(lambda: {view(parts, d).status for d in (queued, dropped)} == {Status.READY}, seconds=120)
+        wait_until(lambda: {view(parts, d).status for d in (queued, dropped)} == {Status.READY}, seconds=120)
         second = worker.pid
         assert second != first
 
@@ -403,33 +394,21 @@ class TestWorkerProcess:
             for name, (body, reason) in hostile.items()
         }
         honest = accept_document(parts.default_collection, "c.md", io.BytesIO(ADA + b"Again."), parts).document_id
-        _wait(lambda: view(parts, honest).status is Status.READY, seconds=120)
+        wait_until(lambda: view(parts, honest).status is Status.READY, seconds=120)
         for document_id, reason in failing.items():
             failed = view(parts, document_id)
             assert failed.status is Status.FAILED
             assert reason in (failed.error or "")
         assert worker.pid == second
 
-    def test_it_stops_when_told(self, worker: WorkerProcess):
+    def test_it_stops_when_told(self, parts: Parts, worker: WorkerProcess):
         """The fixture stops it once more, which does no harm."""
-        time.sleep(0.5)
+        wait_until(parts.heartbeats.read, seconds=120)
         worker.stop()
 
+        assert worker.pid is not None
         with pytest.raises(ProcessLookupError):
-            os.kill(worker.pid or 0, 0)
-
-
-def _over(parts: Parts, loaded: IngestParts) -> IngestParts:
-    ingest = IngestParts(parts)
-    ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
-    return ingest
-
-
-def _wait(condition: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.2)
+            os.kill(worker.pid, 0)
 
 
 def _row(parts: Parts, document_id: str) -> DocumentRow:

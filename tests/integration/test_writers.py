@@ -22,8 +22,8 @@ from ragkv.parts import Parts
 from ragkv.writer import ADAPTER, CONFIG, Gate, read_card, write_card
 from ragkv.writer_evaluation import Evaluation, read_evaluation, write_evaluation
 from tests.issued_keys import issue_key_by_name
+from tests.made_writers import GOOD, card
 from tests.over_http import Client, assert_problem, client_of, upload
-from tests.unit.test_writer import GOOD, card
 
 ENOUGH = 2 * LEAST_NEIGHBOURHOODS * NEIGHBOURS
 """Sentences, of which two are a chunk."""

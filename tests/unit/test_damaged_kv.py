@@ -5,28 +5,18 @@ import json
 import random
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from ragkv.kv.file import ChunkKV
-from ragkv.kv.layout import Layout
 from ragkv.kv.store import KVStore
+from tests.made_kv import LAYOUT, chunk_kv
 
-LAYOUT = Layout(layers=2, q_heads=4, kv_heads=2, head_dim=8, dtype=torch.bfloat16)
 KEY, OTHER = "a" * 64, "b" * 64
-TOKENS = 20
 HEADER = struct.Struct("<Q")
-
-
-def chunk_kv(layout: Layout = LAYOUT, seed: int = 0) -> ChunkKV:
-    make = torch.Generator().manual_seed(seed)
-    shape = (layout.layers, TOKENS, layout.kv_heads, layout.head_dim)
-    queries = (len(layout.q_layers), layout.q_heads, layout.head_dim)
-    means = (2, len(layout.q_layers), layout.kv_heads, layout.head_dim)
-    keys, values = (torch.randn(shape, generator=make).to(layout.dtype) for _ in range(2))
-    return ChunkKV(keys, values, *(torch.randn(some, generator=make) for some in (queries, queries, means)))
 
 
 @pytest.fixture
@@ -105,13 +95,11 @@ def test_zeroed_pages_are_a_miss(store: KVStore):
 
 
 def _of_another_model(store: KVStore) -> None:
-    other = Layout(layers=3, q_heads=4, kv_heads=2, head_dim=8, dtype=torch.bfloat16)
-    store.put(KEY, chunk_kv(other))
+    store.put(KEY, chunk_kv(replace(LAYOUT, layers=3)))
 
 
 def _of_another_dtype(store: KVStore) -> None:
-    other = Layout(layers=2, q_heads=4, kv_heads=2, head_dim=8, dtype=torch.float16)
-    store.put(KEY, chunk_kv(other))
+    store.put(KEY, chunk_kv(replace(LAYOUT, dtype=torch.float16)))
 
 
 def _a_folder(store: KVStore) -> None:

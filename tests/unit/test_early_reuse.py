@@ -21,7 +21,7 @@ from ragkv.kv.key import KeyMaker
 from ragkv.kv.prefilling import FOLDER, Batch, Prefilling
 from ragkv.kv.store import KVStore
 from ragkv.observe import metrics
-from tests.unit.test_kv_file import some_kv
+from tests.made_kv import some_kv
 
 KEYS = KeyMaker(b"a secret", "model", "bfloat16", (1, 2, 3))
 TOKENS = 100

@@ -10,24 +10,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from ragkv.errors import Corrupt, Unsupported
-from ragkv.kv.file import ChunkKV, read_kv, write_kv
+from ragkv.kv.file import read_kv, write_kv
 from ragkv.kv.key import KeyMaker
-from ragkv.kv.layout import Layout
 from ragkv.kv.store import KVStore
-
-LAYOUT = Layout(layers=6, q_heads=4, kv_heads=2, head_dim=8, dtype=torch.bfloat16)
-KEY = "ab" * 32
-
-
-def some_kv(tokens=20, dtype=torch.bfloat16):
-    q = len(LAYOUT.q_layers)
-    return ChunkKV(
-        keys=torch.randn(6, tokens, 2, 8).to(dtype),
-        values=torch.randn(6, tokens, 2, 8).to(dtype),
-        initial=torch.randn(q, 4, 8),
-        local=torch.randn(q, 4, 8),
-        mean_keys=torch.randn(2, q, 2, 8),
-    )
+from tests.made_kv import KEY, LAYOUT, some_kv
 
 
 def test_what_was_written_is_what_is_read(tmp_path):

@@ -13,7 +13,7 @@ from ragkv.kv.file import write_kv
 from ragkv.kv.remote import FAILURES, MARKER, ObjectStore
 from ragkv.kv.store import KVStore
 from ragkv.object_store import Place
-from tests.unit.test_kv_file import KEY, LAYOUT, some_kv
+from tests.made_kv import KEY, LAYOUT, some_kv
 
 OTHER_KEY = "cd" * 32
 

@@ -17,7 +17,7 @@ from ragkv.kv.remote import ObjectStore
 from ragkv.kv.store import KVStore
 from ragkv.object_store import Place
 from ragkv.observe import metrics
-from tests.unit.test_kv_file import some_kv
+from tests.made_kv import some_kv
 
 KEYS = KeyMaker(b"a secret", "model", "bfloat16", (1, 2, 3))
 
@@ -161,7 +161,7 @@ def test_no_question_waits_longer_than_computing_would_take(world):
         began = time.perf_counter()
         await promoter.bring(world.chunks, KEYS)
         assert 0.07 < time.perf_counter() - began < 0.2
-        await asyncio.sleep(0.5)
+        await asyncio.wait(promoter._loading.values())
         assert all(world.there())  # that measured the loads
         world.store.drop([*world.keys])
         began = time.perf_counter()
@@ -247,7 +247,7 @@ def test_files_that_go_unused_are_counted(world):
 
     async def ask():
         await promoter.bring(world.chunks, KEYS)
-        await asyncio.sleep(0.4)
+        await asyncio.wait(promoter._loading.values())
         await promoter.bring(world.chunks[:1], KEYS)
 
     asyncio.run(ask())

@@ -15,9 +15,9 @@ from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
 from ragkv.settings import Settings
 from ragkv.writer import EMBEDDED_WRITER, SUFFICIENT_KL, suffices, write_card
+from tests.made_kv import chunk_kv
+from tests.made_writers import GOOD, card
 from tests.unit.test_compressed_kv import PASSAGES, some_of
-from tests.unit.test_damaged_kv import chunk_kv
-from tests.unit.test_writer import GOOD, card
 
 ASKED = Question("t", "c", "Who?")
 KEYS = KeyMaker(b"s", "m", "bfloat16", (1, 2), writer="w", writer_before="")

@@ -17,7 +17,6 @@ from ingest.writer.samples import Sample, Samples
 from ingest.writer.strength import STRENGTHS, settle
 from ingest.writer.train import HIDDEN_WEIGHT, Course, Trainer, _Merged, grouped
 from ragkv.chunk import Chunk
-from ragkv.clock import utc_now
 from ragkv.errors import NotFound, Rejected
 from ragkv.fingerprint import Fingerprints
 from ragkv.kv.key import KeyMaker
@@ -27,7 +26,6 @@ from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.writer import (
     ADAPTER,
     CONFIG,
-    Card,
     Gate,
     install,
     note_written,
@@ -39,6 +37,7 @@ from ragkv.writer import (
     writer_before,
 )
 from ragkv.writer import STAND_INS as STAND_INS_FILE
+from tests.made_writers import GOOD, card
 
 TINY = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -382,9 +381,6 @@ class TestIdentity:
         assert StitchPlan(placed, writer="w").exact_end == 4
 
 
-GOOD = Gate(contexts=32, kl=0.06, plain_kl=0.16, kl_ratio_upper=0.6, nll=1.0, plain_nll=1.1, one_chunk_kl=0.03)
-
-
 class TestGate:
     def test_a_good_writer_passes(self):
         assert GOOD.objections() == []
@@ -397,20 +393,6 @@ class TestGate:
 
     def test_the_interval_of_equal_figures_is_one(self):
         assert ratio_upper([0.1, 0.2, 0.3], [0.1, 0.2, 0.3]) == pytest.approx(1.0)
-
-
-def card(gate: Gate | None = GOOD, model_fingerprint: str = "f") -> Card:
-    return Card(
-        model="m",
-        model_fingerprint=model_fingerprint,
-        made_at=utc_now(),
-        seed=0,
-        rank=16,
-        samples=9,
-        seconds=60.0,
-        curve=((0, 0.2), (9, 0.1)),
-        gate=gate,
-    )
 
 
 class TestInUse:

@@ -4,12 +4,12 @@ from rich.table import Table
 
 from bench.fidelity.report import FidelityReport, FidelityRow
 
-_COLUMNS = ("F1", "NLL", "gain", "order", "KL", "fail", "/rand", "same", "TTFT", "x", "redo")
+_COLUMNS = ("F1", "gain", "order", "KL", "fail", "/rand", "same", "TTFT", "x", "redo")
 _CAPTION = (
-    "F1, fail (KL above 0.5), same (the greedy answer as full prefill's): percent. NLL of the known answer, KL to full "
-    "prefill: nats a token. gain: share of what full prefill gains over no context, in retrieval's order; order: the same, in "
-    "the row's own order. /rand: KL over random's at the same ratio, geometric mean. TTFT: median seconds, without retrieval; "
-    "x: times faster than full prefill. redo: tokens recomputed."
+    "F1, fail (KL above 0.5), same (the greedy answer as full prefill's): percent. KL to full prefill: nats a token. "
+    "gain: share kept of what full prefill gains over no context, in retrieval's order; order: the same, in the row's own "
+    "order. /rand: KL over random's at the same ratio, geometric mean. TTFT: median seconds, without retrieval; x: times "
+    "faster than full prefill. redo: tokens recomputed."
 )
 
 
@@ -29,7 +29,6 @@ def table_of(report: FidelityReport) -> Table:
 def _cells(row: FidelityRow) -> tuple[str, ...]:
     return (
         f"{row.f1:.1f}",
-        f"{row.nll:.3f}",
         *("-" if gain is None else f"{gain:.2f}" for gain in (row.gain_kept, row.gain_in_order)),
         f"{row.kl:.3f}",
         f"{row.failures:.0f}",

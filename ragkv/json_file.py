@@ -19,7 +19,7 @@ def read_json(path: Path, kind: type[T], hint: str = "") -> T | None:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
-        raise Rejected(f"{path}: {error}{hint and f'; {hint}'}") from None
+        raise Rejected("; ".join(filter(None, (f"{path}: {error}", hint)))) from None
 
 
 def write_json(path: Path, value: object) -> None:

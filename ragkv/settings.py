@@ -4,7 +4,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -38,6 +38,10 @@ _WANTED = {
     msgspec.inspect.NoneType: "",
 }
 
+Positive = Annotated[int, msgspec.Meta(gt=0)]
+PositiveFloat = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[int, msgspec.Meta(ge=0)]
+NotNegativeFloat = Annotated[float, msgspec.Meta(ge=0)]
 Mode = Literal["stitched", "full"]
 PassageOrder = Literal["best_last", "best_first"]
 LogFormat = Literal["auto", "json", "console"]
@@ -60,13 +64,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     engine_url: str | None = None
     engine_api_key: str | None = None
-    engine_silence_s: float = 300.0
-    max_model_len: int = 8192
-    max_batched_tokens: int = 8192
-    kv_cache_gib: float = 2.0
+    engine_silence_s: PositiveFloat = 300.0
+    max_model_len: Positive = 8192
+    max_batched_tokens: Positive = 8192
+    kv_cache_gib: PositiveFloat = 2.0
     enforce_eager: bool = True
-    tensor_parallel_size: int = 1
-    speculative_tokens: int = 0
+    tensor_parallel_size: Positive = 1
+    speculative_tokens: NotNegative = 0
 
     database_url: str | None = None
     redis_url: str | None = None
@@ -80,8 +84,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kv_remote_secret_key: str | None = None
     kv_remote_faults: str | None = None
     kv_write: KVWrite = KVWrite.THROUGH
-    kv_wait_ms: float = 500.0
-    kv_wait_token_ms: float = 1.0
+    kv_wait_ms: NotNegativeFloat = 500.0
+    kv_wait_token_ms: NotNegativeFloat = 1.0
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -94,27 +98,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     oidc_groups: str | None = None
     oidc_session_s: int = 3600
     oidc_key_days: int = 90
-    max_upload_bytes: int = 64 * 1024 * 1024
-    max_tenant_bytes: int = 0
-    max_tenant_documents: int = 0
-    max_tenant_kv_bytes: int = 0
-    max_kv_bytes: int | None = None
-    host_kv_bytes: int = 512 * 1024 * 1024
-    max_remote_kv_bytes: int = 0
-    min_free_bytes: int | None = None
-    max_answer_bytes: int = 128 * 1024 * 1024
-    max_tenant_answer_bytes: int = 32 * 1024 * 1024
-    requests_per_minute: int = 600
-    tenant_requests_per_minute: int = 1800
-    refusals_per_minute: int = 60
-    max_streams: int = 20
-    max_questions: int = 16
-    max_uploads: int = 16
-    max_connections: int = 1000
-    shutdown_grace_s: float = 60.0
+    max_upload_bytes: Positive = 64 * 1024 * 1024
+    max_tenant_bytes: NotNegative = 0
+    max_tenant_documents: NotNegative = 0
+    max_tenant_kv_bytes: NotNegative = 0
+    max_kv_bytes: NotNegative | None = None
+    host_kv_bytes: NotNegative = 512 * 1024 * 1024
+    max_remote_kv_bytes: NotNegative = 0
+    min_free_bytes: NotNegative | None = None
+    max_answer_bytes: Positive = 128 * 1024 * 1024
+    max_tenant_answer_bytes: Positive = 32 * 1024 * 1024
+    requests_per_minute: NotNegative = 600
+    tenant_requests_per_minute: NotNegative = 1800
+    refusals_per_minute: NotNegative = 60
+    max_streams: NotNegative = 20
+    max_questions: NotNegative = 16
+    max_uploads: NotNegative = 16
+    max_connections: NotNegative = 1000
+    shutdown_grace_s: NotNegativeFloat = 60.0
     question_retention_days: int = 90
     webhook_hosts: str = ""
-    audit_retention_days: int = 365
+    audit_retention_days: NotNegative = 365
 
     data_sources_allowed: str = ""
     data_sources_endpoint: str | None = None
@@ -122,13 +126,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     data_sources_access_key: str | None = None
     data_sources_secret_key: str | None = None
 
-    parse_seconds: int = 60
-    parse_memory_mib: int = 2048
-    max_document_characters: int = 10_000_000
-    max_document_tokens: int = 3_000_000
+    parse_seconds: Positive = 60
+    parse_memory_mib: Positive = 2048
+    max_document_characters: Positive = 10_000_000
+    max_document_tokens: Positive = 3_000_000
     ocr: bool = True
-    ocr_pages: int = 200
-    ocr_seconds: int = 1200
+    ocr_pages: Positive = 200
+    ocr_seconds: Positive = 1200
 
     log_format: LogFormat = "auto"
     log_level: LogLevel = "info"
@@ -145,18 +149,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kv_compress: CompressionMethod = CompressionMethod.NONE
     kv_keep: float = 0.5
     kv_when: KVWhen = KVWhen.UPLOAD
-    kv_uses: int = 2
+    kv_uses: Positive = 2
     eviction: str = "cost"
-    eviction_half_life_s: float = HALF_LIFE_S
-    prefill_batch_tokens: int = 4096
-    top_k: int = 16
-    hops: int = 2
+    eviction_half_life_s: PositiveFloat = HALF_LIFE_S
+    prefill_batch_tokens: Positive = 4096
+    top_k: Positive = 16
+    hops: Positive = 2
     passage_order: PassageOrder = "best_last"
-    max_answer_tokens: int = 128
+    max_answer_tokens: Positive = 128
 
     recompute_policy: PolicyName = "question"
     recompute_ratio: float | None = None
-    recompute_max_tokens: int = 320
+    recompute_max_tokens: NotNegative = 320
     block_size: int | None = None
     sparse_ratio: float = 1.0
     choosing_layers: str | None = None
@@ -289,6 +293,10 @@ def _described(kind: msgspec.inspect.Type) -> str:
             return f"one of {', '.join(map(str, values))}"
         case msgspec.inspect.EnumType(cls):
             return f"one of {', '.join(cls)}"
+        case msgspec.inspect.IntType(gt=0) | msgspec.inspect.FloatType(gt=0):
+            return f"{_WANTED[type(kind)]} above 0"
+        case msgspec.inspect.IntType(ge=0) | msgspec.inspect.FloatType(ge=0):
+            return f"{_WANTED[type(kind)]}, 0 or more"
     return _WANTED.get(type(kind), _TEXT)
 
 
@@ -327,14 +335,6 @@ def _known(given: str, shown: str) -> str:
 
 
 def _check_ranges(settings: Settings) -> None:
-    positive = (
-        "max_model_len", "max_batched_tokens", "kv_cache_gib", "max_upload_bytes", "chunk_tokens", "prefill_batch_tokens", "top_k",
-        "hops", "max_answer_tokens", "max_answer_bytes", "max_tenant_answer_bytes", "parse_seconds", "parse_memory_mib", "max_document_characters",
-        "max_document_tokens", "ocr_pages", "ocr_seconds", "engine_silence_s", "tensor_parallel_size", "kv_uses", "eviction_half_life_s",
-    )  # fmt: skip
-    for name in positive:
-        if getattr(settings, name) <= 0:
-            raise Rejected(f"{PREFIX}{name.upper()} must be above 0")
     _check_shares(settings)
     if settings.chunk_tokens < MIN_CHUNK_TOKENS:
         raise Rejected(f"{PREFIX}CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
@@ -350,30 +350,6 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(
             f"{PREFIX}QUESTION_RETENTION_DAYS must be 0, to keep them for ever, or {MIN_RETENTION_DAYS} or more"
         )
-    for name in (
-        "recompute_max_tokens",
-        "speculative_tokens",
-        "max_tenant_bytes",
-        "max_tenant_documents",
-        "max_tenant_kv_bytes",
-        "max_kv_bytes",
-        "host_kv_bytes",
-        "max_remote_kv_bytes",
-        "kv_wait_ms",
-        "kv_wait_token_ms",
-        "min_free_bytes",
-        "requests_per_minute",
-        "tenant_requests_per_minute",
-        "refusals_per_minute",
-        "max_streams",
-        "max_questions",
-        "max_uploads",
-        "max_connections",
-        "shutdown_grace_s",
-        "audit_retention_days",
-    ):
-        if (getattr(settings, name) or 0) < 0:
-            raise Rejected(f"{PREFIX}{name.upper()} must be 0 or more")
 
 
 def _check_shares(settings: Settings) -> None:

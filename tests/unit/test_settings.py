@@ -64,7 +64,11 @@ def test_a_value_out_of_range_is_refused(name: str, value: str):
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [
-        ("RAGKV_TOP_K", "many", "a whole number"),
+        ("RAGKV_TOP_K", "many", "a whole number above 0"),
+        ("RAGKV_TOP_K", "0", "a whole number above 0"),
+        ("RAGKV_KV_CACHE_GIB", "0", "a number above 0"),
+        ("RAGKV_MAX_KV_BYTES", "-1", "a whole number, 0 or more"),
+        ("RAGKV_KV_WAIT_MS", "-1", "a number, 0 or more"),
         ("RAGKV_BLOCK_SIZE", "many", "a whole number"),
         ("RAGKV_RECOMPUTE_RATIO", "a tenth", "a number"),
         ("RAGKV_SINK_AWARE", "maybe", "true or false"),
@@ -72,7 +76,7 @@ def test_a_value_out_of_range_is_refused(name: str, value: str):
         ("RAGKV_LOG_FORMAT", "xml", "one of auto, console, json"),
     ],
 )
-def test_a_value_of_another_type_is_refused_with_what_is_wanted(name: str, value: str, wanted: str):
+def test_a_value_of_another_type_or_range_is_refused_with_what_is_wanted(name: str, value: str, wanted: str):
     with pytest.raises(Rejected, match=f"^{name}={value}: give {wanted}$"):
         Settings.from_env({name: value})
 

@@ -14,7 +14,7 @@ from api.http.draining import Draining
 from api.http.server import ChildProcess, Server, raise_descriptor_limit
 from api.worker_process import WorkerProcess
 from ragkv.access.keys import any_key
-from ragkv.catalog.documents import refresh_outdated
+from ragkv.catalog.requeue import refresh_outdated
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected
 from ragkv.observe import logs, traces

@@ -12,8 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
 from ingest.progress import READING_PAGES
-from ragkv.catalog.documents import document_view, refresh_outdated, store_document
+from ragkv.catalog.documents import document_view, store_document
 from ragkv.catalog.mail_attachments import waiting_attachments
+from ragkv.catalog.requeue import refresh_outdated
 from ragkv.errors import RagKVError, Rejected
 from ragkv.parts import Parts
 from ragkv.upkeep.upload import Uploader

@@ -4,7 +4,7 @@ from typing import Any
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.documents import stuck_ids
+from ragkv.catalog.requeue import stuck_ids
 from tests.over_http import Client
 
 SERVED = "SmolLM2-135M-Instruct"

@@ -10,7 +10,7 @@ from openai import OpenAI
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.documents import stuck_ids
+from ragkv.catalog.requeue import stuck_ids
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.models import public_name
 from ragkv.parts import Parts

@@ -14,7 +14,7 @@ from celery.platforms import SecurityWarning
 from celery.signals import setup_logging, worker_init, worker_ready, worker_shutdown, worker_shutting_down
 
 from ingest.parts import IngestParts
-from ragkv.catalog.documents import enqueue
+from ragkv.catalog.requeue import enqueue
 from ragkv.observe import logs, traces
 from ragkv.parts import Parts
 from ragkv.queue import make_celery

@@ -3,8 +3,8 @@
 import logging
 import threading
 
-from ragkv.catalog.documents import requeue_stuck
 from ragkv.catalog.forgetting import forget_stale_answers, forget_stale_recent_answers
+from ragkv.catalog.requeue import requeue_stuck
 from ragkv.parts import Parts
 from ragkv.upkeep.cleaning import clean
 from ragkv.upkeep.eviction import NOTHING, collect_garbage

@@ -12,7 +12,7 @@ from celery.exceptions import Reject
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, take_next, work_on
 from ingest.progress import Interrupted, StageProgress
-from ragkv.catalog.documents import enqueue
+from ragkv.catalog.requeue import enqueue
 from ragkv.db.ingestion import Lease
 from ragkv.observe import logs, traces
 from ragkv.observe.cause import CAUSE_HEADER

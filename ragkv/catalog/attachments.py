@@ -9,19 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ragkv.catalog.documents import (
-    Accepted,
-    DocumentView,
-    check_document_quota,
-    delete_documents,
-    enqueue,
-    insert_document,
-    label,
-    revive,
-    view_of,
-)
+from ragkv.catalog.documents import Accepted, DocumentView, delete_documents, insert_document, label, revive, view_of
 from ragkv.catalog.metadata import Metadata, checked
 from ragkv.catalog.originals import discard_unnamed, uploads_lock
+from ragkv.catalog.quotas import check_document_quota
+from ragkv.catalog.requeue import enqueue
 from ragkv.catalog.uploads import find_file
 from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed

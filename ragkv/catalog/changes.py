@@ -7,20 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ragkv.batched import batched
-from ragkv.catalog.documents import (
-    QUEUED_AT_ONCE,
-    DocumentView,
-    check_quota,
-    clean_file_name,
-    document_view,
-    enqueue,
-    find_document,
-    label,
-    view_of,
-)
+from ragkv.catalog.documents import DocumentView, clean_file_name, document_view, find_document, label, view_of
 from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.metadata import Metadata, checked, patched
 from ragkv.catalog.originals import discard_unnamed, uploads_lock
+from ragkv.catalog.quotas import check_quota
+from ragkv.catalog.requeue import QUEUED_AT_ONCE, enqueue
 from ragkv.db.batches import in_batches
 from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, advisory_lock

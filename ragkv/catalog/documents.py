@@ -1,4 +1,4 @@
-"""Accepts documents, shows them, deletes them, and queues them again."""
+"""Accepts documents, shows them, and deletes them."""
 
 import logging
 from collections.abc import Sequence
@@ -12,35 +12,26 @@ import msgspec
 from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.metadata import Metadata, checked, labels_of
 from ragkv.catalog.originals import uploads_lock
+from ragkv.catalog.quotas import check_quota
 from ragkv.catalog.removal import remove_documents
-from ragkv.clock import utc_now
+from ragkv.catalog.requeue import enqueue
 from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.documents import (
-    bytes_of_tenant,
-    count_of_other_encoders,
     document_by_hash,
     document_by_id,
-    documents_where,
     forget_labels_of,
     locked,
-    note_encoder,
-    number_of,
     read_again,
-    read_outdated_again,
     start_over,
-    stuck_documents,
 )
 from ragkv.db.jobs import INGEST
-from ragkv.db.kv_rules import makings_in_use, precompute_outdated_again
 from ragkv.db.mail_attachments import is_orphan, orphans_in
 from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow
-from ragkv.errors import NotFound, QuotaExceeded, Unavailable
+from ragkv.errors import NotFound
 from ragkv.files import FileStore, Readable, StoredBytes
 from ragkv.ids import is_id, new_id
 from ragkv.parts import Parts
-from ragkv.queue import Queue
-from ragkv.settings import Settings
 from ragkv.status import REREAD, Status
 from ragkv.tenancy import CollectionRef
 
@@ -52,8 +43,6 @@ log = logging.getLogger(__name__)
 
 MAX_FILE_NAME_CHARS = 500
 _ORPHANS_AT_ONCE = 50
-QUEUED_AT_ONCE = 100
-"""Documents whose messages one request sends; the next sweep sends the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,86 +211,9 @@ def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None
     )
 
 
-def refresh_outdated(parts: Parts) -> int:
-    """Mark every document that was ingested with other models, settings or terms to be ingested again; what it has
-    answers until then. Returns how many."""
-    present = parts.source.present
-    with parts.database.writing() as session:
-        known = (parts.index_fingerprint, *parts.earlier_index_fingerprints)
-        session.execute(note_encoder(known, parts.encoder_fingerprint))
-        if others := session.scalar(count_of_other_encoders(*present)):
-            log.warning(
-                "%d documents have vectors of another encoder: until a worker has read them again they are found by their "
-                "words alone; set RAGKV_ENCODER back to find them by meaning too",
-                others,
-            )
-        chunks = session.connection().execute(read_outdated_again(parts.index_fingerprint)).rowcount
-        return chunks + _refresh_outdated_kv(session, parts)
-
-
-def refresh_outdated_kv(parts: Parts) -> int:
-    """`refresh_outdated`, of KV alone: chunks and vectors stay as they are."""
-    with parts.database.writing() as session:
-        return _refresh_outdated_kv(session, parts)
-
-
-def _refresh_outdated_kv(session: "Session", parts: Parts) -> int:
-    outdated = 0
-    for own in session.execute(makings_in_use()).all():
-        kv_format, compress, keep = own
-        rule = parts.settings.kv_rule.in_place_of(kv_format, compress=compress, keep=keep)
-        again = precompute_outdated_again(parts.index_fingerprint, parts.kv_fingerprint(rule), own)
-        outdated += session.connection().execute(again).rowcount
-    return outdated
-
-
-def requeue_stuck(database: Database, queue: Queue, at_most: int | None = None) -> Sequence[str]:
-    """Queue as many documents as wait beyond the messages there are, so that none waits for a message that was lost.
-
-    Returns their ids. Raises Unavailable when the queue or the database is away.
-    """
-    waiting = stuck_ids(database)
-    missing = len(waiting) - queue.depth() if waiting else 0
-    stuck = waiting[:missing][:at_most] if missing > 0 else ()
-    for document_id in stuck:
-        queue.enqueue_ingest(document_id)
-    return stuck
-
-
-def stuck_ids(database: Database) -> Sequence[str]:
-    """Ids of unfinished documents that no worker holds, oldest first."""
-    with database.reading() as session:
-        return session.scalars(stuck_documents(utc_now())).all()
-
-
 def _orphans(collection_id: str, database: Database) -> Sequence[str]:
     with database.reading() as session:
         return session.scalars(orphans_in(collection_id).limit(_ORPHANS_AT_ONCE)).all()
-
-
-def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Settings) -> None:
-    """Check a tenant's quotas. Raises QuotaExceeded if a tenant has more bytes of files, or more documents, than the
-    settings allow.
-
-    The new file, of `num_bytes`, is among them.
-    """
-    session.flush()
-    most = settings.max_tenant_bytes  # 0 is no limit
-    if most and (kept := int(session.scalar(bytes_of_tenant(tenant_id)) or 0)) > most:
-        raise QuotaExceeded(
-            f"the file has {num_bytes:,} bytes, and {max(most - kept + num_bytes, 0):,} of the tenant's "
-            f"{most:,} are left: delete documents or files, or raise RAGKV_MAX_TENANT_BYTES"
-        )
-    check_document_quota(session, tenant_id, settings)
-
-
-def check_document_quota(session: "Session", tenant_id: str, settings: Settings) -> None:
-    """Raise QuotaExceeded if a tenant has more documents than the settings allow, the new ones among them."""
-    most = settings.max_tenant_documents
-    if most and (session.scalar(number_of(documents_where(tenant_id))) or 0) > most:
-        raise QuotaExceeded(
-            f"the tenant has {most:,} documents already: delete some, or raise RAGKV_MAX_TENANT_DOCUMENTS"
-        )
 
 
 def insert_document(
@@ -344,14 +256,6 @@ def revive(session: "Session", document: DocumentRow, index_fingerprint: str) ->
         again = read_again if document.status in (Status.SEARCHABLE, Status.READY) else start_over
         session.execute(again(document.id))
         session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))
-
-
-def enqueue(document_id: str, queue: Queue) -> None:
-    """Queue a document after the commit. When the queue is away the sweep does it later."""
-    try:
-        queue.enqueue_ingest(document_id)
-    except Unavailable as error:
-        log.warning("document %s is accepted and will be queued by the next sweep: %s", document_id, error)
 
 
 def find_document(session: "Session", tenant_id: str, document_id: str, *, lock: bool = False) -> DocumentRow:

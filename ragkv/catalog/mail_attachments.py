@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ragkv.access.audit import Change, add_change
-from ragkv.catalog.documents import (
-    DocumentView,
-    check_quota,
-    find_document,
-    insert_document,
-    remove_orphans,
-    revive,
-    view_of,
-)
+from ragkv.catalog.documents import DocumentView, find_document, insert_document, remove_orphans, revive, view_of
 from ragkv.catalog.originals import uploads_lock
+from ragkv.catalog.quotas import check_quota
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.documents import document_by_hash
 from ragkv.db.mail_attachments import (

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ragkv.catalog.documents import check_quota, clean_file_name
+from ragkv.catalog.documents import clean_file_name
 from ragkv.catalog.originals import uploads_lock
+from ragkv.catalog.quotas import check_quota
 from ragkv.clock import utc_now
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.file_tables import FileRow

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ragkv.catalog.changes import Queued, queue_again
-from ragkv.catalog.documents import DocumentView, document_view, enqueue, find_document
+from ragkv.catalog.documents import DocumentView, document_view, find_document
+from ragkv.catalog.requeue import enqueue
 from ragkv.db.database import Database
 from ragkv.db.documents import number_of, precompute_again
 from ragkv.db.jobs import REBUILD

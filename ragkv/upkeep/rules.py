@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ragkv.catalog.documents import QUEUED_AT_ONCE, refresh_outdated_kv, requeue_stuck
+from ragkv.catalog.requeue import QUEUED_AT_ONCE, refresh_outdated_kv, requeue_stuck
 from ragkv.compression import LEAST, MOST, CompressionMethod
 from ragkv.db.collections import collection_changed
 from ragkv.db.jobs import KEEP

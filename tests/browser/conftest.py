@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.access.keys import issue_key
-from ragkv.catalog.documents import stuck_ids
+from ragkv.catalog.requeue import stuck_ids
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from tests.browser.visit import Visit

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.documents import stuck_ids
+from ragkv.catalog.requeue import stuck_ids
 from ragkv.db.tables import ChunkRow
 from ragkv.parts import Parts
 from tests.browser.visit import Visit

@@ -15,7 +15,8 @@ from sqlalchemy import select, update
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.access.keys import list_all_keys
-from ragkv.catalog.documents import accept_document, delete_document, document_view, store_document, stuck_ids
+from ragkv.catalog.documents import accept_document, delete_document, document_view, store_document
+from ragkv.catalog.requeue import stuck_ids
 from ragkv.cli.backup import backup as backup_command
 from ragkv.cli.backup import restore as restore_command
 from ragkv.db.dump import LEFT_OUT, snapshot, tables_of

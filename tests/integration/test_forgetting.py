@@ -15,8 +15,9 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer_cache.ring import GONE, AnswerRing, RingName, Room, record_type
 from ragkv.catalog.changes import replace_document
-from ragkv.catalog.documents import accept_document, delete_document, requeue_stuck
+from ragkv.catalog.documents import accept_document, delete_document
 from ragkv.catalog.forgetting import MemoryKeeper, forget_stale_answers
+from ragkv.catalog.requeue import requeue_stuck
 from ragkv.db.tables import QuestionRow
 from ragkv.embedded_redis import BESIDE_ANSWERS_BYTES, EmbeddedRedis
 from ragkv.errors import Unavailable

@@ -14,7 +14,8 @@ from sqlalchemy import delete, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.catalog.documents import document_view, store_document, stuck_ids
+from ragkv.catalog.documents import document_view, store_document
+from ragkv.catalog.requeue import stuck_ids
 from ragkv.cli.fsck import fsck
 from ragkv.clock import utc_now
 from ragkv.db.file_tables import FileRow

@@ -13,7 +13,8 @@ from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.documents import accept_document, stuck_ids
+from ragkv.catalog.documents import accept_document
+from ragkv.catalog.requeue import stuck_ids
 from ragkv.clock import utc_now
 from ragkv.db.tables import ChunkRow, JobRow, KVEntryRow
 from ragkv.kv.resident import is_resident, resident_bytes

@@ -9,7 +9,8 @@ from sqlalchemy import select
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.catalog.documents import DocumentView, document_view, refresh_outdated_kv, store_document
+from ragkv.catalog.documents import DocumentView, document_view, store_document
+from ragkv.catalog.requeue import refresh_outdated_kv
 from ragkv.compression import Compression, CompressionMethod
 from ragkv.db.chunks import to_chunk
 from ragkv.db.jobs import KEEP

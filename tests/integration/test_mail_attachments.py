@@ -15,8 +15,9 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.attachments import Attach, attach_files, detach_file
 from ragkv.catalog.data_sources import add_data_source
-from ragkv.catalog.documents import document_view, stuck_ids
+from ragkv.catalog.documents import document_view
 from ragkv.catalog.mail_attachments import MAX_DEPTH, settle_attachments
+from ragkv.catalog.requeue import stuck_ids
 from ragkv.catalog.syncing import sync_now
 from ragkv.catalog.uploads import keep_file
 from ragkv.db.tables import DocumentRow

@@ -16,7 +16,8 @@ from sqlalchemy import make_url, text, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
-from ragkv.catalog.documents import document_view, store_document, stuck_ids
+from ragkv.catalog.documents import document_view, store_document
+from ragkv.catalog.requeue import stuck_ids
 from ragkv.clock import utc_now
 from ragkv.db import clock, ingestion
 from ragkv.db.database import Database, open_engine

@@ -12,7 +12,8 @@ from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document, take_next, work_on
 from ingest.progress import Interrupted
 from ragkv.catalog.changes import replace_document
-from ragkv.catalog.documents import DocumentView, document_view, refresh_outdated, store_document
+from ragkv.catalog.documents import DocumentView, document_view, store_document
+from ragkv.catalog.requeue import refresh_outdated
 from ragkv.db.tables import ChunkRow, DocumentRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis

@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 from api.schema.document import BYTES, EVENTS, Json
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.documents import stuck_ids
+from ragkv.catalog.requeue import stuck_ids
 from ragkv.db.ingestion import Lease
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts

@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy import event, text
 
 from ragkv.catalog.changes import amend_document, replace_document
-from ragkv.catalog.documents import delete_document, document_view, refresh_outdated, store_document
+from ragkv.catalog.documents import delete_document, document_view, store_document
+from ragkv.catalog.requeue import refresh_outdated
 from ragkv.chunk import Chunk
 from ragkv.db.database import Database
 from ragkv.db.ingestion import Lease

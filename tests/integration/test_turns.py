@@ -14,7 +14,8 @@ from ingest import turn
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, take_next, work_on
 from ragkv.catalog.changes import Queued, retry_failed
-from ragkv.catalog.documents import accept_document, document_view, requeue_stuck, store_document, stuck_ids
+from ragkv.catalog.documents import accept_document, document_view, store_document
+from ragkv.catalog.requeue import requeue_stuck, stuck_ids
 from ragkv.db.database import Database
 from ragkv.db.ingestion import Lease
 from ragkv.db.migrate import migrate

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.catalog.documents import refresh_outdated, stuck_ids
+from ragkv.catalog.requeue import refresh_outdated, stuck_ids
 from ragkv.db.dump import reflected, replacing, snapshot
 from ragkv.db.migrate import check_drift, downgrade, migrate
 from ragkv.embedded_redis import EmbeddedRedis

@@ -15,15 +15,8 @@ from api.worker_process import WorkerProcess
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, IngestOutcome, ingest_document
 from ingest.progress import Interrupted
-from ragkv.catalog.documents import (
-    DocumentView,
-    accept_document,
-    delete_document,
-    document_view,
-    refresh_outdated,
-    requeue_stuck,
-    store_document,
-)
+from ragkv.catalog.documents import DocumentView, accept_document, delete_document, document_view, store_document
+from ragkv.catalog.requeue import refresh_outdated, requeue_stuck
 from ragkv.clock import utc_now
 from ragkv.db.ingestion import LEASE, Lease
 from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow

@@ -1,0 +1,35 @@
+"""Quotas: the bytes of files and the documents that a tenant may have."""
+
+from typing import TYPE_CHECKING
+
+from ragkv.db.documents import bytes_of_tenant, documents_where, number_of
+from ragkv.errors import QuotaExceeded
+from ragkv.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+
+def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Settings) -> None:
+    """Check a tenant's quotas. Raises QuotaExceeded if a tenant has more bytes of files, or more documents, than the
+    settings allow.
+
+    The new file, of `num_bytes`, is among them.
+    """
+    session.flush()
+    most = settings.max_tenant_bytes  # 0 is no limit
+    if most and (kept := int(session.scalar(bytes_of_tenant(tenant_id)) or 0)) > most:
+        raise QuotaExceeded(
+            f"the file has {num_bytes:,} bytes, and {max(most - kept + num_bytes, 0):,} of the tenant's "
+            f"{most:,} are left: delete documents or files, or raise RAGKV_MAX_TENANT_BYTES"
+        )
+    check_document_quota(session, tenant_id, settings)
+
+
+def check_document_quota(session: "Session", tenant_id: str, settings: Settings) -> None:
+    """Raise QuotaExceeded if a tenant has more documents than the settings allow, the new ones among them."""
+    most = settings.max_tenant_documents
+    if most and (session.scalar(number_of(documents_where(tenant_id))) or 0) > most:
+        raise QuotaExceeded(
+            f"the tenant has {most:,} documents already: delete some, or raise RAGKV_MAX_TENANT_DOCUMENTS"
+        )

@@ -1,0 +1,81 @@
+"""Queues documents: new ones, those that wait for a lost message, and those that other models or settings outdate."""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ragkv.clock import utc_now
+from ragkv.db.database import Database
+from ragkv.db.documents import count_of_other_encoders, note_encoder, read_outdated_again, stuck_documents
+from ragkv.db.kv_rules import makings_in_use, precompute_outdated_again
+from ragkv.errors import Unavailable
+from ragkv.parts import Parts
+from ragkv.queue import Queue
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+log = logging.getLogger(__name__)
+
+QUEUED_AT_ONCE = 100
+"""Documents whose messages one request sends; the next sweep sends the others."""
+
+
+def refresh_outdated(parts: Parts) -> int:
+    """Mark every document that was ingested with other models, settings or terms to be ingested again; what it has
+    answers until then. Returns how many."""
+    present = parts.source.present
+    with parts.database.writing() as session:
+        known = (parts.index_fingerprint, *parts.earlier_index_fingerprints)
+        session.execute(note_encoder(known, parts.encoder_fingerprint))
+        if others := session.scalar(count_of_other_encoders(*present)):
+            log.warning(
+                "%d documents have vectors of another encoder: until a worker has read them again they are found by their "
+                "words alone; set RAGKV_ENCODER back to find them by meaning too",
+                others,
+            )
+        chunks = session.connection().execute(read_outdated_again(parts.index_fingerprint)).rowcount
+        return chunks + _refresh_outdated_kv(session, parts)
+
+
+def refresh_outdated_kv(parts: Parts) -> int:
+    """`refresh_outdated`, of KV alone: chunks and vectors stay as they are."""
+    with parts.database.writing() as session:
+        return _refresh_outdated_kv(session, parts)
+
+
+def _refresh_outdated_kv(session: "Session", parts: Parts) -> int:
+    outdated = 0
+    for own in session.execute(makings_in_use()).all():
+        kv_format, compress, keep = own
+        rule = parts.settings.kv_rule.in_place_of(kv_format, compress=compress, keep=keep)
+        again = precompute_outdated_again(parts.index_fingerprint, parts.kv_fingerprint(rule), own)
+        outdated += session.connection().execute(again).rowcount
+    return outdated
+
+
+def requeue_stuck(database: Database, queue: Queue, at_most: int | None = None) -> Sequence[str]:
+    """Queue as many documents as wait beyond the messages there are, so that none waits for a message that was lost.
+
+    Returns their ids. Raises Unavailable when the queue or the database is away.
+    """
+    waiting = stuck_ids(database)
+    missing = len(waiting) - queue.depth() if waiting else 0
+    stuck = waiting[:missing][:at_most] if missing > 0 else ()
+    for document_id in stuck:
+        queue.enqueue_ingest(document_id)
+    return stuck
+
+
+def stuck_ids(database: Database) -> Sequence[str]:
+    """Ids of unfinished documents that no worker holds, oldest first."""
+    with database.reading() as session:
+        return session.scalars(stuck_documents(utc_now())).all()
+
+
+def enqueue(document_id: str, queue: Queue) -> None:
+    """Queue a document after the commit. When the queue is away the sweep does it later."""
+    try:
+        queue.enqueue_ingest(document_id)
+    except Unavailable as error:
+        log.warning("document %s is accepted and will be queued by the next sweep: %s", document_id, error)

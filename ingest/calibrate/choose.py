@@ -2,39 +2,18 @@
 good."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import exp, log
 
-import torch
+import numpy as np
 
 from ingest.calibrate.cover import Observed
 from ragkv.calibration import Ratio
 from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.errors import Rejected
+from ragkv.evaluation.metrics import geometric_ratio, interval, resamples
 
 BEST_LAYERS = 3
 FINALISTS = 4
-DRAWS = 2000
-KL_FLOOR = 1e-4
-"""What lies below it is rounding."""
 _LEAST_OBSERVED = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A mean with its 95% bootstrap interval over contexts."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def interval_of(values: Sequence[float]) -> Interval:
-    """The same draws for every call with as many values."""
-    each = torch.tensor(values, dtype=torch.float64)
-    rows = torch.randint(len(each), (DRAWS, len(each)), generator=torch.Generator().manual_seed(0))
-    drawn = each[rows].mean(1).sort().values
-    return Interval(each.mean().item(), drawn[int(0.025 * DRAWS)].item(), drawn[int(0.975 * DRAWS)].item())
 
 
 def finalists(observed: Sequence[Observed], num_layers: int) -> list[Choice]:
@@ -70,10 +49,11 @@ def choose(kls: Mapping[Choice, Sequence[float]]) -> Choice:
 
 
 def ratio_of(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """The geometric mean of ours / theirs, paired by case: one case in thirteen can make a mean of KLs."""
-    logs = [log(max(one, KL_FLOOR)) - log(max(other, KL_FLOOR)) for one, other in zip(ours, theirs, strict=True)]
-    around = interval_of(logs)
-    return Ratio(exp(around.mean), exp(around.low), exp(around.high))
+    """The geometric mean of ours / theirs, paired by case."""
+    both = np.array([ours, theirs])
+    around = interval(geometric_ratio(*both[:, resamples(len(ours), 0)]))
+    assert around is not None, "KLs are numbers"
+    return Ratio(float(geometric_ratio(*both)), *around)
 
 
 def candidates(num_layers: int, single: Sequence[float]) -> list[Choice]:

@@ -46,7 +46,8 @@ class Corpus:
             max_model_len=max(*scale.sizes, scale.context) + ROOM_TOKENS,
         )
         prompts = PromptBuilder(Tokenizer.load(folder), Wording(settings.instructions), settings.max_model_len)
-        keys = KeyMaker(_SECRET, shape.name, str(shape.layout.dtype), prompts.prefix_ids)
+        # Random weights have no name: the secret keeps shapes apart.
+        keys = KeyMaker(_SECRET + shape.name.encode(), "", str(shape.layout.dtype), prompts.prefix_ids)
         chunks = random_chunks(scale.num_chunks, scale.chunk_tokens, shape.config.vocab_size)
         return cls(settings, chunks, prompts, keys, KVStore(settings.kv_dir))
 

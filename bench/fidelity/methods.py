@@ -170,11 +170,11 @@ def methods_of(
     """
     if unknown := [name for name in names if name not in NAMES]:
         raise Rejected(f"no method {', '.join(unknown)}: choose from {', '.join(NAMES)}")
-    wanted = frozenset(names)
-    if wanted - {NONE, *_REORDERED} or not wanted & {*_REORDERED}:
-        methods = [_FULL, _NONE]
-    else:
+    wanted = frozenset(names) - {NONE}
+    if wanted and wanted.issubset(_REORDERED):  # nothing else is in the file's order
         methods = [replace(_NONE, reference=FULL_RETRIEVAL_ORDER, gain_reference=FULL_RETRIEVAL_ORDER)]
+    else:
+        methods = [_FULL, _NONE]
     methods += [method for method in _IN_FILE_ORDER if method.name in wanted]
     for policy in POLICIES_MEASURED:
         if policy not in wanted:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -66,36 +67,25 @@ class Planner:
             stored = [self.stored(passage.chunk, whole) for passage in passages]
         if _is_written_alone(stored):
             return None
-        return replace(self._stitched(prompt, passages, keys, recompute, question, stored), model=keys.model)
-
-    def _stitched(
-        self,
-        prompt: Prompt,
-        passages: Sequence[Passage],
-        keys: KeyMaker,
-        recompute: Recompute,
-        question: torch.Tensor | None,
-        stored: Sequence[Stored],
-    ) -> StitchPlan:
         writer = _name_of([one.making.writer for one in stored])
         quantised = _name_of([one.making.format_name for one in stored])
         placed = [PlacedChunk(keys.prefix(), prompt.prefix)]
         placed += [PlacedChunk(one.key, span, one.kept) for one, span in zip(stored, prompt.chunks, strict=True)]
         missing = frozenset(chunk.key for chunk in placed if chunk.key is None or chunk.key not in self._store)
+        stitched = partial(plan_stitch, placed, missing, writer=writer, quantised=quantised, model=keys.model)
         context = total_tokens(prompt.chunks)
         budget = recompute.budget(context)
         if budget >= context:
-            return plan_stitch(placed, missing, prompt.chunks, None, writer, quantised)
+            return stitched(prompt.chunks)
         if POLICIES[recompute.policy].in_engine:
             selection = EngineSelection(
                 recompute.policy, budget / context, recompute.block_size, _topic(prompt), self._choice
             )
-            return plan_stitch(placed, missing, (), selection if budget else None, writer, quantised)
+            return stitched((), selection if budget else None)
         evidence = self._evidence(placed[1:], passages, recompute, question)
         if not writer and placed[1:] and placed[1].key not in missing and not placed[1].kept:
             evidence = evidence.without_first()
-        selected = SELECTORS[recompute.policy](evidence, budget) if budget else ()
-        return plan_stitch(placed, missing, selected, None, writer, quantised)
+        return stitched(SELECTORS[recompute.policy](evidence, budget) if budget else ())
 
     def lay_out(self, passages: Sequence[Passage], keys: KeyMaker, recompute: Recompute) -> tuple[Stored, ...]:
         """The chunks of these passages as the prompt of a stitched answer holds them.

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 from ragkv.answer.question import Question
-from ragkv.policies import PolicyName
+from ragkv.policies import POLICIES, PolicyName
 from ragkv.settings import Settings
 from ragkv.stitch.select import block_size_of, budget_of
 
 DEFAULT_RATIO = 0.1
 """Of the context, where neither question nor settings name a share and no writer suffices."""
+WITHOUT_VECTORS: PolicyName = "question"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,16 @@ class Recomputing:
     def policy(self, question: Question) -> PolicyName:
         return question.policy or self.settings.recompute_policy
 
-    def of(self, question: Question, *, written: bool) -> Recompute:
+    def of(self, question: Question, *, written: bool, with_vectors: bool = True) -> Recompute:
         """The question's own wishes over the settings. written: the writer in use made all of its chunks' KV.
+        with_vectors: the question's vectors are there, if its policy needs them; without them the engine selects.
 
         A ratio that is asked for holds, however long the context. Where none is asked for or set, nothing is recomputed
         of what a writer made that suffices, unless the question names a policy: then it is to be seen.
         """
         policy = self.policy(question)
+        if POLICIES[policy].needs_question_vectors and not with_vectors:
+            policy = WITHOUT_VECTORS
         block_size = question.block_size or self.settings.block_size or block_size_of(policy)
         if question.recompute_ratio is not None:
             return Recompute(policy, question.recompute_ratio, block_size)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -29,10 +29,10 @@ from ragkv.engine.protocol import Engine, Generate, Report
 from ragkv.errors import NotFound, RagKVError, TooLarge, Unavailable
 from ragkv.kv.key import KeyMaker
 from ragkv.observe import traces
-from ragkv.policies import POLICIES, PolicyName
+from ragkv.policies import POLICIES
 from ragkv.settings import PassageOrder
 from ragkv.stitch.plan import EXACT, StitchPlan
-from ragkv.stitch.select import block_size_of, budget_of
+from ragkv.stitch.select import budget_of
 from ragkv.threads import Threads
 
 NOTHING = "nothing to search: the collection holds no document that is searchable; upload one first"
@@ -40,9 +40,6 @@ NOTHING_CHOSEN = "nothing to search: no searchable document matches the filter; 
 
 THREADS = 4
 """For all questions of a process. More would only take the interpreter from each other, and from the event loop."""
-
-WITHOUT_VECTORS: PolicyName = "question"
-"""The policy of questions whose vectors are lost: the engine selects."""
 
 log = logging.getLogger(__name__)
 
@@ -204,9 +201,8 @@ class Answerer:
         if question.mode == "full":
             return build([passage.chunk for passage in passages]), passages, None
         planner = self._planner
-        recompute = self._recomputing.of(question, written=planner.is_written(read, keys))
-        if vectors is None and POLICIES[recompute.policy].needs_question_vectors:
-            recompute = replace(recompute, policy=WITHOUT_VECTORS, block_size=block_size_of(WITHOUT_VECTORS))
+        written = planner.is_written(read, keys)
+        recompute = self._recomputing.of(question, written=written, with_vectors=vectors is not None)
         laid_out = planner.lay_out(passages, keys, recompute)
         prompt = build([one.chunk for one in laid_out])
         return prompt, passages, planner.plan(prompt, passages, keys, recompute, vectors, laid_out)

@@ -86,9 +86,10 @@ def exchange_file(
     with receiving as received, parts.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         document = find_document(session, tenant_id, document_id)
-        this = among(documents_where(tenant_id, document.collection_id), [document_id])
-        if still is not None and session.scalars(this.where(still)).one_or_none() is None:
-            raise Conflict("the document became another's meanwhile")
+        if still is not None:
+            this = among(documents_where(tenant_id, document.collection_id), [document_id])
+            if session.scalars(this.where(still)).one_or_none() is None:
+                raise Conflict("the document became another's meanwhile")
         document.name = clean_file_name(name)
         if is_upload:
             document.is_attachment, document.was_uploaded = False, True

@@ -1,6 +1,5 @@
 """Accepts documents, shows them, and deletes them."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,8 +37,6 @@ from ragkv.tenancy import CollectionRef
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Row
     from sqlalchemy.orm import Session
-
-log = logging.getLogger(__name__)
 
 MAX_FILE_NAME_CHARS = 500
 _ORPHANS_AT_ONCE = 50

@@ -95,7 +95,8 @@ def plan_stitch(
     selection: EngineSelection | None = None,
     writer: str = "",
     quantised: str = "",
+    model: str = "",
 ) -> StitchPlan:
     """Place every chunk; recompute what was selected and, whole, every chunk whose KV is missing."""
     lost = [chunk.span for chunk in placed if chunk.key is None or chunk.key in missing]
-    return StitchPlan(tuple(placed), merge([*selected, *lost]), selection, len(lost), writer, quantised)
+    return StitchPlan(tuple(placed), merge([*selected, *lost]), selection, len(lost), writer, quantised, model)

@@ -12,6 +12,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.answer.question import Answer, Question
 from ragkv.catalog.documents import store_document
+from ragkv.kv import prefilling
 from ragkv.observe import metrics
 from ragkv.parts import Parts
 from ragkv.status import Status
@@ -39,8 +40,10 @@ class Halting:
 
 
 @pytest.fixture
-def halting(parts: Parts, ingest: IngestParts, engine: EchoEngine) -> Halting:
-    """A worker whose first batch takes a second, so that the next ones are expected to."""
+def halting(parts: Parts, ingest: IngestParts, engine: EchoEngine, monkeypatch: pytest.MonkeyPatch) -> Halting:
+    """A worker whose first batch takes a second, so that the next ones are expected to; on a busy machine they may take
+    much longer."""
+    monkeypatch.setattr(prefilling, "LONGEST", 60.0)
     engine.stitches = engine.started = True
     parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200, kv_wait_ms=60_000.0)
     halting = ingest.prefiller = Halting(ingest.prefiller)

@@ -8,7 +8,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,10 @@ LEAST_LEFT = 0.1
 LONGEST = 2.0
 """Times its estimate after which a batch is not expected any more."""
 MAX_BYTES = 1 << 20
+MAX_READS = 5
+"""Times that announcements are read until they hold still."""
+UNFINISHED = "."
+"""Opens the name of a file that is being written."""
 
 log = logging.getLogger(__name__)
 
@@ -89,23 +93,27 @@ class Prefilling:
         except OSError:
             return False
 
-    def _batches(self) -> Iterator[Batch]:
-        """Announcements of running processes. Files that are damaged, or vanish while they are read, are skipped."""
-        for path in self._files():
-            with suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
-                if not _is_free(file.fileno()):
-                    yield from msgspec.json.decode(file.read(MAX_BYTES), type=list[Batch])
+    def _batches(self) -> list[Batch]:
+        """What running processes announce. A process replaces its announcement by writing the next and then removing
+        the old one: if the files changed while they were read, they are read again."""
+        files = self._files()
+        for _ in range(MAX_READS):
+            found = [batch for path in files if not path.name.startswith(UNFINISHED) for batch in _read(path)]
+            before, files = files, self._files()
+            if files == before:
+                break
+        return found
 
     def _write(self, path: Path, content: bytes) -> int | None:
-        """Write and lock a file. The descriptor that locks it, or None. Until it is locked it looks like that of a dead
-        process, which announces nothing."""
-        descriptor = None
+        """Lock and write a file, which has its name once it is whole. The descriptor that locks it, or None."""
+        descriptor, unfinished = None, path.with_name(UNFINISHED + path.name)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._remove_dead()
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(descriptor, content)
+            unfinished.rename(path)
         except OSError as error:
             log.debug("the prefill under way is not announced: %s", error)
             if descriptor is not None:
@@ -119,9 +127,19 @@ class Prefilling:
                 if _is_free(file.fileno()):
                     path.unlink()
 
-    def _files(self) -> Iterator[Path]:
-        with suppress(OSError):
-            yield from (self.folder / FOLDER).iterdir()
+    def _files(self) -> set[Path]:
+        try:
+            return set((self.folder / FOLDER).iterdir())
+        except OSError:
+            return set()
+
+
+def _read(path: Path) -> list[Batch]:
+    """What a running process announces in this file; nothing if it is damaged, or gone."""
+    with suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
+        if not _is_free(file.fileno()):
+            return msgspec.json.decode(file.read(MAX_BYTES), type=list[Batch])
+    return []
 
 
 def _is_free(descriptor: int) -> bool:

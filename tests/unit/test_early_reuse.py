@@ -192,6 +192,26 @@ def test_a_damaged_announcement_is_none(prefilling, content):
         assert prefilling.ready_in_s({"a"}) == {}
 
 
+def test_an_announcement_that_is_replaced_while_it_is_read_is_found(prefilling):
+    done = threading.Event()
+
+    def replace_often():
+        announcement = prefilling.announce([batch("a")])
+        while not done.wait(0.001):
+            before, announcement = announcement, prefilling.announce([batch("a")])
+            before.withdraw()
+        announcement.withdraw()
+
+    worker = threading.Thread(target=replace_often)
+    worker.start()
+    while not prefilling.any():
+        time.sleep(0.001)
+    found = ["a" in prefilling.ready_in_s({"a"}) for _ in range(5000)]
+    done.set()
+    worker.join()
+    assert all(found)
+
+
 def test_a_folder_that_cannot_be_written_announces_nothing(tmp_path):
     (tmp_path / FOLDER).write_text("a file in its place")
     with announced(Prefilling(tmp_path), batch("a")):

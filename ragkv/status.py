@@ -14,6 +14,14 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
+UNREAD = (Status.ACCEPTED, Status.PARSING, Status.INDEXING)
+"""No question finds a document in these yet."""
+ANSWERING = (Status.SEARCHABLE, Status.READY)
+"""Questions find a document in these."""
+UNFINISHED = (*UNREAD, Status.SEARCHABLE)
+"""A worker takes a document in these; not a searchable one whose KV was evicted."""
+FINISHED = (Status.READY, Status.FAILED)
+
 REREAD = "reread"
 """Stage of a searchable document that waits to be read again, since documents are read otherwise now."""
 

@@ -12,13 +12,13 @@ from ragkv.catalog.attachments import Entry
 from ragkv.catalog.file_batches import Batch
 from ragkv.catalog.stores import Store
 from ragkv.page import Page
-from ragkv.status import Status
+from ragkv.status import ANSWERING, UNREAD, Status
 
 FileStatus = Literal["in_progress", "completed", "cancelled", "failed"]
 
 STATUSES: dict[FileStatus, tuple[Status, ...]] = {
-    "in_progress": (Status.ACCEPTED, Status.PARSING, Status.INDEXING),
-    "completed": (Status.SEARCHABLE, Status.READY),
+    "in_progress": UNREAD,
+    "completed": ANSWERING,
     "failed": (Status.FAILED,),
     "cancelled": (),
 }

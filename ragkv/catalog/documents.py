@@ -31,7 +31,7 @@ from ragkv.errors import NotFound
 from ragkv.files import FileStore, Readable, StoredBytes
 from ragkv.ids import is_id, new_id
 from ragkv.parts import Parts
-from ragkv.status import REREAD, Status
+from ragkv.status import ANSWERING, REREAD, Status
 from ragkv.tenancy import CollectionRef
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def revive(session: "Session", document: DocumentRow, index_fingerprint: str) ->
     """A document that failed, or that other models read, gets another chance when it is uploaded again."""
     outdated = document.num_chunks > 0 and document.index_fingerprint != index_fingerprint
     if document.status is Status.FAILED or outdated:
-        again = read_again if document.status in (Status.SEARCHABLE, Status.READY) else start_over
+        again = read_again if document.status in ANSWERING else start_over
         session.execute(again(document.id))
         session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))
 

@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING
 from ragkv.catalog.attachments import Attach, Entry, attach_files, detach_if_there, entries_among
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
-from ragkv.db.documents import UNFINISHED
 from ragkv.db.file_tables import FileBatchMemberRow, FileBatchRow
 from ragkv.db.uploads import batch_by_id, count_members, entries_of_batch
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, new_id
 from ragkv.page import Page, PageRequest
 from ragkv.parts import Parts
-from ragkv.status import Status
+from ragkv.status import UNREAD, Status
 from ragkv.tenancy import CollectionRef
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
-
-UNREAD = tuple(status for status in UNFINISHED if status is not Status.SEARCHABLE)
-"""What a batch that is cancelled takes out again."""
 
 
 @dataclass(frozen=True, slots=True)

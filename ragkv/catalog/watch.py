@@ -11,9 +11,8 @@ from ragkv.db.collections import collection_by_id
 from ragkv.db.database import Database
 from ragkv.db.documents import progress_in_collection, progress_of_document
 from ragkv.errors import NotFound
-from ragkv.status import Status
+from ragkv.status import FINISHED, Status
 
-FINISHED = frozenset({Status.READY, Status.FAILED})
 MARGIN = timedelta(seconds=5)
 """Clocks of workers may differ by this much, and a commit may come this much after its moment."""
 WHOLE_EVERY = timedelta(seconds=5)

@@ -8,17 +8,17 @@ from sqlalchemy import ColumnElement, Select, Update, and_, exists, func, or_, s
 from ragkv.db.documents import unfinished
 from ragkv.db.file_tables import FileRow
 from ragkv.db.jobs import open_jobs
+from ragkv.db.leases import RELEASED, is_free
 from ragkv.db.lists import one_of
 from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, KVEntryRow
-from ragkv.status import JobStatus, Status
+from ragkv.status import ANSWERING, FINISHED, JobStatus, Status
 
-FINISHED = (Status.READY, Status.FAILED)
 OPEN = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
 def searchable_documents() -> Select[str, str, str, int]:
     """(tenant, collection, document, chunks) of documents that searches find."""
-    searchable = (DocumentRow.status.in_((Status.SEARCHABLE, Status.READY)), DocumentRow.num_chunks > 0)
+    searchable = (DocumentRow.status.in_(ANSWERING), DocumentRow.num_chunks > 0)
     columns = (DocumentRow.tenant_id, DocumentRow.collection_id, DocumentRow.id, DocumentRow.num_chunks)
     return select(*columns).where(*searchable)
 
@@ -35,7 +35,7 @@ def lost_uploads(tenant_id: str, sha256: str) -> Select[str]:
 
 def fail_document(document_id: str, reason: str) -> tuple[Update, Update]:
     """Mark a document and its jobs as failed. A worker that holds the document loses it."""
-    gone = {"status": Status.FAILED, "error": reason, "stage": "", "lease_owner": None, "lease_until": None}
+    gone = {"status": Status.FAILED, "error": reason, "stage": "", **RELEASED}
     failed = update(DocumentRow).where(DocumentRow.id == document_id).values(gone)
     return failed, open_jobs(document_id, status=JobStatus.FAILED, error=reason)
 
@@ -67,7 +67,7 @@ def stale_leases(lapsed_before: datetime, no_later_than: datetime) -> Select[str
 def release(document_ids: Sequence[str], lapsed_before: datetime, no_later_than: datetime) -> Update:
     """Release those of the documents whose lease is still stale."""
     stale = (one_of(DocumentRow.id, document_ids), _is_stale(lapsed_before, no_later_than))
-    return update(DocumentRow).where(*stale).values(lease_owner=None, lease_until=None)
+    return update(DocumentRow).where(*stale).values(**RELEASED)
 
 
 def jobs_of_finished(before: datetime) -> Select[str]:
@@ -85,21 +85,19 @@ def close_jobs(job_ids: Sequence[str]) -> tuple[Update, Update]:
 
 def jobs_without_worker(lapsed_before: datetime) -> Select[str]:
     """Jobs marked as running whose unfinished document has no lease."""
-    return _jobs_with_documents().where(JobRow.status == JobStatus.RUNNING, unfinished(), _is_free(lapsed_before))
+    return _jobs_with_documents().where(
+        JobRow.status == JobStatus.RUNNING, unfinished(), is_free(DocumentRow.lease_until, lapsed_before)
+    )
 
 
 def queue_jobs(job_ids: Sequence[str], lapsed_before: datetime) -> Update:
     """Queue those of the jobs again that no worker runs still."""
-    return _move_jobs(job_ids, and_(unfinished(), _is_free(lapsed_before)), JobStatus.QUEUED)
+    return _move_jobs(job_ids, and_(unfinished(), is_free(DocumentRow.lease_until, lapsed_before)), JobStatus.QUEUED)
 
 
 def _is_stale(lapsed_before: datetime, no_later_than: datetime) -> ColumnElement[bool]:
     outlived = and_(DocumentRow.lease_owner.is_not(None), DocumentRow.status.in_(FINISHED))
     return or_(DocumentRow.lease_until < lapsed_before, DocumentRow.lease_until > no_later_than, outlived)
-
-
-def _is_free(lapsed_before: datetime) -> ColumnElement[bool]:
-    return or_(DocumentRow.lease_until.is_(None), DocumentRow.lease_until < lapsed_before)
 
 
 def _jobs_with_documents() -> Select[str]:

@@ -8,10 +8,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Delete, Select, Update, and_, case, delete, exists, func, or_, select, update
 from sqlalchemy.orm import aliased
 
+from ragkv.db.leases import is_free
 from ragkv.db.lists import one_of
 from ragkv.db.mail_attachments import is_in_mail
 from ragkv.db.tables import DataSourceFileRow, DataSourceRow, DocumentRow
-from ragkv.status import Status
+from ragkv.status import ANSWERING, Status
 
 
 class FileStatus(StrEnum):
@@ -26,7 +27,7 @@ class FileStatus(StrEnum):
 _STATUS: ColumnElement[str] = case(
     (DataSourceFileRow.error.is_not(None), FileStatus.UNREADABLE.value),
     (DocumentRow.status == Status.FAILED, FileStatus.FAILED.value),
-    (DocumentRow.status.in_([Status.SEARCHABLE, Status.READY]), FileStatus.READY.value),
+    (DocumentRow.status.in_(ANSWERING), FileStatus.READY.value),
     else_=FileStatus.WAITING.value,
 )
 
@@ -59,8 +60,7 @@ def due_data_source(now: datetime) -> Select[str]:
     """Ids of data sources to sync now, the longest due first; those of tenants that have none in work before others."""
     other = aliased(DataSourceRow)
     is_served = exists().where(other.tenant_id == DataSourceRow.tenant_id, other.lease_until > now)
-    is_free = or_(DataSourceRow.lease_until.is_(None), DataSourceRow.lease_until < now)
-    is_due = (DataSourceRow.next_at <= now, ~DataSourceRow.paused, is_free)
+    is_due = (DataSourceRow.next_at <= now, ~DataSourceRow.paused, is_free(DataSourceRow.lease_until, now))
     return select(DataSourceRow.id).where(*is_due).order_by(is_served, DataSourceRow.next_at, DataSourceRow.id)
 
 
@@ -87,10 +87,10 @@ def note_watch(data_source_id: str, error: str | None) -> Update:
 
 def claim_data_source(data_source_id: str, owner: str, now: datetime, until: datetime) -> Update:
     """Begin a sync. Changes no row while another process holds the lease."""
-    is_free = or_(DataSourceRow.lease_until.is_(None), DataSourceRow.lease_until < now)
     begun: dict[str, Any] = {"syncs": DataSourceRow.syncs + 1, "next_at": now, "listed": 0, "skipped": 0}
     held = {"lease_owner": owner, "lease_until": until}
-    return update(DataSourceRow).where(DataSourceRow.id == data_source_id, is_free).values(**begun, **held)
+    mine = (DataSourceRow.id == data_source_id, is_free(DataSourceRow.lease_until, now))
+    return update(DataSourceRow).where(*mine).values(**begun, **held)
 
 
 def held_data_source(data_source_id: str, owner: str) -> Update:

@@ -22,15 +22,15 @@ from sqlalchemy import (
 )
 
 from ragkv.db.file_tables import FileRow
+from ragkv.db.leases import RELEASED, is_free
 from ragkv.db.lists import one_of
 from ragkv.db.pages import Keys
 from ragkv.db.tables import DocumentLabelRow, DocumentRow
 from ragkv.names import storable
-from ragkv.status import REREAD, Status
+from ragkv.status import FINISHED, REREAD, UNFINISHED, Status
 
-UNFINISHED = (Status.ACCEPTED, Status.PARSING, Status.INDEXING, Status.SEARCHABLE)
 FRESH: dict[str, Any] = {
-    "attempts": 0, "outages": 0, "retry_at": None, "error": None, "stage": "", "lease_owner": None, "lease_until": None,
+    "attempts": 0, "outages": 0, "retry_at": None, "error": None, "stage": "", **RELEASED,
     "kv_evicted": False,
 }  # fmt: skip
 """What a document has of its attempts before the first."""
@@ -206,7 +206,7 @@ def claim(document_id: str, owner: str, now: datetime, until: datetime) -> Updat
     """Take the lease and count an attempt. Matches one row, or none: gone, finished or held by another."""
     return (
         update(DocumentRow)
-        .where(DocumentRow.id == document_id, unfinished(), _free(now))
+        .where(DocumentRow.id == document_id, unfinished(), is_free(DocumentRow.lease_until, now))
         .values(lease_owner=owner, lease_until=until, attempts=DocumentRow.attempts + 1)
     )
 
@@ -229,7 +229,7 @@ def read_again(document_id: str) -> Update:
 def read_outdated_again(index_fingerprint: str) -> Update:
     """`read_again`, of every finished document whose chunks were made with other models or settings. The others are at
     it. One that failed starts over."""
-    finished = or_(DocumentRow.status.in_((Status.READY, Status.FAILED)), DocumentRow.kv_evicted)
+    finished = or_(DocumentRow.status.in_(FINISHED), DocumentRow.kv_evicted)
     status = case((DocumentRow.status == Status.FAILED, Status.ACCEPTED), else_=Status.SEARCHABLE)
     outdated = (DocumentRow.num_chunks > 0, DocumentRow.index_fingerprint != index_fingerprint)
     return update(DocumentRow).where(*outdated, finished).values(_TO_READ_AGAIN | {"status": status})
@@ -262,7 +262,7 @@ def precompute_again(*document_ids: str) -> Update:
 def waiting(now: datetime) -> ColumnElement[bool]:
     """Whether a document is unfinished and due, and no worker holds it."""
     due = or_(DocumentRow.retry_at.is_(None), DocumentRow.retry_at <= now)
-    return and_(unfinished(), _free(now), due)
+    return and_(unfinished(), is_free(DocumentRow.lease_until, now), due)
 
 
 def unfinished() -> ColumnElement[bool]:
@@ -275,7 +275,3 @@ def count_by_status() -> Select[Status, int, int, int]:
     """(status, documents, chunks, tokens)."""
     sums = (func.count(), func.sum(DocumentRow.num_chunks), func.sum(DocumentRow.num_tokens))
     return select(DocumentRow.status, *sums).group_by(DocumentRow.status)
-
-
-def _free(now: datetime) -> ColumnElement[bool]:
-    return or_(DocumentRow.lease_until.is_(None), DocumentRow.lease_until < now)

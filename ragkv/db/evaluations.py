@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Delete, Select, Update, delete, exists, func, null, or_, select, tuple_, update
+from sqlalchemy import Delete, Select, Update, delete, exists, func, null, select, tuple_, update
 from sqlalchemy.orm import Session
 
+from ragkv.db.leases import is_free
 from ragkv.db.pages import Keys
 from ragkv.db.tables import CollectionRow, EvaluationQuestionRow, EvaluationRow, FeedbackRow, QuestionRow
 from ragkv.names import storable
@@ -40,8 +41,8 @@ def any_open() -> Select[str]:
 
 def next_run(now: datetime) -> Select[EvaluationRow]:
     """The open run that no process holds and whose last question is longest ago: runs take turns. It is locked."""
-    free = or_(EvaluationRow.leased_until.is_(None), EvaluationRow.leased_until < now)
-    waiting = select(EvaluationRow).where(EvaluationRow.state.in_(OPEN), free)
+    is_waiting = (EvaluationRow.state.in_(OPEN), is_free(EvaluationRow.leased_until, now))
+    waiting = select(EvaluationRow).where(*is_waiting)
     ordered = waiting.order_by(EvaluationRow.stepped_at, EvaluationRow.id).limit(1)
     return ordered.with_for_update(skip_locked=True)
 

@@ -15,10 +15,11 @@ from ragkv.db.chunks import CHUNK_KEYS, chunk_row, chunks_of, forget_chunks_of, 
 from ragkv.db.clock import now_of
 from ragkv.db.collections import collection_of_document_changed, mark_chunks_written
 from ragkv.db.database import Database
-from ragkv.db.documents import UNFINISHED, claim, held
+from ragkv.db.documents import claim, held
 from ragkv.db.jobs import INGEST, REBUILD, documents_with_lost_workers, newest_cause, open_jobs, open_kind
 from ragkv.db.kv_entries import forget_entries, keep_entries, keys_in_use, recall_uses, unshared_keys
 from ragkv.db.kv_rules import is_to_keep, rule_of, tried
+from ragkv.db.leases import RELEASED, num_changed
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.turns import next_waiting, others_wait, served, tenants_by_turn
 from ragkv.db.webhooks import FAILED_EVENT, READY_EVENT, announce
@@ -26,7 +27,7 @@ from ragkv.errors import Conflict
 from ragkv.kv_rule import KVRule, KVWhen
 from ragkv.outages import retry_delay_s
 from ragkv.retrieve.vectors import Vectors
-from ragkv.status import JobStatus, Status
+from ragkv.status import UNFINISHED, JobStatus, Status
 
 LEASE = timedelta(seconds=60)
 LATELY = 10 * LEASE
@@ -163,7 +164,7 @@ class Lease:
         if the rest was evicted; chunks that the rule wanted for their uses start counting again."""
         ended = {"status": Status.READY if is_whole else Status.SEARCHABLE, "kv_evicted": not is_whole, "stage": ""}
         with self.database.writing() as session:
-            self._change(session, kv_fingerprint=kv_fingerprint, error=None, outages=0, **ended, **_RELEASED)
+            self._change(session, kv_fingerprint=kv_fingerprint, error=None, outages=0, **ended, **RELEASED)
             tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
             _keep(session, tenant_id, kept)
             if rule is not None and rule.when is KVWhen.NTH_USE:
@@ -189,7 +190,7 @@ class Lease:
     def fail(self, reason: str) -> None:
         """Mark as failed for good, with the reason."""
         with self.database.writing() as session:
-            self._change(session, status=Status.FAILED, error=reason, stage="", **_RELEASED)
+            self._change(session, status=Status.FAILED, error=reason, stage="", **RELEASED)
             session.execute(open_jobs(self.document_id, status=JobStatus.FAILED, error=reason))
             announce(session, self.document_id, FAILED_EVENT)
 
@@ -198,7 +199,7 @@ class Lease:
         have. The next re-read is the one that is asked for."""
         kept = {"status": Status.SEARCHABLE, "kv_evicted": True}
         with self.database.writing() as session:
-            self._change(session, **kept, error=reason, stage="", **_RELEASED)
+            self._change(session, **kept, error=reason, stage="", **RELEASED)
             session.execute(open_jobs(self.document_id, status=JobStatus.FAILED, error=reason))
             announce(session, self.document_id, FAILED_EVENT)
 
@@ -220,7 +221,7 @@ class Lease:
             self._release(session, reason, attempts=row.attempts - 1, outages=row.outages + 1, retry_at=retry_at)
 
     def _release(self, session: Session, reason: str | None, **changes: Any) -> None:
-        self._change(session, error=reason, **changes, **_RELEASED)
+        self._change(session, error=reason, **changes, **RELEASED)
         session.execute(open_jobs(self.document_id, status=JobStatus.QUEUED, error=reason))
 
     def _row(self, session: Session) -> DocumentRow:
@@ -235,7 +236,7 @@ class Lease:
 
     def _change(self, session: Session, **changes: Any) -> None:
         statement = held(self.document_id, self.owner).values(updated_at=utc_now(), **changes)
-        if not _rows(session, statement):
+        if not num_changed(session, statement):
             raise Conflict(f"document {self.document_id} was deleted, or another worker took it over")
 
 
@@ -253,7 +254,7 @@ def forget_unused(keys: Sequence[str], database: Database) -> list[str]:
 def _claimed(session: Session, document_id: str, owner: str, now: datetime) -> bool:
     """Whether `owner` holds the document now. A lease that had lapsed means that its worker was lost, and is noted."""
     lost = session.scalar(select(DocumentRow.lease_owner).where(DocumentRow.id == document_id)) is not None
-    if not _rows(session, claim(document_id, owner, now, now + LEASE)):
+    if not num_changed(session, claim(document_id, owner, now, now + LEASE)):
         return False
     session.execute(open_jobs(document_id, status=JobStatus.RUNNING, attempts=JobRow.attempts + int(lost)))
     return True
@@ -261,14 +262,6 @@ def _claimed(session: Session, document_id: str, owner: str, now: datetime) -> b
 
 def _later(session: Session, failures: int) -> datetime:
     return now_of(session) + timedelta(seconds=retry_delay_s(failures))
-
-
-_RELEASED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
-
-
-def _rows(session: Session, statement: Any) -> int:
-    result = session.execute(statement, execution_options={"synchronize_session": False})
-    return int(result.rowcount)  # type: ignore[attr-defined]
 
 
 def _keep(session: Session, tenant_id: str, kept: Sequence[KeptKV]) -> None:

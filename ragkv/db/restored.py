@@ -6,12 +6,13 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, select, update
 
+from ragkv.db.leases import RELEASED
 from ragkv.db.tables import CollectionRow, DocumentRow
 from ragkv.status import Status
 
 WITHOUT_KV: Mapping[str, Mapping[str, Any]] = {
     "chunks": {"kv_key": None},
-    "documents": {"lease_owner": None, "lease_until": None, "attempts": 0, "stage": ""},
+    "documents": {**RELEASED, "attempts": 0, "stage": ""},
 }
 """Values, by table and column, that rows of a backup get in place of their own."""
 

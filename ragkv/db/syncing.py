@@ -25,6 +25,7 @@ from ragkv.db.data_sources import (
     schedule_of,
 )
 from ragkv.db.database import Database
+from ragkv.db.leases import RELEASED, num_changed
 from ragkv.db.mail_attachments import leave_to_mails
 from ragkv.db.pages import rows_behind
 from ragkv.db.tables import DataSourceFileRow, DataSourceRow, DocumentRow
@@ -49,7 +50,7 @@ class SyncLease:
         """None while another process holds it. Raises NotFound if it is gone."""
         with database.writing() as session:
             now = now_of(session)
-            claimed = _rows(session, claim_data_source(data_source_id, owner, now, now + LEASE))
+            claimed = num_changed(session, claim_data_source(data_source_id, owner, now, now + LEASE))
             source = session.get(DataSourceRow, data_source_id, populate_existing=True)
             if source is None:
                 raise NotFound("the data source was removed meanwhile")
@@ -77,7 +78,7 @@ class SyncLease:
         """Note files that did not change, and how far the listing has come."""
         with self.database.writing() as session:
             self._hold_on(session, listed=listed, skipped=skipped)
-            _rows(session, files_seen(self.source.id, keys, self.source.syncs))
+            num_changed(session, files_seen(self.source.id, keys, self.source.syncs))
 
     def record(self, key: str, version: str, num_bytes: int, document_id: str | None, error: str | None) -> None:
         """Note what became of a file that is new or changed."""
@@ -95,7 +96,7 @@ class SyncLease:
     def distrust(self, key: str) -> None:
         """Let the next sync read a file again, whichever process holds the data source now."""
         with self.database.writing() as session:
-            _rows(session, forget_version(self.source.id, key))
+            num_changed(session, forget_version(self.source.id, key))
 
     def missing(self) -> tuple[int, int]:
         """(files that were not listed, all files)."""
@@ -153,24 +154,23 @@ class SyncLease:
             if next_at is None or next_at <= (self.source.next_at or now):
                 next_at = now + timedelta(minutes=interval) if interval else None
             synced = {"synced_at": now} if is_whole else {}
-            self._change(session, next_at=next_at, **synced, **changes, **_RELEASED)
+            self._change(session, next_at=next_at, **synced, **changes, **RELEASED)
 
     def give_back(self) -> None:
         """Release it in the middle of a sync, which another process continues."""
         with self.database.writing() as session:
-            self._change(session, **_RELEASED)
+            self._change(session, **RELEASED)
 
     def _hold_on(self, session: Session, **changes: Any) -> None:
         self._change(session, lease_until=now_of(session) + LEASE, **changes)
         self._held_at = time.monotonic()
 
     def _change(self, session: Session, **changes: Any) -> None:
-        if not _rows(session, held_data_source(self.source.id, self._owner).values(**changes)):
+        if not num_changed(session, held_data_source(self.source.id, self._owner).values(**changes)):
             raise Conflict("the data source was paused or removed, or another process syncs it")
 
 
 _KEY = DataSourceFileRow.key.expression
-_RELEASED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 
 
 def _attribute(session: Session, document: DocumentRow, file: DataSourceFileRow) -> None:
@@ -182,8 +182,3 @@ def _without_those_of_mails(session: Session, document_ids: Sequence[str]) -> li
     """Documents that a data source lost, but for those that go with their mails from now on."""
     session.execute(leave_to_mails(document_ids))
     return [document.id for document in session.scalars(documents_synced(document_ids))]
-
-
-def _rows(session: Session, statement: Any) -> int:
-    result = session.execute(statement, execution_options={"synchronize_session": False})
-    return int(result.rowcount)  # type: ignore[attr-defined]

@@ -11,16 +11,15 @@ from sqlalchemy.orm import Session
 
 from ragkv.db.documents import waiting
 from ragkv.db.tables import DocumentRow, TenantRow
-from ragkv.status import Status
+from ragkv.status import UNREAD, Status
 
-NOT_SEARCHABLE = (Status.INDEXING, Status.PARSING, Status.ACCEPTED)
-"""What was begun comes first."""
+BEGUN_FIRST = tuple(reversed(UNREAD))
 
 
 def next_waiting(session: Session, now: datetime) -> str | None:
     """The document whose turn it is. On PostgreSQL its row is locked, and rows that are locked are passed over."""
     for tenant_id in session.scalars(tenants_by_turn(now)).all():
-        for status in (*NOT_SEARCHABLE, Status.SEARCHABLE):
+        for status in (*BEGUN_FIRST, Status.SEARCHABLE):
             oldest = oldest_waiting(tenant_id, status, now).with_for_update(skip_locked=True)
             if (document_id := session.scalar(oldest)) is not None:
                 return document_id
@@ -30,7 +29,7 @@ def next_waiting(session: Session, now: datetime) -> str | None:
 def others_wait(session: Session, tenant_id: str, now: datetime) -> bool:
     """Whether a document waits that comes before the KV of a document of this tenant, which has just been served."""
     tenants = session.scalars(tenants_by_turn(now)).all()
-    mine = (oldest_waiting(tenant_id, status, now) for status in NOT_SEARCHABLE)
+    mine = (oldest_waiting(tenant_id, status, now) for status in BEGUN_FIRST)
     return any(other != tenant_id for other in tenants) or any(session.scalar(oldest) is not None for oldest in mine)
 
 

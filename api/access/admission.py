@@ -42,8 +42,9 @@ class Admissions:
         """
         key, token, csrf = _key_of(connection), session_token(connection, self._public_url), None
         if key is None and token and (holder := await self._threads.run(self._sessions.holder, token)):
-            refuse_forged(connection, token)
-            caller, csrf = await self._threads.run(self._gate.readmit, holder), csrf_token(token)
+            csrf = csrf_token(token, holder)
+            refuse_forged(connection, csrf)
+            caller = await self._threads.run(self._gate.readmit, holder)
         else:
             caller = await self._admit_key(key)
             if caller.key_id is None:

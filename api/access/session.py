@@ -7,7 +7,7 @@ from litestar.connection import ASGIConnection
 from litestar.datastructures import Cookie
 from litestar.handlers import BaseRouteHandler
 
-from ragkv.access.sessions import LIFETIME_S, csrf_token
+from ragkv.access.sessions import LIFETIME_S
 from ragkv.errors import Forbidden
 
 Connection = ASGIConnection[Any, Any, Any, Any]
@@ -44,13 +44,13 @@ def ended_cookies() -> list[Cookie]:
     return [cookie_of("", 0, secure=secure) for secure in (True, False)]
 
 
-def refuse_forged(connection: Connection, token: str) -> None:
-    """CSRF protection: an unsafe request must come from a page of this session. Raises Forbidden."""
+def refuse_forged(connection: Connection, csrf: str) -> None:
+    """CSRF protection: an unsafe request must come from a page with this session's token. Raises Forbidden."""
     if not _is_unsafe(connection):
         return
     refuse_other_origins(connection)
     given = connection.headers.get(CSRF_HEADER, "")
-    if not hmac.compare_digest(given.encode(), csrf_token(token).encode()):
+    if not hmac.compare_digest(given.encode(), csrf.encode()):
         raise Forbidden("missing or invalid X-CSRF-Token: reload the page")
 
 

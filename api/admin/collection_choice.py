@@ -1,15 +1,26 @@
-"""The collections that a page names or lets choose from: a tenant's first ones by name."""
+"""The collections that a page names or lets choose from: a tenant's first ones by name, the default one, and the one
+that is asked for."""
 
 from collections.abc import Iterable
 
-from ragkv.catalog.collection import CollectionView, list_collections
+from ragkv.catalog.collection import CollectionView, collection_view, list_collections
 from ragkv.db.database import Database
+from ragkv.errors import NotFound
 from ragkv.page import MAX_PAGE
+from ragkv.tenancy import DEFAULT_COLLECTION
 
 
-def collections_of(tenant_id: str, database: Database) -> list[CollectionView]:
-    """The tenant's first collections, in the order of their names."""
-    return list_collections(tenant_id, MAX_PAGE, None, database).items
+def collections_of(tenant_id: str, database: Database, given: str = "") -> list[CollectionView]:
+    """The tenant's first collections, in the order of their names, behind the given and the default one where these are
+    not among them."""
+    found = list_collections(tenant_id, MAX_PAGE, None, database).items
+    for name in (DEFAULT_COLLECTION, given):
+        if name and chosen_collection(found, name) is None:
+            try:
+                found.insert(0, collection_view(tenant_id, name, database))
+            except NotFound:
+                continue
+    return found
 
 
 def names_of_collections(tenant_id: str, database: Database) -> dict[str, str]:

@@ -6,6 +6,7 @@ from litestar.params import FromPath, FromQuery
 
 from api.admin.collection_choice import names_of_collections
 from api.admin.shell import AdminRequest, page
+from ragkv.catalog.collection import collection_view
 from ragkv.catalog.data_sources import (
     DEFAULT_INTERVAL_MINUTES,
     MAX_INTERVAL_MINUTES,
@@ -51,7 +52,7 @@ def data_source_page(
         request,
         "data_source.html",
         source=source,
-        collection=names_of_collections(tenant_id, parts.database).get(source.collection_id, source.collection_id),
+        collection=collection_view(tenant_id, source.collection_id, parts.database).name,
         counts=counts,
         status=chosen,
         files=list_source_files(tenant_id, data_source_id, chosen, FILES_A_PAGE, cursor, parts.database),

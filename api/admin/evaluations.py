@@ -32,7 +32,7 @@ def evaluations_page(
 ) -> Response[str]:
     """Render the runs of one collection, or of all: the newest figures, how they changed, and a list."""
     tenant_id = request.user.tenant_id
-    collections = collections_of(tenant_id, parts.database)
+    collections = collections_of(tenant_id, parts.database, collection)
     chosen = chosen_collection(collections, collection)
     name = chosen.id if chosen else None
     latest = list_runs(tenant_id, name, MAX_PAGE, None, parts.database).items

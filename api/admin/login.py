@@ -25,6 +25,8 @@ from ragkv.parts import Parts
 HOME = "/admin"
 FORM_BYTES = 16 * 1024
 """Room for a key and a page. The form is parsed on the event loop, for clients without a key."""
+MAX_PLACE = 2000
+"""Characters of a page's address that fit into a cookie, and twice encoded into the form."""
 _PAGE = re.compile(r"/admin(?:[/?][!-\[\]-~]*)?")
 """A page of the dashboard: printable ASCII without a backslash, which browsers take for a slash."""
 
@@ -116,5 +118,7 @@ def count_failure(address: str, parts: Parts) -> None:
 
 
 def inside(place: str) -> str:
-    """The path if it is a page of the dashboard, otherwise the overview."""
-    return place if _PAGE.fullmatch(place) else HOME
+    """The path if it is a page of the dashboard, without its query if that is long; otherwise the overview."""
+    if len(place) > MAX_PLACE:
+        place, _, _ = place.partition("?")
+    return place if len(place) <= MAX_PLACE and _PAGE.fullmatch(place) else HOME

@@ -19,7 +19,7 @@ def playground_page(
     question: FromQuery[str] = "",
 ) -> Response[str]:
     """Render the form, filled with `collection` (id or name) and `question`."""
-    collections = collections_of(request.user.tenant_id, parts.database)
+    collections = collections_of(request.user.tenant_id, parts.database, collection)
     chosen = chosen_collection(collections, collection)
     return page(
         request,

@@ -33,7 +33,7 @@ def questions_page(
 ) -> Response[str]:
     """Render the questions that match, newest first."""
     tenant_id = request.user.tenant_id
-    collections = collections_of(tenant_id, parts.database)
+    collections = collections_of(tenant_id, parts.database, collection)
     chosen = chosen_collection(collections, collection)
     collection_id = chosen.id if chosen else None
     rated: Rated | None = next((one for one in get_args(Rated) if one == rating), None)

@@ -69,9 +69,11 @@ class Sessions:
             self._client.delete(_place(token))
 
 
-def csrf_token(token: str) -> str:
-    """The CSRF token of a session: known to its pages, not to those of another site."""
-    return hmac.new(token.encode(), b"csrf", hashlib.sha256).hexdigest()
+def csrf_token(token: str, holder: Holder) -> str:
+    """The CSRF token of a session: known to its pages, not to those of another site, nor to pages of the tenant that
+    its person worked in before."""
+    tenant_id = holder.tenant_id if isinstance(holder, SignedIn) else ""
+    return hmac.new(token.encode(), f"csrf{tenant_id}".encode(), hashlib.sha256).hexdigest()
 
 
 def _encoded(holder: Holder) -> bytes:

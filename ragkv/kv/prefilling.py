@@ -94,7 +94,7 @@ class Prefilling:
             return False
 
     def _batches(self) -> list[Batch]:
-        """What running processes announce. A process replaces its announcement by writing the next and then removing
+        """The batches that running processes announce. A process replaces its announcement by writing the next and then removing
         the old one: if the files changed while they were read, they are read again."""
         files = self._files()
         for _ in range(MAX_READS):
@@ -135,7 +135,7 @@ class Prefilling:
 
 
 def _read(path: Path) -> list[Batch]:
-    """What a running process announces in this file; nothing if it is damaged, or gone."""
+    """The batches that a running process announces in this file; none if it is damaged, or gone."""
     with suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
         if not _is_free(file.fileno()):
             return msgspec.json.decode(file.read(MAX_BYTES), type=list[Batch])

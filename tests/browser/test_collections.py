@@ -64,6 +64,11 @@ class TestCollections:
         logged_in.get_by_label("Compute KV").select_option("default")
         logged_in.get_by_role("button", name="Save").click()
         expect(logged_in.locator("#kv-rule summary")).to_contain_text("computed after the upload")
+        logged_in.locator("#kv-rule summary").click()
+        logged_in.get_by_label("Uses before").fill("")
+        with logged_in.expect_response("**/kv/rule"):
+            logged_in.get_by_role("button", name="Save").click()
+        assert rule()["own"] == []
 
     def test_answers_may_be_kept(self, logged_in: Page, service: httpx.Client, key: str):
         logged_in.goto("/admin/collections/default")

@@ -60,6 +60,24 @@ class TestUpload:
         expect(collection.locator(".upload.bad").filter(has_text="empty.txt")).to_contain_text("empty")
         expect(row(collection, "ada.md").locator(".badge")).to_have_text("ready")
 
+    def test_a_busy_service_gets_the_file_when_it_says(self, visit: Visit, collection: Page):
+        busy = {"status": 429, "headers": {"retry-after": "1"}, "json": {"detail": "more than 600 requests a minute"}}
+        collection.route("**/v1/documents", lambda route: route.fulfill(**busy), times=1)
+        visit.drop(("ada.md", ADA))
+
+        expect(collection.locator(".upload").filter(has_text="ada.md")).to_contain_text("ready")
+        visit.expect_fault("429")
+
+    def test_what_happened_while_the_service_was_away_is_caught_up_with(self, visit: Visit, collection: Page):
+        collection.route("**/events", lambda route: route.fulfill(status=503), times=1)
+        with collection.expect_response(lambda response: response.status == 503):
+            collection.reload()
+        visit.drop(("ada.md", ADA))
+
+        expect(collection.locator(".upload").filter(has_text="ada.md")).to_contain_text("ready")
+        expect(row(collection, "ada.md").locator(".badge")).to_have_text("ready")
+        visit.expect_fault("503")
+
     def test_a_file_that_is_there_already_says_so(self, visit: Visit, collection: Page):
         visit.drop(("ada.md", ADA))
         expect(row(collection, "ada.md").locator(".badge")).to_have_text("ready")

@@ -86,6 +86,15 @@ def test_a_document_and_a_collection_are_pinned_and_let_go_again(store: Page):
         expect(row).not_to_contain_text("pinned")
 
 
+def test_a_verification_that_breaks_off_says_so(store: Page):
+    stream = {"body": 'event: progress\ndata: {"checked":0,"total":2,"bytes":0}\n\n', "content_type": "text/event-stream"}
+    store.route("**/v1/kv/verify", lambda route: route.fulfill(**stream))
+    store.get_by_role("button", name="Verify all").click()
+
+    expect(store.locator("#verification")).to_contain_text("Not verified: all KV The connection broke")
+    expect(store.locator("#verification-bar")).to_be_hidden()
+
+
 def test_a_verification_says_what_it_found(store: Page, parts: Parts):
     store.get_by_role("button", name="Verify all").click()
     expect(store.locator("#verification")).to_contain_text("all intact")

@@ -89,6 +89,18 @@ def test_one_is_asked_after_the_other(playground: Page, engine: EchoEngine):
     assert most == 1
 
 
+def test_a_comparison_is_of_one_question_whatever_is_typed_meanwhile(playground: Page, engine: EchoEngine):
+    engine.piece_s = 0.2
+    sent: list[str] = []
+    playground.on("request", lambda request: sent.extend([request.post_data or ""] * request.url.endswith("/v1/ask")))
+    playground.get_by_role("button", name="Compare with full prefill").click()
+    expect(answer(playground).locator(".answer-text")).to_contain_text("Ada")
+    playground.get_by_label("Question").fill("Another question?")
+
+    expect(playground.locator("#verdict")).to_be_visible()
+    assert [QUESTION in body for body in sent] == [True, True]
+
+
 def test_stopping_stops_the_engine(playground: Page, engine: EchoEngine):
     engine.piece_s = 0.5
     engine.words = SAID.split(" ") * 20
@@ -191,7 +203,7 @@ def test_an_answer_is_rated_and_corrected_by_keyboard_and_found_in_the_log(playg
     page.keyboard.type(CORRECTION)
     page.keyboard.press("Tab")
     page.keyboard.type("No year.")
-    page.keyboard.press("Enter")
+    page.keyboard.press("Control+Enter")
     expect(page.get_by_role("status").get_by_text("Feedback saved.")).to_be_visible()
 
     page.goto("/admin/questions")

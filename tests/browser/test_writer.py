@@ -17,3 +17,4 @@ def test_an_evaluation_is_followed_to_its_end(visit: Visit, parts: Parts):
 
     expect(visit.page.locator("#evaluation-embedded")).to_contain_text("give more documents")
     expect(visit.page.get_by_role("button", name="Evaluate embedded")).to_be_visible()
+    expect(visit.page.locator("#writers")).not_to_have_attribute("data-poll", "2s")

@@ -77,7 +77,7 @@ class TestLogin:
             for name, status in ((COOKIE, 401), (HTTPS_COOKIE, 200)):
                 headers = {"cookie": f"{name}={token}"}
                 assert client.get("/v1/documents", headers=headers).status_code == status
-            gone = client.post("/admin/logout", headers=headers | {"x-csrf-token": csrf_of(token)})
+            gone = client.post("/admin/logout", headers=headers | {"x-csrf-token": csrf_of(token, "a key")})
         assert [cookie.partition("=")[0] for cookie in gone.headers.get_list("set-cookie")] == [HTTPS_COOKIE, COOKIE]
 
     def test_the_session_opens_pages_and_the_api(self, session: Client):
@@ -143,6 +143,8 @@ class TestLogin:
     def test_login_leads_nowhere_but_into_the_dashboard(self, client: Client, key: str, outside: str):
         assert log_in(client, key, next=outside).headers["location"] == "/admin"
         assert log_in(client, key, next="/admin/jobs?status=failed").headers["location"] == "/admin/jobs?status=failed"
+        asked = f"/admin/playground?question={'x' * 4000}"
+        assert log_in(client, key, next=asked).headers["location"] == "/admin/playground"
 
 
 class TestEnd:

@@ -277,6 +277,8 @@ class TestRights:
         assert client.post("/admin/sign-in/tenant", json={"tenant": red}, **switch).status_code == 204
         assert client.get("/v1/documents").json()["items"] == []
         assert [event["action"] for event in audit(client)] == ["Switch to this tenant"]
+        assert_problem(client.post("/admin/sign-in/tenant", json={"tenant": red}, **switch), 403, "reload the page")
+        switch = {"headers": {"x-csrf-token": csrf_token(client)}}
         assert_problem(client.post("/admin/sign-in/tenant", json={"tenant": "0" * 32}, **switch), 404)
 
     def test_a_tenant_of_other_groups_is_out_of_reach(self, client: Client, parts: Parts, oidc_provider: OIDCProvider):

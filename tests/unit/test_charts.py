@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from api.admin.charts import BOTTOM, TOP, Measurement, Scale, first_token_chart, history_chart, origin_chart
-from api.admin.format import duration, number, percent
+from api.admin.format import duration, faster, number, percent
 from ragkv.statistics.views import Bucket, FirstToken, Jobs, Questions, Summary, TokenCounts
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
@@ -78,6 +78,7 @@ def test_labels_stand_at_round_moments_away_from_the_edges():
 
 def test_numbers_as_people_read_them():
     assert [duration(ms) for ms in (8.24, 182.4, 1210, 14_000)] == ["8.2 ms", "182 ms", "1.21 s", "14.0 s"]
+    assert [faster(times) for times in (2.34, 1, 0.5)] == ["2.3× faster", "1.0× faster", "2.0× slower"]
     assert [percent(share) for share in (0, 0.032, 0.09999, 0.84, 1)] == ["0%", "3.2%", "10%", "84%", "100%"]
 
 

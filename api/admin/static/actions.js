@@ -49,8 +49,9 @@ export function valuesOf(form) {
 function valueOf(field) {
   if (field.type === "checkbox" && !field.name.endsWith("[]")) return field.checked;
   if (["checkbox", "radio"].includes(field.type) && !field.checked) return undefined;
-  if (field.value === "") return undefined;
-  return field.type === "number" ? Number(field.value) : field.value;
+  const value = field.value || field.dataset.empty || "";
+  if (value === "") return undefined;
+  return field.type === "number" ? Number(value) : value;
 }
 
 async function run(element, value) {

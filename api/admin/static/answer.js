@@ -98,7 +98,8 @@ export class Answer {
 
   promptPart({ prompt_spans: spans, passages, usage }) {
     if (!spans.length) return null;
-    const rankOf = (passage) => passages.length - passage;
+    const ranks = ranksOf(passages);
+    const rankOf = (passage) => ranks[passage];
     return element(
       "section", {},
       element("h3", {}, `Prompt: ${plural(usage.prompt, "token")}`),
@@ -179,11 +180,19 @@ function sourceList(sources) {
   return element("section", {}, element("h3", {}, "Sources"), element("ol", { class: "sources" }, ...items));
 }
 
+/** The rank of each passage of the prompt, 1 for the best. */
+function ranksOf(passages) {
+  const ranks = [];
+  const places = passages.map((_, place) => place).sort((one, other) => passages[other].score - passages[one].score);
+  places.forEach((place, i) => { ranks[place] = i + 1; });
+  return ranks;
+}
+
 /** All passages, best first, whatever their order in the prompt. */
 function passageList({ passages, omitted_passages: unread = [] }, mode) {
   if (!passages.length) return null;
-  const bestFirst = passages.map((passage, place) => ({ passage, place })).sort((one, other) => other.passage.score - one.passage.score);
-  const items = bestFirst.map(({ passage, place }, rank) => passageItem(passage, place, rank + 1, mode));
+  const items = [];
+  ranksOf(passages).forEach((rank, place) => { items[rank - 1] = passageItem(passages[place], place, rank, mode); });
   return element(
     "details", { class: "passages" },
     element("summary", {}, plural(passages.length, "passage"), element("span", { class: "muted" }, unread.length ? ` read, ${number(unread.length)} more found; best first` : " best first")),

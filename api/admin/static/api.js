@@ -9,8 +9,8 @@ export class Problem extends Error {
   }
 }
 
-export function csrfToken() {
-  return document.querySelector('meta[name="csrf-token"]').content;
+export function csrfToken(page = document) {
+  return page.querySelector('meta[name="csrf-token"]').content;
 }
 
 /** Fetch; returns a successful response. Throws Problem with a reason to show; goes to the login if the session has ended. */
@@ -36,7 +36,7 @@ export async function send(method, url, value) {
 }
 
 /** The reason given by an error response. */
-export async function reasonOf(response) {
+async function reasonOf(response) {
   try {
     const problem = await response.json();
     return problem.detail || problem.title || `error ${response.status}`;

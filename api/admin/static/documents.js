@@ -1,6 +1,7 @@
 // A collection's page: uploads of dropped files, and the progress of every document.
 
 import { announce } from "./announce.js";
+import { send as request } from "./api.js";
 import { isFinished, show, watch } from "./progress.js";
 import { refresh } from "./swap.js";
 import { Upload } from "./upload.js";
@@ -55,6 +56,20 @@ function heard(progress) {
   if (!row || isFinished(progress)) renew();
 }
 
+/** What changed while no events came: the list, and the documents of uploads. */
+async function catchUp() {
+  renew();
+  for (const [id, upload] of [...uploads]) {
+    try {
+      heard(await request("GET", `/v1/documents/${id}`));
+    } catch (error) {
+      if (error.status !== 404) return;
+      uploads.delete(id);
+      upload.refuse("deleted meanwhile");
+    }
+  }
+}
+
 /** Refresh the list, once for all events within SETTLE_MS. */
 function renew() {
   settling ??= setTimeout(async () => {
@@ -83,4 +98,9 @@ document.getElementById("files").addEventListener("change", (event) => {
   take(event.target.files);
   event.target.value = "";
 });
-watch(`/v1/collections/${zone.dataset.collection}/events`, heard);
+// A file that misses the zone is not opened in place of the page.
+for (const type of ["dragover", "drop"]) document.addEventListener(type, (event) => event.preventDefault());
+addEventListener("beforeunload", (event) => {
+  if (running || waiting.length) event.preventDefault();
+});
+watch(`/v1/collections/${zone.dataset.collection}/events`, heard, { opened: catchUp });

@@ -11,7 +11,7 @@ const THUMB = "M3 9h3.2v7.5H3zM6.2 9l3.3-6c1.4 0 2 1 1.8 2.2L10.8 8h4.4c1 0 1.6.
 export function feedbackPart(answerId) {
   const url = `/v1/answers/${encodeURIComponent(answerId)}/feedback`;
   const [up, down] = [thumb("Good answer", "up"), thumb("Bad answer", "down")];
-  const correction = element("textarea", { id: `correction-${answerId}`, rows: 3, maxlength: LONGEST, placeholder: "What the answer should have been" });
+  const correction = element("textarea", { dir: "auto", id: `correction-${answerId}`, rows: 3, maxlength: LONGEST, placeholder: "What the answer should have been" });
   const comment = element("input", { id: `comment-${answerId}`, type: "text", maxlength: LONGEST });
   const complaint = element("p", { class: "error", role: "alert", hidden: true });
   const form = element(

@@ -46,9 +46,9 @@ onContent((part) => {
   for (const chart of part.querySelectorAll(".chart")) labelTimes([...chart.querySelectorAll("text[data-moment]")]);
 });
 
-/** Days where the labels are a day or more apart, otherwise hours. */
+/** Days where the labels span a day or more, otherwise hours. */
 function labelTimes(labels) {
   const moments = labels.map((label) => new Date(label.dataset.moment));
-  const byDay = moments.length > 1 && moments[1] - moments[0] >= 24 * 3600 * 1000;
+  const byDay = moments.length > 1 && moments.at(-1) - moments[0] >= 24 * 3600 * 1000;
   labels.forEach((label, i) => { label.textContent = (byDay ? DAY : HOUR).format(moments[i]); });
 }

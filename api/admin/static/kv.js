@@ -30,23 +30,25 @@ async function verify(button) {
   try {
     for await (const { name, value } of streamed(button.dataset.verify, {}, signal)) {
       if (name === "error") throw new Error(value.detail || value.title);
-      show(value);
-      if (name === "done") await end(value);
+      if (name === "done") return await end(value);
+      count(value);
     }
+    throw new Error("The connection broke before all files were read: try again.");
   } catch (error) {
-    if (error.name !== "AbortError") text.textContent = error.message;
+    if (error.name !== "AbortError") fail(error.message);
   }
 }
 
 function begin(name) {
   card.hidden = false;
+  card.setAttribute("aria-busy", "true"); // its progress is not read aloud, its result is
   title.textContent = `Verifying ${name}`;
   text.textContent = "";
   bar.hidden = false;
   bar.removeAttribute("value");
 }
 
-function show({ checked, total, bytes }) {
+function count({ checked, total, bytes }) {
   bar.max = total || 1;
   bar.value = total ? checked : 1;
   text.textContent = `${number(checked)} of ${plural(total, "file")}, ${size(bytes)}`;
@@ -54,9 +56,19 @@ function show({ checked, total, bytes }) {
 
 async function end(found) {
   title.textContent = title.textContent.replace("Verifying", "Verified");
-  text.textContent = inWords(found);
-  bar.hidden = true;
+  show(inWords(found));
   await refresh("kv");
+}
+
+function fail(reason) {
+  title.textContent = title.textContent.replace("Verifying", "Not verified:");
+  show(reason);
+}
+
+function show(result) {
+  card.setAttribute("aria-busy", "false");
+  text.textContent = result;
+  bar.hidden = true;
 }
 
 function inWords({ checked, bytes, damaged, missing, unusable, documents }) {

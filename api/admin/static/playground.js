@@ -26,9 +26,12 @@ compare.addEventListener("click", () => {
 });
 stop.addEventListener("click", () => running?.abort());
 document.addEventListener("keydown", (event) => {
+  if (event.isComposing) return;
   if (event.key === "Escape") running?.abort();
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
   event.preventDefault();
+  const feedback = event.target.closest(".feedback form");
+  if (feedback) return feedback.requestSubmit();
   (event.shiftKey ? compare : askOnce).click();
 });
 
@@ -42,10 +45,11 @@ async function begin(modes, more) {
   answers.replaceChildren();
   answers.className = modes.length > 1 ? "answers two" : "answers";
   const done = [];
+  const body = asked();
   for (const mode of modes) {
     const answer = new Answer(mode);
     answers.append(answer.article);
-    await run(answer, { ...asked(mode), ...more }, running.signal);
+    await run(answer, { ...body, mode, ...more }, running.signal);
     if (!answer.done) break;
     done.push(answer);
   }
@@ -68,10 +72,10 @@ async function run(answer, body, signal) {
   }
 }
 
-/** The request body: the form's values, without fields left to the settings. */
-function asked(mode) {
+/** The request body but for the mode: the form's values, without fields left to the settings. */
+function asked() {
   const { question, collection, policy, ratio, sparse, top_k: passages, hops, max_tokens: tokens } = form.elements;
-  const body = { question: question.value, collection: collection.value, mode, stream: true };
+  const body = { question: question.value, collection: collection.value, stream: true };
   if (policy.value) body.policy = policy.value;
   if (ratio.value) body.recompute_ratio = Number(ratio.value) / 100;
   if (sparse.value) body.sparse_ratio = Number(sparse.value) / 100;

@@ -1,24 +1,41 @@
-// data-poll="2s" on an element with an id: refresh it that often while the page is visible.
+// data-poll="2s" on an element with an id: refresh it that often while the page is visible, until the server renders it
+// without.
 
+import { element } from "./element.js";
 import { refresh } from "./swap.js";
 
 const SLOWEST_MS = 60_000;
+const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+
+const polled = new Set();
 
 export function startPolling() {
-  for (const element of document.querySelectorAll("[data-poll]")) poll(element);
+  start();
+  document.addEventListener("admin:refreshed", start);
 }
 
-async function poll(element) {
-  const usual = parseFloat(element.dataset.poll) * 1000;
-  let pause = usual;
-  while (element.isConnected) {
+function start() {
+  for (const part of document.querySelectorAll("[data-poll]")) if (!polled.has(part)) poll(part);
+}
+
+async function poll(part) {
+  polled.add(part);
+  const usual = parseFloat(part.dataset.poll) * 1000;
+  let [pause, failures, seen, notice] = [usual, 0, new Date(), null];
+  while (part.isConnected && part.dataset.poll) {
     await new Promise((resolve) => setTimeout(resolve, pause));
     if (document.hidden || document.querySelector("dialog[open]")) continue;
     try {
-      await refresh(element.id);
-      pause = usual;
-    } catch {
+      await refresh(part.id);
+      [pause, failures, seen] = [usual, 0, new Date()];
+      notice?.remove();
+    } catch (error) {
       pause = Math.min(pause * 2, SLOWEST_MS);
+      failures += 1;
+      if (failures !== 2) continue;
+      notice = element("p", { class: "notice bad", role: "status" }, `Not up to date since ${CLOCK.format(seen)}: ${error.message}`);
+      part.before(notice);
     }
   }
+  polled.delete(part);
 }

@@ -2,18 +2,58 @@
 
 const KINDS = { accepted: "", parsing: "busy", indexing: "busy", searchable: "busy", ready: "good", failed: "bad" };
 const FINISHED = ["ready", "failed"];
+const AGAIN_MS = 3000;
 
-/** Call `heard` with every change of a document's progress, `ended` when the service reports that it is final. */
-export function watch(url, heard, ended = () => {}) {
-  const source = new EventSource(url);
-  source.addEventListener("progress", (event) => heard(JSON.parse(event.data)));
-  for (const name of ["done", "deleted"]) {
-    source.addEventListener(name, (event) => {
-      source.close();
-      ended(JSON.parse(event.data));
+/**
+ * Call `heard` with every change of a document's progress, `ended` when the service reports that it is final, `opened`
+ * whenever the events begin, also again: what changed before is not among them. A hidden page has no events, since a
+ * browser keeps few connections open to one service.
+ */
+export function watch(url, heard, { opened, ended = () => {} }) {
+  let source = null;
+  let again = null;
+
+  function open() {
+    source = new EventSource(url);
+    source.addEventListener("open", opened);
+    source.addEventListener("progress", (event) => heard(JSON.parse(event.data)));
+    for (const name of ["done", "deleted"]) {
+      source.addEventListener(name, (event) => {
+        close();
+        document.removeEventListener("visibilitychange", follow);
+        ended(JSON.parse(event.data));
+      });
+    }
+    source.addEventListener("error", () => {
+      if (source?.readyState !== EventSource.CLOSED) return; // the browser connects again
+      close();
+      again = setTimeout(retry, AGAIN_MS);
     });
   }
-  addEventListener("pagehide", () => source.close());
+
+  /** Open again, unless the session has ended: `opened` finds that out, and goes to the login. */
+  async function retry() {
+    await opened();
+    if (again) follow();
+  }
+
+  function close() {
+    source?.close();
+    clearTimeout(again);
+    source = again = null;
+  }
+
+  function follow() {
+    close();
+    if (!document.hidden) open();
+  }
+
+  document.addEventListener("visibilitychange", follow);
+  addEventListener("pagehide", close);
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) follow();
+  });
+  follow();
 }
 
 /** Whether the progress is final. With `kv_evicted` there was no room for all of the KV, and none will be added. */

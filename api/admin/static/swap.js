@@ -1,9 +1,10 @@
 // Parts of the page, by their ids, brought up to date with what the server renders for them now.
 
-import { call, toLogin } from "./api.js";
+import { call, csrfToken, toLogin } from "./api.js";
 import { Idiomorph } from "./idiomorph-0.8.0.js";
 
 const LONGEST_PRESS_MS = 1000;
+const CHOSEN = ["open", "selected"]; // open or closed, and an option, are the reader's choice
 
 const preparers = [];
 
@@ -39,6 +40,7 @@ export async function refresh(ids) {
   const response = await call(location.href, { headers: { Accept: "text/html" } });
   if (new URL(response.url).pathname === "/admin/login") return toLogin();
   const loaded = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (csrfToken(loaded) !== csrfToken()) return location.reload(); // another session, or another tenant
   for (const prepare of preparers) prepare(loaded);
   await released;
   for (const id of ids.split(" ")) {
@@ -53,8 +55,10 @@ function update(part, fresh) {
   const hadFocus = part.contains(document.activeElement);
   Idiomorph.morph(part, [...fresh.childNodes], {
     morphStyle: "innerHTML",
-    callbacks: { beforeAttributeUpdated: (name) => name !== "open" }, // open or closed is the reader's choice
+    callbacks: { beforeAttributeUpdated: (name) => !CHOSEN.includes(name) },
   });
+  if (fresh.dataset.poll) part.dataset.poll = fresh.dataset.poll;
+  else delete part.dataset.poll;
   if (!hadFocus || part.contains(document.activeElement)) return;
   part.tabIndex = -1;
   part.focus({ preventScroll: true });

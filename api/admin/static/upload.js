@@ -3,6 +3,9 @@
 import { csrfToken, toLogin } from "./api.js";
 import { inWords, isFinished } from "./progress.js";
 
+const BUSY = [429, 503]; // statuses of a service that says when to try again
+const TRIES = 5;
+
 export class Upload {
   constructor(file, list) {
     this.file = file;
@@ -17,15 +20,25 @@ export class Upload {
     list.prepend(this.line);
   }
 
-  /** Send the file. Resolves to whether the service accepted it. */
-  send(collection) {
+  /** Send the file, again when a busy service says when. Resolves to whether it was accepted. */
+  async send(collection) {
+    for (let left = TRIES; ; left -= 1) {
+      const request = await this.request(collection);
+      const pause = Number(request.getResponseHeader("Retry-After"));
+      if (left === 1 || !pause || !BUSY.includes(request.status)) return this.answered(request.status, request.responseText);
+      this.moved("waiting", 0);
+      await new Promise((resolve) => setTimeout(resolve, pause * 1000));
+    }
+  }
+
+  /** Resolves to the request when it has ended: with status 0 where the connection broke. */
+  request(collection) {
     return new Promise((resolve) => {
       const request = new XMLHttpRequest();
       request.open("POST", "/v1/documents");
       request.setRequestHeader("X-CSRF-Token", csrfToken());
       request.upload.onprogress = (event) => this.sent(event.loaded / event.total);
-      request.onload = () => resolve(this.answered(request.status, request.responseText));
-      request.onerror = () => resolve(this.end("bad", "the connection broke: try again"));
+      request.onloadend = () => resolve(request);
       const form = new FormData();
       form.append("collection", collection);
       form.append("file", this.file);
@@ -50,6 +63,7 @@ export class Upload {
 
   answered(status, text) {
     if (status === 401) toLogin();
+    if (status === 0) return this.end("bad", "the connection broke: try again");
     const answer = parsed(text);
     if (status !== 202 && status !== 200) return this.end("bad", answer.detail || `error ${status}`);
     // No late event of an earlier upload takes the place of "already uploaded".

@@ -94,8 +94,8 @@ class Prefilling:
             return False
 
     def _batches(self) -> list[Batch]:
-        """The batches that running processes announce. A process replaces its announcement by writing the next and then removing
-        the old one: if the files changed while they were read, they are read again."""
+        """The batches that running processes announce. A process replaces its announcement by writing the next and then
+        removing the old one: if the files changed while they were read, they are read again."""
         files = self._files()
         for _ in range(MAX_READS):
             found = [batch for path in files if not path.name.startswith(UNFINISHED) for batch in _read(path)]

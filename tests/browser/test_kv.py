@@ -87,7 +87,10 @@ def test_a_document_and_a_collection_are_pinned_and_let_go_again(store: Page):
 
 
 def test_a_verification_that_breaks_off_says_so(store: Page):
-    stream = {"body": 'event: progress\ndata: {"checked":0,"total":2,"bytes":0}\n\n', "content_type": "text/event-stream"}
+    stream = {
+        "body": 'event: progress\ndata: {"checked":0,"total":2,"bytes":0}\n\n',
+        "content_type": "text/event-stream",
+    }
     store.route("**/v1/kv/verify", lambda route: route.fulfill(**stream))
     store.get_by_role("button", name="Verify all").click()
 

@@ -24,7 +24,7 @@ LEAST_LEFT = 0.1
 LONGEST = 2.0
 """Times its estimate after which a batch is not expected any more."""
 MAX_BYTES = 1 << 20
-MAX_READS = 5
+MAX_READS = 10
 """Times that announcements are read until they hold still."""
 UNFINISHED = "."
 """Opens the name of a file that is being written."""

@@ -197,7 +197,7 @@ def test_an_announcement_that_is_replaced_while_it_is_read_is_found(prefilling):
 
     def replace_often():
         announcement = prefilling.announce([batch("a")])
-        while not done.wait(0.001):
+        while not done.wait(0.005):
             before, announcement = announcement, prefilling.announce([batch("a")])
             before.withdraw()
         announcement.withdraw()
@@ -206,7 +206,7 @@ def test_an_announcement_that_is_replaced_while_it_is_read_is_found(prefilling):
     worker.start()
     while not prefilling.any():
         time.sleep(0.001)
-    found = ["a" in prefilling.ready_in_s({"a"}) for _ in range(5000)]
+    found = ["a" in prefilling.ready_in_s({"a"}) for _ in range(3000)]
     done.set()
     worker.join()
     assert all(found)

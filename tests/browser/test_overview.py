@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from tests.browser.visit import Visit
 from tests.echo_engine import EchoEngine
 from tests.over_http import upload
 
@@ -54,6 +55,23 @@ def test_figures_keep_up_and_what_is_open_stays_open(page: Page, service: httpx.
     expect(page.locator("section", has=page.locator("#questions")).locator(".figure")).to_have_text("2")
     expect(page.locator("#live tbody th[scope=row] a")).to_have_text(["Who built it?", "Who wrote the first program?"])
     expect(table.get_by_role("table")).to_be_visible()
+
+
+def test_a_page_that_is_no_longer_up_to_date_says_so(visit: Visit):
+    page = visit.page
+    page.clock.install()
+    page.goto("/admin/jobs")
+    page.route("**/admin/jobs", lambda route: route.abort())
+    for pause_ms in (2000, 4000):
+        with page.expect_event("requestfailed"):
+            page.clock.run_for(pause_ms)
+    expect(page.locator("#stale")).to_contain_text("the service does not respond")
+    page.unroute("**/admin/jobs")
+    with page.expect_response("**/admin/jobs"):
+        page.clock.run_for(8000)
+    expect(page.locator("#stale")).to_have_count(0)
+    visit.expect_fault("ERR_FAILED")
+    visit.expect_fault("ERR_FAILED")
 
 
 def test_a_chart_says_in_words_what_it_draws(page: Page, service: httpx.Client, document: str):

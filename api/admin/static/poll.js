@@ -32,8 +32,8 @@ async function poll(part) {
     } catch (error) {
       pause = Math.min(pause * 2, SLOWEST_MS);
       failures += 1;
-      if (failures !== 2) continue;
-      notice = element("p", { class: "notice bad", role: "status" }, `Not up to date since ${CLOCK.format(seen)}: ${error.message}`);
+      if (failures !== 2 || document.getElementById("stale")) continue;
+      notice = element("p", { id: "stale", class: "notice bad", role: "status" }, `Not up to date since ${CLOCK.format(seen)}: ${error.message}`);
       part.before(notice);
     }
   }

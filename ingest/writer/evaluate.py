@@ -31,7 +31,9 @@ def evaluate(
     held_out: Sequence[Sample],
     progress: Callable[[int], None] = lambda done: None,
 ) -> Gate:
-    """Figures over the held-out contexts. `progress` is told how many are done."""
+    """Figures over the held-out contexts, written as at ingestion: with merged weights. `progress` is told how many are
+    done."""
+    weights = adapter.merged_weights()
     plain, written, alone = [], [], []
     for done, sample in enumerate(held_out, start=1):
         chunks, tails = tokens.of(sample)
@@ -39,9 +41,9 @@ def evaluate(
         with adapter.disabled():
             bare: KV = reader.write(chunks)
         plain.append(_figures(full, reader.stitched(bare, tails), tails))
-        written.append(_figures(full, reader.stitched(reader.write(chunks), tails), tails))
+        written.append(_figures(full, reader.stitched(reader.write(chunks, weights), tails), tails))
         one = chunks[:1]
-        alone.append(_figures(reader.full(one[0], tails), reader.stitched(reader.write(one), tails), tails))
+        alone.append(_figures(reader.full(one[0], tails), reader.stitched(reader.write(one, weights), tails), tails))
         progress(done)
     return Gate(
         contexts=len(held_out),

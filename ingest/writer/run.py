@@ -28,6 +28,8 @@ NEIGHBOURS = 16
 VALIDATION = 12
 EVERY = 40
 """Contexts between two validations, after each of which the run is saved."""
+SAVE_AFTER_S = 300.0
+"""How much of a training is lost at most where it is broken off: with a large model 40 contexts take an hour."""
 LEAST_NEIGHBOURHOODS = 6
 CHUNK_TOKENS = 160
 """Tokens of a chunk that are trained on, at most: more cost more than they teach."""
@@ -96,13 +98,18 @@ class Run:
         samples = Samples(self._trained_on, self.plan.seed, sizes, known=self._known, unanswered=self.plan.unanswered)
         samples.skip(self._trainer.samples)
         curve = list(self._card.curve)
+        saved_at = self._trainer.seconds
 
         def after(done: int, kl: float) -> None:
+            nonlocal saved_at
             progress(done, kl)
             if done % EVERY == 0:
                 curve.append((done, self._trainer.validate().kl))
                 validated(*curve[-1])
-                self._save(curve)
+            elif self._trainer.seconds - saved_at < SAVE_AFTER_S or done % self.plan.course.batch:
+                return
+            self._save(curve)
+            saved_at = self._trainer.seconds
 
         if not curve:
             curve.append((0, self._trainer.validate().kl))

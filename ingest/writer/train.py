@@ -106,15 +106,17 @@ class Trainer:
         self._weights = _Merged(self._adapter)
 
     def validate(self, *, alone: bool = False) -> Losses:
-        """Means over the validation samples, or over the first chunk of each alone."""
+        """Means over the validation samples, or over the first chunk of each alone, written as at ingestion: with
+        merged weights."""
         rows = []
         with torch.no_grad():
+            weights = self._adapter.merged_weights()
             for index, sample in enumerate(self._validation):
                 chunks, tails = self._tokens.of(sample)
                 chunks = chunks[:1] if alone else chunks
                 if (index, alone) not in self._teachers:
                     self._teachers[index, alone] = self._reader.full(sum(chunks, ()), tails)
-                student = self._reader.stitched(self._reader.write(chunks), tails)
+                student = self._reader.stitched(self._reader.write(chunks, weights), tails)
                 rows += [(kl.item(), hidden.item()) for kl, hidden in distances(self._teachers[index, alone], student)]
         kls, hiddens = zip(*rows, strict=True)
         return Losses(fmean(kls), fmean(hiddens))

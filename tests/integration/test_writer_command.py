@@ -1,13 +1,18 @@
 """`ragkv writer` from the command line, with a tiny model."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from transformers import LlamaConfig
 
-from ingest.writer.run import STATE
+from ingest.writer.corpus import chunks_of_files
+from ingest.writer.run import STATE, Plan, Run
+from ingest.writer.train import Course
 from ragkv.cli import main
+from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.writer import ADAPTER, read_card
 from tests.engine.tiny import TINY, save_tiny
 
@@ -55,3 +60,24 @@ def test_a_training_goes_on_where_it_ended_on_more_than_it_had_and_is_evaluated(
     assert (folder / ADAPTER).read_bytes() != weights
     assert (folder / STATE).is_file()
     assert None not in (first.gate, second.gate)
+
+
+def test_a_training_that_is_broken_off_between_two_validations_is_kept_to_its_last_update(
+    model: Path, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("ingest.writer.run.SAVE_AFTER_S", 0.0)
+    folder = tmp_path / "writer"
+
+    def break_off(samples: int, kl: float) -> None:
+        if samples == 4:  # told before anything of it is saved
+            raise KeyboardInterrupt
+
+    with closing(Parts(Settings(model=str(model), data_dir=tmp_path / "data"))) as parts:
+        parts.prepare()
+        run = Run(parts, chunks_of_files([documents], parts), Plan(folder, Course(8, 600), 8, 0))
+        with pytest.raises(KeyboardInterrupt):
+            run.train(break_off, lambda samples, kl: None, lambda strength: None)
+
+    card = read_card(folder)
+    assert (card.samples, [done for done, _ in card.curve]) == (2, [0])
+    assert (folder / STATE).is_file()

@@ -277,14 +277,16 @@ class TestTraining:
         monkeypatch.setattr("ingest.writer.strength.MARGIN", 1e9)
         trainer = self.trainer(model, Course(samples=40, seconds=600, rate=2e-3))
         trainer.run(Samples(NEAR, 0), lambda done, losses: None)
-        kls = []
+        kls, weights = [], []
         for strength in STRENGTHS:
             with trainer._adapter.at_strength(strength):
                 kls.append(trainer.validate().kl)
+                weights.append(trainer._adapter.merged_weights())
+        best = kls.index(min(kls))
 
-        settle(trainer, trainer._adapter)
-
-        assert trainer.validate().kl == pytest.approx(min(kls), rel=1e-2, abs=1e-8)
+        assert settle(trainer, trainer._adapter) == STRENGTHS[best]
+        for name, weight in trainer._adapter.merged_weights().items():
+            torch.testing.assert_close(weight, weights[best][name])
 
     def test_a_writer_that_changes_a_chunk_alone_too_much_is_kept_as_weak_as_may_be(self, model, monkeypatch):
         monkeypatch.setattr("ingest.writer.strength.MARGIN", 0.0)

@@ -1,0 +1,69 @@
+"""Commands and links in the documentation are those that exist."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from ragkv.cli import main
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+COMMAND = re.compile(r"\bragkv((?: [a-z][a-z-]*)+)([^`|\n]*)")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+    """Every command below this one with the options that it takes."""
+    yield path, {"--help"}.union(*(option.opts + option.secondary_opts for option in command.params))
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            if (found := command.get_command(context, name)) is not None:
+                yield from commands(found, (*path, name))
+
+
+COMMANDS = dict(commands(main))
+
+
+def longest_command(words: list[str]) -> tuple[str, ...]:
+    """The command that the words begin with: further words are its arguments."""
+    return max((tuple(words[:n]) for n in range(len(words) + 1) if tuple(words[:n]) in COMMANDS), key=len)
+
+
+def anchors(page: Path) -> set[str]:
+    """Names of the page's headings in links: lower case, spaces as hyphens, no punctuation."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.name not in ("CHANGELOG.md", "DECISIONS.md")], ids=lambda p: p.name
+)
+def test_every_option_of_a_command_exists(page: Path):
+    unknown = [
+        f"ragkv {' '.join(name)} {option}"
+        for words, rest in COMMAND.findall(page.read_text())
+        if (name := longest_command(words.split()))
+        for option in OPTION.findall(rest)
+        if option not in COMMANDS[name]
+    ]
+
+    assert unknown == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_link_within_the_documentation_leads_somewhere(page: Path):
+    broken = []
+    for target in LINK.findall(page.read_text()):
+        name, _, anchor = target.partition("#")
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        file = (page.parent / name).resolve() if name else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+
+    assert broken == []

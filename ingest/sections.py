@@ -1,7 +1,7 @@
 """Sections of a document's text that share one title, before they are cut to size."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from ingest.cuts import Words
@@ -13,7 +13,7 @@ _JOINT = ": "
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Characters [start, end) under `title`, which holds their own heading: it begins at `heading_start`.
+    """Characters [start, end) under `title`, which holds their own headings: they begin at `heading_start`.
 
     `short_title` is the last step of the title alone.
     """
@@ -28,12 +28,18 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class _Section:
     """A heading and its text up to the next heading. `path`: its headings, outermost first, without the document's
-    title."""
+    title. `above`: those of them right above it that have no text of their own, as their place in the path, counted
+    from 1, and where they begin."""
 
     path: tuple[str, ...]
     heading_start: int
     start: int
     end: int
+    above: tuple[tuple[int, int], ...] = ()
+
+    def start_below(self, path: tuple[str, ...]) -> int:
+        """The first character of the text below a title that holds the headings of `path`, the first of its own."""
+        return next((start for place, start in self.above if place > len(path)), self.heading_start)
 
 
 def parts_of(parsed: Parsed, words: Words, small: int, full: int) -> list[Part]:
@@ -48,9 +54,9 @@ def parts_of(parsed: Parsed, words: Words, small: int, full: int) -> list[Part]:
         # text.
         steps_of_all = zip(*(section.path for section in group), strict=False)
         path = tuple(steps[0] for steps in takewhile(lambda steps: len(set(steps)) == 1, steps_of_all))
-        start = first.start if path == first.path else first.heading_start
+        start = first.start if path == first.path else first.start_below(path)
         steps = (parsed.title, *path)
-        parts.append(Part(_JOINT.join(steps), steps[-1], first.heading_start, start, last.end))
+        parts.append(Part(_JOINT.join(steps), steps[-1], first.start_below(()), start, last.end))
     return parts
 
 
@@ -64,13 +70,18 @@ def _sections(parsed: Parsed) -> Iterator[_Section]:
 
 
 def _without_bare_headings(sections: list[_Section], words: Words) -> list[_Section]:
-    """Drop headings without text that the next section's path contains; other such headings become text."""
+    """Put headings without text that the next section's path contains above it; other such headings become text."""
     kept: list[_Section] = []
+    above: tuple[tuple[int, int], ...] = ()
     for section, following in zip(sections, [*sections[1:], None], strict=True):
         if words.count(section.start, section.end):
-            kept.append(section)
-        elif not _leads_to(section, following) and words.count(section.heading_start, section.end):
-            kept.append(_Section(section.path[:-1], section.heading_start, section.heading_start, section.end))
+            kept.append(replace(section, above=above))
+        elif _leads_to(section, following):
+            above = (*above, (len(section.path), section.heading_start))
+            continue
+        elif words.count(section.heading_start, section.end):
+            kept.append(replace(section, path=section.path[:-1], start=section.heading_start, above=above))
+        above = ()
     return kept
 
 

@@ -46,11 +46,11 @@ class Composer:
         self._sections += (Section(start + s.start, start + s.body, s.title, s.level + below) for s in parsed.sections)
 
     def page(self) -> None:
-        """Begin the next page."""
+        """Begin the next page. What stands before the first is part of it."""
         number = len(self._pages) + 1
         if number > MAX_PAGES:
             raise TooLarge(f"it has more than {MAX_PAGES:,} pages: split it")
-        self._pages.append(Page(number, self._length, self._length))
+        self._pages.append(Page(number, self._length if self._pages else 0, self._length))
 
     def parsed(self, title: str, format_: Format) -> Parsed:
         return Parsed(title, "".join(self._pieces), tuple(self._pages), format_.value, tuple(self._sections))

@@ -1,10 +1,15 @@
 """Parser for Word documents, by conversion to HTML."""
 
 import io
+import re
+import zipfile
+from collections.abc import Mapping
 
 import mammoth
+from lxml import etree
 
-from ingest.parse.archive import damaged, opened
+from ingest.parse.archive import damaged, opened, parse_xml
+from ingest.parse.equations import emptied_equations
 from ingest.parse.html import parse_source
 from ingest.parse.parsed import Parsed
 from ingest.parse.sniff import Format
@@ -16,17 +21,54 @@ p[style-name='Heading 7'] => h6:fresh
 p[style-name='Heading 8'] => h6:fresh
 p[style-name='Heading 9'] => h6:fresh
 """
+_W = (
+    "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+    "http://purl.oclc.org/ooxml/wordprocessingml/main",
+)
+_SAME = {
+    "bdo": "smartTag", "dir": "smartTag", "fldSimple": "smartTag", "ruby": "smartTag", "rubyBase": "smartTag",
+    "cr": "br", "ptab": "tab",
+}  # fmt: skip
+"""Elements that the library leaves out with all that is in them, by one that it reads as they are meant."""
+_LEFT_OUT = re.compile(rf"[<:](?:oMath|{'|'.join(_SAME)})\b".encode())
 
 
 def read_docx(body: bytes, fallback_title: str) -> Parsed:
-    """Paragraphs, headings, lists, tables, text boxes and notes; images, comments and deleted text are left out.
+    """Paragraphs, headings, lists, tables, text boxes, notes and equations; images, comments and deleted text are left
+    out.
 
     Raises TooLarge for a file that unpacks to much more than a document, Rejected for one that is damaged.
     """
     with opened(body, "DOCX") as archive:
         title = archive.core_title()
-        html = _to_html(body)
+        parts = {path: archive.read(path) for path in archive.paths if path.endswith((".xml", ".rels"))}
+    html = _to_html(_readable(parts) if any(map(_LEFT_OUT.search, parts.values())) else body)
     return parse_source(html, title or fallback_title, Format.DOCX)
+
+
+def _readable(parts: Mapping[str, bytes]) -> bytes:
+    """The document of these parts, with nothing in it that the library leaves out."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for path, part in parts.items():
+            archive.writestr(path, _rewritten(part) if _LEFT_OUT.search(part) else part)
+    return file.getvalue()
+
+
+def _rewritten(part: bytes) -> bytes:
+    try:
+        root = parse_xml(part)
+    except etree.XMLSyntaxError:
+        return part
+    for equation, line in emptied_equations(root):
+        equation.tag = f"{{{_W[0]}}}r"
+        etree.SubElement(equation, f"{{{_W[0]}}}t").text = line
+    for paragraph in root.iter("{*}oMathPara"):
+        paragraph.tag = f"{{{_W[0]}}}smartTag"
+    for namespace in _W:
+        for element in root.iter(*(f"{{{namespace}}}{name}" for name in _SAME)):
+            element.tag = f"{{{namespace}}}{_SAME[etree.QName(element).localname]}"
+    return bytes(etree.tostring(root))
 
 
 def _to_html(body: bytes) -> str:

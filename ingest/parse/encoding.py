@@ -1,6 +1,7 @@
 """Decode the bytes of a text file: by its byte order mark, by escape sequences, as UTF-8, or by a cautious guess."""
 
 import codecs
+from contextlib import suppress
 
 from ingest.parse.guess import guess_encoding, has_wide_words
 from ingest.parse.seven_bit import decode_seven_bit
@@ -18,6 +19,24 @@ _SAVE_AS_UTF8 = "open it in an editor and save it as UTF-8"
 # Python's own codecs, which no page uses: they take quadratic time or transform text.
 _NOT_FOR_PAGES = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
 _SAMPLE_BYTES = 64 * 1024
+_LABELS = {
+    "windows-31j": "cp932", "windows-874": "cp874", "windows-949": "cp949", "iso-8859-6-i": "iso8859_6",
+    "iso-8859-8-i": "iso8859_8", "koi8-ru": "koi8_u", "cn-big5": "big5", "gb_2312-80": "gb2312", "ksc5601": "euc_kr",
+    "ks_c_5601-1989": "euc_kr",
+}  # fmt: skip
+"""Names of encodings that Python does not know, even without `x-` before them."""
+_AS_READ = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "big5": "big5hkscs"}
+"""Encodings that are read as wider ones, as browsers do (WHATWG Encoding Standard): programs write these under the
+narrower name."""
+_CODE_PAGES = {
+    20127: "ascii", 20866: "koi8_r", 20936: "gb18030", 21866: "koi8_u", 50220: "iso2022_jp", 50221: "iso2022_jp",
+    50222: "iso2022_jp", 50225: "iso2022_kr", 51932: "euc_jp", 51949: "euc_kr", 52936: "hz", 54936: "gb18030",
+    65000: "utf-7", **{28590 + part: f"iso8859_{part}" for part in range(1, 17)},
+    10000: "mac_roman", 10001: "cp932", 10002: "big5", 10003: "euc_kr", 10004: "mac_arabic", 10006: "mac_greek",
+    10007: "mac_cyrillic", 10008: "gb2312", 10010: "mac_romanian", 10017: "mac_cyrillic", 10029: "mac_latin2",
+    10079: "mac_iceland", 10081: "mac_turkish", 10082: "mac_croatian",
+}  # fmt: skip
+"""Numbers of code pages that Python does not know as `cp` with the number."""
 
 
 def decode(body: bytes, declared: str | None = None) -> str:
@@ -50,13 +69,21 @@ def sure_encoding(body: bytes) -> str | None:
     return "utf-16-le" if odd > 10 * even else None
 
 
+def code_page(number: int) -> str:
+    """The encoding of a code page of Windows by its number; Python may not know it."""
+    return _CODE_PAGES.get(number, f"cp{number}")
+
+
 def _decode_declared(body: bytes, declared: str | None) -> str | None:
     if declared is None:
         return None
-    try:
-        return None if codecs.lookup(declared).name in _NOT_FOR_PAGES else body.decode(declared)
-    except (LookupError, UnicodeDecodeError):
-        return None
+    label = declared.strip().lower()
+    with suppress(LookupError, ValueError):
+        name = codecs.lookup(_LABELS.get(label, label.removeprefix("x-"))).name
+        for encoding in (_AS_READ.get(name, name), name) if name not in _NOT_FOR_PAGES else ():
+            with suppress(UnicodeDecodeError):
+                return body.decode(encoding)
+    return None
 
 
 def _damaged_utf8(body: bytes) -> str | None:

@@ -34,6 +34,7 @@ _BLOCKS = (
 )  # fmt: skip
 _SPACED_BLOCKS = (*HEADINGS, "p", "ul", "ol", "pre", "blockquote", "figure", "table", "hr")
 _STRUCTURE = frozenset((*_BLOCKS, *_SPACED_BLOCKS, "br", "head", "title"))
+_OF_TABLES = ("table", "thead", "tbody", "tfoot", "tr")
 _MAX_DEPTH = 150  # the renderer recurses for each level
 
 
@@ -86,7 +87,8 @@ def _simplify(tree: etree._Element) -> etree._Element:
             element.tag = _NOT_CONTENT[0]  # removed with the others: one by one, each would copy the text around it
     etree.strip_elements(tree, *_NOT_CONTENT, with_tail=False)
     for element in tree.iter(etree.Element):
-        if element.tag not in _STRUCTURE:
+        is_around_cells = element.tag == "form" and element.getparent().tag in _OF_TABLES
+        if element.tag not in _STRUCTURE or is_around_cells:
             element.tag = "span"
     etree.strip_tags(tree, "span")
     # Parsed again: reading the many pieces of text that stripping leaves side by side takes quadratic time.

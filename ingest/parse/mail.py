@@ -11,6 +11,8 @@ from email.mime.application import MIMEApplication
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 from email.policy import compat32
+from functools import cached_property
+from itertools import chain
 
 from ingest.parse.clean import scrub
 from ingest.parse.composer import Composer
@@ -27,17 +29,30 @@ _HEADERS = ("From", "To", "Cc", "Date")
 
 
 @dataclass
+class Body:
+    """A part of an e-mail's text as it was sent."""
+
+    source: str
+    is_html: bool
+
+    @cached_property
+    def text(self) -> str:
+        return parse_source(self.source, "", Format.HTML).text if self.is_html else self.source
+
+
+@dataclass
 class Mail:
-    """An e-mail. `bodies` are parts of its text in order, each with whether it is HTML."""
+    """An e-mail. `bodies` are parts of its text in order."""
 
     subject: str
     headers: dict[str, str]
-    bodies: list[tuple[str, bool]] = field(default_factory=list)
+    bodies: list[Body] = field(default_factory=list)
     attachments: list[tuple[str, bytes]] = field(default_factory=list)
 
 
 def read_eml(body: bytes, fallback_title: str) -> Parsed:
-    """A message as it is sent (EML) or a page as browsers save it (MHT). Of alternatives, the last is read.
+    """A message as it is sent (EML) or a page as browsers save it (MHT). Of alternatives, the last with words is
+    read.
 
     Its text names what is attached; files and messages that are not empty are `attachments`.
     """
@@ -58,10 +73,10 @@ def as_eml(mail: Mail) -> MIMEMultipart:
     for name, words in {"Subject": mail.subject, **mail.headers}.items():
         if line := one_line(scrub(words)):
             message[name] = Header(line).encode()
-    for text, is_html in mail.bodies:
-        message.attach(MIMEText(text, "html" if is_html else "plain", "utf-8"))
-    for name, body in mail.attachments:
-        part = MIMEApplication(body)
+    for body in mail.bodies:
+        message.attach(MIMEText(body.source, "html" if body.is_html else "plain", "utf-8"))
+    for name, content in mail.attachments:
+        part = MIMEApplication(content)
         part.add_header("Content-Disposition", "attachment", filename=("utf-8", "", name))
         message.attach(part)
     return message
@@ -85,12 +100,9 @@ def compose(mail: Mail, fallback_title: str, format_: Format) -> Parsed:
     composer.heading(mail.subject, level=1)
     lines = {name: " ".join(words.split()) for name, words in mail.headers.items()}
     composer.block("\n".join(f"{name}: {line}" for name, line in lines.items() if line))
-    for text, is_html in mail.bodies:
-        if is_html:
-            composer.block(parse_source(text, fallback_title, format_).text)
-        else:
-            composer.block(text)
-    attachments = [Attachment(one_line(scrub(name)) or "attachment", body) for name, body in mail.attachments]
+    for body in mail.bodies:
+        composer.block(body.text)
+    attachments = [Attachment(one_line(scrub(name)) or "attachment", content) for name, content in mail.attachments]
     composer.block("\n".join(f"Attachment: {attachment.name}" for attachment in attachments))
     parsed = composer.parsed(one_line(scrub(mail.subject)) or fallback_title, format_)
     return replace(parsed, attachments=tuple(attachment for attachment in attachments if attachment.body.strip()))
@@ -106,10 +118,10 @@ def _collect(part: Message, mail: Mail, depth: int) -> None:
     inside = [one for one in payload if isinstance(one, Message)]
     match part.get_content_type():
         case "multipart/alternative":
-            readable = [one for one in inside if one.is_multipart() or one.get_content_maintype() == "text"]
-            inside = (readable or inside)[-1:]
-        case "multipart/related":  # the others are pictures and styles of the first
-            inside = inside[:1]
+            _add_alternative(inside, mail, depth)
+            return
+        case "multipart/related":  # others that are not attached are pictures and styles of the first
+            inside = [one for one in inside if one is inside[0] or one.get_content_disposition() == "attachment"]
         case "message/rfc822":
             for message in inside:
                 _attach(mail, file_name(_header(message, "Subject")), written(message))
@@ -118,14 +130,28 @@ def _collect(part: Message, mail: Mail, depth: int) -> None:
         _collect(one, mail, depth + 1)
 
 
+def _add_alternative(parts: list[Message], mail: Mail, depth: int) -> None:
+    """Add the last of alternative parts that has words, or the last of all; of the others, what is attached within
+    them."""
+    read = [Mail("", {}) for _ in parts]
+    for part, one in zip(parts, read, strict=True):
+        _collect(part, one, depth + 1)
+    worded = (one for one in reversed(read) if any(any(map(str.isalnum, body.text)) for body in one.bodies))
+    chosen = next(chain(worded, read[-1:]), None)
+    for part, one in zip(parts, read, strict=True):
+        mail.bodies += one.bodies if one is chosen else ()
+        for name, body in one.attachments if one is chosen or part.is_multipart() else ():
+            _attach(mail, name, body)
+
+
 def _add(part: Message, mail: Mail) -> None:
     kind = part.get_content_type()
-    name = _decoded(part.get_filename() or "")
+    name = _file_name(part)
     body = part.get_payload(decode=True)
     if not isinstance(body, bytes) or (not name and not body.strip()):
         return
     if kind in ("text/plain", "text/html") and not name and part.get_content_disposition() != "attachment":
-        mail.bodies.append((decode(body, part.get_content_charset()), kind == "text/html"))
+        mail.bodies.append(Body(decode(body, part.get_content_charset()), kind == "text/html"))
     else:
         _attach(mail, name, body)
 
@@ -141,17 +167,41 @@ def _headers(message: Message) -> dict[str, str]:
 
 
 def _header(message: Message, name: str) -> str:
-    return _decoded(str(message.get(name, "")))
+    return _decoded(_raw(message, name))
+
+
+def _file_name(part: Message) -> str:
+    head = Message()
+    for name in ("Content-Disposition", "Content-Type"):
+        head[name] = _raw(part, name)
+    return _decoded(head.get_filename() or "")
+
+
+def _raw(part: Message, name: str) -> str:
+    """A header as it stands. Bytes beyond ASCII, which none should have, are decoded as UTF-8, in the first encoding
+    that a part declares, or as Windows-1252."""
+    words = next((words for key, words in part.raw_items() if key.lower() == name.lower()), "")
+    if words.isascii():
+        return words
+    body = words.encode("ascii", "surrogateescape")
+    declared = next(filter(None, (one.get_content_charset() for one in part.walk())), None)
+    try:
+        return decode(body, declared)
+    except Rejected:
+        return body.decode("cp1252", "replace")
 
 
 def _decoded(words: str) -> str:
     """A header's words, with those that stand encoded in it."""
+    between = "ascii" if words.isascii() else "raw-unicode-escape"  # as `decode_header` encodes what is not encoded
     try:
-        parts = [(_part(part, charset), charset and "utf-8") for part, charset in decode_header(words)]
+        parts = [(_part(part, charset, between), charset and "utf-8") for part, charset in decode_header(words)]
         return str(make_header(parts))
     except (HeaderParseError, LookupError, ValueError, Rejected):
         return words
 
 
-def _part(part: str | bytes, charset: str | None) -> str:
-    return decode(part if isinstance(part, bytes) else part.encode("utf-8", "surrogateescape"), charset)
+def _part(part: str | bytes, charset: str | None, between: str) -> str:
+    if charset is None and isinstance(part, bytes):
+        part = part.decode(between)
+    return decode(part if isinstance(part, bytes) else part.encode(), charset)

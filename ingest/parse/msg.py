@@ -9,8 +9,8 @@ from functools import cached_property
 from olefile import OleFileIO
 
 from ingest.parse.compressed_rtf import decompress_rtf
-from ingest.parse.encoding import decode
-from ingest.parse.mail import Mail, as_eml, compose, file_name, written
+from ingest.parse.encoding import code_page, decode
+from ingest.parse.mail import Body, Mail, as_eml, compose, file_name, written
 from ingest.parse.parsed import MAX_ATTACHMENTS, Parsed
 from ingest.parse.rtf import read_rtf
 from ingest.parse.sniff import Format
@@ -20,12 +20,6 @@ _SUBJECT, _TEXT, _HTML, _RTF, _SENDER, _ADDRESS = "0037", "1000", "1013", "1009"
 _TO, _CC = "0E04", "0E03"
 # Type and number of properties in the stream of those of fixed size.
 _SENT, _TEXT_CODE_PAGE, _HTML_CODE_PAGE = b"\x40\x00\x39\x00", b"\x03\x00\xfd\x3f", b"\x03\x00\xde\x3f"
-_ENCODINGS = {
-    20127: "ascii", 20866: "koi8_r", 21866: "koi8_u", 50220: "iso2022_jp", 50221: "iso2022_jp", 50222: "iso2022_jp",
-    50225: "iso2022_kr", 51932: "euc_jp", 51949: "euc_kr", 52936: "hz", 54936: "gb18030", 65000: "utf-7",
-    **{28590 + part: f"iso8859_{part}" for part in range(1, 17)},
-}  # fmt: skip
-"""Numbers of code pages that Python does not know as `cp` with the number."""
 _FILE_NAMES, _DATA = ("3707", "3704", "3001"), "3701"
 _UNICODE, _CODE_PAGE, _BINARY = "001F", "001E", "0102"
 _MESSAGE = f"__substg1.0_{_DATA}000D"
@@ -77,13 +71,13 @@ class _Properties:
             return wide.decode("utf-16-le", "replace")
         return decode(self.binary(number, _CODE_PAGE), self._encoding(_TEXT_CODE_PAGE))
 
-    def words(self) -> tuple[str, bool]:
-        """Its text, and whether that is HTML. RTF is read where it is all there is."""
+    def words(self) -> Body:
+        """Its text, HTML before plain text. RTF is read where it is all there is."""
         if html := decode(self.binary(_HTML), self._encoding(_HTML_CODE_PAGE)) or self.text(_HTML):
-            return html, True
+            return Body(html, is_html=True)
         if (text := self.text(_TEXT)).strip() or not (rtf := self.binary(_RTF)):
-            return text, False
-        return read_rtf(decompress_rtf(rtf), "").text, False
+            return Body(text, is_html=False)
+        return Body(read_rtf(decompress_rtf(rtf), "").text, is_html=False)
 
     def sent(self) -> str:
         (ticks,) = struct.unpack("<Q", self._fixed.get(_SENT, bytes(8)))
@@ -109,7 +103,7 @@ class _Properties:
 
     def _encoding(self, property_: bytes) -> str:
         number = int.from_bytes(self._fixed.get(property_, b"")[:4], "little")
-        return _ENCODINGS.get(number, f"cp{number}") if number else self._default
+        return code_page(number) if number else self._default
 
     def _stream(self, name: str) -> bytes:
         return self._streams.read("/".join((*self._folder, name)))

@@ -19,7 +19,8 @@ _CLASS = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}class"
 _FURNITURE = ("date-time", "footer", "header", "page-number")
 _LEFT_OUT = (
     "tracked-changes", "annotation", "forms", "table-of-content", "illustration-index", "table-index", "user-index",
-    "alphabetical-index", "bibliography", "desc", "title", "event-listeners", "object", "sequence-decls",
+    "alphabetical-index", "bibliography", "desc", "event-listeners", "object", "sequence-decls", "content-validations",
+    "ruby-text",
 )  # fmt: skip
 _MAX_BLANKS = 100
 
@@ -73,16 +74,18 @@ class _Reader:
                         self._composer.page()
                         self._composer.heading(element.get(f"{_TABLE}name", ""), level=1)
                     self._composer.table(self._rows(element))
+                    for drawn in element.iterchildren(f"{_TABLE}shapes"):
+                        self.add_all(drawn)
                 case "page":
                     self._add_slide(element)
-                case name if name not in _LEFT_OUT:
+                case _ if not _is_left_out(element):
                     self.add_all(element)
 
     def _add_slide(self, slide: _Element) -> None:
         self._composer.page()
         frames = slide.findall(f"{_DRAW}frame")
         titles = [frame for frame in frames if frame.get(_CLASS) == "title"]
-        title = " ".join(_words(paragraph) for frame in titles for paragraph in frame.iter(f"{_TEXT}p"))
+        title = " ".join(map(_words, titles))
         self._composer.heading(title.strip() or slide.get(f"{_DRAW}name", "Slide"), level=1)
         for child in list(slide):
             if child in titles or child.get(_CLASS) in _FURNITURE:
@@ -95,8 +98,8 @@ class _Reader:
                 continue
             cells: list[str] = []
             for cell in row.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
-                words = " ".join(_words(paragraph) for paragraph in cell.iter(f"{_TEXT}p", f"{_TEXT}h"))
-                cells += [words] * self._repeated(cell, "columns", has_words=bool(words.strip()))
+                words = _words(cell)
+                cells += [words] * self._repeated(cell, "columns", has_words=bool(words))
             repeated = self._repeated(row, "rows", has_words=any(cells))
             self._count(len(cells) * repeated)
             for _ in range(repeated):
@@ -125,11 +128,12 @@ def _items(list_: _Element, indent: str = "") -> Iterator[str]:
                 yield f"{indent}* {words}"
 
 
-def _words(paragraph: _Element) -> str:
-    """The words of a paragraph, a footnote in brackets at its place."""
+def _words(element: _Element) -> str:
+    """The words of a paragraph, or of several, a line each; a footnote in brackets at its place."""
     pieces: list[str] = []
-    _gather(paragraph, pieces)
-    return "".join(pieces).strip()
+    _gather(element, pieces)
+    lines = "".join(pieces).split("\n")
+    return "\n".join(line for line in lines if line.strip()).strip()
 
 
 def _gather(element: _Element, pieces: list[str]) -> None:
@@ -141,7 +145,18 @@ def _gather(element: _Element, pieces: list[str]) -> None:
             case "line-break":
                 pieces.append("\n")
             case "note":
-                pieces.append(f" [{' '.join(map(_words, child.iter(f'{_TEXT}p')))}]")
-            case name if name not in _LEFT_OUT:
+                words = "\n".join(map(_words, child.iterchildren(f"{_TEXT}note-body")))
+                pieces.append(f" [{' '.join(words.split())}]")
+            case "p" | "h":  # in a text box
+                pieces.append("\n")
+                _gather(child, pieces)
+                pieces.append("\n")
+            case _ if not _is_left_out(child):
                 _gather(child, pieces)
         pieces.append(child.tail or "")
+
+
+def _is_left_out(element: _Element) -> bool:
+    """A `title` is a field of a text, or the alternative text of a drawing."""
+    name = QName(element).localname
+    return name in _LEFT_OUT or (name == "title" and element.tag != f"{_TEXT}title")

@@ -61,7 +61,7 @@ def locate_in_pdf(body: bytes, asked: Locating, scans: tuple[ScannedPage, ...]) 
 
 @dataclass(frozen=True, slots=True)
 class PageLetters:
-    """The letters of an open page, folded; `indices` are those of the page's own characters, None of others."""
+    """The letters of an open page, folded; `indices` are those of `pdf_tables.Character`."""
 
     number: int
     page: pdfium.PdfPage

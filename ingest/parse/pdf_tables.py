@@ -18,11 +18,12 @@ from ingest.parse.rows import SEPARATOR, is_header, labels_of
 _LEAST_FILLED = 0.5
 
 Character = tuple[str, int | None]
-"""A character, and its index in the page's own text; None for one that was put in."""
+"""A character, and its index in the page's own text, as PDFium counts: in UTF-16 code units. None for one that was put
+in."""
 
 
 class _Letter(NamedTuple):
-    """A character that is not space, its place in the text, and where it is."""
+    """A character that is not space, its index in the page's own text, and where it is."""
 
     character: str
     place: int
@@ -31,7 +32,7 @@ class _Letter(NamedTuple):
 
 def characters(page: pdfium.PdfPage, text_page: pdfium.PdfTextPage) -> list[Character]:
     """The page's text. A table's characters stand where the first of them was; its header's, again in every row."""
-    raw: list[Character] = [(character, index) for index, character in enumerate(text_page.get_text_range())]
+    raw: list[Character] = list(_numbered(text_page))
     letters = [] if page.get_rotation() else _letters(text_page)
     for grid in _grids(page, letters) if letters else ():
         cells = _cells(grid, letters)
@@ -66,11 +67,23 @@ def _is_table(cells: list[list[list[Character]]]) -> bool:
 
 def _letters(text_page: pdfium.PdfTextPage) -> list[_Letter]:
     letters = []
-    for place, character in enumerate(text_page.get_text_range()):
+    for character, index in _numbered(text_page):
         if not character.isspace():
-            char = pdfium_raw.FPDFText_GetCharIndexFromTextIndex(text_page, place)
-            letters.append(_Letter(character, place, Box(*text_page.get_charbox(char, loose=True))))
+            char = pdfium_raw.FPDFText_GetCharIndexFromTextIndex(text_page, index)
+            letters.append(_Letter(character, index, Box(*text_page.get_charbox(char, loose=True))))
     return letters
+
+
+def _numbered(text_page: pdfium.PdfTextPage) -> Iterator[tuple[str, int]]:
+    """The page's characters with their indices. Half a surrogate pair is kept: it counts, too."""
+    index = 0
+    for character in text_page.get_text_range(errors="surrogatepass"):
+        yield character, index
+        index += _num_units(character)
+
+
+def _num_units(character: str) -> int:
+    return 2 if character > "\uffff" else 1
 
 
 def _cells(grid: Grid, letters: Sequence[_Letter]) -> list[list[list[Character]]]:
@@ -79,7 +92,7 @@ def _cells(grid: Grid, letters: Sequence[_Letter]) -> list[list[list[Character]]
     for character, index, box in letters:
         if (place := grid.cell((box.left + box.right) / 2, box.middle)) is not None:
             cell = cells[place[0]][place[1]]
-            if cell and cell[-1][1] != index - 1:
+            if cell and cell[-1][1] != index - _num_units(cell[-1][0]):
                 cell.append((" ", None))
             cell.append((character, index))
     return cells

@@ -8,6 +8,7 @@ from lxml.etree import QName, XMLSyntaxError, _Element
 
 from ingest.parse.archive import Archive, Relation, opened
 from ingest.parse.composer import Composer
+from ingest.parse.equations import emptied_equations
 from ingest.parse.parsed import Parsed
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
@@ -58,6 +59,8 @@ class _Slide:
 
 
 def _add_slide(parts: _Slide, slide: _Element, number: int, composer: Composer) -> None:
+    for equation, line in emptied_equations(slide):
+        equation.tag, equation.text = "t", line
     shapes = list(_shapes(slide))
     titles = [_words(shape) for shape in shapes if _placeholder(shape) in _TITLES]
     composer.heading(" ".join(filter(None, titles)) or f"Slide {number}", level=1)

@@ -5,12 +5,14 @@ on one line keeps together what belongs together.
 """
 
 from collections.abc import Iterable
+from itertools import chain
 
 from lxml.etree import Element, _Element, iterwalk
 
 from ingest.parse.rows import is_header, labels_of, line_of
 
 _LAYOUT = ("table", "h1", "h2", "h3", "h4", "h5", "h6", "pre")
+_CELLS = ("td", "th")
 _MAX_CELL_CHARS = 2_000
 _MAX_SPAN = 40
 _LOOKAHEAD, _LEAST_ROWS, _LEAST_COLUMNS = 20, 3, 3
@@ -35,9 +37,9 @@ def _flatten_rows(rows: Iterable[_Element]) -> None:
     lines: list[tuple[_Element, list[str], bool]] = []
     taken: dict[int, int] = {}
     for row in rows:
-        cells = [cell for cell in row if cell.tag in ("td", "th")]
+        cells = [cell for cell in row if cell.tag in _CELLS]
         row.tag = "div"
-        if _is_layout(cells):
+        if _is_layout(cells) or _has_words_between(row):
             for cell in cells:
                 cell.tag = "div"
         else:
@@ -64,6 +66,12 @@ def _write(lines: Iterable[tuple[_Element, list[str], bool]]) -> None:
 def _is_layout(cells: list[_Element]) -> bool:
     has_blocks = any(next(cell.iter(*_LAYOUT), None) is not None for cell in cells)
     return has_blocks or any(sum(map(len, cell.itertext())) > _MAX_CELL_CHARS for cell in cells)
+
+
+def _has_words_between(row: _Element) -> bool:
+    """Whether words of a row stand in none of its cells."""
+    inside = ((child.tail, *(() if child.tag in _CELLS else child.itertext())) for child in row)
+    return any(words and words.strip() for words in chain([row.text], *inside))
 
 
 def _in_columns(cells: Iterable[_Element], taken: dict[int, int]) -> list[str]:

@@ -2,7 +2,9 @@
 `name: value`."""
 
 import io
+import re
 from collections.abc import Iterator
+from html import unescape
 
 from lxml import etree
 from lxml.etree import QName, _Element
@@ -24,6 +26,7 @@ _TITLE_PATHS = (
     "{*}front//{*}article-title",
     "{*}teiHeader//{*}title",
 )
+_ENTITY = re.compile(r"&\w+;")
 _BLOCKS = tuple(f"{{*}}{name}" for name in (*_TITLES, "p", "para", "simpara", *_TABLES))
 
 
@@ -62,7 +65,7 @@ class _Reader:
         elif not children or (_has_words(element) and next(element.iterdescendants(*_BLOCKS), None) is None):
             self._add_words(element, name, level, is_running=bool(children))
         else:
-            self._add_inside(element, children, level)
+            self._add_inside(element, level)
 
     def _add_words(self, element: _Element, name: str, level: int, *, is_running: bool) -> None:
         words = _words(element)
@@ -75,23 +78,43 @@ class _Reader:
         elif described := ", ".join(filter(None, [*_attributes(element), words])):
             self._lines.append(f"{name}: {described}")
 
-    def _add_inside(self, element: _Element, children: list[_Element], level: int) -> None:
+    def _add_inside(self, element: _Element, level: int) -> None:
         """Elements that hold others end the paragraph before them. Those beside a title are a level below it."""
         self.flush()
         if attributes := ", ".join(_attributes(element)):
             self._lines.append(f"{QName(element).localname}: {attributes}")
-        below = level
-        self._composer.block(element.text or "")
-        for child in children:
-            is_title = QName(child).localname in _TITLES
-            self.add(child, level if is_title else below)
-            below = level + 1 if is_title else below
-            self._composer.block(child.tail or "")
+        below, is_running = level, _has_words(element)
+        running = [element.text or ""]
+        for child in element:
+            if child.tag is etree.Entity:
+                running.append(unescape(child.text))
+            elif is_running and next(child.iter(*_BLOCKS), None) is None:
+                running += _pieces(child)
+            else:
+                self._add_running(running)
+                is_title = QName(child).localname in _TITLES
+                self.add(child, level if is_title else below)
+                below = level + 1 if is_title else below
+            running.append(child.tail or "")
+        self._add_running(running)
         self.flush()
+
+    def _add_running(self, pieces: list[str]) -> None:
+        """Add words that stand beside blocks, with their inline markup, and clear them."""
+        if words := " ".join("".join(pieces).split()):
+            self.flush()
+            self._composer.block(words)
+        pieces.clear()
 
 
 def _words(element: _Element) -> str:
-    return " ".join("".join(element.itertext()).split())
+    return " ".join("".join(_pieces(element)).split())
+
+
+def _pieces(element: _Element) -> Iterator[str]:
+    """The text of an element; entities are read as those of HTML."""
+    for piece in element.itertext():
+        yield unescape(piece) if _ENTITY.fullmatch(piece) else piece
 
 
 def _has_words(element: _Element) -> bool:
@@ -107,4 +130,4 @@ def _attributes(element: _Element) -> Iterator[str]:
 
 def _rows(table: _Element) -> Iterator[list[str]]:
     for row in table.iter(*(f"{{*}}{name}" for name in _ROWS)):
-        yield ["".join(cell.itertext()) for cell in row.iterchildren(*(f"{{*}}{name}" for name in _CELLS))]
+        yield ["".join(_pieces(cell)) for cell in row.iterchildren(*(f"{{*}}{name}" for name in _CELLS))]

@@ -70,6 +70,28 @@ def test_xml_is_read_as_running_text_titles_tables_and_lines():
     assert [(section.title, section.level) for section in parsed.sections] == [("Ducks", 1), ("Places", 2)]
 
 
+def test_inline_markup_of_xml_stays_in_its_sentence_beside_blocks():
+    """As JATS and DocBook write tables and lists within a paragraph."""
+    table = "<table-wrap><table><tr><td>Oslo</td><td>7</td></tr></table></table-wrap>"
+    jats = f"<p>In <b>Oslo</b>, see <xref rid='t1'>Table 1</xref>:{table} which <i>is</i> all.</p><p>End.</p>"
+    items = "<listitem><para>one <emphasis>duck</emphasis></para></listitem><listitem><para>two</para></listitem>"
+    docbook = (
+        f"<para id='a'>Some <emphasis>ducks</emphasis>: <list>{items}</list> and <emphasis>geese</emphasis>.</para>"
+    )
+    assert parse("a.xml", f"<article><sec><title>Places</title>{jats}</sec>{docbook}</article>".encode()).text.split(
+        "\n\n"
+    ) == [
+        "Places", "In Oslo, see Table 1:", "Oslo | 7", "which is all.", "End.",
+        "para: id=a", "Some ducks:", "one duck", "two", "and geese.",
+    ]  # fmt: skip
+
+
+def test_entities_that_a_vocabulary_declares_are_those_of_html():
+    """A definition is not fetched; what stands after an entity is not lost with it."""
+    body = b'<!DOCTYPE article SYSTEM "a.dtd"><article><p>caf&eacute; &mdash; a<p>b &x; c</p> d&mdash;e</p></article>'
+    assert parse("a.xml", body).text == "café — a\n\nb &x; c\n\nd—e"
+
+
 def test_xml_with_entities_of_its_own_is_refused_and_broken_xml_too():
     with pytest.raises(Rejected, match="entities"):
         parse("a.xml", b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>')

@@ -1,11 +1,13 @@
 """Word documents: structure kept, archives that lie refused."""
 
+from unicodedata import normalize
+
 import pytest
 
 from ingest.parse import parse
 from ingest.parse.archive import MAX_XML_BYTES
 from ragkv.errors import Rejected, TooLarge
-from tests.made_files import docx, paragraph
+from tests.made_files import W, docx, paragraph
 
 
 def test_styles_give_the_title_and_the_sections() -> None:
@@ -38,6 +40,95 @@ def test_a_text_box_is_part_of_the_text() -> None:
         f"{paragraph('in the box')}</w:txbxContent></v:textbox></v:shape></w:pict></w:r></w:p>"
     )
     assert "in the box" in parse("a.docx", docx(paragraph("before") + box)).text
+
+
+MATH = "http://schemas.openxmlformats.org/officeDocument/2006/math"
+
+
+def run(text: str) -> str:
+    return f"<w:r><w:t>{text}</w:t></w:r>"
+
+
+def equation(inside: str) -> str:
+    return f'<m:oMath xmlns:m="{MATH}">{inside}</m:oMath>'
+
+
+def number(text: str) -> str:
+    return f"<m:r><w:rPr/><m:t>{text}</m:t></m:r>"
+
+
+def part(name: str, *inside: str) -> str:
+    return f"<m:{name}>{''.join(inside)}</m:{name}>"
+
+
+X, Y, N = number("x"), number("y"), number("n")
+EQUATIONS = {
+    "E=mc^2": number("E=m") + part("sSup", "<m:sSupPr/>", part("e", number("c")), part("sup", number("2"))),
+    "1/2 (x+1)/(2y)": part("f", part("num", number("1")), part("den", number("2")))
+    + number(" ")
+    + part("f", part("num", X, number("+1")), part("den", number("2"), Y)),
+    "x_i^n": part("sSubSup", part("e", X), part("sub", number("i")), part("sup", N)),
+    "√(x+y)": part("rad", part("radPr", "<m:degHide m:val='1'/>"), "<m:deg/>", part("e", X, number("+"), Y)),
+    "√[3]x": part("rad", part("deg", number("3")), part("e", X)),
+    "∑_(i=1)^n x": part(
+        "nary",
+        part("naryPr", "<m:chr m:val='∑'/>"),
+        part("sub", number("i"), number("=1")),
+        part("sup", N),
+        part("e", X),
+    ),
+    "∫_a x": part("nary", part("sub", number("a")), "<m:sup/>", part("e", X)),
+    "(x+y)^n": part("sSup", part("e", part("d", part("e", X, number("+"), Y))), part("sup", N)),
+    "[x, y; n, x]": part(
+        "d",
+        part("dPr", "<m:begChr m:val='['/><m:endChr m:val=']'/>"),
+        part("e", part("m", part("mr", part("e", X), part("e", Y)), part("mr", part("e", N), part("e", X)))),
+    ),
+    "{x; y": part("d", part("dPr", "<m:begChr m:val='{'/><m:endChr m:val=''/>"), part("e", part("eqArr", part("e", X), part("e", Y)))),
+    "lim_(x→0) y": part(
+        "func", part("fName", part("limLow", part("e", number("lim")), part("lim", X, number("→0")))), part("e", Y)
+    ),
+    "x̂ x̅": part("acc", part("e", X)) + number(" ") + part("bar", part("barPr", "<m:pos m:val='top'/>"), part("e", X)),
+    "xy": part("box", part("e", X)) + f"<w:ins>{Y}</w:ins><w:del>{N}</w:del>",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", EQUATIONS)
+def test_an_equation_is_a_line(line: str) -> None:
+    body = f"<w:p>{run('Given ')}{equation(EQUATIONS[line])}{run(', so it is.')}</w:p>"
+    assert parse("a.docx", docx(body)).text == normalize("NFC", f"Given {line}, so it is.")
+
+
+def test_equations_stand_in_paragraphs_of_their_own_and_in_notes() -> None:
+    own = f'<w:p><m:oMathPara xmlns:m="{MATH}"><m:oMathParaPr/>{equation(X)}</m:oMathPara></w:p>'
+    note = f'<w:footnotes xmlns:w="{W}"><w:footnote w:id="2"><w:p>{equation(Y)}</w:p></w:footnote></w:footnotes>'
+    body = f"<w:p>{run('Given')}<w:r><w:footnoteReference w:id='2'/></w:r></w:p>{own}"
+    text = parse("a.docx", docx(body, **{"word/footnotes.xml": note.encode()})).text
+    assert text.startswith("Given") and "\n\nx\n\n" in text and "y" in text
+
+
+def test_words_in_another_direction_fields_and_annotated_characters_are_part_of_the_text() -> None:
+    marked = (
+        f"<w:bdo w:val='rtl'>{run('חיפה')}</w:bdo>{run(' and ')}<w:dir w:val='ltr'>{run('Oslo')}</w:dir>"
+        f"{run(' ')}<w:fldSimple w:instr='DATE'>{run('1 May')}</w:fldSimple>{run(' ')}"
+        f"<w:r><w:ruby><w:rt>{run('とう')}</w:rt><w:rubyBase>{run('東')}</w:rubyBase></w:ruby></w:r>"
+        "<w:r><w:t>京</w:t><w:cr/><w:t>left</w:t><w:ptab/><w:t>right</w:t></w:r>"
+    )
+    assert parse("a.docx", docx(f"<w:p>{marked}</w:p>")).text == "חיפה and Oslo 1 May 東京\nleft right"
+
+
+def test_equations_without_end_are_refused_or_read() -> None:
+    deep = part("sSup", part("e", "{}"), part("sup", X))
+    for times in (50, 120, 2_000):
+        inside = X
+        for _ in range(times):
+            inside = deep.format(inside)
+        try:
+            text = parse("a.docx", docx(f"<w:p>{run('words')}{equation(inside)}</w:p>")).text
+        except Rejected:
+            assert times > 50
+        else:
+            assert text.startswith("words")
 
 
 def test_a_document_without_words_is_rejected() -> None:

@@ -166,6 +166,31 @@ def test_broken_places_in_iso_2022_jp_are_replaced():
     assert "\ufffd" in text
 
 
+@pytest.mark.parametrize(
+    ("label", "encoding", "text"),
+    [
+        ("gb2312", "gb18030", "朱镕基"),
+        ("GBK", "gb18030", "朱镕基㐂"),
+        ("x-gbk", "gb18030", "朱镕基"),
+        ("shift_jis", "cp932", "①髙島屋"),
+        ("x-sjis", "cp932", "①髙島屋"),
+        ("windows-31j", "cp932", "①髙島屋"),
+        ("euc-kr", "cp949", "똠방각하"),
+        ("ks_c_5601-1987", "cp949", "똠방각하"),
+        ("windows-949", "cp949", "똠방각하"),
+        ("x-euc-jp", "euc_jp", "富士山"),
+        ("big5", "big5hkscs", "咗嘅"),
+        ("cn-big5", "big5", "臺灣"),
+        ("iso-8859-8-i", "iso8859-8", "חיפה"),
+        ("koi8-ru", "koi8-u", "Київ"),
+    ],
+)
+def test_a_declared_encoding_is_the_one_that_browsers_read_by_that_name(label: str, encoding: str, text: str):
+    """Programs write characters that the older standard of the name does not have."""
+    page = f'<html><meta charset="{label}"><p>{text}</p>'
+    assert parse("a.html", page.encode(encoding)).text == text
+
+
 def test_hz_is_read():
     assert parse("a.txt", SIMPLIFIED.encode("hz")).text == SIMPLIFIED
 

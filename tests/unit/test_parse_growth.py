@@ -42,6 +42,24 @@ FILES = {
             b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\nContent-Type: a/b; name=a.txt\n\nwords\n" * n
         ),
     ),
+    "alternatives": (
+        "a.eml",
+        30,
+        lambda n: (
+            b"Subject: w\xf6rds\nContent-Type: multipart/alternative; boundary=b\n\n"
+            + b"--b\nContent-Type: text/html; name=\xf6\n\n<b>\n--b\nContent-Type: text/html\n\n<p>words\n" * n
+        ),
+    ),
+    "words around cells": ("a.html", 300, lambda n: page("<table><tr>" + "a<form><td>b</td></form><b>c</b>" * n)),
+    "words beside blocks": ("a.xml", 300, lambda n: b"<p>" + b"a <b>c</b> d <p>e</p>" * n + b"</p>"),
+    "text boxes": ("a.odt", 200, lambda n: odf("text", "<text:p>" + "a<text:p>b</text:p>" * n + "</text:p>")),
+    "equations": ("a.docx", 100, lambda n: docx("<w:p><oMath><f><num><r><t>1</t></r></num></f></oMath></w:p>" * n)),
+    "one equation": (
+        "a.docx",
+        100,
+        lambda n: docx("<w:p><oMath>" + "<sup><t>1</t><t>2</t></sup>" * n + "</oMath></w:p>"),
+    ),
+    "headings without text": ("a.org", 100, lambda n: b"* a\n** b\n*** c\n" * n),
     "deep and wide": ("a.html", 500, lambda n: page("<div>" * 160 + "<p>a<div>b</div>c" * n)),
     "charset": ("a.html", 50, lambda n: b"<html><meta charset=" + b" " * n + b">words \xe9"),
     "punycode": ("a.html", 20_000, lambda n: b"<html><meta charset=punycode>" + b"a" * n + b"-\xe9"),

@@ -60,6 +60,20 @@ def test_a_table_without_marked_headers_has_some_if_it_is_even_and_wide() -> Non
     assert table("Name,Born,City", "Ann,1950", "Bob,1960,Rome") == "Name | Born | City\nAnn | 1950\nBob | 1960 | Rome"
 
 
+def test_cells_and_rows_in_a_form_are_those_of_their_table() -> None:
+    head, form = "<tr><th>Name</th><th>Year</th></tr>", "<form action='/save'>{}</form>".format
+    cells = "<td>Ann</td><td>1994</td>"
+    for rows in (f"{head}<tr>{form(cells)}</tr>", form(f"{head}<tr>{cells}</tr>"), f"{head}<tr>{form('')}{cells}</tr>"):
+        assert page(f"<table>{rows}</table>").text == "Name | Year\n\nName: Ann | Year: 1994"
+        assert page(f"<table><tbody>{rows}</tbody></table>").text == "Name | Year\n\nName: Ann | Year: 1994"
+
+
+def test_words_of_a_row_that_stand_in_no_cell_are_kept() -> None:
+    rows = "<tr>one <td>two</td><b>three</b></tr><tr><td>four</td><p>five</p> six<td>seven</td></tr>"
+    text = page(f"<table>{rows}<td>eight</td></table><table><td>nine</table>").text
+    assert text.split() == ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
+
 def test_cells_of_a_layout_table_follow_one_another() -> None:
     parsed = page(
         "<table><tr><td><h2>Left</h2><p>one</p></td><td><table><tr><td>a</td><td>b</td></tr></table></td></tr></table>"

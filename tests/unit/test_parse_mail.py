@@ -9,7 +9,7 @@ import pytest
 
 from ingest.parse import Attachment, parse
 from ingest.parse.compressed_rtf import decompress_rtf
-from ingest.parse.mail import Mail, as_eml, written
+from ingest.parse.mail import Body, Mail, as_eml, written
 from ragkv.errors import Rejected, TooLarge
 from tests.made_files import Storage, ole
 
@@ -37,6 +37,40 @@ def test_of_alternatives_the_last_is_read():
     message = mail("plain")
     message.add_alternative("<p>rich <b>words</b></p><script>no</script>", subtype="html")
     assert parse("a.eml", message.as_bytes()).text == HEAD + "rich words"
+
+
+@pytest.mark.parametrize(
+    ("subtype", "last"),
+    [
+        ("calendar", "BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n"),
+        ("html", "<p><img src='cid:a'>&nbsp;</p>"),
+        ("x-amp-html", "<html amp4email>words of a script</html>"),
+    ],
+)
+def test_of_alternatives_the_last_with_words_is_read(subtype: str, last: str):
+    """An invitation, or a picture instead of the words."""
+    message = mail("plain words")
+    message.add_alternative(last, subtype=subtype)
+    parsed = parse("a.eml", message.as_bytes())
+    assert (parsed.text, parsed.attachments) == (HEAD + "plain words", ())
+
+
+def test_an_invitation_alone_is_an_attachment():
+    message = mail()
+    message.set_content("BEGIN:VCALENDAR\n", subtype="calendar")
+    message.make_alternative()
+    assert parse("a.eml", message.as_bytes()).attachments == (Attachment("attachment", b"BEGIN:VCALENDAR\n"),)
+
+
+def test_what_is_attached_to_any_of_the_alternatives_is_an_attachment():
+    message = mail("plain words")
+    message.add_alternative("<img src='cid:a'>", subtype="html")
+    (_, rich) = message.get_payload()
+    rich.add_related(b"\x89PNG", "image", "png", cid="<a>")
+    rich.add_related(b"a | b", "application", "x", filename="a.csv", disposition="attachment")
+    parsed = parse("a.eml", message.as_bytes())
+    assert parsed.text == HEAD + "plain words\n\nAttachment: a.csv"
+    assert parsed.attachments == (Attachment("a.csv", b"a | b"),)
 
 
 def test_attachments_are_files_of_their_own_and_the_text_names_them():
@@ -68,7 +102,7 @@ def test_a_forwarded_message_is_an_attachment_that_can_be_read():
 def test_a_mail_from_another_format_is_written_as_it_would_be_sent():
     """Messages attached to those of Outlook become files so."""
     headers = {"From": "Zoë Example <zoe@example.org>", "To": "b@example.org\nBcc: c@example.org", "Cc": " "}
-    made = Mail("Größe", headers, [("<p>rich <b>words</b></p>", True)], [("ü.txt", b"words\r\n")])
+    made = Mail("Größe", headers, [Body("<p>rich <b>words</b></p>", is_html=True)], [("ü.txt", b"words\r\n")])
     parsed = parse("a.eml", written(as_eml(made)))
     assert parsed.text == (
         "Größe\n\nFrom: Zoë Example <zoe@example.org>\nTo: b@example.org Bcc: c@example.org\n\n"
@@ -236,6 +270,30 @@ def test_a_subject_may_have_characters_that_windows_added_or_no_encoded_words():
     encoded = b64encode(b"\x1b$B-!IY;N;3\x1b(B").decode()
     for line in (f"=?ISO-2022-JP?B?{encoded}?=".encode(), b"\x1b$B-!IY;N;3\x1b(B"):
         assert parse("a.eml", b"Subject: " + line + b"\n\nwords").title == "①富士山"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "charset"),
+    [("utf-8", "utf-8"), ("utf-8", "iso-8859-1"), ("iso-8859-1", "iso-8859-1"), ("cp1252", "x")],
+)
+@pytest.mark.parametrize("encoded", ["", " =?utf-8?Q?=C3=A4=D0=B6?="])
+def test_headers_may_have_bytes_beyond_ascii(encoding: str, charset: str, encoded: str):
+    """Old and sloppy programs write them so, in the encoding of the text or in UTF-8."""
+    head = (
+        f"From: Zoë Example <zoe@example.org>\nSubject: Größe{encoded}\nContent-Type: multipart/mixed; boundary=b\n\n"
+        f"--b\nContent-Type: text/plain; charset={charset}\n\nwords\n"
+        '--b\nContent-Type: text/csv; name="Pläne.csv"\n\na | b\n--b--\n'
+    )
+    parsed = parse("a.eml", head.encode(encoding))
+    subject = f"Größe{encoded and ' äж'}"
+    assert parsed.title == subject
+    assert parsed.text == f"{subject}\n\nFrom: Zoë Example <zoe@example.org>\n\nwords\n\nAttachment: Pläne.csv"
+
+
+@pytest.mark.parametrize(("words", "charset"), [("Волга", "koi8-r"), ("富士山", "shift_jis"), ("长江", "gb2312")])
+def test_headers_beyond_ascii_are_read_in_the_encoding_of_the_text(words: str, charset: str):
+    body = f"Subject: {words}\nContent-Type: text/plain; charset={charset}\n\n{words}"
+    assert parse("a.eml", body.encode(charset)).text == f"{words}\n\n{words}"
 
 
 def test_too_many_attachments_are_refused():

@@ -50,6 +50,13 @@ def test_of_alternative_content_the_first_is_read():
     assert parse("a.pptx", pptx([both])).text == "Slide 1\n\nnew"
 
 
+def test_an_equation_of_a_slide_is_a_line():
+    half = "<m:f><m:num><m:r><a:t>x</a:t></m:r></m:num><m:den><m:r><m:t>2</m:t></m:r></m:den></m:f>"
+    math = f'<m:oMath xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math">{half}</m:oMath>'
+    body = shape("Given ").replace("</a:r>", f"</a:r><x:m xmlns:x='x'>{math}</x:m><a:r><a:t>, so it is.</a:t></a:r>")
+    assert parse("a.pptx", pptx([body])).text == "Slide 1\n\nGiven x/2, so it is."
+
+
 def test_a_chart_is_a_table_of_its_series():
     def series(name: str, values: list[int]) -> str:
         points = "".join(f"<pt><v>{value}</v></pt>" for value in values)
@@ -110,6 +117,41 @@ def test_sheets_of_opendocument_are_pages_and_repeated_empty_cells_take_no_time(
     assert [page.number for page in parsed.pages] == [1, 2]
 
 
+def sheet(name: str, cell: str, beside: str = "") -> str:
+    row = f"<table:table-row><table:table-cell>{cell}</table:table-cell></table:table-row>"
+    return f'<table:table table:name="{name}">{beside}{row}</table:table>'
+
+
+def test_text_boxes_fields_and_annotated_characters_of_opendocument_are_part_of_the_text():
+    svg = 'xmlns:svg="urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0"'
+    box = (
+        f"<draw:frame><draw:text-box><text:p>In a box.</text:p><text:p>More.</text:p></draw:text-box>"
+        f"<svg:title {svg}>alternative</svg:title></draw:frame>"
+    )
+    ruby = "<text:ruby><text:ruby-base>東</text:ruby-base><text:ruby-text>とう</text:ruby-text></text:ruby>京"
+    content = f"<text:p>Before{box}after <text:title>The plan</text:title>, {ruby}.</text:p>"
+    assert parse("a.odt", odf("text", content)).text == "Before\nIn a box.\nMore.\nafter The plan, 東京."
+
+    cell = f"<office:annotation><text:p>a comment</text:p></office:annotation><text:p>seven{box}</text:p>"
+    assert parse("a.ods", odf("spreadsheet", sheet("a", cell))).text == "a\n\nseven In a box. More."
+    note = f"<text:note><text:note-body><text:p>A note.{box}</text:p></text:note-body></text:note>"
+    assert parse("a.odt", odf("text", f"<text:p>x{note}</text:p>")).text == "x [A note. In a box. More.]"
+
+
+def test_drawn_words_of_a_sheet_of_opendocument_are_part_of_it_and_those_for_its_editors_are_not():
+    message = "<table:help-message><text:p>Enter a number.</text:p></table:help-message>"
+    rules = f"<table:content-validations><table:content-validation>{message}</table:content-validation></table:content-validations>"
+    drawn = "<table:shapes><draw:custom-shape><text:p>See here.</text:p></draw:custom-shape></table:shapes>"
+    sheets = sheet("a", "<text:p>7</text:p>", drawn) + sheet("b", "<text:p>8</text:p>")
+    parsed = parse("a.ods", odf("spreadsheet", rules + sheets))
+    assert [parsed.text[page.start : page.end] for page in parsed.pages] == ["a\n\n7\n\nSee here.", "b\n\n8"]
+
+
+def test_words_before_the_first_sheet_are_on_its_page():
+    parsed = parse("a.ods", odf("spreadsheet", "<text:p>Before.</text:p>" + sheet("a", "<text:p>7</text:p>")))
+    assert [(page.number, parsed.text[page.start : page.end]) for page in parsed.pages] == [(1, "Before.\n\na\n\n7")]
+
+
 def test_slides_of_opendocument_are_pages():
     frame = '<draw:frame presentation:class="title"><draw:text-box><text:p>Plans</text:p></draw:text-box></draw:frame>'
     page = (
@@ -150,6 +192,25 @@ def test_rtf_is_read_with_its_code_page_and_tables():
         rb"\trowd Name\cell Age\cell\row\trowd Ann\cell 30\cell\row\pard End.\par}"
     )
     assert parse("a.rtf", body).text == "Привет €\nMore words.\n\nName | Age\n\nName: Ann | Age: 30\n\nEnd."
+
+
+@pytest.mark.parametrize(
+    ("number", "encoding", "words"),
+    [
+        (10000, "mac_roman", "Größe — 5 €"),
+        (10007, "mac_cyrillic", "Волга"),
+        (10001, "cp932", "富士山"),
+        (936, "gbk", "长江"),
+    ],
+)
+def test_rtf_of_other_code_pages_is_read(number: int, encoding: str, words: str):
+    escaped = "".join(f"\\'{byte:02x}" for byte in words.encode(encoding))
+    body = f"{{\\rtf1\\mac\\ansicpg{number}\\cocoartf824{{\\fonttbl\\f0 Monaco;}}\\f0 {escaped}}}"
+    assert parse("a.rtf", body.encode()).text == words
+
+
+def test_characters_that_rtf_writes_in_two_halves_are_whole():
+    assert parse("a.rtf", rb"{\rtf1\ansi \u-10174?\u-8265?\u30000?, a half \u-10174?.}").text == "𠮷田, a half ."
 
 
 @pytest.mark.parametrize("name", ["a.pptx", "a.odt", "a.epub"])

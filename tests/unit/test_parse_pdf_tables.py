@@ -7,7 +7,8 @@ import pytest
 from ingest.parse import parse
 from ingest.parse.page_view import locate
 from ingest.parse.quotes import Locating, Quote
-from tests.hostile_files import FONTS, page
+from tests.hostile_files import FONTS, page, stream
+from tests.made_files import FONT
 
 ROWS = (
     ("City", "River", "People"),
@@ -24,14 +25,18 @@ def text_at(x: float, y: float, words: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], rules: str, height: int = HEIGHT) -> bytes:
-    """A page with words above and below a table, whose cells are written column by column."""
-    cells = [
+    """A page with words above and below a table."""
+    above, below = text_at(LEFT, 760, "Words above it."), text_at(LEFT, 300, "Words below it.")
+    return page(stream(f"{above}{cells(rows, height)}{rules}{below}".encode()), FONTS)
+
+
+def cells(rows: Sequence[Sequence[str]], height: int = HEIGHT) -> str:
+    """Column by column."""
+    return "".join(
         text_at(LEFT + 5 + WIDTH * column, TOP - 16 - height * number, rows[number][column])
         for column in range(len(rows[0]))
         for number in range(len(rows))
-    ]
-    content = text_at(LEFT, 760, "Words above it.") + "".join(cells) + rules + text_at(LEFT, 300, "Words below it.")
-    return page(b"<< /Length %d >>\nstream\n%b\nendstream" % (len(content), content.encode()), FONTS)
+    )
 
 
 def lines(rows: Sequence[Sequence[str]]) -> str:
@@ -156,15 +161,37 @@ def test_a_page_with_a_multitude_of_lines_stays_as_it_was():
     assert parse("a.pdf", table(ROWS, many)).text == parse("a.pdf", table(ROWS, "")).text
 
 
+def cells_of(body: bytes, words: str) -> list[tuple[int, int]]:
+    """Column and row of each box over these words."""
+    text = parse("a.pdf", body).text
+    start = text.index(words)
+    located = locate(body, Locating(1, 1, (Quote(text, start, start + len(words)),)), ())
+    assert located.complete
+    return [(int((box.x - LEFT) // WIDTH), int((842 - TOP) // -1 + box.y) // HEIGHT) for box in located.pages[0].boxes]
+
+
 def test_words_of_a_row_are_found_on_the_page_with_their_labels():
     """The labels are those of the header: that is where they stand."""
-    body = table(ROWS, lines(ROWS))
-    text = parse("a.pdf", body).text
-    start = text.index(WORDS)
-    located = locate(body, Locating(1, 1, (Quote(text, start, start + len(WORDS)),)), ())
+    assert cells_of(table(ROWS, lines(ROWS)), WORDS) == [(0, 0), (0, 2), (2, 0), (2, 2)], "City, Lyon, People, 522000"
 
-    assert located.complete
-    places = [
-        (int((box.x - LEFT) // WIDTH), int((842 - TOP) // -1 + box.y) // HEIGHT) for box in located.pages[0].boxes
-    ]
-    assert places == [(0, 0), (0, 2), (2, 0), (2, 2)], "City, Lyon, People, 522000"
+
+WIDE = stream(
+    b"/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapName /Wide def /CMapType 2 def\n"
+    b"1 begincodespacerange <00> <ff> endcodespacerange\n"
+    b"3 beginbfchar <7c> <d835> <7d> <d835dc01> <7e> <d835dc00> endbfchar\n"
+    b"1 beginbfrange <20> <7b> <0020> endbfrange endcmap end end"
+)
+"""Makes letters beyond the basic plane of the signs } and ~, and half of one of |."""
+WIDE_FONT = FONT.replace(b">>", b"/ToUnicode 7 0 R >>")
+
+
+@pytest.mark.parametrize("rules", [lines, lines_across])
+def test_characters_beyond_the_basic_plane_move_no_others(rules):
+    """PDFium counts each of them twice, and half of one once."""
+    rows = (*ROWS[:2], ("Ly~n", "", "522000"), ROWS[3])
+    content = text_at(LEFT, 760, "~}~ | above it.") + cells(rows) + rules(rows)
+    body = page(stream(content.encode()), FONTS.replace(b"5 0 R", b"6 0 R"), WIDE_FONT, WIDE)
+    words = "City: Ly𝐀n | People: 522000"
+
+    assert paragraphs(body) == ["𝐀𝐁𝐀  above it.", *LABELLED[1:3], words, LABELLED[4]]
+    assert cells_of(body, words) == [(0, 0), (0, 2), (2, 0), (2, 2)]

@@ -246,6 +246,24 @@ def test_a_long_title_is_cut_and_its_heading_stays_in_the_text(tokenizer: Tokeni
     assert first.text.startswith("## A very long heading")
 
 
+def test_headings_without_text_stay_in_the_text_below_a_path_that_is_too_long(tokenizer: Tokenizer) -> None:
+    body = " ".join(sentences(8))
+    headings = f"## Feeding\n\n### {'Words of a long heading ' * 3}\n\n#### Fresh\n\n"
+    first, *others = split("doc", markdown(f"# Duck\n\n{headings}{body}"), tokenizer, 64)
+    assert "".join(first.text.split()).startswith("".join(headings.split()))
+    assert {chunk.title for chunk in (first, *others)} == {"Fresh"}
+
+
+def test_headings_without_text_stay_above_small_sections_that_share_a_chunk(tokenizer: Tokenizer) -> None:
+    source = "# Duck\n\n## Feeding\n\n### Grass\n\n#### Fresh\n\nYes.\n\n## Flying\n\nFar."
+    (chunk,) = split("doc", markdown(source), tokenizer, 256)
+    assert (chunk.title, chunk.text) == ("Duck", source.removeprefix("# Duck\n\n"))
+
+    deeper = source.replace("## Flying", "### Flying")
+    (chunk,) = split("doc", markdown(deeper), tokenizer, 256)
+    assert (chunk.title, chunk.text) == ("Duck: Feeding", deeper.partition("Feeding\n\n")[2])
+
+
 def test_the_page_is_that_of_the_first_character(tokenizer: Tokenizer) -> None:
     texts = [" ".join(sentences(8, seed=n)) for n in range(4)]
     text = "\n\n".join(texts)

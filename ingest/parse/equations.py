@@ -1,0 +1,87 @@
+"""Equations of Office documents (OMML, ECMA-376 part 1, 22.1) as a line of text: `(x+1)/2`, `x_i^n`, `√(x+y)`."""
+
+from collections.abc import Iterator
+
+from lxml.etree import QName, XPath, _Element
+
+_OUTERMOST = XPath("//*[local-name()='oMath'][not(ancestor::*[local-name()='oMath'])]")
+_SIGNS = {
+    ("f", "den"): "/", ("limLow", "lim"): "_", ("limUpp", "lim"): "^", ("nary", "e"): " ", ("func", "e"): " ",
+    **{(name, "sub"): "_" for name in ("sSub", "sSubSup", "sPre", "nary")},
+    **{(name, "sup"): "^" for name in ("sSup", "sSubSup", "sPre", "nary")},
+}  # fmt: skip
+"""By element and part: what stands before the part."""
+_WHOLE = {
+    *_SIGNS, ("f", "num"), ("sSub", "e"), ("sSup", "e"), ("sSubSup", "e"), ("sPre", "e"), ("rad", "e"),
+} - {("nary", "e"), ("func", "e")}  # fmt: skip
+"""Parts that are in parentheses where they have more than a letter or a number."""
+_BETWEEN = {"m": "; ", "mr": ", ", "eqArr": "; "}
+_LEFT_OUT = ("del", "moveFrom")
+_LONGEST_NUMBER = 20
+
+
+def emptied_equations(root: _Element) -> Iterator[tuple[_Element, str]]:
+    """Each equation's element, emptied for its line to stand there, and the line."""
+    for equation in _OUTERMOST(root):
+        pieces: list[str] = []
+        _write(equation, pieces)
+        equation.clear(keep_tail=True)
+        yield equation, "".join(pieces)
+
+
+def _write(element: _Element, pieces: list[str]) -> None:
+    name = QName(element).localname
+    begin, between, end = _around(element, name)
+    pieces += filter(None, [begin])
+    is_first = True
+    for part in element.iterchildren("*"):
+        part_name = QName(part).localname
+        if part_name == "t":
+            pieces += filter(None, [part.text])
+        elif not part_name.endswith("Pr") and part_name not in _LEFT_OUT:
+            pieces += filter(None, ["" if is_first else between])
+            is_first = False
+            _write_part(part, (name, part_name), pieces)
+    pieces += filter(None, [end])
+
+
+def _write_part(part: _Element, place: tuple[str, str], pieces: list[str]) -> None:
+    """Write a part with its sign and parentheses, or nothing for an empty one."""
+    start = len(pieces)
+    _write(part, pieces)
+    if len(pieces) == start:
+        return
+    is_one = len(pieces) == start + 1 and len(pieces[start]) <= _LONGEST_NUMBER and pieces[start].isalnum()
+    if place == ("rad", "deg"):
+        _enclose(pieces, start, "[]")
+    elif place in _WHOLE and not is_one and (pieces[start], pieces[-1]) != ("(", ")"):
+        _enclose(pieces, start, "()")
+    if sign := _SIGNS.get(place):
+        pieces.insert(start, sign)
+
+
+def _enclose(pieces: list[str], start: int, brackets: str) -> None:
+    pieces.insert(start, brackets[0])
+    pieces.append(brackets[1])
+
+
+def _around(element: _Element, name: str) -> tuple[str, str, str]:
+    """The signs before an element, between its parts, and after it."""
+    match name:
+        case "rad":
+            return "√", "", ""
+        case "nary":
+            return _property(element, "chr", "∫"), "", ""
+        case "acc":
+            return "", "", _property(element, "chr", "\u0302")
+        case "bar":
+            return "", "", "\u0305" if _property(element, "pos", "bot") == "top" else "\u0332"
+        case "d":
+            begin, between = _property(element, "begChr", "("), _property(element, "sepChr", "|")
+            return begin, between, _property(element, "endChr", ")")
+    return "", _BETWEEN.get(name, ""), ""
+
+
+def _property(element: _Element, name: str, default: str) -> str:
+    found = element.find(f"{{*}}{QName(element).localname}Pr/{{*}}{name}")
+    return next(iter(found.attrib.values()), default) if found is not None else default

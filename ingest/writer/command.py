@@ -21,7 +21,7 @@ from ragkv.writer import EMBEDDED_WRITER, SUFFICIENT_KL, Card, Gate, install, re
 if TYPE_CHECKING:
     from ingest.writer.run import Plan, Run
 
-FOLDER = click.argument("folder", type=click.Path(path_type=Path))
+FOLDER = click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 DOCUMENTS = click.option(
     "--documents",
     multiple=True,
@@ -116,15 +116,15 @@ def train(
 @DOCUMENTS
 @COLLECTION
 @click.option("--held-out", type=click.IntRange(8), default=32, show_default=True, help="Number of contexts.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the training run, for what it left out.")
-def evaluate(folder: Path, documents: tuple[Path, ...], collection: str, held_out: int, seed: int) -> None:
+def evaluate(folder: Path, documents: tuple[Path, ...], collection: str, held_out: int) -> None:
     """Evaluate the writer in FOLDER on contexts that it was not trained on."""
     from ingest.writer.run import Plan  # noqa: PLC0415 - see train
     from ingest.writer.train import Course  # noqa: PLC0415 - see train
 
     console = Console(stderr=True)
     card = read_card(folder)
-    with _run(Plan(folder, Course(card.samples, card.seconds), held_out, seed), documents, collection, console) as run:
+    plan = Plan(folder, Course(card.samples, card.seconds), held_out, card.seed)
+    with _run(plan, documents, collection, console) as run:
         with progress_bars(console) as bar:
             task = bar.add_task("held-out contexts", total=held_out)
             card = run.evaluated(card, lambda done: bar.update(task, completed=done))
@@ -171,6 +171,7 @@ def _run(
     from ingest.writer.run import Run  # noqa: PLC0415 - see train
 
     with opened_parts(Parts.prepare) as parts:
+        known = known_of_file(questions, parts) if questions else ()
         if documents:
             with console.status("reading the documents") as status:
                 told = lambda done, total: status.update(f"reading the documents: {done} of {total}")  # noqa: E731
@@ -178,7 +179,7 @@ def _run(
         else:
             chunks = chunks_of_collection(collection, parts)
         with console.status("preparing the model"):
-            run = Run(parts, chunks, plan, known_of_file(questions, parts) if questions else ())
+            run = Run(parts, chunks, plan, known)
         yield run
 
 

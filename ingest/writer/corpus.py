@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from ingest.local import find_files
 from ingest.parts import IngestParts
 from ingest.split import split
 from ingest.writer.samples import Sample
-from ragkv.chunk import Chunk
+from ragkv.chunk import Chunk, prompt_text
 from ragkv.db.tenants import collection_ref
 from ragkv.known_questions import read_questions
 from ragkv.parts import Parts
+from ragkv.tokenizer import Tokenizer
 
 
 def chunks_of_collection(name: str, parts: Parts) -> list[Chunk]:
@@ -42,3 +44,13 @@ def chunks_of_files(
 def known_of_file(path: Path, parts: Parts) -> list[Sample]:
     """A sample of each known question in a file, over its own passages. Raises Rejected for what is none."""
     return [Sample(known.chunks(parts.tokenizer), ((known.text, known.answers[0]),)) for known in read_questions(path)]
+
+
+def cut(chunk: Chunk, max_tokens: int, tokenizer: Tokenizer) -> Chunk:
+    """The chunk's first tokens, and the text that they stand for: nothing is asked about what is left out."""
+    if len(chunk.token_ids) <= max_tokens:
+        return chunk
+    whole = prompt_text(chunk.title, chunk.text)
+    _, offsets = tokenizer.encode_with_offsets(whole)
+    end = max(0, offsets[max_tokens - 1][1] - whole.rindex(chunk.text))
+    return replace(chunk, text=chunk.text[:end], token_ids=chunk.token_ids[:max_tokens])

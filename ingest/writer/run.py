@@ -1,8 +1,9 @@
 """One training run of a writer, from a collection's chunks to an adapter folder with its card."""
 
+import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -10,29 +11,28 @@ import msgspec
 import torch
 
 from ingest.writer.adapter import RANK, Adapter
+from ingest.writer.corpus import cut
+from ingest.writer.division import divide, read_record, write_record
 from ingest.writer.evaluate import evaluate
 from ingest.writer.reading import Reader, load_model
 from ingest.writer.samples import SIZES, Sample, Samples
 from ingest.writer.strength import settle
 from ingest.writer.train import Course, Tokens, Trainer
-from ragkv.batched import batched
 from ragkv.chunk import Chunk
 from ragkv.clock import utc_now
 from ragkv.errors import NotFound, Rejected
 from ragkv.models import public_name
 from ragkv.parts import Parts
+from ragkv.tokenizer import Tokenizer
 from ragkv.writer import ADAPTER, Card, Gate, read_card, write_card
 
-NEIGHBOURS = 16
-"""Chunks that lie one behind the other in a collection and may share a context."""
 VALIDATION = 12
 EVERY = 40
 """Contexts between two validations, after each of which the run is saved."""
 SAVE_AFTER_S = 300.0
 """How much of a training is lost at most where it is broken off: with a large model 40 contexts take an hour."""
-LEAST_NEIGHBOURHOODS = 6
 CHUNK_TOKENS = 160
-"""Tokens of a chunk that are trained on, at most: more cost more than they teach."""
+"""Tokens of a chunk that are trained on, at most: more cost more than they teach. It is evaluated as it is ingested."""
 STAND_IN_CHUNKS = 4
 """Chunks of a context that stands in for the passages before a chunk."""
 STATE = "training.pt"
@@ -54,29 +54,26 @@ class Plan:
 
 
 class Run:
-    """A run that goes on where it was broken off, if its folder says so.
-
-    A fifth of the chunks is held out: the last, in neighbourhoods that no training context shares.
-    """
+    """A run that goes on where it was broken off, if its folder says so."""
 
     def __init__(self, parts: Parts, chunks: Sequence[Chunk], plan: Plan, known: Sequence[Sample] = ()) -> None:
         """chunks: of many documents, those of one document in a row. known: questions to train on as well. Raises
-        Rejected for too few chunks."""
+        Rejected for too few chunks, and for a folder with another model's writer or with a part of one."""
         torch.manual_seed(plan.seed)
         self.plan = plan
-        self._known = known
-        near = _neighbourhoods(chunks)
-        held = max(2, len(near) // 5)
-        self._trained_on, self._held_out = near[:-held], near[-held:]
+        self._division = divide(chunks, read_record(plan.folder))
+        self._training = [_shortened(near, parts.tokenizer) for near in self._division.training]
+        self._known = [replace(sample, chunks=tuple(_shortened(sample.chunks, parts.tokenizer))) for sample in known]
+        card = _card_to_go_on_with(parts, plan)
         model = load_model(parts.model_folder, parts.layout.dtype)
-        if (plan.folder / ADAPTER).is_file():
-            self._adapter = Adapter.load(model, plan.folder, trainable=True)
+        if card is None:
+            self._adapter = Adapter.new(model, stand_ins=_stand_ins(self._training, plan))
         else:
-            self._adapter = Adapter.new(model, stand_ins=_stand_ins(self._trained_on, plan))
-        self._card = _begun(parts, plan, self._adapter)
+            self._adapter = Adapter.load(model, plan.folder, trainable=True)
+        self._card = card or _new_card(parts, plan, self._adapter)
         self._reader = Reader(model, self._adapter, parts.prompts.prefix_ids)
-        self._tokens = Tokens(parts.prompts, CHUNK_TOKENS)
-        validation = _taken(self._held_out, VALIDATION, plan.seed + 1)
+        self._tokens = Tokens(parts.prompts)
+        validation = _taken(self._division.validation, VALIDATION, plan.seed + 1)
         self._trainer = Trainer(self._reader, self._adapter, self._tokens, plan.course, validation)
 
     @property
@@ -91,11 +88,10 @@ class Run:
         settling: Callable[[float], None],
     ) -> Card:
         """Train to the end of the plan. `progress` and `validated` are told contexts and KL, `settling` the strength
-        that is tried."""
-        if (state := self.plan.folder / STATE).is_file():
-            self._trainer.resume(torch.load(state, map_location="cpu", weights_only=True))
+        that is tried. Raises Rejected for a folder whose training cannot go on so, and for a training that diverges."""
+        self._go_on()
         sizes = (1, *SIZES)  # one chunk must stay as it was
-        samples = Samples(self._trained_on, self.plan.seed, sizes, known=self._known, unanswered=self.plan.unanswered)
+        samples = Samples(self._training, self.plan.seed, sizes, known=self._known, unanswered=self.plan.unanswered)
         samples.skip(self._trainer.samples)
         curve = list(self._card.curve)
         saved_at = self._trainer.seconds
@@ -104,7 +100,7 @@ class Run:
             nonlocal saved_at
             progress(done, kl)
             if done % EVERY == 0:
-                curve.append((done, self._trainer.validate().kl))
+                curve.append((done, self._validated()))
                 validated(*curve[-1])
             elif self._trainer.seconds - saved_at < SAVE_AFTER_S or done % self.plan.course.batch:
                 return
@@ -112,14 +108,36 @@ class Run:
             saved_at = self._trainer.seconds
 
         if not curve:
-            curve.append((0, self._trainer.validate().kl))
+            curve.append((0, self._validated()))
             validated(*curve[0])
         self._trainer.run(samples, lambda done, losses: after(done, losses.kl))
         if curve[-1][0] != self._trainer.samples:
-            curve.append((self._trainer.samples, self._trainer.validate().kl))
+            curve.append((self._trainer.samples, self._validated()))
             validated(*curve[-1])
             self._save(curve)
         return self._settled(settling)
+
+    def _go_on(self) -> None:
+        """Take up the training that the folder holds, if there is one."""
+        self.plan.folder.mkdir(parents=True, exist_ok=True)
+        state = self.plan.folder / STATE
+        if state.is_file():
+            self._trainer.resume(torch.load(state, map_location="cpu", weights_only=True))
+        elif self._card.samples:
+            raise Rejected(
+                f"{self.plan.folder} holds a writer without the state of its training ({STATE}), which cannot go on: "
+                "choose another folder"
+            )
+
+    def _validated(self) -> float:
+        """KL on the validation contexts. Raises Rejected for none."""
+        kl = self._trainer.validate().kl
+        if not math.isfinite(kl):
+            raise Rejected(
+                f"the training has diverged after {self._trainer.samples} contexts: give a lower --learning-rate, "
+                "and another folder"
+            )
+        return kl
 
     def _settled(self, settling: Callable[[float], None]) -> Card:
         """The card of the trained adapter at the strength that suits it, as `save` rounds it, also on the disk. The
@@ -127,7 +145,7 @@ class Run:
         strength = settle(self._trainer, self._adapter, settling)
         self._adapter.round()
         self._adapter.save(self.plan.folder)
-        self._card = msgspec.structs.replace(self._card, strength=strength, made_at=utc_now())
+        self._card = msgspec.structs.replace(self._card, strength=strength, made_at=utc_now(), gate=None)
         write_card(self.plan.folder, self._card)
         return self._card
 
@@ -139,18 +157,19 @@ class Run:
 
     def gate(self, progress: Callable[[int], None]) -> Gate:
         """Figures over held-out contexts. `progress` is told how many are done."""
-        held_out = _taken(self._held_out, self.plan.held_out, self.plan.seed + 2)
+        held_out = _taken(self._division.evaluation, self.plan.held_out, self.plan.seed + 2)
         return evaluate(self._reader, self._adapter, self._tokens, held_out, progress)
 
     def _save(self, curve: Sequence[tuple[int, float]]) -> Card:
         folder = self.plan.folder
-        folder.mkdir(parents=True, exist_ok=True)
+        write_record(folder, self._division.training)  # before the weights that have seen them
         self._adapter.save(folder)
         partial = folder / f".{STATE}.partial"
         torch.save(self._trainer.state(), partial)
         partial.rename(folder / STATE)
         self._card = msgspec.structs.replace(
             self._card,
+            data=_joined(self._card.data, self.plan.data),
             samples=self._trainer.samples,
             seconds=self._trainer.seconds,
             curve=tuple(curve),
@@ -162,38 +181,47 @@ class Run:
         return self._card
 
 
-def _begun(parts: Parts, plan: Plan, adapter: Adapter) -> Card:
-    """The card of a run that is to go on, with the plan's data beside its own, or a new one. Raises Rejected for one of
-    another model or seed."""
+def _card_to_go_on_with(parts: Parts, plan: Plan) -> Card | None:
+    """The card of the writer in the plan's folder, if there is one. Raises Rejected for one of another model, seed or
+    number of stand-ins, and for one without its weights."""
     try:
         card = read_card(plan.folder)
     except NotFound:
-        return Card(
-            model=public_name(parts.settings),
-            model_fingerprint=parts.model_fingerprint,
-            made_at=utc_now(),
-            seed=plan.seed,
-            rank=RANK,
-            samples=0,
-            seconds=0.0,
-            curve=(),
-            data=plan.data,
-            stand_ins=tuple(map(len, adapter.stand_ins)),
-        )
+        return None
     if (card.model_fingerprint, card.seed) != (parts.model_fingerprint, plan.seed):
         raise Rejected(f"{plan.folder} holds a writer of another model or seed: choose another folder")
-    data = dict.fromkeys(name for name in (*card.data.split(", "), *plan.data.split(", ")) if name)
-    return msgspec.structs.replace(card, data=", ".join(data))
-
-
-def _neighbourhoods(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
-    near = [list(some) for some in batched(chunks, NEIGHBOURS)]
-    if len(near) < LEAST_NEIGHBOURHOODS:
+    if plan.stand_ins and len(card.stand_ins) != plan.stand_ins:
         raise Rejected(
-            f"there are {len(chunks)} chunks; training and evaluation need {LEAST_NEIGHBOURHOODS * NEIGHBOURS} or more: "
-            "give more documents"
+            f"{plan.folder} holds a writer with {len(card.stand_ins)} stand-ins, not {plan.stand_ins}: choose another folder"
         )
-    return near
+    if not (plan.folder / ADAPTER).is_file():
+        raise Rejected(f"{plan.folder} holds a card without its writer ({ADAPTER})")
+    return card
+
+
+def _new_card(parts: Parts, plan: Plan, adapter: Adapter) -> Card:
+    return Card(
+        model=public_name(parts.settings),
+        model_fingerprint=parts.model_fingerprint,
+        made_at=utc_now(),
+        seed=plan.seed,
+        rank=RANK,
+        samples=0,
+        seconds=0.0,
+        curve=(),
+        stand_ins=tuple(map(len, adapter.stand_ins)),
+    )
+
+
+def _joined(*data: str) -> str:
+    """Names of data, separated by commas, each once."""
+    return ", ".join(dict.fromkeys(name for names in data for name in names.split(", ") if name))
+
+
+def _shortened(chunks: Sequence[Chunk], tokenizer: Tokenizer) -> list[Chunk]:
+    """The chunks, cut to CHUNK_TOKENS. Those of which the title takes all are left out."""
+    shortened = (cut(chunk, CHUNK_TOKENS, tokenizer) for chunk in chunks)
+    return [chunk for chunk in shortened if chunk.text]
 
 
 def _stand_ins(near: Sequence[Sequence[Chunk]], plan: Plan) -> list[tuple[int, ...]]:
@@ -202,7 +230,7 @@ def _stand_ins(near: Sequence[Sequence[Chunk]], plan: Plan) -> list[tuple[int, .
     contexts = []
     for _ in range(plan.stand_ins):
         chunks = [drawn.choice(some) for some in drawn.sample(near, min(STAND_IN_CHUNKS, len(near)))]
-        contexts.append(tuple(chain.from_iterable(chunk.token_ids[:CHUNK_TOKENS] for chunk in chunks)))
+        contexts.append(tuple(chain.from_iterable(chunk.token_ids for chunk in chunks)))
     return contexts
 
 

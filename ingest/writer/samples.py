@@ -90,7 +90,7 @@ class Samples:
         kind = self._random.random()
         if kind < _SHARED_NAME and (shared := self._shared_name(chunks)):
             return shared
-        if kind < _ABOUT_TITLE:
+        if kind < _ABOUT_TITLE and chosen.title:
             return f'What is said of "{chosen.title}"?', sentence
         if kind < _MISSING_NAME and (names := _NAME.findall(sentence)):
             name = self._random.choice(names)
@@ -100,7 +100,10 @@ class Samples:
         return f'How does this go on: "{" ".join(words[:half])}"', " ".join(words[half:]) or sentence
 
     def _question(self, chunks: Sequence[Chunk]) -> str:
-        titles = [chunk.title for chunk in self._random.sample(chunks, min(len(chunks), self._random.choice((1, 2))))]
+        chosen = self._random.sample(chunks, min(len(chunks), self._random.choice((1, 2))))
+        titles = [chunk.title for chunk in chosen if chunk.title]
+        if not titles:
+            return "What is the most important fact in these passages?"
         if len(titles) == 1:
             return f'What is the most important fact about "{titles[0]}"?'
         return f'What connects "{titles[0]}" and "{titles[1]}"?'
@@ -112,6 +115,8 @@ class Samples:
     def _shared_name(self, chunks: Sequence[Chunk]) -> tuple[str, str] | None:
         pairs = list(permutations(chunks, 2))
         for one, other in self._random.sample(pairs, min(_PAIRS, len(pairs))):
+            if not (one.title and other.title):
+                continue
             named = {one.title, *_NAME.findall(one.text)}
             both = sorted(named & {other.title, *_NAME.findall(other.text)})
             both = both or [name for name in _NAME.findall(one.text) if name in other.text]

@@ -17,6 +17,7 @@ from ingest.writer.adapter import Adapter
 from ingest.writer.reading import KV, Reader, Reading, Tail, distances
 from ingest.writer.samples import Sample, Samples
 from ragkv.answer.prompt import PromptBuilder
+from ragkv.errors import Rejected
 
 HIDDEN_WEIGHT = 2.0
 MAX_ANSWER_TOKENS = 40
@@ -42,11 +43,10 @@ class Tokens:
     """Token ids of samples, as prompts hold them."""
 
     prompts: PromptBuilder
-    chunk_tokens: int
 
     def of(self, sample: Sample) -> tuple[list[tuple[int, ...]], list[Tail]]:
-        """The chunks, each cut to `chunk_tokens`, and the tails."""
-        chunks = [chunk.token_ids[: self.chunk_tokens] for chunk in sample.chunks]
+        """The chunks and the tails."""
+        chunks = [chunk.token_ids for chunk in sample.chunks]
         tails = [
             Tail(self.prompts.question_ids(question), self.prompts.answer_ids(answer)[:MAX_ANSWER_TOKENS])
             for question, answer in sample.tails
@@ -75,7 +75,7 @@ class Trainer:
         self._validation = validation
         self._teachers: dict[tuple[int, bool], list[Reading]] = {}
         self._optimizer = torch.optim.AdamW(adapter.parameters, lr=course.rate, betas=(0.9, 0.98), weight_decay=0.0)
-        self._weights = _Merged(adapter)
+        self._weights: _Merged | None = None  # a copy of the model, made for the first step
         self.samples = 0
         self.seconds = 0.0
 
@@ -92,18 +92,20 @@ class Trainer:
         return {
             "weights": [parameter.detach() for parameter in self._adapter.parameters],
             "optimizer": self._optimizer.state_dict(),
+            "rate": self._course.rate,
             "samples": self.samples,
             "seconds": self.seconds,
         }
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Go on from where a run of the same course was."""
+        """Go on from where a run was. Raises Rejected for a run at another rate."""
+        if (rate := state.get("rate", self._course.rate)) != self._course.rate:
+            raise Rejected(f"the training began with --learning-rate {rate:g}: go on with it, or choose another folder")
         with torch.no_grad():
             for parameter, value in zip(self._adapter.parameters, state["weights"], strict=True):
                 parameter.copy_(value)
         self._optimizer.load_state_dict(state["optimizer"])
         self.samples, self.seconds = state["samples"], state["seconds"]
-        self._weights = _Merged(self._adapter)
 
     def validate(self, *, alone: bool = False) -> Losses:
         """Means over the validation samples, or over the first chunk of each alone, written as at ingestion: with
@@ -122,29 +124,30 @@ class Trainer:
         return Losses(fmean(kls), fmean(hiddens))
 
     def _step(self, sample: Sample) -> Losses:
+        weights = self._weights = self._weights or _Merged(self._adapter)
         chunks, tails = self._tokens.of(sample)
         whole = self._reader.prefill(sum(chunks, ()))
         tails = self._reader.answered(whole, tails, MAX_ANSWER_TOKENS)
         with torch.no_grad():
             teacher = self._reader.stitched(whole, tails)
-            context = self._reader.write(chunks, self._weights.leaves)
+            context = self._reader.write(chunks, weights.leaves)
         for tensor in chain.from_iterable(context):
             tensor.requires_grad_()
         pairs = list(distances(teacher, self._reader.stitched(context, tails)))
         kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
         ((kl + HIDDEN_WEIGHT * hidden) / self._course.batch).backward()  # type: ignore[no-untyped-call]
-        self._write_again(chunks, context)
+        self._write_again(chunks, context, weights)
         self.samples += 1
         if self.samples % self._course.batch == 0:
-            self._update()
+            self._update(weights)
         return Losses(kl.item(), hidden.item())
 
-    def _write_again(self, chunks: Sequence[tuple[int, ...]], context: KV) -> None:
+    def _write_again(self, chunks: Sequence[tuple[int, ...]], context: KV, weights: "_Merged") -> None:
         """Take the gradients of a context's KV on to the weights, a few chunks at a time: what a forward keeps for its
         backward, megabytes a token, is then bounded (gradient caching, Gao et al., arXiv 2101.06983)."""
         start = self._reader.num_prefix
         for group in grouped(chunks, TOKENS_AT_ONCE):
-            written = self._reader.write_behind(start, group, self._weights.leaves)
+            written = self._reader.write_behind(start, group, weights.leaves)
             end = start + sum(map(len, group))
             gradients = [
                 whole.grad[:, :, start:end] for whole in chain.from_iterable(context) if whole.grad is not None
@@ -152,16 +155,16 @@ class Trainer:
             torch.autograd.backward(list(chain.from_iterable(written)), gradients)
             start = end
 
-    def _update(self) -> None:
+    def _update(self, weights: "_Merged") -> None:
         done = max(self.samples / self._course.samples, self.seconds / self._course.seconds)
         warm = min(1.0, self.samples / self._course.batch / WARM_UP_STEPS)
-        self._weights.backward()
+        weights.backward()
         for group in self._optimizer.param_groups:
             group["lr"] = self._course.rate * warm * max(LEAST_RATE, 1 - done)
         torch.nn.utils.clip_grad_norm_(self._adapter.parameters, 1.0)
         self._optimizer.step()
         self._optimizer.zero_grad()
-        self._weights = _Merged(self._adapter)
+        self._weights = None
 
 
 class _Merged:

@@ -1,5 +1,7 @@
 """`ragkv writer` from the command line, with a tiny model."""
 
+import shutil
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -8,6 +10,7 @@ from click.testing import CliRunner, Result
 from transformers import LlamaConfig
 
 from ingest.writer.corpus import chunks_of_files
+from ingest.writer.division import read_record
 from ingest.writer.run import STATE, Plan, Run
 from ingest.writer.train import Course
 from ragkv.cli import main
@@ -33,24 +36,31 @@ def documents(tmp_path: Path) -> Path:
     return tmp_path / "articles.md"
 
 
-def test_a_training_goes_on_where_it_ended_on_more_than_it_had_and_is_evaluated(
-    model: Path, documents: Path, tmp_path: Path
-):
-    folder = tmp_path / "writer"
+@pytest.fixture
+def writer(model: Path, documents: Path, tmp_path: Path) -> Callable[..., Result]:
+    """Runs `ragkv writer ...` on the documents."""
 
-    def writer(*arguments: object) -> Result:
+    def run(*arguments: object) -> Result:
         env = {"RAGKV_MODEL": str(model), "RAGKV_DATA_DIR": str(tmp_path / "data")}
         given = ["writer", *map(str, arguments), "--held-out", "8", "--documents", str(documents)]
-        done = CliRunner().invoke(main, given, env=env, catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return done
+        return CliRunner().invoke(main, given, env=env, catch_exceptions=False)
+
+    return run
+
+
+def test_a_training_goes_on_where_it_ended_on_more_than_it_had_and_is_evaluated(
+    writer: Callable[..., Result], tmp_path: Path
+):
+    folder = tmp_path / "writer"
 
     begun = writer("train", folder, "--samples", 2)
     first = read_card(folder)
     weights = (folder / ADAPTER).read_bytes()
     gone_on = writer("train", folder, "--samples", 4, "--questions", QUESTIONS, "--model-answered", 0.5)
     second = read_card(folder)
+    trained_on = read_record(folder)
 
+    assert (begun.exit_code, gone_on.exit_code) == (0, 0)
     assert "after 2 contexts: KL" in begun.output
     assert "after 2 contexts: KL" not in gone_on.output
     assert [[done for done, _ in card.curve] for card in (first, second)] == [[0, 2], [0, 2, 4]]
@@ -60,6 +70,21 @@ def test_a_training_goes_on_where_it_ended_on_more_than_it_had_and_is_evaluated(
     assert (folder / ADAPTER).read_bytes() != weights
     assert (folder / STATE).is_file()
     assert None not in (first.gate, second.gate)
+    assert trained_on
+
+    # What has nothing left to do claims no data that it has not seen.
+    ended = writer("train", folder, "--samples", 4, "--questions", shutil.copy(QUESTIONS, tmp_path / "more.jsonl"))
+    at_another_rate = writer("train", folder, "--samples", 6, "--learning-rate", 0.5)
+    (folder / STATE).unlink()
+    without_state = writer("train", folder, "--samples", 6)
+    (folder / ADAPTER).unlink()
+    without_weights = writer("eval", folder)
+
+    assert ended.exit_code == 0, ended.output
+    assert read_card(folder).data == second.data
+    assert "go on with it, or choose another folder" in at_another_rate.output
+    assert "without the state of its training" in without_state.output
+    assert "holds a card without its writer" in without_weights.output
 
 
 def test_a_training_that_is_broken_off_between_two_validations_is_kept_to_its_last_update(

@@ -83,7 +83,7 @@ class BoxesView(msgspec.Struct, frozen=True):
 def problem_of(located: Located) -> str | None:
     """The reason why words have no boxes; None if all have."""
     if not located.complete:
-        return "not all of the words were found on the pages: the file may have been replaced since it was read"
+        return "not all of the words were found on the pages"
     if not any(page.boxes for page in located.pages):
         return "the words lie outside of what the page shows"
     return None
@@ -114,7 +114,10 @@ async def picture(
     "/boxes",
     guards=[reading],
     summary="Get the boxes of a citation",
-    responses=problems(NOT_FOUND=_NOT_FOUND, UNPROCESSABLE_ENTITY=f"{_NOT_SHOWN} Or there is no text in the range."),
+    responses=problems(
+        NOT_FOUND=_NOT_FOUND,
+        UNPROCESSABLE_ENTITY=f"{_NOT_SHOWN} Or there is no text in the range, or it is from a file that was replaced.",
+    ),
 )
 async def boxes(
     document_id: FromPath[str],

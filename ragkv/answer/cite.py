@@ -41,7 +41,8 @@ WORK = 2_000_000
 statements over 200 passages of 256 tokens take as much."""
 SENTENCE_WORK = 8
 
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
+_NO_WORDS = re.compile(r"(?<=\d),(?=\d{3}\b)|\[\d{1,3}\]")
+"""Commas of thousands, and marks of references."""
 
 _Languages = Mapping[Script, Language]
 Phrase = str
@@ -295,7 +296,7 @@ def _phrase(words: Name) -> Phrase:
 
 
 def _raw_words(text: str) -> list[str]:
-    return sparse.words_as_written(_THOUSANDS.sub("", text))
+    return sparse.words_as_written(_NO_WORDS.sub("", text))
 
 
 def _holds(words: Phrase, phrase: Phrase) -> bool:

@@ -11,6 +11,7 @@ MIN_CHARACTERS_TO_SPACE = 40
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _LINE_END = re.compile(r"\n")
+_LIST_NUMBER = re.compile(r"^[ \t]*\d{1,3}[.)](?=[ \t]+[^\sa-z])", re.MULTILINE)
 _SENTENCE_END = re.compile(r"""[.!?…؟۔।]["'”’)\]»]*(?=\s+["'“‘(\[«„]*[^\sa-z])|[。！？។៕။][」』）]*""")
 # Thai and Lao have no mark at the end of a sentence, but a space; one before a sign of repetition or omission ends
 # nothing.
@@ -20,14 +21,19 @@ _ABBREVIATION = re.compile(
     r"|Nr|Abs|Bd|Hr|Str|bzw|vgl|Mme|Mlle|Sra|Dra|art|núm"
     r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.$"
 )
+_BEFORE_NUMBER = re.compile(r"(?:^|[\s(.])(?:Nos?|Figs?|Eqs?|Vol|Ch|Sec)\.$")
 
 Place = tuple[int, int]
 
 
 def sentences(text: str) -> list[Place]:
-    """[start, end) of each sentence in order, without the white space around it; none is empty."""
+    """[start, end) of each sentence in order, without the white space around it; none is empty. The number of an item
+    of a list is in none."""
     places = (
-        part for paragraph in _split(text, (0, len(text)), _PARAGRAPH_END) for part in _sentences(text, paragraph)
+        part
+        for paragraph in _split(text, (0, len(text)), _PARAGRAPH_END)
+        for item in _split(text, paragraph, _LIST_NUMBER)
+        for part in _sentences(text, item)
     )
     trimmed = (
         _trim(text, phrase)
@@ -41,9 +47,11 @@ def sentences(text: str) -> list[Place]:
 def _sentences(text: str, place: Place) -> Iterator[Place]:
     start = place[0]
     for match in _SENTENCE_END.finditer(text, *place):
-        if not _ABBREVIATION.search(text[max(start, match.start() - 6) : match.start() + 1]):
-            yield start, match.end()
-            start = match.end()
+        before, behind = text[max(start, match.start() - 6) : match.start() + 1], text[match.end() : match.end() + 2]
+        if _ABBREVIATION.search(before) or (behind.strip().isdigit() and _BEFORE_NUMBER.search(before)):
+            continue
+        yield start, match.end()
+        start = match.end()
     yield start, place[1]
 
 

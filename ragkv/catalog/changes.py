@@ -165,7 +165,7 @@ def _exchange(
     twin = session.scalars(document_by_hash(document.collection_id, received.sha256)).one_or_none()
     if twin is not None:
         raise Conflict(f"document {twin.id} of the same collection has the same bytes: delete one of the two")
-    document.sha256, document.num_bytes = received.sha256, received.num_bytes
+    document.sha256, document.num_bytes, document.is_replaced = received.sha256, received.num_bytes, True
     check_quota(session, document.tenant_id, received.num_bytes, settings)
     session.execute(forget_attachments_of(document.id))
     _begin_again(session, document)

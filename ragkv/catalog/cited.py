@@ -97,11 +97,13 @@ def _joined(parts: "Iterable[str]") -> str:
 
 
 def cited_text(tenant_id: str, document_id: str, start: int, end: int, database: Database) -> Cited:
-    """Characters [start, end) of a document's text. Raises NotFound for the document, Rejected for a range that
-    is too long, or in which there is no text with a page."""
+    """Characters [start, end) of a document's text, to be found on its pages. Raises NotFound for the document,
+    Rejected for a range that is too long, or in which there is no text with a page, and for the text of a file that
+    another has replaced."""
     _check(start, end)
     with database.reading() as session:
-        find_document(session, tenant_id, document_id)
+        if find_document(session, tenant_id, document_id).is_replaced:
+            raise Rejected("the document's file was replaced: the cited text is from the file before it")
         rows = list(session.scalars(chunks_between(document_id, start, end)))
         first = rows[0].page if rows else None
         if first is None:

@@ -1,20 +1,22 @@
 """The files of a prefix of an object store: S3 and what speaks its protocol, Google Cloud Storage, Azure Blob
 Storage."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import obstore
-from obstore.exceptions import BaseError, PermissionDeniedError
+from obstore.exceptions import BaseError, InvalidPathError, PermissionDeniedError
 
 from ragkv.data_sources.files import MAX_KEY_BYTES, ListedFile, is_hidden
 from ragkv.errors import NotFound, Rejected, Unavailable
 from ragkv.files import Readable
-from ragkv.object_store import Place, opened, told_of
+from ragkv.object_store import Place, first_line, opened, told_of
 
 PIECE_BYTES = 2**20
 LISTED_AT_ONCE = 1000
+_BEHIND_EMPTY = "0"
+"""The first character behind the slash, and so behind names that begin with one, and behind `.` and `..`."""
 
 
 class BucketFiles:
@@ -26,16 +28,46 @@ class BucketFiles:
         self.gap: str | None = None
 
     def listed(self) -> Iterator[ListedFile]:
+        """All files but hidden ones. Those before a name that obstore refuses may come twice."""
         self.gap = None
+        yield from self._below("")
+
+    def _below(self, folder: str) -> Iterator[ListedFile]:
+        """The files at any depth. obstore lists none of a thousand names if it refuses one: then it is asked for one
+        folder after the other."""
+        try:
+            yield from self._at_once(folder)
+        except Rejected:
+            yield from self._level_by_level(folder)
+
+    def _level_by_level(self, folder: str) -> Iterator[ListedFile]:
+        try:
+            with _asking():
+                level = obstore.list_with_delimiter(self._store, folder)
+        except Rejected as refusal:
+            self.gap = str(refusal)
+            with suppress(Rejected):
+                yield from self._at_once(folder, f"{folder}/{_BEHIND_EMPTY}".lstrip("/"))
+            return
+        yield from self._files(level["objects"])
+        for below in level["common_prefixes"]:
+            yield from self._below(below)
+
+    def _at_once(self, folder: str, behind: str | None = None) -> Iterator[ListedFile]:
+        """The files at any depth, or those whose keys come behind another. Raises Rejected at a name that obstore
+        refuses."""
         with _asking():
-            listed = iter(obstore.list(self._store, chunk_size=LISTED_AT_ONCE))
+            listed = iter(obstore.list(self._store, folder, offset=behind, chunk_size=LISTED_AT_ONCE))
         while some := _next(listed):
-            for each in some:
-                key = each["path"]
-                if len(key.encode()) > MAX_KEY_BYTES:
-                    self.gap = f"{key[:80]}...: its name is longer than {MAX_KEY_BYTES:,} bytes"
-                elif not any(map(is_hidden, key.split("/"))):
-                    yield ListedFile(key, _version(each), each["size"])
+            yield from self._files(some)
+
+    def _files(self, objects: Iterable[Any]) -> Iterator[ListedFile]:
+        for each in objects:
+            key = each["path"]
+            if len(key.encode()) > MAX_KEY_BYTES:
+                self.gap = f"{key[:80]}...: its name is longer than {MAX_KEY_BYTES:,} bytes"
+            elif not any(map(is_hidden, key.split("/"))):
+                yield ListedFile(key, _version(each), each["size"])
 
     @contextmanager
     def open(self, key: str) -> Iterator[Readable]:
@@ -89,10 +121,13 @@ def _next(pieces: Iterator[Any]) -> Any:
 
 @contextmanager
 def _asking() -> Iterator[None]:
-    """Errors of the store as Unavailable."""
+    """Errors of the store as Unavailable, but Rejected for a name that obstore refuses."""
     try:
         yield
     except (NotFound, Rejected):
         raise
+    except InvalidPathError as error:
+        told = first_line(error).removeprefix("Encountered object with invalid path: ")
+        raise Rejected(f"{told}: rename what is stored there, as files beside it may be missed with it") from None
     except (BaseError, ValueError, OSError) as error:
         raise Unavailable(told_of(error)) from None

@@ -130,6 +130,7 @@ class Lease:
                 session,
                 status=status,
                 version=DocumentRow.version + 1,
+                is_replaced=False,
                 num_chunks=len(chunks),
                 num_tokens=tokens,
                 **changes,

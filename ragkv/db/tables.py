@@ -110,6 +110,7 @@ class DocumentRow(Base):
     origin: the place of its file there.
     is_attachment: it came as an attachment of mails alone, and goes with the last of them.
     was_uploaded: to the collection itself; it stays when files of its bytes are detached.
+    is_replaced: another file has replaced the one that its chunks are of.
     kv_evicted: some of its KV was removed, or never kept: it is searchable, not ready, until a rebuild is requested or
         its chunks were used often enough for the rule.
     """
@@ -164,6 +165,7 @@ class DocumentRow(Base):
     origin: Mapped[str | None] = mapped_column(Text)
     is_attachment: Mapped[bool] = mapped_column(default=False, server_default=false())
     was_uploaded: Mapped[bool] = mapped_column(default=False, server_default=false())
+    is_replaced: Mapped[bool] = mapped_column(default=False, server_default=false())
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
 

@@ -153,9 +153,8 @@ def _search(
 
 def _by_dense(views: Views, vectors: Vectors, limit: int) -> Ranked:
     by_signs = sum(segment.num_shown for segment, _ in views) > EXACT_ROWS
-    return _best_of(
-        [segment.nearest(vectors.dense, limit, shown, by_signs=by_signs) for segment, shown in views], limit
-    )
+    found = [segment.nearest(vectors.dense, limit, shown, by_signs=by_signs) for segment, shown in views]
+    return _best_of(views, found, limit)
 
 
 def _by_terms(views: Views, vectors: Vectors, limit: int) -> Ranked:
@@ -163,11 +162,15 @@ def _by_terms(views: Views, vectors: Vectors, limit: int) -> Ranked:
     num_chunks = sum(segment.num_shown for segment, _ in views)
     occurs_in = np.array([sum(segment.occurrences(term) for segment, _ in views) for term in vectors.indices])
     weights = (vectors.values * np.log1p((num_chunks - occurs_in + 0.5) / (occurs_in + 0.5))).astype(np.float32)
-    return _best_of([segment.matching(vectors.indices, weights, limit, shown) for segment, shown in views], limit)
+    found = [segment.matching(vectors.indices, weights, limit, shown) for segment, shown in views]
+    return _best_of(views, found, limit)
 
 
-def _best_of(found: Sequence[Best], limit: int) -> Ranked:
-    """The best of what was found in each segment; equal ones in order of segments and rows."""
-    places = [(number, row) for number, best in enumerate(found) for row in best.rows.tolist()]
-    scores = np.concatenate([best.scores for best in found]) if found else np.zeros(0, np.float32)
-    return [(places[i], float(scores[i])) for i in np.argsort(-scores, kind="stable")[:limit].tolist()]
+def _best_of(views: Views, found: Sequence[Best], limit: int) -> Ranked:
+    """The best of what was found in each segment; equal ones in order of their chunks' ids, whatever the segments."""
+    ranked = [
+        (-score, segment.chunk_ids[row], (number, row))
+        for number, ((segment, _), best) in enumerate(zip(views, found, strict=True))
+        for row, score in zip(best.rows.tolist(), best.scores.tolist(), strict=True)
+    ]
+    return [(place, -score) for score, _, place in sorted(ranked)[:limit]]

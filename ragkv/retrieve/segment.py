@@ -37,7 +37,7 @@ class Best(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """Chunks, a row each. The rows are fixed; a copy may show fewer of them.
+    """Chunks, a row each, in order of their ids. The rows are fixed; a copy may show fewer of them.
 
     document_ids: each once. number_of: their places there. owners: for each row that of its document. shown: None for
     all rows.
@@ -56,6 +56,7 @@ class Segment:
     @classmethod
     def of(cls, points: Sequence[Point]) -> Self:
         """A segment of at least one point, each of another chunk."""
+        points = sorted(points, key=lambda point: point.chunk_id)
         return cls._laid_out(
             [point.chunk_id for point in points],
             [point.document_id for point in points],
@@ -65,18 +66,24 @@ class Segment:
 
     @classmethod
     def joined(cls, segments: Sequence[Self]) -> Self:
-        """One segment with the rows that several show, in their order: at least one row."""
+        """One segment with the rows that several show: at least one row."""
         kept = [segment.rows() for segment in segments]
+        ids = [segment.ids(row) for segment, rows in zip(segments, kept, strict=True) for row in rows.tolist()]
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        new_rows = np.empty(len(ids), np.int32)
+        new_rows[order] = np.arange(len(ids), dtype=np.int32)
+        dense = np.empty((len(ids), segments[0].dense.shape[1]), np.float32)
         numbers, first = [], 0
         for segment, rows in zip(segments, kept, strict=True):
+            to = new_rows[first : first + len(rows)]
+            dense[to] = segment.dense[rows]
             numbers.append(np.full(len(segment.chunk_ids), -1, np.int32))
-            numbers[-1][rows] = np.arange(first, first + len(rows), dtype=np.int32)
+            numbers[-1][rows] = to
             first += len(rows)
-        ids = [segment.ids(row) for segment, rows in zip(segments, kept, strict=True) for row in rows.tolist()]
         return cls._laid_out(
-            [chunk_id for chunk_id, _ in ids],
-            [document_id for _, document_id in ids],
-            np.concatenate([segment.dense[rows] for segment, rows in zip(segments, kept, strict=True)]),
+            [ids[i][0] for i in order],
+            [ids[i][1] for i in order],
+            dense,
             Postings.joined([(segment.postings, n) for segment, n in zip(segments, numbers, strict=True)]),
         )
 
@@ -146,9 +153,15 @@ class Segment:
         elif shown is not None:
             rows = np.flatnonzero(shown)
         else:
-            return best(self.dense @ query, limit)
-        found = best(self.dense[rows] @ query, limit)
-        return Best(rows[found.rows], found.scores)
+            return self._compared(best(self.dense @ query, limit).rows, query)
+        return self._compared(rows[best(self.dense[rows] @ query, limit).rows], query)
+
+    def _compared(self, rows: NDArray[np.intp], query: NDArray[np.float32]) -> Best:
+        """Rows by their scores, one product a row: last digits of a matrix product differ with a row's place."""
+        rows = np.sort(rows)
+        scores = np.vecdot(self.dense[rows], query)
+        order = np.argsort(-scores, kind="stable")
+        return Best(rows[order], scores[order])
 
     def matching(
         self, terms: NDArray[np.uint32], weights: NDArray[np.float32], limit: int, shown: Shown | None

@@ -68,6 +68,9 @@ _IS_RUN = re.compile(f"[{_GRAMS}{_HANGUL}]")
 _CODE = re.compile(r"(?<![^\W_])[^\W_]++(?:(?:://|[._\-/:@+&=?%#~]|(?<=\d),(?=\d))[^\W_]++)++")
 _IS_CODE = re.compile(r"[\d@_]|://|^www\.")
 
+_DOTLESS = "\u0131"
+_TURKISH = re.compile("[\u0131\u0130\u011e\u011f\u015e\u015f]")  # dotless i, dotted I, G with breve, S with cedilla
+
 SparseVector = tuple[NDArray[np.uint32], NDArray[np.float32]]
 
 _WORD_CHARACTERS = 64
@@ -155,7 +158,7 @@ def query_vector(text: str) -> SparseVector:
     found = words(text)
     told = languages_of(found)
     weights = dict.fromkeys(codes(text), 1.0)
-    for word in dict.fromkeys(found):
+    for word in dict.fromkeys((*found, *_turkish_forms(text, found, told))):
         if is_run(word):
             weights |= dict.fromkeys(_grams(word), GRAM_WEIGHT)
             continue
@@ -167,6 +170,16 @@ def query_vector(text: str) -> SparseVector:
             for language in LANGUAGES.get(script, ()):
                 weights |= dict.fromkeys(_own_terms(word, language), GUESS_WEIGHT)
     return _ascending({term_id(term): weight for term, weight in weights.items()})
+
+
+def _turkish_forms(text: str, found: Sequence[str], told: Mapping[Script, Language]) -> Iterator[str]:
+    """Other lower-case forms of a question's words in Turkish, where the capital I is that of a letter without a dot.
+
+    The words of a chunk are made lower-case as in English, whatever its language.
+    """
+    yield from (word.replace(_DOTLESS, "i") for word in found if _DOTLESS in word)
+    if told.get(Script.LATIN) == "turkish" or _TURKISH.search(text):
+        yield from words(normalised("NFC", text).replace("I", _DOTLESS).replace("İ", "i"))
 
 
 def terms_told(word: str, languages: Mapping[Script, Language]) -> Iterator[str]:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import httpx
 import msgspec
 import obstore
 import pytest
@@ -218,6 +220,30 @@ def test_a_file_with_a_document_that_failed_is_read_again_once_it_changed_or_on_
 
     source.write("broken.pdf", b"%PDF-1.4 changed")
     assert source.sync().changed == 1
+
+
+@pytest.mark.parametrize("odd", ["a//b.md", "/b.md", "a//", "a/b\x01.md"])
+def test_a_key_that_is_no_path_hides_no_files_of_other_folders(bucket: Source, s3_place: Place, odd: str):
+    """obstore lists no page that has such a key. Files behind an empty name are found, too."""
+    names = ["A.md", "a/c.md", "a/d/e.md", "b/c.md", "z.md"]
+    expected = [name for name in names if odd.isprintable() or not name.startswith("a/")]
+    for name in names:
+        bucket.write(name, f"# {name}\n".encode())
+    put_object(s3_place, odd, b"# Odd\n")
+    first = bucket.sync()
+    bucket.delete("z.md")
+    second = bucket.sync()
+
+    assert (first.outcome, first.added) == ("done", len(expected))
+    assert sorted(bucket.file_statuses()) == expected
+    assert "some/prefix/" in str(second.error) and "Nothing was deleted" in str(second.error)
+    assert (second.unchanged, second.deleted) == (len(expected) - 1, 0)
+
+
+def put_object(place: Place, key: str, content: bytes) -> None:
+    """Store an object under any key, also under one that obstore refuses."""
+    bucket = place.url.removeprefix("s3://")
+    httpx.put(f"{place.endpoint}/{bucket}/{quote(key)}", content=content).raise_for_status()
 
 
 def documents(source: Source) -> list[DocumentRow]:

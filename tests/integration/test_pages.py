@@ -241,12 +241,28 @@ def test_a_range_without_text_is_refused(client: Client, ingest: IngestParts):
 
 def test_words_of_a_file_that_was_replaced_have_no_boxes(client: Client, ingest: IngestParts):
     """Until it is read again, its text is the old one's."""
-    document_id = added(client, ingest, pdf([["The old words stand here"]]))
-    client.put(f"/v1/documents/{document_id}", files={"file": ("b.pdf", pdf([["The new words stand here"]]))})
-    found = boxes(client, document_id, 0, 13)
+    document_id = added(client, ingest, pdf([["Words that stand here"]]))
+    replacing = pdf([["Withdrawn:", "Words that stand here"]])
+    client.put(f"/v1/documents/{document_id}", files={"file": ("b.pdf", replacing)})
+    path, params = f"/v1/documents/{document_id}/boxes", {"start": 0, "end": 13}
+    assert_problem(client.get(path, params=params), 422, "was replaced")
+    shown = client.get(f"/admin/documents/{document_id}", params={"at": "0-13"}).text
+    assert "was replaced" in shown and f"{document_id}/pages/" not in shown
 
-    assert found["pages"] == []
-    assert "not all of the words were found" in found["problem"]
+    ingest_document(document_id, ingest)
+    assert boxes(client, document_id, 0, 9)["problem"] is None
+
+
+def test_words_of_a_file_whose_replacement_cannot_be_read_have_no_boxes(client: Client, ingest: IngestParts):
+    document_id = added(client, ingest, pdf([["Words that stand here"]]))
+    client.put(f"/v1/documents/{document_id}", files={"file": ("b.pdf", b"%PDF-1.7 damaged")})
+    ingest_document(document_id, ingest)
+
+    assert client.get(f"/v1/documents/{document_id}").json()["status"] == "failed"
+    path, params = f"/v1/documents/{document_id}/boxes", {"start": 0, "end": 13}
+    assert_problem(client.get(path, params=params), 422, "was replaced")
+    around = client.get(f"/v1/documents/{document_id}/text", params=params).json()
+    assert around["cited"] == "Words that st"
 
 
 def test_a_page_that_takes_too_long_costs_its_own_request(client: Client, parts: Parts, ingest: IngestParts):

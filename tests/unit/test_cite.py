@@ -218,6 +218,37 @@ def test_a_long_list_is_cut_at_its_lines():
     assert len("\n".join(lines)) > MAX_CHARACTERS
 
 
+def test_abbreviations_before_numbers_end_no_sentence():
+    assert texts("Chanel No. 5 is in Fig. 3 of Vol. 12. Is it? No. 7 are.") == [
+        "Chanel No. 5 is in Fig. 3 of Vol. 12.", "Is it?", "No. 7 are.",
+    ]  # fmt: skip
+    assert texts("Is it? No. It is not.") == ["Is it?", "No.", "It is not."]
+
+
+def test_marks_of_references_are_no_words_of_a_statement():
+    given = passages(LEO_FONG, BLOOD_STREET)
+    asked = "Who co-directed Blood Street?"
+
+    assert cited(cite("Leo Fong [1]", asked, given)) == cited(cite("Leo Fong", asked, given)) != []
+
+
+def test_numbers_of_a_list_are_in_no_sentence():
+    assert texts("These are:\n1. The Louvre.\n 2. Paris\n\n10) He left in\n12. march.") == [
+        "These are:", "The Louvre.", "Paris", "He left in\n12. march.",
+    ]  # fmt: skip
+
+
+def test_the_number_of_an_item_is_no_statement():
+    given = passages(("Louvre", "It has 1 pyramid and 2 wings. The Louvre was opened in 1793."))
+    answer = "1. The Louvre opened in 1793.\n2. It has 2 wings."
+    quotes = [(answer[c.answer_start : c.answer_end], c.quote) for c in cite(answer, "What is known?", given)]
+
+    assert quotes == [
+        ("The Louvre opened in 1793.", "The Louvre was opened in 1793."),
+        ("It has 2 wings.", "It has 1 pyramid and 2 wings."),
+    ]
+
+
 def test_empty_text_has_no_sentences():
     assert texts(" \n\n ") == []
 

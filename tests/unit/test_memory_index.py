@@ -145,3 +145,20 @@ def test_a_collection_that_grows_by_single_chunks_stays_in_few_segments():
     segments = index._collections[SCOPE].segments
     assert len(segments) <= math.log(SEGMENT_ROWS, 4)
     assert sum(segment.num_shown for segment in segments) == 300
+
+
+@pytest.mark.parametrize("mode", ["dense", "sparse", "hybrid"])
+def test_equal_chunks_come_in_the_same_order_however_they_came(mode):
+    """Processes that copied the same chunks at different times give the same answers."""
+    chunks, chance = Chunks(9, dim=384), random.Random(9)
+    texts = [chunks.vectors() for _ in range(5)]
+    points = [Point(f"chunk-{n}", f"document-{n // 3}", "", texts[n % 5]) for n in range(217)]
+    found = []
+    for portion in (1, 7, 100, 217):
+        chance.shuffle(points)
+        index = MemoryIndex()
+        for first in range(0, len(points), portion):
+            index.upsert(*SCOPE, points[first : first + portion])
+        found.append([(hit.chunk_id, hit.score) for hit in index.search(*SCOPE, texts[0], LIMIT, mode)])
+
+    assert all(order == found[0] for order in found)

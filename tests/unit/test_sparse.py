@@ -32,6 +32,26 @@ def test_terms_are_without_accents():
     assert english_terms("Fàbregas") == english_terms("FABREGAS") == ["fabrega"]
 
 
+@pytest.mark.parametrize(
+    ("question", "chunk"),
+    [
+        ("istanbul", "İSTANBUL"),
+        ("İstanbul", "istanbul"),
+        ("ısparta", "ISPARTA"),
+        ("ışık", "IŞIK"),
+        ("IŞIK", "ışık"),
+        ("KIZ KULESİ", "kız"),
+    ],
+)
+def test_capitals_of_turkish_meet_their_small_letters(question: str, chunk: str):
+    """The capital I is that of a letter without a dot there."""
+    assert shared(question, chunk) >= 1
+
+
+def test_capitals_of_other_languages_have_no_turkish_forms():
+    assert terms_of(sparse.query_vector("IBM INDIA")) == terms_of(sparse.query_vector("ibm india"))
+
+
 def test_marks_of_indic_scripts_belong_to_their_words():
     assert sparse.words("हिन्दी में लिखा") == ["हिन्दी", "में", "लिखा"]
 

@@ -1,7 +1,7 @@
 """Answers as streams of server-sent events, in OpenAI's format."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -47,34 +47,17 @@ async def streamed(
 ) -> Response[Any]:
     """A stream of the encoded events. A failure before the first is an ordinary error response;
     later, `encoder.error`."""
-    trimmed_events = trimmed(events)
-    first = await unless_disconnected(request, anext(trimmed_events))
-    return ServerSentEvent(_encoded(first, trimmed_events, encoder, find_sources))
-
-
-async def trimmed(events: Events) -> AsyncGenerator[Delta | Answer, None]:
-    """The same events, with deltas that join to exactly the answer, without white space around it."""
-    begun, held = False, ""
-    async with aclosing(events) as closing:  # type: ignore[type-var]
-        async for event in closing:
-            if isinstance(event, Answer):
-                yield event
-                return
-            text = held + event.text if begun else event.text.lstrip()
-            begun = begun or bool(text)
-            kept = text.rstrip()
-            held = text[len(kept) :]
-            if kept:
-                yield Delta(kept)
+    first = await unless_disconnected(request, anext(events))
+    return ServerSentEvent(_encoded(first, events, encoder, find_sources))
 
 
 async def _encoded(
     first: Delta | Answer,
-    events: AsyncGenerator[Delta | Answer, None],
+    events: Events,
     encoder: EventEncoder,
     find_sources: FindSources,
 ) -> AsyncIterator[ServerSentEventMessage]:
-    async with aclosing(events):
+    async with aclosing(events):  # type: ignore[type-var]
         try:
             for message in (*encoder.start(), *await _messages(first, encoder, find_sources)):
                 yield message

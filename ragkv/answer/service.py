@@ -24,6 +24,7 @@ from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recompute import Recomputing
 from ragkv.answer.search import Searcher
+from ragkv.answer.trimmed import Trimmed
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
 from ragkv.errors import NotFound, RagKVError, TooLarge, Unavailable
@@ -111,22 +112,22 @@ class Answerer:
                 session=_session_of(prepared.passages),
             )
             handed_over = time.perf_counter()
-            text, tokens, first, last = "", 0, None, None
+            answer_text, tokens, first, last = Trimmed(), 0, None, None
             with generation(request, Path(self._settings.model).name) as generated:
                 async with aclosing(self._engine.generate(request)) as outputs:
                     async for output in outputs:
                         generated(output)
                         first = first or time.perf_counter()
-                        text, tokens, last = text + output.text, tokens + len(output.token_ids), output
-                        if output.text:
-                            yield Delta(output.text)
+                        tokens, last = tokens + len(output.token_ids), output
+                        if part := answer_text.add(output.text):
+                            yield Delta(part)
             assert first and last and last.finish_reason, "an engine's answer ends with a reason"
             report = last.report or Report()
             answer = Answer(
                 id=question.id,
-                text=text.strip(),
+                text=answer_text.text,
                 finish_reason=last.finish_reason,
-                citations=await self._threads.run(cite, text.strip(), question.text, prepared.passages),
+                citations=await self._threads.run(cite, answer_text.text, question.text, prepared.passages),
                 passages=prepared.passages,
                 timings=_timings(prepared, report, began, handed_over, first),
                 usage=_usage(prepared, report, tokens),

@@ -4,7 +4,8 @@ The earlier turns never stand before the passages: those are stitched behind the
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
+from dataclasses import replace
+from itertools import accumulate, takewhile
 
 from ragkv.answer.question import Question, Turn
 
@@ -28,19 +29,32 @@ def search_query(question: Question) -> str:
 
 
 def question_in_prompt(question: Question) -> str:
-    """Text after "Question: " in the prompt: the turns that fit PROMPT_CHARACTERS, from a question on,
-    then the question.
+    """Text after "Question: " in the prompt: the latest turns, from a question on, then the question.
 
     Instructions of the request stand before them all: behind the passages, where they leave the KV of those as it is.
     """
-    lengths = accumulate(len(turn.text) for turn in reversed(question.history))
-    num_recent = sum(length <= PROMPT_CHARACTERS for length in lengths)
-    turns = [*question.history[len(question.history) - num_recent :], Turn("user", question.text)]
-    first = next(i for i, turn in enumerate(turns) if turn.role == "user")
-    lines = (f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in turns[first:])
+    turns = [*_recent(question.history), Turn("user", question.text)]
+    lines = (f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in turns)
     if question.instructions.strip():
         return "\n".join((f"{_INSTRUCTIONS}: {question.instructions.strip()}", *lines))
     return "\n".join(lines).removeprefix(f"{_SPEAKERS['user']}: ")
+
+
+def _recent(history: Sequence[Turn]) -> Sequence[Turn]:
+    """The latest turns that fit PROMPT_CHARACTERS, from a question on. Of the last question and its answer at least the
+    beginnings."""
+    lengths = accumulate(len(turn.text) for turn in reversed(history))
+    num_fitting = sum(1 for _ in takewhile(lambda length: length <= PROMPT_CHARACTERS, lengths))
+    questions = [i for i, turn in enumerate(history) if turn.role == "user"]
+    fitting = [i for i in questions if i >= len(history) - num_fitting]
+    if fitting:
+        return history[fitting[0] :]
+    return [_shortened(turn) for i in questions[-1:] for turn in history[i : i + 2]]
+
+
+def _shortened(turn: Turn) -> Turn:
+    room = PROMPT_CHARACTERS // 2
+    return turn if len(turn.text) <= room else replace(turn, text=f"{turn.text[: room - 1]}…")
 
 
 def _last(history: Sequence[Turn], role: str) -> str:

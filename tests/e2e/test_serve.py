@@ -207,7 +207,7 @@ class TestAsking:
 
         assert {name for name, _ in deltas} == {"delta"}
         assert done[0] == "done"
-        assert "".join(value["text"] for _, value in deltas).strip() == done[1]["answer"] == whole
+        assert "".join(value["text"] for _, value in deltas) == done[1]["answer"] == whole
 
     def test_full_mode_stitches_nothing(self, service: Service, sample: dict[str, Any]):
         usage = service.ask(QUESTION, mode="full")["usage"]

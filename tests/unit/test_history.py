@@ -34,7 +34,19 @@ def test_the_prompt_repeats_the_conversation_before_the_question():
 def test_the_oldest_turns_give_way():
     long = Turn("user", "x" * (PROMPT_CHARACTERS - 20))
     assert question_in_prompt(ask(history=(*TURNS, long))).startswith("xxx")
-    assert question_in_prompt(ask(history=(Turn("user", "x" * (PROMPT_CHARACTERS + 1)),))) == "When was she born?"
+
+
+def test_of_a_last_turn_that_is_too_long_the_beginning_stays():
+    """A follow-up to a long answer still knows what it is about."""
+    asked, answer = Turn("user", "Who wrote the first program?"), Turn("assistant", "Ada" + "x" * PROMPT_CHARACTERS)
+
+    told = question_in_prompt(ask(history=(*TURNS, asked, answer)))
+    pasted = question_in_prompt(ask(history=(Turn("user", "y" * 9 * PROMPT_CHARACTERS), answer)))
+
+    assert told.startswith("Who wrote the first program?\nAnswer: Adaxxx")
+    assert told.endswith("x…\nQuestion: When was she born?")
+    assert len(told) < len(pasted) < PROMPT_CHARACTERS + 100
+    assert pasted.startswith("yyy")
 
 
 def test_what_is_repeated_begins_with_a_question():

@@ -39,7 +39,8 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One request after the other by each of so many clients at once. `errors`: everything but 200, by what it was."""
+    """One request after the other by each of so many clients at once. `errors`: everything but 200, by what it was.
+    `per_second` and times are of the requests that were answered; times are null if none was."""
 
     path: str
     clients: int
@@ -47,9 +48,9 @@ class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
     errors: dict[str, int]
     seconds: float
     per_second: float
-    p50_ms: float
-    p95_ms: float
-    slowest_ms: float
+    p50_ms: float | None
+    p95_ms: float | None
+    slowest_ms: float | None
 
 
 class ApiReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,10 +76,12 @@ class _Ask(msgspec.Struct, frozen=True):
 async def measure_asks(
     client: httpx.AsyncClient, questions: Sequence[str], count: int, options: dict[str, Any], progress: RequestProgress
 ) -> Overhead:
-    """Ask `count` times, the questions in turn. Raises Rejected or Unavailable with what the service says."""
+    """Ask `count` times, the questions in turn; no answer comes from the answer cache. Raises Rejected or Unavailable
+    with what the service says."""
     asks = []
+    asking = {"stream": True, "answer_cache": False} | options
     for number in range(-WARM_UP, count):
-        asked = await _ask(client, {"question": questions[number % len(questions)], "stream": True} | options)
+        asked = await _ask(client, asking | {"question": questions[number % len(questions)]})
         if number >= 0:
             asks.append(asked)
             progress()
@@ -105,7 +108,8 @@ async def measure_load(
             began = time.perf_counter()
             if wrong := await _get(client, path):
                 errors[wrong] += 1
-            times.append((time.perf_counter() - began) * 1e3)
+            else:
+                times.append((time.perf_counter() - began) * 1e3)
             progress()
 
     began = time.perf_counter()
@@ -114,13 +118,13 @@ async def measure_load(
     return LoadResult(
         path=path,
         clients=clients,
-        requests=len(times),
+        requests=clients * rounds,
         errors=dict(errors),
         seconds=seconds,
         per_second=len(times) / seconds,
-        p50_ms=median(times),
-        p95_ms=percentile(times, 95),
-        slowest_ms=max(times),
+        p50_ms=median(times) if times else None,
+        p95_ms=percentile(times, 95) if times else None,
+        slowest_ms=max(times, default=None),
     )
 
 

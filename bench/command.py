@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bench.api import ApiReport, client_of, measure_asks, measure_load
 from bench.gpu.command import gpu
-from bench.measuring import write_report
+from bench.measuring import check_folder, check_policy, write_report
 from bench.remote import remote
 from bench.serving.command import serve
 from bench.tiers.command import tiers
@@ -47,6 +47,7 @@ bench.add_command(gpu)
 @click.option("--size", "sizes", type=click.IntRange(min=64), multiple=True, help="Context tokens; may be repeated.")
 def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
     """Measure the time to first token of full prefill, the prefix cache (the floor) and stitching."""
+    check_folder("--json", json_file)
     with opened_parts(Parts.prepare) as parts:
         report = asyncio.run(_measure(parts, sizes or SIZES, runs))
     table = Table(title=f"{report.model} on {report.machine}: seconds to first token, medians")
@@ -84,6 +85,7 @@ def api(
 
     Requests are limited by key: if the service requires keys, raise RAGKV_REQUESTS_PER_MINUTE, or most are refused.
     """
+    check_folder("--json", json_file)
     report = asyncio.run(_measure_api(url, key, questions or (_QUESTION,), asks, clients, rounds))
     Console().print_json(msgspec.json.encode(report).decode())
     if json_file is not None:
@@ -107,6 +109,7 @@ async def _measure_api(
 
 
 async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftReport:
+    check_policy(parts.settings.recompute_policy)
     console = Console(stderr=True)
     ref = parts.default_collection
     chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)

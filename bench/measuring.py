@@ -1,4 +1,4 @@
-"""JSON reports of the measuring commands."""
+"""JSON reports of the measuring commands, and what these refuse before they measure."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ragkv.errors import Rejected
+from ragkv.policies import POLICIES, PolicyName
 
 
 def check_folder(option: str, file: Path | None) -> None:
@@ -14,6 +15,15 @@ def check_folder(option: str, file: Path | None) -> None:
     and that is better known before."""
     if file is not None and not file.parent.is_dir():
         raise Rejected(f"{option} {file}: there is no folder {file.parent}")
+
+
+def check_policy(policy: PolicyName) -> None:
+    """Check the policy of plans that are made without a service. Raises Rejected for one that needs the question's
+    vectors, which a service asks the engine for."""
+    if POLICIES[policy].needs_question_vectors:
+        raise Rejected(
+            f"RAGKV_RECOMPUTE_POLICY={policy} needs the question's vectors, which are not computed here: set another one"
+        )
 
 
 def write_report(report: msgspec.Struct | Mapping[str, Any], file: Path) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import check_folder, write_report
+from bench.measuring import check_folder, check_policy, write_report
 from bench.serving.engine import Context, contexts_of
 from bench.serving.load import percentile
 from bench.ttft import machine
@@ -220,6 +220,7 @@ def remote(context: int, questions: int, at_once: int, answer: int, json_file: P
 
 
 async def _measured(parts: Parts, context: int, questions: int, at_once: int, answer: int) -> RemoteReport:
+    check_policy(parts.settings.recompute_policy)
     settings, ref, console = parts.settings, parts.default_collection, Console(stderr=True)
     promoter = parts.promoter
     if promoter is None:

@@ -87,8 +87,8 @@ class Bench:
     ratios: Sequence[float] = RATIOS
 
     def check(self, chunks: Sequence[Chunk], sizes: Sequence[int]) -> None:
-        """Check that the chunks suffice. Raises Rejected if the chunks hold too little text for one of the sizes. Needs
-        no engine."""
+        """Check the sizes. Raises Rejected for one that the chunks hold too little text for, and for one that has no
+        room for the first of them. Needs no engine."""
         for size in sizes:
             _passages(chunks, size)
 
@@ -168,7 +168,7 @@ def machine() -> str:
 
 
 def _passages(chunks: Sequence[Chunk], size: int) -> list[Passage]:
-    """The first chunks that make about `size` tokens together. Later ones score higher: best last."""
+    """The first chunks that make about `size` tokens together, one at least. Later ones score higher: best last."""
     taken: list[Passage] = []
     tokens = 0
     for chunk in chunks:
@@ -178,6 +178,8 @@ def _passages(chunks: Sequence[Chunk], size: int) -> list[Passage]:
         tokens += chunk.num_tokens
     else:
         raise Rejected(f"there are {tokens} tokens of text, {size} are needed: ingest more documents first")
+    if not taken:
+        raise Rejected(f"--size {size} has room for no passage: the first one has {chunks[0].num_tokens} tokens")
     return taken
 
 

@@ -560,19 +560,21 @@ class Parts:
         return AnswerRing(self.redis, room)
 
     @cached_property
-    def answer_cache(self) -> "AnswerCache":
-        from ragkv.answer_cache.cache import AnswerCache
+    def answer_digest(self) -> str:
+        """Differs wherever settings, or files of the data folder that stand in for settings, may change an answer.
+        Models, writer and index have fingerprints of their own."""
         from ragkv.answer_cache.settings_digest import settings_digest
 
-        rule_of = partial(cache_rule, self.database)
-        basis = _digest(
-            self.model_fingerprint,
-            self.kv_fingerprint(self.settings.kv_rule),
-            settings_digest(self.settings),
-            self.choice,
-            self.ranking_heads,
-            self.recomputing.writer_suffices,
+        return _digest(
+            settings_digest(self.settings), self.choice, self.ranking_heads, self.recomputing.writer_suffices
         )
+
+    @cached_property
+    def answer_cache(self) -> "AnswerCache":
+        from ragkv.answer_cache.cache import AnswerCache
+
+        rule_of = partial(cache_rule, self.database)
+        basis = _digest(self.model_fingerprint, self.kv_fingerprint(self.settings.kv_rule), self.answer_digest)
         return AnswerCache(self.answer_ring, rule_of, self.source, self.embed, self.index_fingerprint, basis)
 
 

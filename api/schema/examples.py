@@ -209,6 +209,7 @@ EVALUATION_RUN = EvaluationRun(
         reranker=None,
         passage_order="best_last",
         index="0d4f5b6a7c8e9f10",
+        digest="e8b1f7a2c3d45960",
     ),
     fidelity=FidelityFigures(
         questions=47,

@@ -396,13 +396,15 @@ FIELDS: dict[str, dict[str, str]] = {
         "passage_order": "Order of passages in the prompt.",
         "index": "Fingerprint of tokenizer, encoder and chunk size.",
         "sparse_ratio": "Share of the passages' tokens that is read.",
+        "digest": "Digest of all settings that may change an answer, calibrated layers and heads included; empty for evaluations of earlier "
+        "versions.",
     },
     "FidelityFigures": {
         **FIGURES,
         "with_answer": "Number of questions with a known answer.",
         "gain_kept": "Share of the likelihood that passages add to the known answer under full prefill, and that stitching keeps; null if "
         "they add nothing. Without a known answer, full prefill's own is used.",
-        "gain_kept_interval": "95% interval of `gain_kept`; null without a value.",
+        "gain_kept_interval": "95% interval of `gain_kept`; null where over 2.5% of the resamples have no value.",
         "kl": "Mean KL divergence to full prefill, in nats per token of the known answer.",
         "kl_interval": "95% interval of `kl`.",
         "kl_high": "Percentage of questions with a KL divergence above 0.5.",

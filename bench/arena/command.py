@@ -59,7 +59,7 @@ def arena(data: Path, subset: str | None, limit: int | None, methods: str, ratio
         folder.mkdir(exist_ok=True)
     wanted = (NAIVE, *(names_of(methods) or ()))
     records_beside = folder and folder / "leaderboard.json"
-    options = FidelityOptions(data, limit, wanted, ratios_of(ratios), None, 0, records_beside)
+    options = FidelityOptions(data, limit, wanted, ratios_of(ratios), None, 0, records_beside, one_order=True)
     with measured(options, Settings.from_env(os.environ), Console(stderr=True)) as run:
         queryset = {"file": data.name, "sha256": hashlib.sha256(data.read_bytes()).hexdigest()}
         done = ArenaRun(run, subset or re.sub(r"_n\d+$", "", data.stem), queryset)

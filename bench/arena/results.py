@@ -26,8 +26,6 @@ from bench.fidelity.kit import ANSWER_TOKENS
 from bench.fidelity.measure import MethodOutcome
 from bench.fidelity.methods import (
     FULL,
-    FULL_DEFAULT_ORDER,
-    FULL_RETRIEVAL_ORDER,
     NAIVE,
     NONE,
     RANDOM,
@@ -38,7 +36,7 @@ from ragkv.policies import POLICIES
 TRACK = "re"  # the arena's name for answers over retrieved passages
 RESULT_SCHEMA, BOARD_SCHEMA = "kva.result.v1", "kva.leaderboard.v1"
 _BACKEND = "vllm"
-_REFERENCES = {FULL, FULL_DEFAULT_ORDER, FULL_RETRIEVAL_ORDER, NONE, NAIVE, "prefix", RANDOM}
+_REFERENCES = {FULL, NONE, NAIVE, "prefix", RANDOM}
 _OURS = "question"  # after a paper, but not as the paper has it
 _DIGITS = 4
 _COST_NOTES = (

@@ -1,6 +1,7 @@
 """`ragkv eval fidelity`: how near stitched answers come to full prefill's, on questions with known answers."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def fidelity(
         ratios=ratios_of(ratios),
         formats=formats_of(formats),
         compressions=compressions_of(compress, keep),
-        choices=tuple(Choice.of(text.removesuffix(_SINK), text.endswith(_SINK)) for text in layers),
+        choices=choices_of(layers),
         **given,
     )
     report = evaluate(options, Settings.from_env(os.environ), Console(stderr=True))
@@ -97,12 +98,12 @@ def fidelity(
 
 
 def names_of(text: str | None) -> tuple[str, ...] | None:
-    """The names in a comma-separated option."""
-    return None if text is None else tuple(name.strip() for name in text.split(","))
+    """The names in a comma-separated option, each once."""
+    return None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
 def formats_of(text: str | None) -> tuple[str, ...]:
-    """The formats in `--formats`. Raises Rejected for what is none."""
+    """The formats in `--formats`, each once. Raises Rejected for what is none."""
     names = names_of(text) or ()
     known = [name.value for name in KVFormat if name is not KVFormat.BF16]
     if unknown := [name for name in names if name not in known]:
@@ -111,17 +112,22 @@ def formats_of(text: str | None) -> tuple[str, ...]:
 
 
 def compressions_of(names: str | None, keep: str) -> tuple[Compression, ...]:
-    """Each method of `--compress` at each ratio of `--keep`. Raises Rejected for what is none."""
+    """Each method of `--compress` at each ratio of `--keep`, each once. Raises Rejected for what is none."""
     methods = names_of(names) or ()
     if unknown := [name for name in methods if name not in set(COMPRESSING)]:
         raise Rejected(f"--compress: there is no {', '.join(unknown)}, choose from {', '.join(COMPRESSING)}")
     try:
-        ratios = [float(ratio) for ratio in keep.split(",")]
+        ratios = list(dict.fromkeys(float(ratio) for ratio in keep.split(",")))
     except ValueError:
         ratios = []
     if not ratios or not all(0 < ratio < 1 for ratio in ratios):
         raise Rejected(f"--keep {keep}: give comma-separated numbers between 0 and 1, like 0.5,0.3")
     return tuple(Compression(CompressionMethod(method), ratio) for method in methods for ratio in ratios)
+
+
+def choices_of(texts: Sequence[str]) -> tuple[Choice, ...]:
+    """The choices in `--layers`, each once. Raises Rejected for what is none."""
+    return tuple(dict.fromkeys(Choice.of(text.removesuffix(_SINK), text.endswith(_SINK)) for text in texts))
 
 
 def ratios_of(text: str) -> tuple[float, ...]:

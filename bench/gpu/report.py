@@ -10,6 +10,7 @@ from rich.table import Table
 from bench.gpu.ingestion import IngestRow
 from bench.gpu.loading import LoadRow
 from bench.gpu.oracle import OracleRow
+from bench.gpu.scale import Scale
 from bench.gpu.streams import StreamRow
 from bench.serving.report import ServeRow
 from bench.ttft import TtftReport, TtftRow, describe
@@ -37,9 +38,17 @@ class MemoryRow(msgspec.Struct, frozen=True):
     gib: float
 
 
+class Basis(msgspec.Struct, frozen=True):
+    """The basis of a part's rows: the code, by its digest, and sizes and runs where they count."""
+
+    code: str
+    sizes: tuple[int, ...] | None = None
+    runs: int | None = None
+
+
 class GpuReport(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Rows of each part by model. failed: reasons by part and model; a later run tries again. seconds: that each part
-    took."""
+    """Rows of each part by model. basis: that of each part. failed: reasons by part and model; a later run tries again.
+    seconds: that each part took."""
 
     date: str
     machine: str
@@ -53,6 +62,7 @@ class GpuReport(msgspec.Struct, kw_only=True, omit_defaults=True):
     latency: dict[str, list[StreamRow]] = {}
     serve: dict[str, list[ServeRow]] = {}
     memory: dict[str, list[MemoryRow]] = {}
+    basis: dict[str, Basis] = {}
     failed: dict[str, str] = {}
     seconds: dict[str, float] = {}
 
@@ -62,6 +72,12 @@ class GpuReport(msgspec.Struct, kw_only=True, omit_defaults=True):
     def forget(self, part: Part) -> None:
         """Drop what was measured of a part, so that it is measured again."""
         getattr(self, part).clear()
+
+    def begin(self, part: Part, basis: Basis) -> None:
+        """Drop what was measured of a part on another basis."""
+        if self.basis.get(part) != basis:
+            self.forget(part)
+        self.basis[part] = basis
 
     @property
     def broken(self) -> list[str]:
@@ -73,6 +89,14 @@ class GpuReport(msgspec.Struct, kw_only=True, omit_defaults=True):
             if not row.holds
         ]
         return bounds + [f"{name}: {reason}" for name, reason in self.failed.items()]
+
+
+def basis_of(part: Part, code: str, scale: Scale) -> Basis:
+    """The basis of a part. Sizes count for all that an engine measures: its window, its cache and the text that
+    contexts are drawn from depend on them."""
+    if part not in WITH_ENGINE:
+        return Basis(code)
+    return Basis(code, scale.sizes, scale.runs if part == "ttft" else None)
 
 
 def resumed(file: Path, fresh: GpuReport) -> GpuReport:

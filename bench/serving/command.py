@@ -11,7 +11,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from bench.api import client_of
-from bench.measuring import check_folder, write_report
+from bench.measuring import check_folder, check_policy, write_report
 from bench.serving.engine import Serving, contexts_of
 from bench.serving.report import MODES, Mode, Plan, ServeReport, ServeRow
 from bench.serving.service import Asking
@@ -79,6 +79,7 @@ def _of_engine(plan: Plan) -> ServeReport:
 
 
 async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:
+    check_policy(parts.settings.recompute_policy)
     console = Console(stderr=True)
     ref = parts.default_collection
     chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)

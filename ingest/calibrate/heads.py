@@ -3,7 +3,7 @@ that the question was made from."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from statistics import fmean
 
 import torch
@@ -52,18 +52,24 @@ class Asked:
 
 def find_heads(parts: Parts, chunks: Sequence[Chunk], plan: HeadsPlan, progress: Callable[[str, int], None]) -> Heads:
     """Choose heads on one half of the chunks' contexts, check them on the other. `progress` is told a phase and how
-    many are done. Raises Rejected for too little text."""
+    many are done. Raises Rejected for too little text, and for text with too few names and numbers."""
     contexts = contexts_of(chunks)
     if len(contexts) < LEAST_CONTEXTS:
         raise Rejected(
             f"there is text for {len(contexts)} contexts, calibration needs {LEAST_CONTEXTS}: give more documents"
         )
+    pools = contexts[::2], contexts[1::2]
+    clozes = [clozes_of(pool, plan.clozes, plan.seed + half) for half, pool in enumerate(pools)]
+    if min(map(len, clozes)) < plan.clozes:
+        raise Rejected(
+            "there are too few sentences with names or numbers to ask about: give other documents, more of them, or "
+            "fewer --clozes"
+        )
     reader = calibration_reader(parts, parts.layout.dtype)
 
     def asked(phase: str, half: int) -> Iterator[Asked]:
-        pool = contexts[half::2]
-        for done, cloze in enumerate(clozes_of(pool, plan.clozes, plan.seed + half), start=1):
-            yield ask(reader, cloze, candidates_of(cloze, pool), parts)
+        for done, cloze in enumerate(clozes[half], start=1):
+            yield ask(reader, cloze, candidates_of(cloze, pools[half]), parts)
             progress(phase, done)
 
     heads = best_heads(list(asked("choosing", 0)))
@@ -85,9 +91,11 @@ def find_heads(parts: Parts, chunks: Sequence[Chunk], plan: HeadsPlan, progress:
 
 
 def candidates_of(cloze: Cloze, pool: Sequence[Sequence[Chunk]]) -> list[Chunk]:
-    """The cloze's context, and chunks of the contexts behind it, CANDIDATES in all if there are so many."""
+    """The cloze's source, the rest of its context, and chunks of the contexts behind it, CANDIDATES in all if there are
+    so many. Their order changes no share."""
     at = next(index for index, context in enumerate(pool) if context[0].id == cloze.chunks[0].id)
-    return list(chain.from_iterable((*pool[at:], *pool[:at])))[:CANDIDATES]
+    others = (chunk for chunk in chain.from_iterable((*pool[at:], *pool[:at])) if chunk.id != cloze.source.id)
+    return [cloze.source, *islice(others, CANDIDATES - 1)]
 
 
 def ask(reader: SelectiveReader, cloze: Cloze, candidates: Sequence[Chunk], parts: Parts) -> Asked:

@@ -10,9 +10,13 @@ WITHOUT_INFLUENCE = frozenset({
     # The bytes of models have fingerprints of their own.
     "model", "model_revision", "encoder", "encoder_revision",
     # Where things are, and how to get at them.
-    "data_dir", "database_url", "redis_url", "engine_api_key", "qdrant_api_key", "host", "port",
+    "data_dir", "database_url", "redis_url", "engine_api_key", "qdrant_api_key", "host", "port", "public_url", "webhook_hosts",
+    "kv_remote_endpoint", "kv_remote_region", "kv_remote_access_key", "kv_remote_secret_key",
+    "oidc_issuer", "oidc_client_id", "oidc_client_secret", "oidc_scopes", "oidc_groups_claim", "oidc_groups", "oidc_session_s",
+    "oidc_key_days",
     # What is admitted, how much is kept and for how long.
-    "max_upload_bytes", "max_tenant_bytes", "max_tenant_documents", "max_tenant_kv_bytes", "max_kv_bytes", "host_kv_bytes", "min_free_bytes",
+    "max_upload_bytes", "max_tenant_bytes", "max_tenant_documents", "max_tenant_kv_bytes", "max_kv_bytes", "max_remote_kv_bytes", "host_kv_bytes",
+    "min_free_bytes", "audit_retention_days",
     "eviction", "eviction_half_life_s",
     "data_sources_allowed", "data_sources_endpoint", "data_sources_region", "data_sources_access_key", "data_sources_secret_key",
     "max_answer_bytes", "max_tenant_answer_bytes", "requests_per_minute", "tenant_requests_per_minute",

@@ -76,9 +76,13 @@ def gain_kept(without: Floats, method: Floats, full: Floats) -> Floats:
 
     The arguments are mean NLLs. NaN where full prefill gains nothing, so that there is nothing to keep.
     """
-    gained = without - full
+    return ratio(without - method, without - full)
+
+
+def ratio(part: Floats, whole: Floats) -> Floats:
+    """part / whole, NaN where the whole is not above 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(gained > 0, (without - method) / gained, np.nan)
+        return np.where(whole > 0, part / whole, np.nan)
 
 
 def geometric_ratio(ours: Floats, theirs: Floats) -> Floats:
@@ -86,8 +90,8 @@ def geometric_ratio(ours: Floats, theirs: Floats) -> Floats:
 
     Both are taken as KL_FLOOR at least: what lies below it is rounding.
     """
-    ratio: Floats = np.exp((np.log(np.maximum(ours, KL_FLOOR)) - np.log(np.maximum(theirs, KL_FLOOR))).mean(-1))
-    return ratio
+    mean: Floats = np.exp((np.log(np.maximum(ours, KL_FLOOR)) - np.log(np.maximum(theirs, KL_FLOOR))).mean(-1))
+    return mean
 
 
 def resamples(num_questions: int, seed: int) -> NDArray[np.intp]:
@@ -96,9 +100,10 @@ def resamples(num_questions: int, seed: int) -> NDArray[np.intp]:
 
 
 def interval(drawn: Floats) -> tuple[float, float] | None:
-    """The middle 95% of a statistic over resamples; None if it has no value in any of them."""
-    known = drawn[~np.isnan(drawn)]
-    if not known.size:
+    """The middle 95% of a statistic over resamples; None if more than 2.5% of them have no value: those without one
+    would be an end of it."""
+    missing = np.isnan(drawn)
+    if 100 * missing.mean() > _LOW:
         return None
-    low, high = np.percentile(known, [_LOW, _HIGH])
+    low, high = np.percentile(drawn[~missing], [_LOW, _HIGH])
     return float(low), float(high)

@@ -224,6 +224,7 @@ class Runner:
             passage_order=settings.passage_order,
             index=parts.index_fingerprint,
             sparse_ratio=settings.sparse_ratio,
+            digest=parts.answer_digest,
         )
         builtins: dict[str, Any] = msgspec.to_builtins(present)
         return builtins

@@ -63,6 +63,31 @@ def test_errors_are_counted_by_what_they_were(url: str):
     assert asyncio.run(measure("/v1/documents/0123")).errors == {"404": 2}
 
 
+def test_requests_that_fail_are_in_no_figure_but_their_number(url: str):
+    """A refusal takes no time: a rate of refusals says nothing about the service."""
+
+    async def measure():
+        async with client_of(url, None, 2) as client:
+            return await measure_load(client, "/v1/documents/0123", 2, 3, lambda: None)
+
+    seen = asyncio.run(measure())
+
+    assert (seen.requests, seen.per_second) == (6, 0.0)
+    assert (seen.p50_ms, seen.p95_ms, seen.slowest_ms) == (None, None, None)
+
+
+def test_no_answer_that_is_measured_comes_from_the_answer_cache(url: str):
+    async def measure():
+        async with client_of(url, None, 1) as client:
+            await client.patch("/v1/collections/default", json={"answer_cache": {"enabled": True}})
+            await measure_asks(client, [QUESTION], 4, {"max_tokens": 2}, lambda: None)
+            return (await client.get("/v1/collections/default")).json()["answer_cache"]
+
+    cache = asyncio.run(measure())
+
+    assert (cache["enabled"], cache["hits"]) == (True, 0)
+
+
 def test_a_service_that_cannot_answer_is_quoted_and_one_that_is_not_there_named(url: str, free_port):
     async def measure(url, **options):
         async with client_of(url, None, 1) as client:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from sqlalchemy import update
 
 from ingest.parts import IngestParts
+from ragkv.calibration import write_calibration
 from ragkv.cli import main
 from ragkv.clock import utc_now
 from ragkv.db.tables import EvaluationRow, QuestionRow
@@ -20,6 +21,7 @@ from ragkv.evaluation.runner import MAX_ATTEMPTS, Runner, _Measured
 from ragkv.evaluation.runs import GIVEN_SETS, MAX_OPEN, Wanted, delete_run, find_run, report_of_run, start_run
 from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
+from tests.calibrated import FOUND
 from tests.integration.test_feedback import CORRECTION, QUESTION, ask, rate
 from tests.over_http import Client, assert_problem, serving, upload, wait_until
 
@@ -210,17 +212,58 @@ class TestHolds:
         errors = [one.error for one in report_of_run(tenant_id, run_id, parts.database).questions]
         assert any(error and "engine ended 3 times" in error for error in errors)
 
-    def test_a_run_does_not_go_on_under_other_settings(self, parts_on_either: Parts, run_id: str):
-        parts, tenant_id = parts_on_either, parts_on_either.default_collection.tenant_id
-        held = Runner(parts)._take()
-        assert held is not None
-        self.change(parts, leased_until=None)
-        later = Parts(msgspec.structs.replace(parts.settings, top_k=3), parts.engine)
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"top_k": 3},
+            {"choosing_layers": "0"},
+            {"sink_aware": False},
+            {"instructions": "Answer."},
+            {"question_format": "{question}"},
+            {"answer_start": "The answer is"},
+            {"max_answer_tokens": 7},
+        ],
+        ids=lambda changed: next(iter(changed)),
+    )
+    def test_a_run_does_not_go_on_under_other_settings(self, parts: Parts, changed: dict[str, object]):
+        run_id = self.begun(parts)
+        later = Parts(msgspec.structs.replace(parts.settings, **changed), parts.engine)
         assert Runner(later)._take() is None
         later.close()
 
-        run = find_run(tenant_id, run_id, parts.database)
-        assert (run.state, run.error) == ("failed", "the settings changed before it ended: start another")
+        assert self.failed_of(run_id, parts) == "the settings changed before it ended: start another"
+
+    def test_a_run_does_not_go_on_with_other_layers_than_it_began_with(self, parts: Parts):
+        """A calibration counts from the next start on."""
+        run_id = self.begun(parts)
+        found = msgspec.structs.replace(FOUND, model_fingerprint=parts.model_fingerprint, layers="0")
+        write_calibration(parts.settings.calibration_file, found)
+        later = Parts(parts.settings, parts.engine)
+        assert later.choice != parts.choice
+        assert Runner(later)._take() is None
+        later.close()
+
+        assert self.failed_of(run_id, parts) == "the settings changed before it ended: start another"
+
+    def begun(self, parts: Parts) -> str:
+        """A run of which one question is taken, by a process that ended."""
+        run_id = start_run(parts.default_collection.tenant_id, "default", GIVEN, parts.database).id
+        assert Runner(parts)._take() is not None
+        self.change(parts, leased_until=None)
+        return run_id
+
+    def failed_of(self, run_id: str, parts: Parts) -> str | None:
+        run = find_run(parts.default_collection.tenant_id, run_id, parts.database)
+        return run.error if run.state == "failed" else None
+
+    def test_a_run_of_an_earlier_version_is_shown(self, parts: Parts):
+        """Its record of settings has fewer of them."""
+        run_id = self.begun(parts)
+        with parts.database.writing() as session:
+            row = session.get(EvaluationRow, run_id)
+            row.settings = {name: value for name, value in row.settings.items() if name != "digest"}
+
+        assert find_run(parts.default_collection.tenant_id, run_id, parts.database).settings.digest == ""
 
     def test_a_run_that_is_deleted_meanwhile_is_measured_no_further(self, parts_on_either: Parts, run_id: str):
         parts, tenant_id = parts_on_either, parts_on_either.default_collection.tenant_id

@@ -12,9 +12,9 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ingest.progress import Interrupted, ignore
 from ingest.writer.adapter import Adapter
+from ingest.writer.division import LEAST_NEIGHBOURHOODS, NEIGHBOURS
 from ingest.writer.job import MAX_ATTEMPTS, evaluate_asked
 from ingest.writer.reading import load_model
-from ingest.writer.division import LEAST_NEIGHBOURHOODS, NEIGHBOURS
 from ragkv.clock import utc_now
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Unavailable

@@ -1,5 +1,6 @@
 """`ragkv bench gpu` without a GPU: what is refused, measured without an engine, written, resumed and drawn."""
 
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from bench.gpu.ingestion import IngestRow, measure_ingestion
 from bench.gpu.loading import LoadRow, measure_loading
 from bench.gpu.oracle import OracleRow
 from bench.gpu.plot import plot
-from bench.gpu.report import GpuReport, MemoryRow, resumed, save, tables
+from bench.gpu.report import PARTS, GpuReport, MemoryRow, basis_of, resumed, save, tables
 from bench.gpu.scale import ON_A_GPU, REHEARSAL
 from bench.gpu.streams import StreamRow
 from bench.serving.report import ServeRow
@@ -89,6 +90,29 @@ def test_a_report_is_gone_on_with_on_the_same_machine_alone(tmp_path):
     file.write_text("{}")
     with pytest.raises(Rejected, match="not a report"):
         resumed(file, report())
+
+
+def test_what_was_measured_by_other_code_or_at_another_scale_is_measured_anew():
+    def gone_on_with(code: str, **scale: object) -> list[str]:
+        found = report(
+            oracle={"Llama": []}, ttft={"Llama": []}, memory={"Llama": []},
+            basis={part: basis_of(part, "this", REHEARSAL) for part in PARTS},
+        )  # fmt: skip
+        for part in PARTS:
+            found.begin(part, basis_of(part, code, replace(REHEARSAL, **scale)))
+        return [part for part in PARTS if found.has(part, "Llama")]
+
+    assert gone_on_with("this") == ["oracle", "ttft", "memory"]
+    assert gone_on_with("this", runs=9) == ["oracle", "memory"]
+    assert gone_on_with("this", sizes=(256, 1024)) == ["oracle"]
+    assert gone_on_with("other") == []
+
+
+def test_a_report_without_a_basis_is_measured_anew():
+    found = report(ttft={"Llama": []})
+    found.begin("ttft", basis_of("ttft", "this", REHEARSAL))
+
+    assert not found.has("ttft", "Llama")
 
 
 def test_a_bound_of_the_oracle_that_does_not_hold_is_an_error():

@@ -16,11 +16,22 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from bench.fidelity.command import choices_of, compressions_of, formats_of
+from bench.fidelity.evaluate import FidelityOptions, _digest
 from bench.fidelity.kit import Case, Prepared
 from bench.fidelity.measure import Measure, MethodOutcome
-from bench.fidelity.methods import DEFAULT_ORDER, FULL, NAMES, POLICIES_MEASURED, WRITER, Method, methods_of
+from bench.fidelity.methods import (
+    DEFAULT_ORDER,
+    FULL,
+    NAMES,
+    POLICIES_MEASURED,
+    WRITER,
+    Method,
+    in_one_order,
+    methods_of,
+)
 from bench.fidelity.padding import padded
-from bench.fidelity.records import MEASURED, Record, Records, digest_of
+from bench.fidelity.records import Record, Records, digest_of
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.table import table_of
 from ragkv.answer.prompt import Prompt
@@ -28,6 +39,7 @@ from ragkv.answer.service import in_prompt_order
 from ragkv.choosing import Choice
 from ragkv.chunk import Chunk, Passage
 from ragkv.cli import main
+from ragkv.clock import utc_now
 from ragkv.engine.protocol import Generate, Output
 from ragkv.errors import Rejected
 from ragkv.evaluation.metrics import (
@@ -44,10 +56,12 @@ from ragkv.evaluation.metrics import (
 )
 from ragkv.known_questions import KnownQuestion, read_questions
 from ragkv.kv.key import KeyMaker
+from ragkv.parts import Parts
 from ragkv.policies import POLICIES
 from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
+from ragkv.writer import ADAPTER, Card, Gate, write_card
 from tests.echo_engine import EchoEngine
 
 ROOT = Path(__file__).parents[2]
@@ -134,8 +148,9 @@ class TestIntervals:
         low, high = interval(values[resamples(400, seed=0)].mean(1))
         assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.08)
 
-    def test_resamples_without_a_value_do_not_count(self):
-        assert interval(np.array([np.nan, 2.0, 2.0])) == (2.0, 2.0)
+    def test_without_a_value_in_more_resamples_than_an_end_leaves_out_there_is_none(self):
+        assert interval(np.array([np.nan] * 5 + [2.0] * 195)) == (2.0, 2.0)
+        assert interval(np.array([np.nan] * 6 + [2.0] * 194)) is None
         assert interval(np.array([np.nan])) is None
 
 
@@ -236,7 +251,16 @@ class TestMethods:
         assert references["default order"] == ("full, default order", "full, retrieval order")
         assert references["retrieval order"] == ("full, retrieval order", "full, retrieval order")
 
-    @pytest.mark.parametrize("names", [NAMES, ["sparse"], ["prefix"]])
+    def test_full_prefill_is_measured_in_no_order_that_nothing_is_held_against(self):
+        found = methods_of(["retrieval order"], [0.1], Settings())
+        assert [method.name for method in found] == ["none", "retrieval order", "full, retrieval order"]
+
+    def test_in_one_order_full_prefill_is_measured_once(self):
+        found = in_one_order(methods_of(["naive", "default", "sparse"], [0.1], Settings()))
+        assert [method.name for method in found] == ["full", "none", "naive", "sparse", "default"]
+        assert {(method.reference, method.gain_reference) for method in found} == {("full", "full")}
+
+    @pytest.mark.parametrize("names", [NAMES, ["sparse"], ["prefix"], ["retrieval order"]])
     def test_every_reference_is_itself_measured(self, names):
         methods = methods_of(names, [0.1, 0.2], Settings())
         keys = {method.key for method in methods}
@@ -336,10 +360,25 @@ class TestRecords:
         assert digest_of({"seed": 1, "model": "m"}) == digest_of({"model": "m", "seed": 1})
         assert digest_of({"seed": 1}) != digest_of({"seed": 2})
 
-    def test_all_measured_code_is_there(self):
-        """One that moved away would drop out of the digest in silence."""
-        places = [ROOT / place for place in MEASURED]
-        assert [place for place in places if not place.is_file() and not any(place.glob("*.py"))] == []
+
+def test_a_run_does_not_go_on_with_a_writer_that_was_evaluated_meanwhile(write, tmp_path):
+    """Its card says whether the service recomputes anything of its KV."""
+    model, writer = tmp_path / "model", tmp_path / "writer"
+    for folder, name in ((model, "model.safetensors"), (model, "config.json"), (writer, ADAPTER)):
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"{}")
+    settings = Settings(data_dir=tmp_path, model=str(model))
+    options = FidelityOptions(write(line()), None, None, (0.1,), None, 0, None, writer=writer)
+    gate = Gate(contexts=8, kl=0.01, plain_kl=0.1, kl_ratio_upper=0.2, nll=1.0, plain_nll=1.1, one_chunk_kl=0.01)
+    card = Card(
+        model="m", model_fingerprint="f", made_at=utc_now(), seed=0, rank=16, samples=1, seconds=1.0, curve=()
+    )  # fmt: skip
+
+    write_card(writer, card)
+    before = _digest(options, settings, [], Parts(settings))
+    write_card(writer, msgspec.structs.replace(card, gate=gate))
+
+    assert _digest(options, settings, [], Parts(settings)) != before
 
 
 class TestReport:
@@ -383,6 +422,38 @@ class TestReport:
         written = rows["writer, prefix"]
         assert (written.kl_to_plain.mean, written.kl_of_plain.mean, written.gain_less_plain.mean) == (0.25, 0.3, 0.25)
         assert (rows["prefix"].kl_to_plain, rows["prefix"].kl_of_plain, rows["prefix"].gain_less_plain) == (None,) * 3
+
+    @pytest.mark.parametrize("full", [2.0, 2.5])
+    def test_where_full_prefill_gains_nothing_a_variant_has_no_gain_to_compare(self, full):
+        """Nor where it makes the answer less likely: the difference would have the wrong sign."""
+        figures = {"full": {"nll": full}, "none": {"nll": 2.0}, "prefix": {"nll": 3.0}, "writer, prefix": {"nll": 2.6}}
+        written = self.variants(figures)["writer, prefix"]
+
+        assert (written.gain_kept, written.gain_less_plain) == (None, None)
+
+    def test_kl_is_held_against_plain_kv_only_where_that_has_any(self):
+        written = self.variants({"none": {"nll": 4.0}, "writer, prefix": {"kl": 0.1}})["writer, prefix"]
+
+        assert written.kl_to_plain is None
+        assert written.gain_less_plain.mean == 0.0
+
+    def variants(self, figures):
+        methods = methods_of(["prefix"], [0.1], Settings(), [WRITER])
+        usual = {method.key: {"kl_of_plain": 0.0} if method.plain else {} for method in methods}
+        outcomes = {key: outcome(**usual[key] | figures.get(key, {})) for key in usual}
+        records = [Record(n, "q", outcomes) for n in (1, 2, 3)]
+        return {row.method: row for row in Table(records, methods, "head", seed=0).rows()}
+
+    def test_only_rows_of_one_order_are_held_against_each_other(self):
+        """Random blocks have the file's order, the service's order is another prompt."""
+        settings = msgspec.structs.replace(Settings(), recompute_policy="random")
+        methods = methods_of(["random", "question", "default order", "sparse"], [0.1], settings)
+        records = [Record(1, "q", {method.key: outcome() for method in methods})]
+        rows = {row.method: row for row in Table(records, methods, "random", seed=0).rows()}
+
+        assert {name for name, row in rows.items() if row.to_random} == {"random", "question"}
+        assert {name for name, row in rows.items() if row.kl_to_random} == {"random", "question"}
+        assert {name for name, row in rows.items() if row.to_policy} == {"random", "question"}
 
     def test_the_gain_is_held_against_both_orders_of_full_prefill(self):
         """In its own order full prefill gains more than in retrieval's: 3 nats, not 2."""
@@ -458,6 +529,24 @@ class TestCommand:
         done = self.run("--data", write(line()), *options)
         assert done.exit_code == 1
         assert refusal in done.output
+
+    def test_what_is_named_twice_is_measured_once(self):
+        assert formats_of("int8, int4,int8") == ("int8", "int4")
+        assert [one.name for one in compressions_of("laq,laq", "0.5,0.3,0.50")] == ["laq 0.5", "laq 0.3"]
+        assert choices_of(["8-9", "8,9", "8-9+sink"]) == (Choice.of("8-9", sink_aware=False), Choice.of("8-9"))
+
+    def test_a_writer_without_its_adapter_is_refused(self, write, tmp_path):
+        """Not measured as the plain model under the writer's name."""
+        (tmp_path / "writer").mkdir()
+        done = self.run("--data", write(line()), "--writer", tmp_path / "writer")
+        assert done.exit_code == 1
+        assert "there is no adapter_model.safetensors in it" in done.output
+
+    def test_a_re_ranker_that_is_not_measured_is_refused(self, monkeypatch, write):
+        monkeypatch.setenv("RAGKV_RERANKER", "qcache")
+        done = self.run("--data", write(line()))
+        assert done.exit_code == 1
+        assert "RAGKV_RERANKER=qcache" in done.output
 
     def test_a_missing_file_is_refused_by_name(self, tmp_path):
         done = self.run("--data", tmp_path / "no.jsonl")

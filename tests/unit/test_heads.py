@@ -8,13 +8,15 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
 from ingest.calibrate.clozes import Cloze
-from ingest.calibrate.heads import CANDIDATES, Asked, best_heads, candidates_of, mrr_of
+from ingest.calibrate.heads import CANDIDATES, Asked, HeadsPlan, best_heads, candidates_of, find_heads, mrr_of
 from ingest.calibrate.reading import NoWriter, SelectiveReader
 from ragkv.chunk import Chunk, Passage
 from ragkv.clock import utc_now
 from ragkv.errors import Rejected
 from ragkv.heads import Heads, heads_for, read_heads, write_heads
+from ragkv.parts import Parts
 from ragkv.retrieve.fusion import in_both_orders
+from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.rank import chunk_shares
 from tests.unit.test_calibrate import TINY
@@ -120,9 +122,24 @@ class TestHeads:
 
         candidates = candidates_of(cloze, pool)
 
-        assert candidates[:6] == pool[4]
+        assert candidates[:6] == [pool[4][2], *pool[4][:2], *pool[4][3:]]
         assert candidates[6] is pool[0][0]
         assert len(candidates) == CANDIDATES
+
+    def test_the_source_is_a_candidate_in_a_context_of_many_chunks(self):
+        """Of small chunks a context has more than a re-ranker sees."""
+        pool = [[chunk(f"{context}-{i}") for i in range(34)] for context in range(2)]
+        candidates = candidates_of(Cloze(tuple(pool[0]), pool[0][30], "?", "!"), pool)
+
+        assert pool[0][30] in candidates
+        assert len(candidates) == len({one.id for one in candidates}) == CANDIDATES
+
+    def test_text_without_names_and_numbers_is_refused(self, tmp_path: Path):
+        text = "this is a sentence that goes on and on and says nothing that could be left out of it at all."
+        chunks = [Chunk(f"c{i}", "d", i, "", text, 0, len(text), None, (1,) * 200) for i in range(200)]
+
+        with pytest.raises(Rejected, match="too few sentences with names or numbers"):
+            find_heads(Parts(Settings(data_dir=tmp_path)), chunks, HeadsPlan("d", 12, 0), lambda *_: None)
 
 
 class TestFile:

@@ -32,3 +32,8 @@ def test_a_setting_without_influence_does_not(name: str):
 )
 def test_what_words_or_chooses_an_answer_has_influence(name: str):
     assert name not in WITHOUT_INFLUENCE
+
+
+def test_no_secret_is_in_the_digest():
+    """Evaluations show it."""
+    assert {name for name in ALL if name.endswith(("_key", "_secret"))} <= WITHOUT_INFLUENCE

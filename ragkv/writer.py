@@ -62,7 +62,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
 MAX_KL_RATIO = 0.8
 MAX_ONE_CHUNK_KL = 0.05
-SUFFICIENT_KL = 0.08
+SUFFICIENT_KL = 0.06
 """Below it nothing is recomputed by default (docs/DECISIONS.md, "Nothing is recomputed of what a good writer made")."""
 
 

@@ -152,10 +152,12 @@ def write_stand_ins(folder: Path, stand_ins: Sequence[Sequence[int]]) -> None:
 def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
     """Put an adapter into use: a copy of its files takes the place of what `folder` holds, in one step.
 
-    KV of the one before serves until the new one's is there. Raises Rejected for an adapter of another model, and for
-    one that was not evaluated or did not pass.
+    KV of the one before serves until the new one's is there. Raises Rejected for an adapter of another model, for one
+    that was not evaluated or did not pass, and for a part of one.
     """
     card = read_card(source)
+    if missing := [name for name in (ADAPTER, CONFIG) if not (source / name).is_file()]:
+        raise Rejected(f"{source} holds a card without its writer: no {', no '.join(missing)}")
     if objections := card.objections(model_fingerprint):
         raise Rejected("the writer stays off: " + "; ".join(objections))
     stand_ins = [source / STAND_INS] if read_stand_ins(source) else []

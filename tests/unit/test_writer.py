@@ -468,6 +468,14 @@ class TestInUse:
         with pytest.raises(Rejected, match="other weights"):
             install(source, tmp_path / "writer", "another")
 
+    @pytest.mark.parametrize("name", [ADAPTER, CONFIG])
+    def test_a_part_of_one_is_refused_and_leaves_nothing(self, source: Path, tmp_path: Path, name: str):
+        (source / name).unlink()
+
+        with pytest.raises(Rejected, match=f"no {name}"):
+            install(source, tmp_path / "writer", "f")
+        assert list(tmp_path.iterdir()) == [source]
+
     @pytest.mark.parametrize("content", [b"", b"{}", b"[1", b'{"model": 3}'])
     def test_a_card_that_cannot_be_read_is_refused(self, source: Path, content: bytes):
         (source / "card.json").write_bytes(content)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bench.arena.command import arena
 from bench.export import export
-from bench.fidelity.command import fidelity
+from bench.fidelity.command import draw, fidelity
 from bench.measuring import check_folder, write_report
 from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, RetrievalRow, read_questions
 from bench.retrieval import evaluate as evaluate_retrieval
@@ -37,6 +37,7 @@ def evaluate() -> None:
 
 
 evaluate.add_command(fidelity)
+evaluate.add_command(draw)
 evaluate.add_command(arena)
 evaluate.add_command(export)
 evaluate.add_command(run_evaluation)

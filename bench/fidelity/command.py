@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench.measuring import check_folder
+from bench.measuring import check_folder, read_report
 from ragkv.choosing import SETTING, Choice
 from ragkv.compression import COMPRESSING, Compression, CompressionMethod
 from ragkv.errors import Rejected
@@ -93,8 +93,28 @@ def fidelity(
     )
     report = evaluate(options, Settings.from_env(os.environ), Console(stderr=True))
     if plot_file is not None:
-        plot(report, plot_file)
+        plot([report], plot_file)
     Console().print(table_of(report))
+
+
+@click.command("plot")
+@click.argument("reports", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("picture", type=_OUTPUT)
+def draw(reports: tuple[Path, ...], picture: Path) -> None:
+    """Draw REPORTS of `ragkv eval fidelity --json` about the same questions as one PICTURE, a PNG.
+
+    Quality stands against how many times sooner than full prefill the first token came. Of rows of one name the first
+    report's is drawn.
+    """
+    from bench.fidelity.plot import check_can_plot, plot  # noqa: PLC0415 - see fidelity
+    from bench.fidelity.report import FidelityReport  # noqa: PLC0415 - see fidelity
+
+    check_folder("PICTURE", picture)
+    check_can_plot()
+    read = [read_report(file, FidelityReport) for file in reports]
+    if len({(report.model, report.data, report.n, report.passages) for report in read}) > 1:
+        raise Rejected("the reports are not all about the same questions, answered by the same model")
+    plot(read, picture)
 
 
 def names_of(text: str | None) -> tuple[str, ...] | None:

@@ -141,7 +141,7 @@ def test_the_report_has_its_fields_in_order(report: FidelityReport) -> None:
 
 
 def test_the_picture_is_a_png(report: FidelityReport, tmp_path: Path) -> None:
-    plot(report, tmp_path / "report.png")
+    plot([report], tmp_path / "report.png")
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
 
 

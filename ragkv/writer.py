@@ -19,6 +19,8 @@ ADAPTER = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 STAND_INS = "stand_ins.json"
 CARD = "card.json"
+TRAINED_ON = "trained_on.json"
+"""Digests of the chunks that a writer was trained on, where they were recorded."""
 EMBEDDED_WRITER = Path(__file__).parent / "embedded_writer"
 """The adapter that comes with ragkv, for the embedded model."""
 
@@ -63,7 +65,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 MAX_KL_RATIO = 0.8
 MAX_ONE_CHUNK_KL = 0.05
 SUFFICIENT_KL = 0.06
-"""Below it nothing is recomputed by default (docs/DECISIONS.md, "Nothing is recomputed of what a good writer made")."""
+"""Below it nothing is recomputed by default (docs/DECISIONS.md, "Nothing is recomputed of what a good writer made" and
+"Held-out text is what was not trained on")."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +164,8 @@ def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
     if objections := card.objections(model_fingerprint):
         raise Rejected("the writer stays off: " + "; ".join(objections))
     stand_ins = [source / STAND_INS] if read_stand_ins(source) else []
-    _replace(folder, [*(source / name for name in (ADAPTER, CONFIG, CARD)), *stand_ins])
+    trained_on = [source / TRAINED_ON] if (source / TRAINED_ON).is_file() else []
+    _replace(folder, [*(source / name for name in (ADAPTER, CONFIG, CARD)), *stand_ins, *trained_on])
     return card
 
 

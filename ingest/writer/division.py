@@ -5,7 +5,7 @@ beside its adapter: later calls may give the documents in another order, some of
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,12 @@ from ragkv.chunk import Chunk
 from ragkv.disk import replace_file
 from ragkv.errors import Rejected
 from ragkv.json_file import read_json
+from ragkv.writer import TRAINED_ON
 
 NEIGHBOURS = 16
 """Chunks that lie one behind the other in a collection and may share a context."""
 LEAST_NEIGHBOURHOODS = 6
 LEAST_HELD_OUT = 2
-RECORD = "trained_on.json"
 
 Neighbourhoods = list[list[Chunk]]
 
@@ -40,31 +40,25 @@ def divide(chunks: Sequence[Chunk], trained_on: AbstractSet[str]) -> Division:
     """Hold out the last fifth of the chunks: a third of it to validate on, the rest to evaluate on.
 
     chunks: of many documents, those of one document in a row. trained_on: digests of those that a training took, which
-    are never held out. Raises Rejected where too few are left.
+    are never held out; neither is a chunk that the training part holds too. Raises Rejected where too few are left.
     """
-    total = len(list(batched(chunks, NEIGHBOURS)))
-    if total < LEAST_NEIGHBOURHOODS:
+    if len(chunks) < LEAST_NEIGHBOURHOODS * NEIGHBOURS:
         raise Rejected(
             f"there are {len(chunks)} chunks; training and evaluation need {LEAST_NEIGHBOURHOODS * NEIGHBOURS} or more: "
             "give more documents"
         )
-    is_seen = [digest_of(chunk) in trained_on for chunk in chunks]
-    seen = [chunk for chunk, is_known in zip(chunks, is_seen, strict=True) if is_known]
-    unseen = [chunk for chunk, is_known in zip(chunks, is_seen, strict=True) if not is_known]
-    near = _neighbourhoods(unseen)
-    num_held_out = max(LEAST_HELD_OUT, total // 5)
-    if len(near) < LEAST_HELD_OUT:
+    num_held_out = max(LEAST_HELD_OUT, len(chunks) // NEIGHBOURS // 5)
+    unseen = _neighbourhoods([chunk for chunk in chunks if digest_of(chunk) not in trained_on])
+    known = trained_on | _digests(unseen[:-num_held_out])
+    training = _neighbourhoods([chunk for chunk in chunks if digest_of(chunk) in known])
+    held_out = _neighbourhoods([chunk for chunk in chunks if digest_of(chunk) not in known])
+    if len(held_out) < LEAST_HELD_OUT:
         raise Rejected(
-            f"the writer was trained on {len(seen)} of these {len(chunks)} chunks, and what is left is too little to "
-            "evaluate it on: give other documents as well"
+            f"the writer was trained on most of these {len(chunks)} chunks, or they repeat each other: what is left is "
+            "too little to evaluate it on; give other documents as well"
         )
-    held_out = near[-num_held_out:]
     num_validation = max(1, len(held_out) // 3)
-    return Division(
-        training=_neighbourhoods(seen) + near[:-num_held_out],
-        validation=held_out[:num_validation],
-        evaluation=held_out[num_validation:],
-    )
+    return Division(training, validation=held_out[:num_validation], evaluation=held_out[num_validation:])
 
 
 def digest_of(chunk: Chunk) -> str:
@@ -75,13 +69,21 @@ def digest_of(chunk: Chunk) -> str:
 def read_record(folder: Path) -> frozenset[str]:
     """Digests of the chunks that the writer in a folder was trained on; none where that was not recorded. Raises
     Rejected for a file that cannot be read."""
-    return frozenset(read_json(folder / RECORD, list[str]) or ())
+    return frozenset(read_json(folder / TRAINED_ON, list[str]) or ())
 
 
-def write_record(folder: Path, training: Neighbourhoods) -> None:
-    digests = sorted({digest_of(chunk) for near in training for chunk in near} | read_record(folder))
-    replace_file(folder / RECORD, msgspec.json.encode(digests))
+def write_record(folder: Path, training: Iterable[Sequence[Chunk]]) -> None:
+    """Record these chunks beside those that are recorded already."""
+    replace_file(folder / TRAINED_ON, msgspec.json.encode(sorted(_digests(training) | read_record(folder))))
+
+
+def _digests(part: Iterable[Sequence[Chunk]]) -> set[str]:
+    return {digest_of(chunk) for near in part for chunk in near}
 
 
 def _neighbourhoods(chunks: Sequence[Chunk]) -> Neighbourhoods:
-    return [list(near) for near in batched(chunks, NEIGHBOURS)]
+    """A last one of less than half the size is part of the one before."""
+    near = [list(several) for several in batched(chunks, NEIGHBOURS)]
+    if len(near) > 1 and len(near[-1]) < NEIGHBOURS // 2:
+        near[-2:] = [near[-2] + near[-1]]
+    return near

@@ -62,7 +62,9 @@ class Run:
         torch.manual_seed(plan.seed)
         self.plan = plan
         self._division = divide(chunks, read_record(plan.folder))
-        self._training = [_shortened(near, parts.tokenizer) for near in self._division.training]
+        shortened = (_shortened(near, parts.tokenizer) for near in self._division.training)
+        self._training = [near for near in shortened if near]
+        self._seen = [*self._division.training, *(sample.chunks for sample in known)]
         self._known = [replace(sample, chunks=tuple(_shortened(sample.chunks, parts.tokenizer))) for sample in known]
         card = _card_to_go_on_with(parts, plan)
         model = load_model(parts.model_folder, parts.layout.dtype)
@@ -108,7 +110,7 @@ class Run:
             saved_at = self._trainer.seconds
 
         if not curve:
-            curve.append((0, self._validated()))
+            curve.append((self._trainer.samples, self._validated()))
             validated(*curve[0])
         self._trainer.run(samples, lambda done, losses: after(done, losses.kl))
         if curve[-1][0] != self._trainer.samples:
@@ -162,7 +164,7 @@ class Run:
 
     def _save(self, curve: Sequence[tuple[int, float]]) -> Card:
         folder = self.plan.folder
-        write_record(folder, self._division.training)  # before the weights that have seen them
+        write_record(folder, self._seen)  # before the weights that have seen them
         self._adapter.save(folder)
         partial = folder / f".{STATE}.partial"
         torch.save(self._trainer.state(), partial)

@@ -13,6 +13,7 @@ from itertools import cycle, permutations
 from typing import TypeVar
 
 from ragkv.chunk import Chunk
+from ragkv.errors import Rejected
 
 Item = TypeVar("Item")
 
@@ -50,12 +51,16 @@ class Samples:
         unanswered: float = 0.0,
     ) -> None:
         """sizes: numbers of chunks in a context, drawn at random. tails: pairs for each context. known: samples of
-        known questions, one in turn with each from the chunks. unanswered: share of the pairs without an answer."""
+        known questions, one in turn with each from the chunks. unanswered: share of the pairs without an answer. Raises
+        Rejected where no neighbourhood has two chunks."""
         self._random = random.Random(seed)  # noqa: S311 - for samples, not for secrets
         self._sizes = sizes
         self._tails = tails
         self._unanswered = unanswered
-        self._neighbourhoods = self._shuffled([near for near in neighbourhoods if len(near) >= _LEAST_CHUNKS])
+        large = [near for near in neighbourhoods if len(near) >= _LEAST_CHUNKS]
+        if not large:
+            raise Rejected("no two chunks of a neighbourhood hold text to ask about: give other documents")
+        self._neighbourhoods = self._shuffled(large)
         self._known = self._shuffled(known)
         self._turns = cycle([self._from_chunks, self._from_known] if known else [self._from_chunks])
 

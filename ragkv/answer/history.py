@@ -41,15 +41,16 @@ def question_in_prompt(question: Question) -> str:
 
 
 def _recent(history: Sequence[Turn]) -> Sequence[Turn]:
-    """The latest turns that fit PROMPT_CHARACTERS, from a question on. Of the last question and its answer at least the
-    beginnings."""
+    """The latest turns that fit PROMPT_CHARACTERS, from a question on. Where that is none, the last question and the
+    last turn behind it, of each the beginning."""
     lengths = accumulate(len(turn.text) for turn in reversed(history))
     num_fitting = sum(1 for _ in takewhile(lambda length: length <= PROMPT_CHARACTERS, lengths))
     questions = [i for i, turn in enumerate(history) if turn.role == "user"]
     fitting = [i for i in questions if i >= len(history) - num_fitting]
     if fitting:
         return history[fitting[0] :]
-    return [_shortened(turn) for i in questions[-1:] for turn in history[i : i + 2]]
+    last = history[questions[-1] :] if questions else []
+    return [_shortened(turn) for turn in (*last[:1], *last[1:][-1:])]
 
 
 def _shortened(turn: Turn) -> Turn:

@@ -8,6 +8,7 @@ import click
 import pytest
 
 from ragkv.cli import main
+from ragkv.writer import SUFFICIENT_KL
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -67,3 +68,10 @@ def test_every_link_within_the_documentation_leads_somewhere(page: Path):
             broken.append(target)
 
     assert broken == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/GUIDE.md", "docs/SETTINGS.md"])
+def test_the_limit_for_nothing_recomputed_is_the_one_in_force(page: str):
+    stated = re.findall(r"KL below (0\.\d+)", (ROOT / page).read_text())
+
+    assert set(map(float, stated)) == {SUFFICIENT_KL}

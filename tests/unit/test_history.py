@@ -41,12 +41,14 @@ def test_of_a_last_turn_that_is_too_long_the_beginning_stays():
     asked, answer = Turn("user", "Who wrote the first program?"), Turn("assistant", "Ada" + "x" * PROMPT_CHARACTERS)
 
     told = question_in_prompt(ask(history=(*TURNS, asked, answer)))
+    gone_on = question_in_prompt(ask(history=(asked, answer, Turn("assistant", "That is all."))))
     pasted = question_in_prompt(ask(history=(Turn("user", "y" * 9 * PROMPT_CHARACTERS), answer)))
 
     assert told.startswith("Who wrote the first program?\nAnswer: Adaxxx")
     assert told.endswith("x…\nQuestion: When was she born?")
     assert len(told) < len(pasted) < PROMPT_CHARACTERS + 100
     assert pasted.startswith("yyy")
+    assert gone_on.startswith("Who wrote the first program?\nAnswer: That is all.\nQuestion:")
 
 
 def test_what_is_repeated_begins_with_a_question():

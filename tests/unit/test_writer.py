@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Co
 
 from ingest.prefill import Prefiller
 from ingest.writer.adapter import Adapter
+from ingest.writer.division import read_record, write_record
 from ingest.writer.evaluate import evaluate, ratio_upper
 from ingest.writer.reading import Reader, Tail, distances
 from ingest.writer.samples import Sample, Samples
@@ -429,6 +430,13 @@ class TestInUse:
         (source / STAND_INS_FILE).unlink()
         install(source, place, "f")
         assert read_stand_ins(place) == ()
+
+    def test_what_it_was_trained_on_goes_with_it(self, source: Path, tmp_path: Path):
+        write_record(source, [[Chunk("c", "d", 0, "T", "text", 0, 4, None, (1, 2))]])
+
+        install(source, tmp_path / "writer", "f")
+
+        assert read_record(tmp_path / "writer") == read_record(source) != frozenset()
 
     def test_stand_ins_that_cannot_be_read_are_refused(self, source: Path, tmp_path: Path):
         (source / STAND_INS_FILE).write_bytes(b'[["text"]]')

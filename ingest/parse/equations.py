@@ -14,8 +14,8 @@ _SIGNS = {
 _WHOLE = {
     *_SIGNS, ("f", "num"), ("sSub", "e"), ("sSup", "e"), ("sSubSup", "e"), ("sPre", "e"), ("rad", "e"),
 } - {("nary", "e"), ("func", "e")}  # fmt: skip
-"""Parts that are in parentheses where they have more than a letter or a number."""
-_BETWEEN = {"m": "; ", "mr": ", ", "eqArr": "; "}
+"""Parts that are in parentheses where they are more than a letter, a number or something in brackets."""
+_BETWEEN = {"m": "; ", "noBar": "; ", "mr": ", ", "eqArr": "; "}
 _LEFT_OUT = ("del", "moveFrom")
 _LONGEST_NUMBER = 20
 
@@ -30,15 +30,15 @@ def emptied_equations(root: _Element) -> Iterator[tuple[_Element, str]]:
 
 
 def _write(element: _Element, pieces: list[str]) -> None:
-    name = QName(element).localname
+    name = _name(element)
     begin, between, end = _around(element, name)
     pieces += filter(None, [begin])
     is_first = True
-    for part in element.iterchildren("*"):
-        part_name = QName(part).localname
+    for part in _parts(element):
+        part_name = _name(part)
         if part_name == "t":
             pieces += filter(None, [part.text])
-        elif not part_name.endswith("Pr") and part_name not in _LEFT_OUT:
+        else:
             pieces += filter(None, ["" if is_first else between])
             is_first = False
             _write_part(part, (name, part_name), pieces)
@@ -51,13 +51,41 @@ def _write_part(part: _Element, place: tuple[str, str], pieces: list[str]) -> No
     _write(part, pieces)
     if len(pieces) == start:
         return
-    is_one = len(pieces) == start + 1 and len(pieces[start]) <= _LONGEST_NUMBER and pieces[start].isalnum()
+    is_one = len(pieces) == start + 1 and _is_one(pieces[start])
     if place == ("rad", "deg"):
         _enclose(pieces, start, "[]")
-    elif place in _WHOLE and not is_one and (pieces[start], pieces[-1]) != ("(", ")"):
+    elif place in _WHOLE and not is_one and not _is_bracketed(part):
         _enclose(pieces, start, "()")
     if sign := _SIGNS.get(place):
         pieces.insert(start, sign)
+
+
+def _name(element: _Element) -> str:
+    """The local name; `noBar` for a fraction without its bar, such as a binomial coefficient."""
+    name = QName(element).localname
+    return "noBar" if name == "f" and _property(element, "type", "bar") == "noBar" else name
+
+
+def _parts(element: _Element) -> Iterator[_Element]:
+    """The children that are text or hold it."""
+    for child in element.iterchildren("*"):
+        name = QName(child).localname
+        if not name.endswith("Pr") and name not in _LEFT_OUT:
+            yield child
+
+
+def _is_bracketed(part: _Element) -> bool:
+    """Whether one pair of delimiters holds the whole part."""
+    inside = list(_parts(part))
+    if [_name(one) for one in inside] != ["d"]:
+        return False
+    begin, _, end = _around(inside[0], "d")
+    return bool(begin and end)
+
+
+def _is_one(text: str) -> bool:
+    """Whether the text is a letter or a number."""
+    return (len(text) == 1 and text.isalpha()) or (len(text) <= _LONGEST_NUMBER and text.isdecimal())
 
 
 def _enclose(pieces: list[str], start: int, brackets: str) -> None:

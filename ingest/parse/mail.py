@@ -12,7 +12,6 @@ from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 from email.policy import compat32
 from functools import cached_property
-from itertools import chain
 
 from ingest.parse.clean import scrub
 from ingest.parse.composer import Composer
@@ -132,16 +131,30 @@ def _collect(part: Message, mail: Mail, depth: int) -> None:
 
 def _add_alternative(parts: list[Message], mail: Mail, depth: int) -> None:
     """Add the last of alternative parts that has words, or the last of all; of the others, what is attached within
-    them."""
+    them. Raises Rejected for one that cannot be read if none has words."""
     read = [Mail("", {}) for _ in parts]
-    for part, one in zip(parts, read, strict=True):
-        _collect(part, one, depth + 1)
-    worded = (one for one in reversed(read) if any(any(map(str.isalnum, body.text)) for body in one.bodies))
-    chosen = next(chain(worded, read[-1:]), None)
+    chosen: Mail | None = None
+    refusals: list[Rejected] = []
+    for part, one in zip(reversed(parts), reversed(read), strict=True):
+        try:
+            _collect(part, one, depth + 1)
+            if chosen is None and _has_words(one):
+                chosen = one
+        except TooLarge:
+            raise
+        except Rejected as error:
+            refusals.append(error)
+    if chosen is None and refusals:
+        raise refusals[0]
+    chosen = chosen or next(reversed(read), None)
     for part, one in zip(parts, read, strict=True):
         mail.bodies += one.bodies if one is chosen else ()
         for name, body in one.attachments if one is chosen or part.is_multipart() else ():
             _attach(mail, name, body)
+
+
+def _has_words(mail: Mail) -> bool:
+    return any(any(map(str.isalnum, body.text)) for body in mail.bodies)
 
 
 def _add(part: Message, mail: Mail) -> None:

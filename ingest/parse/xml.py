@@ -2,7 +2,6 @@
 `name: value`."""
 
 import io
-import re
 from collections.abc import Iterator
 from html import unescape
 
@@ -26,8 +25,9 @@ _TITLE_PATHS = (
     "{*}front//{*}article-title",
     "{*}teiHeader//{*}title",
 )
-_ENTITY = re.compile(r"&\w+;")
-_BLOCKS = tuple(f"{{*}}{name}" for name in (*_TITLES, "p", "para", "simpara", *_TABLES))
+_BLOCKS = tuple(f"{{*}}{name}" for name in (*_TITLES, "p", "para", "simpara", "li", "item", *_TABLES))
+_MATHML = "http://www.w3.org/1998/Math/MathML"
+_NOT_INLINE = (*_BLOCKS, *(f"{{*}}{name}" for name in (*_PARAGRAPHS, *_ROWS, *_CELLS)))
 
 
 def read_xml(body: bytes, fallback_title: str) -> Parsed:
@@ -86,9 +86,7 @@ class _Reader:
         below, is_running = level, _has_words(element)
         running = [element.text or ""]
         for child in element:
-            if child.tag is etree.Entity:
-                running.append(unescape(child.text))
-            elif is_running and next(child.iter(*_BLOCKS), None) is None:
+            if child.tag is etree.Entity or (is_running and _is_inline(child)):
                 running += _pieces(child)
             else:
                 self._add_running(running)
@@ -112,14 +110,37 @@ def _words(element: _Element) -> str:
 
 
 def _pieces(element: _Element) -> Iterator[str]:
-    """The text of an element; entities are read as those of HTML."""
-    for piece in element.itertext():
-        yield unescape(piece) if _ENTITY.fullmatch(piece) else piece
+    """The text of an element or an entity; entities are read as those of HTML."""
+    if element.tag is etree.Entity:
+        yield unescape(element.text)
+        return
+    yield element.text or ""
+    for child in element:
+        yield from _pieces(child)
+        yield child.tail or ""
 
 
 def _has_words(element: _Element) -> bool:
     """Whether words stand directly in the element, between others."""
     return any(words and words.strip() for words in (element.text, *(child.tail for child in element)))
+
+
+def _is_inline(element: _Element) -> bool:
+    """Whether an element is markup within a sentence: no block, no record, and not attributes alone."""
+    if next(element.iter(*_NOT_INLINE), None) is not None:
+        return False
+    if not _words(element):
+        return not any(any(_attributes(one)) for one in element.iter("*"))
+    return not any(map(_touches_next, element.iterdescendants("*")))
+
+
+def _touches_next(element: _Element) -> bool:
+    """Whether another element follows without text between, as in a record. Signs of a formula do, and are none."""
+    if QName(element).namespace == _MATHML:
+        return False
+    following = element.getnext()
+    has_text = bool(element.tail and element.tail.strip())
+    return following is not None and following.tag is not etree.Entity and not has_text
 
 
 def _attributes(element: _Element) -> Iterator[str]:

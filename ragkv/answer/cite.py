@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from ragkv.answer.question import Citation
-from ragkv.answer.sentences import Place, sentences
+from ragkv.answer.sentences import Place, sentences, statements
 from ragkv.chunk import Passage
 from ragkv.retrieve import sparse
 from ragkv.retrieve.languages import Language, Script, languages_of
@@ -41,8 +41,8 @@ WORK = 2_000_000
 statements over 200 passages of 256 tokens take as much."""
 SENTENCE_WORK = 8
 
-_NO_WORDS = re.compile(r"(?<=\d),(?=\d{3}\b)|\[\d{1,3}\]")
-"""Commas of thousands, and marks of references."""
+_COMMA_OF_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
+_MARK_OF_REFERENCE = re.compile(r"\[\d{1,3}\]")
 
 _Languages = Mapping[Script, Language]
 Phrase = str
@@ -133,7 +133,7 @@ def cite(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Citat
     affordable = max(WORK // work, 1) if work else 0
     return tuple(
         _citation(place, sentence)
-        for place in sentences(answer)[:affordable]
+        for place in statements(answer)[:affordable]
         for sentence in _support(answer[slice(*place)], asked, candidates, rarity, languages).sentences
     )
 
@@ -296,7 +296,7 @@ def _phrase(words: Name) -> Phrase:
 
 
 def _raw_words(text: str) -> list[str]:
-    return sparse.words_as_written(_NO_WORDS.sub("", text))
+    return sparse.words_as_written(_MARK_OF_REFERENCE.sub(" ", _COMMA_OF_THOUSANDS.sub("", text)))
 
 
 def _holds(words: Phrase, phrase: Phrase) -> bool:

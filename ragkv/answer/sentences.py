@@ -27,13 +27,22 @@ Place = tuple[int, int]
 
 
 def sentences(text: str) -> list[Place]:
-    """[start, end) of each sentence in order, without the white space around it; none is empty. The number of an item
-    of a list is in none."""
+    """[start, end) of each sentence in order, without the white space around it; none is empty."""
+    return _sentences_within(text, (0, len(text)))
+
+
+def statements(answer: str) -> list[Place]:
+    """The sentences of an answer, none with the number of an item of a list.
+
+    Not for passages: their lines may be wrapped, and one that begins with a number may go on with a sentence.
+    """
+    items = _split(answer, (0, len(answer)), _LIST_NUMBER)
+    return [place for item in items for place in _sentences_within(answer, item)]
+
+
+def _sentences_within(text: str, place: Place) -> list[Place]:
     places = (
-        part
-        for paragraph in _split(text, (0, len(text)), _PARAGRAPH_END)
-        for item in _split(text, paragraph, _LIST_NUMBER)
-        for part in _sentences(text, item)
+        part for paragraph in _split(text, place, _PARAGRAPH_END) for part in _sentences_of_paragraph(text, paragraph)
     )
     trimmed = (
         _trim(text, phrase)
@@ -44,7 +53,7 @@ def sentences(text: str) -> list[Place]:
     return [(start, end) for start, end in trimmed if start < end]
 
 
-def _sentences(text: str, place: Place) -> Iterator[Place]:
+def _sentences_of_paragraph(text: str, place: Place) -> Iterator[Place]:
     start = place[0]
     for match in _SENTENCE_END.finditer(text, *place):
         before, behind = text[max(start, match.start() - 6) : match.start() + 1], text[match.end() : match.end() + 2]

@@ -28,30 +28,32 @@ class BucketFiles:
         self.gap: str | None = None
 
     def listed(self) -> Iterator[ListedFile]:
-        """All files but hidden ones. Those before a name that obstore refuses may come twice."""
+        """All files but hidden ones, each at most twice.
+
+        obstore lists none of a thousand names if it refuses one: then all folders are listed from the start, one after
+        the other, and the files that came before the refusal come again.
+        """
         self.gap = None
-        yield from self._below("")
-
-    def _below(self, folder: str) -> Iterator[ListedFile]:
-        """The files at any depth. obstore lists none of a thousand names if it refuses one: then it is asked for one
-        folder after the other."""
         try:
-            yield from self._at_once(folder)
+            yield from self._at_once("")
         except Rejected:
-            yield from self._level_by_level(folder)
+            yield from self._folder_by_folder()
 
-    def _level_by_level(self, folder: str) -> Iterator[ListedFile]:
-        try:
-            with _asking():
-                level = obstore.list_with_delimiter(self._store, folder)
-        except Rejected as refusal:
-            self.gap = str(refusal)
-            with suppress(Rejected):
-                yield from self._at_once(folder, f"{folder}/{_BEHIND_EMPTY}".lstrip("/"))
-            return
-        yield from self._files(level["objects"])
-        for below in level["common_prefixes"]:
-            yield from self._below(below)
+    def _folder_by_folder(self) -> Iterator[ListedFile]:
+        """The files at any depth, each once. Of a folder with a name that obstore refuses, those behind empty names."""
+        folders = [""]
+        while folders:
+            folder = folders.pop()
+            try:
+                with _asking():
+                    level = obstore.list_with_delimiter(self._store, folder)
+            except Rejected as refusal:
+                self.gap = str(refusal)
+                with suppress(Rejected):
+                    yield from self._at_once(folder, f"{folder}/{_BEHIND_EMPTY}".lstrip("/"))
+            else:
+                yield from self._files(level["objects"])
+                folders += level["common_prefixes"]
 
     def _at_once(self, folder: str, behind: str | None = None) -> Iterator[ListedFile]:
         """The files at any depth, or those whose keys come behind another. Raises Rejected at a name that obstore

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ from ragkv.catalog.syncing import SyncTally, sync_next, sync_now
 from ragkv.catalog.uploads import keep_file
 from ragkv.cli.data_sources import data_sources
 from ragkv.data_sources import folder as folder_module
+from ragkv.data_sources.bucket import BucketFiles
 from ragkv.db.data_sources import FileStatus
 from ragkv.db.syncing import LEASE, SyncLease
 from ragkv.db.tables import AuditRow, DataSourceRow, DocumentRow
@@ -238,6 +240,29 @@ def test_a_key_that_is_no_path_hides_no_files_of_other_folders(bucket: Source, s
     assert sorted(bucket.file_statuses()) == expected
     assert "some/prefix/" in str(second.error) and "Nothing was deleted" in str(second.error)
     assert (second.unchanged, second.deleted) == (len(expected) - 1, 0)
+
+
+def test_a_key_that_is_no_path_has_no_file_listed_more_than_twice(s3_place: Place):
+    """More files than one page of a listing come before it, ten folders down."""
+    store, keys = opened(s3_place), [f"{'a/' * 9}{number}.md" for number in range(1010)]
+    for key in keys:
+        obstore.put(store, key, b"# A\n")
+    put_object(s3_place, f"{'a/' * 10}/b.md", b"# Odd\n")
+
+    times = Counter(file.key for file in BucketFiles(s3_place).listed())
+
+    assert sorted(times) == sorted(keys)
+    assert max(times.values()) == 2
+
+
+def test_a_key_that_is_no_path_may_lie_as_deep_as_a_key_is_long(s3_place: Place):
+    deep = "a/" * 490
+    obstore.put(opened(s3_place), f"{deep}c.md", b"# C\n")
+    put_object(s3_place, f"{deep}/b.md", b"# Odd\n")
+    files = BucketFiles(s3_place)
+
+    assert [file.key for file in files.listed()] == [f"{deep}c.md"]
+    assert files.gap is not None
 
 
 def put_object(place: Place, key: str, content: bytes) -> None:

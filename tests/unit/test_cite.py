@@ -5,7 +5,7 @@ import time
 import pytest
 
 from ragkv.answer.cite import MAX_PER_STATEMENT, cite
-from ragkv.answer.sentences import MAX_CHARACTERS, sentences
+from ragkv.answer.sentences import MAX_CHARACTERS, sentences, statements
 from ragkv.chunk import Chunk, Passage
 
 START = 1000  # the chunks below begin at this character of their documents
@@ -232,8 +232,37 @@ def test_marks_of_references_are_no_words_of_a_statement():
     assert cited(cite("Leo Fong [1]", asked, given)) == cited(cite("Leo Fong", asked, given)) != []
 
 
-def test_numbers_of_a_list_are_in_no_sentence():
-    assert texts("These are:\n1. The Louvre.\n 2. Paris\n\n10) He left in\n12. march.") == [
+def test_words_on_both_sides_of_a_mark_of_a_reference_are_two():
+    given = passages(("Engine", "The first program was written by Ada Lovelace[1]who had seen the engine."))
+    assert cited(cite("Ada Lovelace", "Who wrote the first program?", given)) == ["Engine"]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "says", "quote"),
+    [
+        (
+            "When did the ship reach the harbour?",
+            "87",
+            "The ship reached the harbour in the year\n87. Its captain had died at sea.",
+            "The ship reached the harbour in the year\n87.",
+        ),
+        (
+            "How large was the crew?",
+            "12",
+            "The ship had sailed with a crew of\n12. Most came home.",
+            "The ship had sailed with a crew of\n12.",
+        ),
+    ],
+)
+def test_a_number_at_the_start_of_a_wrapped_line_of_a_passage_is_cited(
+    question: str, answer: str, says: str, quote: str
+):
+    assert [citation.quote for citation in cite(answer, question, passages(("Ship", says)))] == [quote]
+
+
+def test_numbers_of_a_list_are_in_no_statement():
+    answer = "These are:\n1. The Louvre.\n 2. Paris\n\n10) He left in\n12. march."
+    assert [answer[start:end] for start, end in statements(answer)] == [
         "These are:", "The Louvre.", "Paris", "He left in\n12. march.",
     ]  # fmt: skip
 

@@ -70,6 +70,13 @@ def test_xml_is_read_as_running_text_titles_tables_and_lines():
     assert [(section.title, section.level) for section in parsed.sections] == [("Ducks", 1), ("Places", 2)]
 
 
+def test_a_formula_of_xml_stays_in_its_sentence_beside_blocks():
+    formula = "<m:math><m:mi>x</m:mi><m:mo>=</m:mo><m:mn>2</m:mn></m:math>"
+    body = f"<p xmlns:m='http://www.w3.org/1998/Math/MathML'>Let <f>{formula}</f> be.<list><li>One.</li></list></p>"
+
+    assert parse("a.xml", body.encode()).text.split("\n\n") == ["Let x=2 be.", "One."]
+
+
 def test_inline_markup_of_xml_stays_in_its_sentence_beside_blocks():
     """As JATS and DocBook write tables and lists within a paragraph."""
     table = "<table-wrap><table><tr><td>Oslo</td><td>7</td></tr></table></table-wrap>"
@@ -84,6 +91,30 @@ def test_inline_markup_of_xml_stays_in_its_sentence_beside_blocks():
         "Places", "In Oslo, see Table 1:", "Oslo | 7", "which is all.", "End.",
         "para: id=a", "Some ducks:", "one duck", "two", "and geese.",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("inside", "blocks"),
+    [
+        ("Intro: <ul><li>One thing.</li><li>Two things.</li></ul>", ["Intro:", "One thing.", "Two things."]),
+        ("Intro: <item>One <b>thing</b>.</item> and <b>more</b>", ["Intro:", "One thing.", "and more"]),
+        ("Some <list><description>thing</description></list>", ["Some", "thing"]),
+        (
+            "Text <record><name>Ann</name><age>5</age></record><record> <name>Bob</name> <age>6</age> </record>",
+            ["Text", "name: Ann\nage: 5", "name: Bob\nage: 6"],
+        ),
+        ("<img alt='A cat' src='x'/>text", ["img: alt=A cat, src=x", "text"]),
+        ("<figure><img alt='A cat'/></figure>text<br/> and on", ["img: alt=A cat", "text and on"]),
+        ("In <b>Oslo, <i>a</i> and <i>b</i></b><sup>1</sup> <i>c</i>", ["In Oslo, a and b1 c"]),
+    ],
+)
+def test_lists_records_and_attributes_of_xml_are_no_inline_markup(inside: str, blocks: list[str]):
+    assert parse("a.xml", f"<d>{inside}<p>x</p></d>".encode()).text.split("\n\n") == [*blocks, "x"]
+
+
+def test_text_of_xml_that_looks_like_an_entity_stays_as_written():
+    body = b"<d><p>Write <code>&amp;nbsp;</code> for a blank and <code>&amp;lt;</code> for less.</p></d>"
+    assert parse("a.xml", body).text == "Write &nbsp; for a blank and &lt; for less."
 
 
 def test_entities_that_a_vocabulary_declares_are_those_of_html():

@@ -61,7 +61,12 @@ def part(name: str, *inside: str) -> str:
     return f"<m:{name}>{''.join(inside)}</m:{name}>"
 
 
+def delimiters(begin: str, end: str) -> str:
+    return f"<m:begChr m:val='{begin}'/><m:endChr m:val='{end}'/>"
+
+
 X, Y, N = number("x"), number("y"), number("n")
+SUM, OTHER_SUM = part("d", part("e", X, number("+"), Y)), part("d", part("e", N, number("+"), X))
 EQUATIONS = {
     "E=mc^2": number("E=m") + part("sSup", "<m:sSupPr/>", part("e", number("c")), part("sup", number("2"))),
     "1/2 (x+1)/(2y)": part("f", part("num", number("1")), part("den", number("2")))
@@ -89,6 +94,22 @@ EQUATIONS = {
         "func", part("fName", part("limLow", part("e", number("lim")), part("lim", X, number("→0")))), part("e", Y)
     ),
     "x̂ x̅": part("acc", part("e", X)) + number(" ") + part("bar", part("barPr", "<m:pos m:val='top'/>"), part("e", X)),
+    "1/((x+y)(n+x)) ((x+y)(n+x))/2": part("f", part("num", number("1")), part("den", SUM, OTHER_SUM))
+    + number(" ")
+    + part("f", part("num", SUM, OTHER_SUM), part("den", number("2"))),
+    "((x+y)+(n+x))/2": part("f", part("num", SUM, number("+"), OTHER_SUM), part("den", number("2"))),
+    "((x)(y))^2": part(
+        "sSup", part("e", part("d", part("e", X)), part("d", part("e", Y))), part("sup", number("2"))
+    ),
+    "(x+y)^2 |x+y|^n": part("sSup", part("e", part("d", part("dPr", delimiters("", "")), part("e", X, number("+y")))), part("sup", number("2")))
+    + number(" ")
+    + part("sSup", part("e", part("d", part("dPr", delimiters("|", "|")), part("e", X, number("+y")))), part("sup", N)),
+    "1/(2x) x_(ij)^10": part("f", part("num", number("1")), part("den", number("2x")))
+    + number(" ")
+    + part("sSubSup", part("e", X), part("sub", number("ij")), part("sup", number("10"))),
+    "(n+1; x)": part(
+        "d", part("e", part("f", part("fPr", "<m:type m:val='noBar'/>"), part("num", N, number("+1")), part("den", X)))
+    ),
     "xy": part("box", part("e", X)) + f"<w:ins>{Y}</w:ins><w:del>{N}</w:del>",
 }  # fmt: skip
 

@@ -55,6 +55,35 @@ def test_of_alternatives_the_last_with_words_is_read(subtype: str, last: str):
     assert (parsed.text, parsed.attachments) == (HEAD + "plain words", ())
 
 
+UNDECODABLE = ("plain", bytes(range(0x80, 0x100)) * 4)
+TOO_DEEP = ("html", b"<div>" * 100_000 + b"deep words")
+NO_WORDS = ("html", b"<p>&nbsp;</p>")
+
+
+def alternatives(*parts: tuple[str, bytes]) -> bytes:
+    """A mail of parts, each with its subtype and its body."""
+    written_parts = (b"--b\nContent-Type: text/%s\n\n%s\n" % (subtype.encode(), body) for subtype, body in parts)
+    return b"Content-Type: multipart/alternative; boundary=b\n\n" + b"".join(written_parts) + b"--b--\n"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (UNDECODABLE, ("html", b"<p>good words</p>")),
+        (("plain", b"good words"), TOO_DEEP),
+        (("plain", b"good words"), UNDECODABLE, NO_WORDS),
+    ],
+)
+def test_an_alternative_that_cannot_be_read_is_passed_over(parts: tuple[tuple[str, bytes], ...]):
+    assert parse("a.eml", alternatives(*parts)).text == "good words"
+
+
+@pytest.mark.parametrize("parts", [(UNDECODABLE, TOO_DEEP), (("plain", b" "), TOO_DEEP), (TOO_DEEP, NO_WORDS)])
+def test_alternatives_are_refused_if_none_with_words_can_be_read(parts: tuple[tuple[str, bytes], ...]):
+    with pytest.raises(Rejected, match="nested too deeply"):
+        parse("a.eml", alternatives(*parts))
+
+
 def test_an_invitation_alone_is_an_attachment():
     message = mail()
     message.set_content("BEGIN:VCALENDAR\n", subtype="calendar")
@@ -297,6 +326,8 @@ def test_headers_beyond_ascii_are_read_in_the_encoding_of_the_text(words: str, c
 
 
 def test_too_many_attachments_are_refused():
-    body = b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\nContent-Type: image/png\n\nx\n" * 1_001
-    with pytest.raises(TooLarge, match="attachments"):
-        parse("a.eml", body)
+    mixed = b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\nContent-Type: image/png\n\nx\n" * 1_001
+    alternative = b"Content-Type: multipart/alternative; boundary=a\n\n--a\n\nwords\n--a\n"
+    for body in (mixed, alternative + mixed + b"--a--\n"):
+        with pytest.raises(TooLarge, match="attachments"):
+            parse("a.eml", body)

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from ragkv.errors import Rejected
 from ragkv.policies import POLICIES, PolicyName
-
-Report = TypeVar("Report", bound=msgspec.Struct)
 
 
 def check_folder(option: str, file: Path | None) -> None:
@@ -26,14 +24,6 @@ def check_policy(policy: PolicyName) -> None:
         raise Rejected(
             f"RAGKV_RECOMPUTE_POLICY={policy} needs the question's vectors, which are not computed here: set another one"
         )
-
-
-def read_report(file: Path, kind: type[Report]) -> Report:
-    """The report in a file. Raises Rejected for a file that holds none of this kind, an earlier version's perhaps."""
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError) as error:
-        raise Rejected(f"{file} holds no such report: {error}") from None
 
 
 def write_report(report: msgspec.Struct | Mapping[str, Any], file: Path) -> None:

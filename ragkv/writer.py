@@ -113,6 +113,15 @@ def read_card(folder: Path) -> Card:
         raise Rejected(f"{folder / CARD}: {error}") from None
 
 
+def read_whole(folder: Path) -> Card:
+    """The card of an adapter folder that holds the adapter too. Raises NotFound and Rejected as `read_card` does, and
+    Rejected for a part of one."""
+    card = read_card(folder)
+    if missing := [name for name in (ADAPTER, CONFIG) if not (folder / name).is_file()]:
+        raise Rejected(f"{folder} holds a card without its writer: there is no {' and no '.join(missing)} in it")
+    return card
+
+
 def is_for(folder: Path, model_fingerprint: str) -> bool:
     """Whether a folder's writer may be used with a model, as far as its card can be read. It is logged if not."""
     try:
@@ -158,9 +167,7 @@ def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
     KV of the one before serves until the new one's is there. Raises Rejected for an adapter of another model, for one
     that was not evaluated or did not pass, and for a part of one.
     """
-    card = read_card(source)
-    if missing := [name for name in (ADAPTER, CONFIG) if not (source / name).is_file()]:
-        raise Rejected(f"{source} holds a card without its writer: no {', no '.join(missing)}")
+    card = read_whole(source)
     if objections := card.objections(model_fingerprint):
         raise Rejected("the writer stays off: " + "; ".join(objections))
     stand_ins = [source / STAND_INS] if read_stand_ins(source) else []

@@ -8,10 +8,11 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench.measuring import check_folder, read_report
+from bench.measuring import check_folder
 from ragkv.choosing import SETTING, Choice
 from ragkv.compression import COMPRESSING, Compression, CompressionMethod
 from ragkv.errors import Rejected
+from ragkv.json_file import read_json
 from ragkv.kv_format import KVFormat
 from ragkv.settings import Settings
 
@@ -111,7 +112,8 @@ def draw(reports: tuple[Path, ...], picture: Path) -> None:
 
     check_folder("PICTURE", picture)
     check_can_plot()
-    read = [read_report(file, FidelityReport) for file in reports]
+    found = (read_json(file, FidelityReport, hint="the file holds no such report") for file in reports)
+    read = [report for report in found if report is not None]
     if len({(report.model, report.data, report.n, report.passages) for report in read}) > 1:
         raise Rejected("the reports are not all about the same questions, answered by the same model")
     plot(read, picture)

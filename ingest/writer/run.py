@@ -24,7 +24,7 @@ from ragkv.errors import NotFound, Rejected
 from ragkv.models import public_name
 from ragkv.parts import Parts
 from ragkv.tokenizer import Tokenizer
-from ragkv.writer import ADAPTER, Card, Gate, read_card, write_card
+from ragkv.writer import Card, Gate, read_whole, write_card
 
 VALIDATION = 12
 EVERY = 40
@@ -187,7 +187,7 @@ def _card_to_go_on_with(parts: Parts, plan: Plan) -> Card | None:
     """The card of the writer in the plan's folder, if there is one. Raises Rejected for one of another model, seed or
     number of stand-ins, and for one without its weights."""
     try:
-        card = read_card(plan.folder)
+        card = read_whole(plan.folder)
     except NotFound:
         return None
     if (card.model_fingerprint, card.seed) != (parts.model_fingerprint, plan.seed):
@@ -196,8 +196,6 @@ def _card_to_go_on_with(parts: Parts, plan: Plan) -> Card | None:
         raise Rejected(
             f"{plan.folder} holds a writer with {len(card.stand_ins)} stand-ins, not {plan.stand_ins}: choose another folder"
         )
-    if not (plan.folder / ADAPTER).is_file():
-        raise Rejected(f"{plan.folder} holds a card without its writer ({ADAPTER})")
     return card
 
 

@@ -1,5 +1,6 @@
 """Compute the missing KV of a searchable document; each batch is committed as soon as it is stored."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,8 +15,11 @@ from ragkv.disk import check_room
 from ragkv.errors import Conflict
 from ragkv.kv.key import KeyMaker
 from ragkv.kv_format import share_of
+from ragkv.kv_rule import KVRule
 from ragkv.upkeep.room import NewKV, make_room_for
 from ragkv.upkeep.upload import has_room_on_disk
+
+log = logging.getLogger(__name__)
 
 OVERHEAD = 1.2
 """A KV file takes a little more than its keys and values."""
@@ -26,8 +30,16 @@ def keep_kv(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: 
 
     Raises TurnOver between batches, OutOfSpace while the disk is nearly full, and Conflict once the lease is lost.
     """
+    default = ingest.parts.settings.kv_rule
+    while not _keep_kv_by(lease.kv_rule(default), lease, document, ingest, reporter, turn):
+        log.info("document %s: the rule for its KV was changed meanwhile", document.id)
+
+
+def _keep_kv_by(
+    rule: KVRule, lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn
+) -> bool:
+    """`keep_kv` by a rule. False if the document's rule is another by now."""
     parts = ingest.parts
-    rule = lease.kv_rule(parts.settings.kv_rule)
     keys = replace(parts.keys_of(document.tenant_id), kv_format=rule.format, compression=rule.compression)
     chunks = lease.chunks_to_keep(rule)
     named = _Named(chunks, keys)
@@ -54,7 +66,9 @@ def keep_kv(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: 
             )  # fmt: skip
         ingest.counters.tokens(computed=done.computed_tokens, reused=done.reused_tokens)
         is_whole = done.is_whole and len(chunks) == lease.document().num_chunks
-        lease.finish(named.kept(done.entries), parts.kv_fingerprint(rule), rule, is_whole=is_whole)
+        return lease.finish(
+            named.kept(done.entries), parts.kv_fingerprint(rule), rule, parts.settings.kv_rule, is_whole=is_whole
+        )
     except Conflict:
         parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks]))
         raise

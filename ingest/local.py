@@ -85,7 +85,7 @@ def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally
         raise Rejected(after.error or "it failed")
     if outcome is IngestOutcome.READY:
         tally.read += 1
-    elif before.status == "ready":
+    elif before.status == "ready" or before.kv_evicted:
         tally.known += 1
     else:
         raise Rejected(IN_HAND)

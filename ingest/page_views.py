@@ -65,9 +65,10 @@ class PageViews:
             self._kept.keep(key, kept, len(kept))
         return kept
 
-    def boxes(self, tenant_id: str, document_id: str, start: int, end: int) -> Located:
-        """The pages on which characters [start, end) of the document's text lie, with boxes over them."""
-        cited = cited_text(tenant_id, document_id, start, end, self._parts.database)
+    def boxes(self, tenant_id: str, document_id: str, start: int, end: int, checksum: str | None = None) -> Located:
+        """The pages on which characters [start, end) of the document's text lie, with boxes over them. Rejected if they
+        have another checksum (`ragkv.catalog.cited`)."""
+        cited = cited_text(tenant_id, document_id, start, end, self._parts.database, checksum)
         quotes = tuple(Quote(piece.text, piece.start, piece.end) for piece in cited.pieces)
         last = cited.first + MAX_PAGES_AT_ONCE - 1 if cited.last is None else cited.last
         return self._located(tenant_id, document_id, Locating(cited.first, last, quotes))

@@ -185,15 +185,15 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     attached = ((attachment.name, attachment.body) for attachment in parsed.attachments)
     for document_id in settle_attachments(document, attached, parts):
         ingest.attached(document_id)
-    parsed_as = {"title": parsed.title, "media_type": parsed.media_type}
     if not is_reread:
-        lease.enter(Status.INDEXING, **parsed_as)
+        lease.enter(Status.INDEXING)
     with ingest.stage("embed"):
         embedded, tokens = reporter.stage("embed"), sum(chunk.num_tokens for chunk in chunks)
         texts = [(chunk.title, chunk.text) for chunk in chunks]
         vectors = embed_chunks(
             parts.encoder, texts, lambda done, total: embedded(tokens * done // max(total, 1), tokens)
         )
+    parsed_as = {"title": parsed.title, "media_type": parsed.media_type}
     made_with = parts.source.present._asdict()
     if parts.server_index is None:
         return lease.store_chunks(chunks, vectors, Status.SEARCHABLE, attempts=1, **parsed_as, **made_with)

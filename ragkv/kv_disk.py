@@ -40,7 +40,7 @@ class KVDisk:
         self._settings = settings
         self._lock = threading.Lock()
         self._kept = self._reserved = 0
-        self._look_at = 0.0
+        self._look_at = self._full_until = 0.0
 
     def make_room(self, num_bytes: int) -> None:
         """Like `room`, for files that are written at once."""
@@ -62,6 +62,11 @@ class KVDisk:
                 self._reserved -= num_bytes
                 self._kept += num_bytes
 
+    def copied(self) -> None:
+        """Files have got a copy: they may go now."""
+        with self._lock:
+            self._full_until = 0.0
+
     def has_room(self, num_bytes: int) -> bool:
         """Whether `num_bytes` more fit without removing a file."""
         with self._lock:
@@ -75,7 +80,8 @@ class KVDisk:
             self._look()
         limit, wanted = self._limit(), self._reserved + num_bytes
         if limit and self._kept + wanted > limit:
-            self._drop(self._look(), self._kept + wanted - int(LOW_WATER * limit))
+            if wanted <= limit and time.monotonic() >= self._full_until:
+                self._remove(wanted, limit)
             if self._kept + wanted > limit:
                 raise OutOfSpace(
                     f"KV takes {self._kept:,} of {limit:,} bytes on this disk, and has no copy or is in use: see to the "
@@ -95,6 +101,15 @@ class KVDisk:
         now = time.monotonic()
         self._look_at = now + max(LOOK_EVERY_S, (now - began) / LOOKING_SHARE)
         return files
+
+    def _remove(self, wanted: int, limit: int) -> None:
+        """Drop what may go until there is room for `wanted` bytes. Where too little may, as while the object store is
+        away, the next try waits: every question wants room."""
+        began = time.monotonic()
+        self._drop(self._look(), self._kept + wanted - int(LOW_WATER * limit))
+        if self._kept + wanted > limit:
+            now = time.monotonic()
+            self._full_until = now + min(max(1.0, (now - began) / LOOKING_SHARE), LOOK_EVERY_S)
 
     def _drop(self, files: "list[KVFile]", excess: int) -> None:
         """Drop the least recently used files that have a copy, until `excess` bytes are gone."""

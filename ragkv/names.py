@@ -7,13 +7,18 @@ from ragkv.normal_form import normalised
 MAX_NAME_CHARS = 200
 
 
+def one_spelling(name: str) -> str:
+    """The name as it is stored and found: in NFC, without space around it."""
+    return normalised("NFC", name).strip()
+
+
 def clean_name(name: str) -> str:
-    """The name in one spelling (NFC, no space around it).
+    """The name in one spelling.
 
     Raises Rejected unless it has 1 to MAX_NAME_CHARS printable characters. One that reads like an id would be taken for
     that id, so it is refused too.
     """
-    cleaned = normalised("NFC", name).strip()
+    cleaned = one_spelling(name)
     if not 0 < len(cleaned) <= MAX_NAME_CHARS or not cleaned.isprintable():
         raise Rejected(f"a name has 1 to {MAX_NAME_CHARS} printable characters")
     if is_id(cleaned):

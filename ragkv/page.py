@@ -28,12 +28,16 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """At most `limit` items: the first of the list, or those just after or just before the item with an id."""
+    """At most `limit` items: the first of the list, or those just after or just before the item with an id.
+
+    position: of that item, where it is known: then the item itself need not be there any more.
+    """
 
     limit: int = 20
     newest_first: bool = True
     after: str | None = None
     before: str | None = None
+    position: tuple[datetime, str] | None = None
 
     @property
     def backwards(self) -> bool:

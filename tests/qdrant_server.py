@@ -19,6 +19,7 @@ class QdrantServer:
 
     def __init__(self) -> None:
         self._client = QdrantClient(location=":memory:")
+        self._indexed: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
@@ -70,13 +71,14 @@ class QdrantServer:
         made = self._client.create_collection(
             name, vectors_config=wanted.vectors, sparse_vectors_config=wanted.sparse_vectors
         )
+        self._indexed[name] = {}
         return 200, made
 
     def _in_collection(self, method: str, name: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         ways: dict[tuple[str, str], Callable[[], Any]] = {
-            ("GET", ""): lambda: self._client.get_collection(name),
+            ("GET", ""): lambda: _plain(self._client.get_collection(name)) | {"payload_schema": self._indexed[name]},
             ("DELETE", ""): lambda: self._client.delete_collection(name),
-            ("PUT", "index"): lambda: {"operation_id": 0, "status": "completed"},
+            ("PUT", "index"): lambda: self._index(name, models.CreateFieldIndex.model_validate(body)),
             ("PUT", "points"): lambda: self._client.upsert(name, models.PointsList.model_validate(body).points),
             ("POST", "points/delete"): lambda: self._client.delete(name, models.FilterSelector.model_validate(body)),
             ("POST", "points"): lambda: self._retrieve(name, models.PointRequest.model_validate(body)),
@@ -85,6 +87,12 @@ class QdrantServer:
         }
         way = ways.get((method, path))
         return (404, None) if way is None else (200, _plain(way()))
+
+    def _index(self, name: str, wanted: models.CreateFieldIndex) -> Any:
+        """Noted alone: local mode has none."""
+        schema = _plain(wanted.field_schema)
+        self._indexed[name][wanted.field_name] = {"data_type": schema["type"], "params": schema, "points": 0}
+        return {"operation_id": 0, "status": "completed"}
 
     def _retrieve(self, name: str, wanted: models.PointRequest) -> Any:
         return self._client.retrieve(

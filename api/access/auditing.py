@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import Message, Scope
+from litestar.types import HTTPResponseStartEvent, Message, Scope
 
 from api.access.auth import Requires
 from api.access.session import SAFE_METHODS, Connection
@@ -17,8 +17,6 @@ from ragkv.errors import RagKVError
 from ragkv.observe.logs import request_id
 from ragkv.threads import Threads
 
-AUDIT = "audit"
-"""Option of handlers whose changes have another name than their summary."""
 NOTED = "ragkv_change"
 
 log = logging.getLogger(__name__)
@@ -26,7 +24,7 @@ log = logging.getLogger(__name__)
 
 class Auditing:
     """A hook before messages are sent. A change is a request that succeeds, by another method than GET, at a handler
-    that needs more than the scope read; or one that `note_change` names."""
+    that needs more than the scope read; or one that `note_change` names, also if it fails after that."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -34,9 +32,7 @@ class Auditing:
 
     async def record(self, message: Message, scope: Scope) -> None:
         """A change that cannot be recorded is made already: it is logged instead."""
-        if message["type"] != "http.response.start" or message["status"] >= HTTPStatus.BAD_REQUEST:
-            return
-        if (change := _change_of(scope, message)) is None:
+        if message["type"] != "http.response.start" or (change := _change_of(scope, message)) is None:
             return
         try:
             await self._threads.run(record_change, change, self._database)
@@ -44,20 +40,24 @@ class Auditing:
             log.error("a change was not recorded (%s): %s", error, change)  # noqa: TRY400 - the message says what to do
 
 
-def note_change(connection: Connection, action: str, caller: Caller | None = None) -> None:
-    """Note that a request makes a change, though its handler alone does not tell. `caller`: who, if not the
-    request's."""
-    connection.scope[NOTED] = (action, caller or connection.user)  # type: ignore[literal-required]
+def note_change(connection: Connection, action: str | None = None, caller: Caller | None = None) -> None:
+    """Note that a request has made a change, though its handler or its status alone does not tell. `action`: in place
+    of the handler's name; `caller`: who, if not the request's."""
+    noted = (action or _name_of(connection.route_handler), caller or connection.user)
+    connection.scope[NOTED] = noted  # type: ignore[literal-required]
 
 
-def _change_of(scope: Scope, message: Message) -> Change | None:
+def _change_of(scope: Scope, message: HTTPResponseStartEvent) -> Change | None:
     handler = scope.get("route_handler")
+    failed = message["status"] >= HTTPStatus.BAD_REQUEST
     noted: tuple[str, Caller] | None = scope.get(NOTED)  # type: ignore[assignment]
-    if noted is None and isinstance(handler, HTTPRouteHandler) and _changes(handler, scope):
-        noted = (handler.opt.get(AUDIT) or handler.summary or handler.handler_name, scope["user"])
+    if noted is None and not failed and isinstance(handler, HTTPRouteHandler) and _changes(handler, scope):
+        noted = (_name_of(handler), scope["user"])
     if noted is None:
         return None
     action, caller = noted
+    if failed:
+        action += f", answered with {message['status']}"
     named, made = named_in(scope), made_by(scope, message)
     return Change(
         tenant_id=caller.tenant_id,
@@ -70,6 +70,10 @@ def _change_of(scope: Scope, message: Message) -> Change | None:
         request_id=request_id(),
         person=None if caller.person is None else str(caller.person),
     )
+
+
+def _name_of(handler: HTTPRouteHandler) -> str:
+    return handler.summary or handler.handler_name
 
 
 def _changes(handler: HTTPRouteHandler, scope: Any) -> bool:

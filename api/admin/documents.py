@@ -35,21 +35,24 @@ async def document_page(
 ) -> Response[str]:
     """Render a document. `at`=START-END marks these characters of the text and starts the page at their chunk; a PDF
     or an image then shows its page with them, or page `number`; other formats the text of their page, slide or
-    sheet."""
-    place = Place.of(at)
-    facts = await asyncio.to_thread(_facts, request.user.tenant_id, document_id, place, cursor, parts)
-    seen: Sheet | NoSheet | CitedPage | None = None
+    sheet. With `at`=START-END-CHECKSUM it does so as long as the words there have this checksum."""
+    tenant_id, asked = request.user.tenant_id, Place.of(at)
+    around = None if asked is None else await asyncio.to_thread(_around, tenant_id, document_id, asked, parts)
+    is_gone = asked is not None and asked.checksum is not None and around is None
+    place = None if is_gone else asked
+    facts = await asyncio.to_thread(_facts, tenant_id, document_id, place, cursor, parts)
+    seen: Sheet | NoSheet | CitedPage | None = around
     has_pages = facts["document"].media_type.startswith(PICTURED)
-    if has_pages and (place or number):
-        seen = await sheet(page_views, request.user.tenant_id, document_id, number, place)
-    elif place:
-        with suppress(Rejected):  # nothing is there: the document has been replaced
-            seen = await asyncio.to_thread(_cited, request.user.tenant_id, document_id, place, parts)
-    return page(request, "document.html", sheet=seen, place=place, has_pages=has_pages, **facts)
+    if has_pages:
+        seen = await sheet(page_views, tenant_id, document_id, number, place) if place or number else None
+    return page(request, "document.html", sheet=seen, place=place, is_gone=is_gone, has_pages=has_pages, **facts)
 
 
-def _cited(tenant_id: str, document_id: str, place: Place, parts: Parts) -> CitedPage:
-    return cited_page(tenant_id, document_id, place.start, place.end, parts.database)
+def _around(tenant_id: str, document_id: str, place: Place, parts: Parts) -> CitedPage | None:
+    """The text around a place; None where there is none, or other words: the document was read again."""
+    with suppress(Rejected):
+        return cited_page(tenant_id, document_id, place.start, place.end, parts.database, place.checksum)
+    return None
 
 
 def _facts(tenant_id: str, document_id: str, place: Place | None, cursor: str | None, parts: Parts) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import msgspec
 from litestar import Response, post
 from litestar.di import NamedDependency
 
-from api.access.auditing import AUDIT
+from api.access.auditing import note_change
 from api.access.session import ended_cookies, session_token
 from api.admin.errors import LOGIN
 from api.admin.shell import AdminRequest
@@ -23,10 +23,12 @@ class LoggedOut(msgspec.Struct, frozen=True):
     then: str
 
 
-@post("/logout", opt={AUDIT: "Log out"}, include_in_schema=False, status_code=HTTPStatus.OK)
+@post("/logout", status_code=HTTPStatus.OK)
 async def logout(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[LoggedOut]:
     """End the session here and in the browser."""
     holder = await asyncio.to_thread(_end, session_token(request, parts.settings.public_url), parts)
+    if holder is not None:
+        note_change(request, "Log out")
     return Response(LoggedOut(await _after(holder, request, parts)), cookies=ended_cookies())
 
 

@@ -34,7 +34,8 @@ async def sheet(
     problem = None
     try:
         if place is not None:
-            located = await page_views.threads.run(page_views.boxes, tenant_id, document_id, place.start, place.end)
+            cited = (place.start, place.end, place.checksum)
+            located = await page_views.threads.run(page_views.boxes, tenant_id, document_id, *cited)
             problem = problem_of(located)
             lit = {page.number: page for page in located.pages if page.boxes}
             shown = lit.get(number or min(lit, default=0)) or next(

@@ -18,7 +18,8 @@ from ragkv.planning.shape import known_models, shape_of
 SERVED = "served"
 FULL_PREFILL = 50.0
 """Percent of the drawing's width that full prefill takes: what is shorter is sooner."""
-LARGEST = 1e12
+SMALLEST, LARGEST = 1e-6, 1e12
+"""Figures that the form takes, beside 0."""
 _DEVICE = Device()
 FIGURES: dict[str, float] = {
     **msgspec.structs.asdict(Load()),
@@ -78,14 +79,14 @@ def _plan(model: str, given: dict[str, float], parts: Parts) -> Plan:
 
 
 def _numbers(query: Mapping[str, Any]) -> dict[str, float]:
-    """The figures of the form that the query gives. Raises Rejected for a figure that is no number, or too large a
-    one."""
+    """The figures of the form that the query gives. Raises Rejected for a figure that is no number, or one that is too
+    small or too large."""
     numbers = {}
     for name in FIGURES.keys() & query.keys():
         try:
             numbers[name] = float(query[name])
         except ValueError:
             numbers[name] = float("nan")
-        if not abs(numbers[name]) <= LARGEST:
-            raise Rejected(f"{name.replace('_', ' ')}: give a number")
+        if not (numbers[name] == 0 or SMALLEST <= abs(numbers[name]) <= LARGEST):
+            raise Rejected(f"{name.replace('_', ' ')}: give a number from {SMALLEST:g} to {LARGEST:g}, or 0")
     return numbers

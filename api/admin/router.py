@@ -1,9 +1,9 @@
-"""Routes of the dashboard's pages, for callers with the scope admin."""
+"""Routes of the dashboard: pages for callers with the scope admin, and ways out of a session for all."""
 
 from litestar import Router
 from litestar.types import ControllerRouterHandler
 
-from api.access.auth import administering
+from api.access.auth import administering, reading
 from api.access.session import own_pages_only
 from api.admin.assets import static_file
 from api.admin.audit import audit_page
@@ -45,8 +45,6 @@ PAGES: list[ControllerRouterHandler] = [
     plan_page,
     writer_page,
     settings_page,
-    logout,
-    switch_tenant,
 ]
 """Handlers by their paths below /admin."""
 
@@ -57,11 +55,13 @@ def admin_router() -> Router:
         route_handlers=[login_page, login, begin_sign_in, finish_sign_in, static_file],
         exception_handlers=PAGE_HANDLERS,
     )
-    pages = Router(
+    pages = Router("/", route_handlers=PAGES, guards=[administering])
+    leaving = Router("/", route_handlers=[logout, switch_tenant], guards=[reading])  # rights may have become fewer
+    own = Router(
         "/admin",
-        route_handlers=PAGES,
-        guards=[own_pages_only, administering],
+        route_handlers=[pages, leaving],
+        guards=[own_pages_only],
         exception_handlers=PAGE_HANDLERS,
         include_in_schema=False,
     )
-    return Router("/", route_handlers=[public, pages])
+    return Router("/", route_handlers=[public, own])

@@ -5,22 +5,27 @@ from dataclasses import dataclass
 
 from ragkv.catalog.listing import ChunkView
 
-_PLACE = re.compile(r"(\d{1,9})-(\d{1,9})")
+_PLACE = re.compile(r"(\d{1,9})-(\d{1,9})(?:-([0-9a-f]{8}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Characters [start, end) of a document's text."""
+    """Characters [start, end) of a document's text. `checksum`: of the words that a citation found there."""
 
     start: int
     end: int
+    checksum: str | None = None
 
     @classmethod
     def of(cls, text: str) -> "Place | None":
-        """Parse START-END; None for any other text and for an empty range."""
+        """Parse START-END or START-END-CHECKSUM; None for any other text and for an empty range."""
         found = _PLACE.fullmatch(text)
-        place = cls(int(found[1]), int(found[2])) if found else None
+        place = cls(int(found[1]), int(found[2]), found[3]) if found else None
         return place if place and place.start < place.end else None
+
+    def __str__(self) -> str:
+        """As it was parsed."""
+        return f"{self.start}-{self.end}" + (f"-{self.checksum}" if self.checksum else "")
 
 
 @dataclass(frozen=True, slots=True)

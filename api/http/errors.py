@@ -13,6 +13,7 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.types import ExceptionHandlersMap
 
+from api.http.invalid_fields import InvalidField, invalid_fields
 from ragkv.disk import trouble_of
 from ragkv.errors import (
     Conflict,
@@ -59,7 +60,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     title: str
     status: int
     detail: str = ""
-    errors: list[dict[str, Any]] = []
+    errors: list[InvalidField] = []
     request_id: str = ""
 
 
@@ -111,7 +112,7 @@ def _problem_of(error: Exception) -> Problem:
     if isinstance(error, HTTPException):
         title = responses.get(error.status_code, "Client Closed Request")  # 499 is in no standard
         detail = TOO_LARGE if isinstance(error, RequestEntityTooLarge) else error.detail
-        return Problem(title, error.status_code, detail, errors=error.extra if isinstance(error.extra, list) else [])
+        return Problem(title, error.status_code, detail)
     if isinstance(error, RecursionError):  # from reading a body: what is kept and sent has a limited depth
         return Problem(HTTPStatus.BAD_REQUEST.phrase, HTTPStatus.BAD_REQUEST, "the body is nested too deeply")
     log.error("unexpected error", exc_info=error)
@@ -119,7 +120,7 @@ def _problem_of(error: Exception) -> Problem:
 
 
 def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
-    problem = problem_of(error)
+    problem = msgspec.structs.replace(problem_of(error), errors=invalid_fields(error, request))
     return Response(problem, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers_of(error))
 
 

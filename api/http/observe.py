@@ -4,12 +4,13 @@ import logging
 import re
 import time
 from contextlib import ExitStack
+from http import HTTPStatus
 from typing import Any
 
 from litestar.connection import ASGIConnection
 from litestar.datastructures import MutableScopeHeaders
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPResponseStartEvent, HTTPScope, Message, Receive, Scope, Send
 
 from api.http.draining import Draining
 from api.http.holding import HELD
@@ -133,7 +134,7 @@ def note_made(connection: ASGIConnection[Any, Any, Any, Any], thing_id: str) -> 
     connection.scope.setdefault(MADE, []).append(thing_id)  # type: ignore[misc]
 
 
-def made_by(scope: Scope, message: Message) -> list[str]:
+def made_by(scope: Scope, message: HTTPResponseStartEvent) -> list[str]:
     """The ids of the things that a request made. `message` starts its response."""
     noted: list[str] = scope.get(MADE, [])  # type: ignore[assignment]
     named = [*noted, _location(message).rpartition("/")[2]]
@@ -145,5 +146,8 @@ def named_in(scope: Scope) -> list[str]:
     return [str(value) for value in (scope.get("path_params") or {}).values()]
 
 
-def _location(message: Message) -> str:
+def _location(message: HTTPResponseStartEvent) -> str:
+    """The address of the thing that was made. A redirect leads to another page."""
+    if message["status"] >= HTTPStatus.MULTIPLE_CHOICES:
+        return ""
     return str(MutableScopeHeaders.from_message(message).get("location", ""))

@@ -4,7 +4,7 @@ imports the MCP SDK."""
 import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator, MutableMapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import msgspec
@@ -51,11 +51,12 @@ INSTRUCTIONS = (
 
 
 class _Params(msgspec.Struct):
+    name: str = ""
     arguments: dict[str, msgspec.Raw] = {}
 
 
 class _Message(msgspec.Struct):
-    """As much of a message as tells a document's text from the rest."""
+    """As much of a message as tells which tool it calls, and a document's text from the rest."""
 
     params: _Params = msgspec.field(default_factory=_Params)
 
@@ -138,23 +139,37 @@ class MCPServer:
     include_in_schema=False,
 )
 async def exchange(request: Request[Any, Any, Any], mcp: NamedDependency[MCPServer]) -> Response[bytes]:
-    """One message of a client, and its answer."""
+    """One message of a client, and its answer. A change is made to its end, and recorded, though the client leaves."""
     body = await request.body()
     check_size(body)
-    return await unless_disconnected(request, mcp.exchange(request.scope, body))
+    exchanged = mcp.exchange(request.scope, body)
+    return await (exchanged if may_change(body) else unless_disconnected(request, exchanged))
 
 
 def check_size(body: bytes) -> None:
     """Raise TooLarge for a message that is large, but not by a document's text."""
     if len(body) <= MESSAGE_BYTES:
         return
-    document = 0
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        arguments = msgspec.json.decode(body, type=_Message).params.arguments
-        texts = (bytes(arguments[name]) for name in ("text", "base64") if name in arguments)
-        document = sum(len(text) for text in texts if text.startswith(b'"'))
+    params = _params_of(body)
+    arguments = params.arguments if params else {}
+    texts = (bytes(arguments[name]) for name in ("text", "base64") if name in arguments)
+    document = sum(len(text) for text in texts if text.startswith(b'"'))
     if len(body) - document > MESSAGE_BYTES:
         raise TooLarge(f"a message may have {MESSAGE_BYTES // 1024} KiB beside a document's text")
+
+
+def may_change(body: bytes) -> bool:
+    """Whether the message calls a tool that changes something, or cannot be read here: the SDK may read more."""
+    params = _params_of(body)
+    return params is None or (params.name in TOOLS and TOOLS[params.name].changes)
+
+
+def _params_of(body: bytes) -> _Params | None:
+    """None if the message cannot be read."""
+    try:
+        return msgspec.json.decode(body, type=_Message).params
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _connection_of(context: ServerRequestContext[Any]) -> Connection:

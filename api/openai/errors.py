@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.types import ExceptionHandlersMap
 
 from api.http.errors import headers_of, problem_of
+from api.http.invalid_fields import InvalidField, invalid_fields
 from ragkv.errors import NotFound, Rejected
 
 PATHS = (
@@ -65,8 +65,6 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 def facts_of(error: Exception) -> tuple[int, ErrorFacts]:
     """Status and details of an error."""
-    if isinstance(error, HTTPException) and isinstance(error.extra, list) and error.extra:
-        return error.status_code, _facts_of_field(error.extra[0])
     problem = problem_of(error)
     unprocessable = (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
     status = HTTPStatus.BAD_REQUEST if problem.status in unprocessable else problem.status  # OpenAI's code for these
@@ -109,6 +107,8 @@ def _chosen(native: ErrorHandler) -> ErrorHandler:
         if not request.scope["path"].startswith(PATHS):
             return native(request, error)
         status, facts = facts_of(error)
+        if invalid := invalid_fields(error, request):
+            facts = _facts_of_field(invalid[0])
         headers = headers_of(error)
         if status == HTTPStatus.CONFLICT:  # clients would retry it by themselves
             headers["x-should-retry"] = "false"
@@ -117,9 +117,8 @@ def _chosen(native: ErrorHandler) -> ErrorHandler:
     return respond
 
 
-def _facts_of_field(wrong: Mapping[str, Any]) -> ErrorFacts:
-    """From the framework's report of the first invalid field."""
-    place, message = str(wrong.get("key", "")), str(wrong.get("message", ""))
+def _facts_of_field(field: InvalidField) -> ErrorFacts:
+    place, message = str(field.get("key", "")), str(field["message"])
     place = "" if place == "data" else place
     if unknown := _UNKNOWN_FIELD.search(message):
         place = ".".join(filter(None, (place, unknown[1])))

@@ -1,5 +1,6 @@
 """/v1/vector_stores/ID/file_batches: many files attached together."""
 
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -119,7 +120,9 @@ def files(
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a batch that are still attached to the vector store."""
-    return StoreFilePage.of(list_batch(store, batch_id, page, statuses_of(filter), parts.database))
+    read = partial(list_batch, store, batch_id, statuses=statuses_of(filter), database=parts.database)
+    found = parts.page_ends.read(store.collection_id, page, read, lambda entry: (entry.created_at, entry.file_id))
+    return StoreFilePage.of(found)
 
 
 def file_batches_router() -> Router:

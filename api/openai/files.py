@@ -1,5 +1,6 @@
 """/v1/files: files that are uploaded first and attached to vector stores later."""
 
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -126,7 +127,8 @@ def index(
 ) -> FilePage:
     """List the tenant's files."""
     page = PageRequest(limit, newest_first=order == "desc", after=after)
-    return FilePage.of(list_files(caller.tenant_id, page, purpose, parts.database))
+    read = partial(list_files, caller.tenant_id, purpose=purpose, database=parts.database)
+    return FilePage.of(parts.page_ends.read(caller.tenant_id, page, read, lambda file: (file.created_at, file.id)))
 
 
 @get(

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from api.openai.errors import BadParam
+from api.openai.errors import BadParam, NoSuchModel
 from api.openai.models import collection_in
 from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_instructions, check_question_text
 from ragkv.answer.question import Question, Turn
 from ragkv.db.tenants import collection_ref
+from ragkv.errors import NotFound
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
 
@@ -52,11 +53,11 @@ def chosen_collection(
 
     Raises NoSuchModel, NotFound, and BadParam if the two name different ones.
     """
-    named = collection_in(model, parts)
+    of_model = _collection_of(model, caller, parts)
     if vector_store_ids is None:
-        return collection_ref(caller.tenant_id, DEFAULT_COLLECTION if named is None else named, parts.database)
+        return of_model or collection_ref(caller.tenant_id, DEFAULT_COLLECTION, parts.database)
     ref = collection_ref(caller.tenant_id, vector_store_ids[0], parts.database)
-    if named is not None and collection_ref(caller.tenant_id, named, parts.database) != ref:
+    if of_model not in (None, ref):
         raise BadParam("vector_store_ids", "`model` names another collection: set only one of them")
     return ref
 
@@ -98,3 +99,12 @@ def question_about(
         document_ids=document_ids,
         sees_kept_question=caller.may("admin"),
     )
+
+
+def _collection_of(model: str, caller: Caller, parts: Parts) -> CollectionRef | None:
+    """The collection in a model's name; None for the model alone. Raises NoSuchModel."""
+    named = collection_in(model, parts)
+    try:
+        return None if named is None else collection_ref(caller.tenant_id, named, parts.database)
+    except NotFound as error:
+        raise NoSuchModel(str(error)) from None

@@ -1,5 +1,6 @@
 """/v1/vector_stores/ID/files: files in a collection."""
 
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -95,7 +96,9 @@ def index(
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a vector store, including documents that were uploaded to the collection directly."""
-    return StoreFilePage.of(list_entries(store, page, statuses_of(filter), parts.database))
+    read = partial(list_entries, store, statuses=statuses_of(filter), database=parts.database)
+    found = parts.page_ends.read(store.collection_id, page, read, lambda entry: (entry.created_at, entry.file_id))
+    return StoreFilePage.of(found)
 
 
 @get(

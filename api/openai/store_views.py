@@ -5,7 +5,6 @@ from typing import Literal
 
 import msgspec
 
-from api.openai.fields import AutoChunking
 from api.openai.paging import page_fields
 from api.openai.sources import attributes_of
 from ragkv.catalog.attachments import Entry
@@ -97,6 +96,12 @@ class LastError(msgspec.Struct, frozen=True):
     code: Literal["invalid_file"] = "invalid_file"
 
 
+class OtherChunking(msgspec.Struct, frozen=True):
+    """Chunking strategy of a file; always `other`. The setting RAGKV_CHUNK_TOKENS determines the size of chunks."""
+
+    type: Literal["other"] = "other"
+
+
 class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of a vector store, or a document that was uploaded to the collection directly."""
 
@@ -107,7 +112,7 @@ class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
     usage_bytes: int
     last_error: LastError | None
     attributes: dict[str, str | int | float | bool]
-    chunking_strategy: AutoChunking = AutoChunking("auto")
+    chunking_strategy: OtherChunking = OtherChunking()
     object: Literal["vector_store.file"] = "vector_store.file"
 
     @classmethod

@@ -1,5 +1,6 @@
 """/v1/vector_stores: collections, under OpenAI's name for them."""
 
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
+from api.access.auditing import note_change
 from api.access.auth import administering, reading, writing
 from api.http.observe import note_made
 from api.openai.errors import errors
@@ -20,10 +22,9 @@ from api.openai.store_search import search
 from api.openai.store_views import VectorStore, VectorStoreDeleted, VectorStorePage
 from api.v1.deletion import delete_collection
 from ragkv.access.caller import Caller
-from ragkv.catalog.attachments import Attach, attach_files
-from ragkv.catalog.collection import amend_collection, make_collection
+from ragkv.catalog.attachments import make_collection_of
+from ragkv.catalog.collection import amend_collection
 from ragkv.catalog.stores import list_stores, store_of
-from ragkv.catalog.uploads import file_view
 from ragkv.db.tenants import collection_ref
 from ragkv.ids import new_id
 from ragkv.page import PageRequest
@@ -63,9 +64,9 @@ class VectorStoreChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     guards=[writing],
     summary="Create a vector store",
     responses=errors(
-        NOT_FOUND="No such file.",
+        NOT_FOUND="No such file. No vector store is created.",
         CONFLICT=TAKEN,
-        REQUEST_ENTITY_TOO_LARGE="The tenant has no room for more documents: the vector store is created without files.",
+        REQUEST_ENTITY_TOO_LARGE="The tenant has no room for more documents. No vector store is created.",
     ),
     sync_to_thread=True,
 )
@@ -76,15 +77,10 @@ def create(
     parts: NamedDependency[Parts],
 ) -> VectorStore:
     """Create a vector store, which is a collection, and attach files to it."""
-    for file_id in data.file_ids:
-        file_view(caller.tenant_id, file_id, parts.database)
     name = data.name or f"vector store {new_id()[:8]}"
-    made = make_collection(caller.tenant_id, name, parts.database)
-    note_made(request, made.id)
-    if data.file_ids:
-        ref = collection_ref(caller.tenant_id, made.id, parts.database)
-        attach_files(ref, [Attach(file_id) for file_id in data.file_ids], parts)
-    return VectorStore.of(store_of(caller.tenant_id, made.id, parts.database))
+    made_id = make_collection_of(caller.tenant_id, name, data.file_ids, parts)
+    note_made(request, made_id)
+    return VectorStore.of(store_of(caller.tenant_id, made_id, parts.database))
 
 
 @get(
@@ -101,7 +97,9 @@ def index(
     page: NamedDependency[PageRequest],
 ) -> VectorStorePage:
     """List the tenant's vector stores with the progress of their files."""
-    return VectorStorePage.of(list_stores(caller.tenant_id, page, parts.database))
+    read = partial(list_stores, caller.tenant_id, database=parts.database)
+    found = parts.page_ends.read(caller.tenant_id, page, read, lambda store: (store.created_at, store.id))
+    return VectorStorePage.of(found)
 
 
 @get(
@@ -143,10 +141,13 @@ def change(
     responses=errors(NOT_FOUND=NOT_FOUND, CONFLICT=DEFAULT_STAYS),
 )
 async def remove(
-    vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+    vector_store_id: FromPath[str],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
 ) -> VectorStoreDeleted:
     """Delete a vector store with the chunks, vectors and KV of its files. Files in `/v1/files` are kept."""
-    await delete_collection(caller.tenant_id, vector_store_id, parts)
+    await delete_collection(caller.tenant_id, vector_store_id, parts, partial(note_change, request))
     return VectorStoreDeleted(id=vector_store_id)
 
 

@@ -354,7 +354,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "limit": "Maximum number of questions; the newest are measured.",
         "since": "Measure only questions asked at this time or later: ISO 8601, UTC unless it names a zone.",
         "before": "Measure only questions asked before this time: ISO 8601, UTC unless it names a zone.",
-        "questions": "Questions for `given`, as in the lines of `ragkv eval fidelity --data`.",
+        "questions": "Questions for `given`, as in the lines of `ragkv eval fidelity --data`; refused with another `source`.",
     },
     "GivenQuestion": {
         "question": "The question.",
@@ -463,8 +463,8 @@ FIELDS: dict[str, dict[str, str]] = {
         "answer_start": "Offset of the first supported character in the answer.",
         "answer_end": "Offset after the last supported character in the answer.",
         "quote": "Text of the document at this place.",
-        "page_text": "Path of the text of its page, slide or sheet around it.",
-        "page_boxes": "Path of the boxes over it on the picture of its page; null where pages have no pictures.",
+        "page_text": "Path of the text of its page, slide or sheet around it. Refused (422) once the document has other words there.",
+        "page_boxes": "Path of the boxes over it on the picture of its page, refused likewise; null where pages have no pictures.",
     },
     "RetentionBody": {
         "days": "Days for which texts of questions are kept; 0: they are not stored at all; null: as long as the service keeps questions.",

@@ -96,8 +96,8 @@ OPENAI_FIELDS: dict[str, dict[str, str]] = {
         "start": "Offset of the first character in the document's text.",
         "end": "Offset after the last character in the document's text.",
         "quote": "Text of the document at this place.",
-        "page_text": "Path of the text of its page, slide or sheet around it.",
-        "page_boxes": "Path of the boxes over it on the picture of its page; null where pages have no pictures.",
+        "page_text": "Path of the text of its page, slide or sheet around it. Refused (422) once the document has other words there.",
+        "page_boxes": "Path of the boxes over it on the picture of its page, refused likewise; null where pages have no pictures.",
     },
     "CompletionUsage": {
         "prompt_tokens": "Tokens of the prompt.",
@@ -245,6 +245,7 @@ OPENAI_FIELDS: dict[str, dict[str, str]] = {
         "total": "All files.",
     },
     "AutoChunking": {"type": "Type of the strategy; only `auto` is supported."},
+    "OtherChunking": {"type": "Type of the strategy; always `other`."},
     "VectorStoreDeleted": {"id": "Id of the deleted vector store.", "deleted": "Always true."},
     "StoreSearchBody": {"query": "A query, or several queries whose results are merged.", **RETRIEVAL},
     "SearchPage": {"search_query": "Queries as requested.", "data": "Passages, best first.", **WHOLE_PAGE},
@@ -258,7 +259,7 @@ OPENAI_FIELDS: dict[str, dict[str, str]] = {
         "usage_bytes": "Size of the file in bytes.",
         "last_error": "Reason of the failure; null unless `status` is `failed`.",
         "attributes": "Attributes of the file: the metadata of its document.",
-        "chunking_strategy": CHUNKING,
+        "chunking_strategy": "Chunking strategy; always `other`.",
     },
     "LastError": {"message": "Explanation of the failure.", "code": "Always `invalid_file`."},
     "NewStoreFile": {

@@ -130,7 +130,7 @@ class CitationView(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, citation: Citation, media_type: str) -> "CitationView":
-        place = (citation.start, citation.end)
+        place = (citation.start, citation.end, citation.quote)
         return cls(
             **asdict(citation),
             page_text=text_path(citation.document_id, *place),

@@ -1,5 +1,6 @@
 """/v1/collections: named sets of documents. Paths and bodies name a collection by its id or its name."""
 
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
+from api.access.auditing import note_change
 from api.access.auth import administering, reading, writing
 from api.http.errors import json_problems, problems
 from api.http.observe import note_made
@@ -128,9 +130,14 @@ def amend(
     summary="Delete a collection",
     responses=problems(NOT_FOUND="No such collection.", CONFLICT="The default collection cannot be deleted."),
 )
-async def remove(collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
+async def remove(
+    collection: FromPath[str],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> None:
     """Delete a collection with all its documents, their chunks, vectors and KV."""
-    await delete_collection(caller.tenant_id, collection, parts)
+    await delete_collection(caller.tenant_id, collection, parts, partial(note_change, request))
 
 
 @post(

@@ -1,7 +1,6 @@
 """/v1/documents: upload, list, get, update, replace, retry and delete documents."""
 
 import asyncio
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -46,8 +45,7 @@ BATCH_UPLOADS = 4
 """Size limit of a request with many files, in files of the largest size."""
 
 
-@dataclass
-class Upload:
+class Upload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file to upload, with its collection and metadata."""
 
     file: UploadFile
@@ -55,8 +53,7 @@ class Upload:
     metadata: str = "{}"
 
 
-@dataclass
-class Uploads:
+class Uploads(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Files to upload to one collection, all with the same metadata."""
 
     files: list[UploadFile]
@@ -64,8 +61,7 @@ class Uploads:
     metadata: str = "{}"
 
 
-@dataclass
-class Replacement:
+class Replacement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file that replaces the document's present one."""
 
     file: UploadFile

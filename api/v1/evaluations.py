@@ -53,7 +53,7 @@ class NewEvaluation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     responses=json_problems(
         NOT_FOUND="No such collection.",
         CONFLICT="The tenant has as many evaluations as it may, or as many that have not ended.",
-        UNPROCESSABLE_ENTITY="No question to measure, or an invalid time.",
+        UNPROCESSABLE_ENTITY="No question to measure, `questions` with a `source` other than `given`, or an invalid time.",
     ),
     sync_to_thread=True,
 )

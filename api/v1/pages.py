@@ -14,7 +14,7 @@ from api.http.errors import problems
 from ingest.page_views import PageViews
 from ingest.parse.quotes import Located
 from ragkv.access.caller import Caller
-from ragkv.catalog.cited import CitedPage, cited_page
+from ragkv.catalog.cited import CitedPage, checksum_of, cited_page
 from ragkv.parts import Parts
 
 PICTURED = ("application/pdf", "image/")
@@ -22,20 +22,33 @@ PICTURED = ("application/pdf", "image/")
 PIXELS = 1200
 _HEADERS = SANDBOXED | {"Cache-Control": "private, max-age=60"}
 _NOT_FOUND = "No such document or page, or its file is missing."
+_OTHER_WORDS = "the words there have another checksum"
 _NOT_SHOWN = "The file is neither a PDF nor an image, or it is damaged, encrypted or too large to be drawn."
 
 Width = Annotated[int, QueryParameter(ge=50, le=2400, description="Maximum width of the picture in pixels.")]
 Offset = Annotated[int, QueryParameter(ge=0, le=1_000_000_000, description="Character of the document's text.")]
+Checksum = Annotated[
+    str | None,
+    QueryParameter(
+        pattern="^[0-9a-f]{8}$",
+        description="Checksum of the words, as paths in citations have it: where there are others by now, the request is refused.",
+    ),
+]
 
 
-def text_path(document_id: str, start: int, end: int) -> str:
-    """Path of the text around characters [start, end)."""
-    return f"/v1/documents/{document_id}/text?start={start}&end={end}"
+def text_path(document_id: str, start: int, end: int, words: str) -> str:
+    """Path of the text around characters [start, end), as long as the words are there."""
+    return f"/v1/documents/{document_id}/text?{_place(start, end, words)}"
 
 
-def boxes_path(document_id: str, media_type: str, start: int, end: int) -> str | None:
-    """Path of the boxes over characters [start, end); None for a document whose pages have no pictures."""
-    return f"/v1/documents/{document_id}/boxes?start={start}&end={end}" if media_type.startswith(PICTURED) else None
+def boxes_path(document_id: str, media_type: str, start: int, end: int, words: str) -> str | None:
+    """Path of the boxes over the words; None for a document whose pages have no pictures."""
+    pictured = media_type.startswith(PICTURED)
+    return f"/v1/documents/{document_id}/boxes?{_place(start, end, words)}" if pictured else None
+
+
+def _place(start: int, end: int, words: str) -> str:
+    return f"start={start}&end={end}&checksum={checksum_of(words)}"
 
 
 class BoxView(msgspec.Struct, frozen=True):
@@ -116,7 +129,8 @@ async def picture(
     summary="Get the boxes of a citation",
     responses=problems(
         NOT_FOUND=_NOT_FOUND,
-        UNPROCESSABLE_ENTITY=f"{_NOT_SHOWN} Or there is no text in the range, or it is from a file that was replaced.",
+        UNPROCESSABLE_ENTITY=f"{_NOT_SHOWN} Or there is no text in the range, it is from a file that was replaced, or "
+        f"{_OTHER_WORDS}.",
     ),
 )
 async def boxes(
@@ -125,6 +139,7 @@ async def boxes(
     end: Offset,
     caller: NamedDependency[Caller],
     page_views: NamedDependency[PageViews],
+    checksum: Checksum = None,
 ) -> BoxesView:
     """Get boxes over characters `start` to `end` of the text of a PDF document or image, by page. Citations carry
     these offsets.
@@ -132,7 +147,7 @@ async def boxes(
     Words that are not found on the pages exactly as they were read have no boxes: see `problem`. On pages that were
     read by OCR boxes begin and end about where the words do: letters have the widths that they mostly have.
     """
-    located = await page_views.threads.run(page_views.boxes, caller.tenant_id, document_id, start, end)
+    located = await page_views.threads.run(page_views.boxes, caller.tenant_id, document_id, start, end, checksum)
     return BoxesView.of(document_id, located)
 
 
@@ -141,7 +156,8 @@ async def boxes(
     guards=[reading],
     summary="Get the text around a citation",
     responses=problems(
-        NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="There is no text in the range, or the range is too long."
+        NOT_FOUND="No such document.",
+        UNPROCESSABLE_ENTITY=f"There is no text in the range, the range is too long, or {_OTHER_WORDS}.",
     ),
 )
 async def text(
@@ -150,13 +166,14 @@ async def text(
     end: Offset,
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
+    checksum: Checksum = None,
 ) -> CitedPage:
     """Get characters `start` to `end` of a document's text with the text of their page, slide or sheet before and
     after them.
 
     At most 6,000 characters of it on either side. Where the format has no pages, it is the text around them.
     """
-    return await asyncio.to_thread(cited_page, caller.tenant_id, document_id, start, end, parts.database)
+    return await asyncio.to_thread(cited_page, caller.tenant_id, document_id, start, end, parts.database, checksum)
 
 
 def pages_router() -> Router:

@@ -52,7 +52,7 @@ class SearchView(msgspec.Struct, frozen=True):
     request_max_body_size=BODY_BYTES,
     summary="Search for passages",
     responses=json_problems(
-        NOT_FOUND="No such collection or document, or the collection has no searchable documents.",
+        NOT_FOUND="No such collection or document.",
         REQUEST_ENTITY_TOO_LARGE="The question or the body is too large.",
         UNPROCESSABLE_ENTITY="The question is empty.",
     ),

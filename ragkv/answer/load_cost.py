@@ -48,7 +48,7 @@ class LoadCost:
         whole."""
         if report.recomputed:
             self.computed(report.recomputed, report.recompute_ms / 1e3)
-        elif not report.stitched:
+        elif not report.stitched and not report.cached:
             self.computed(report.computed, ttft_s)
 
     def computed(self, tokens: int, seconds: float) -> None:

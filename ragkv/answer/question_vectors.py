@@ -58,8 +58,7 @@ def behind_prefix(
     plan = StitchPlan(placed, model=keys.model)
     captured = Span(start + capture.start, start + capture.end)
     # A salt of its own: tokens found in the prefix cache would not run, and show no queries.
-    # Two tokens: the report of a request's first step comes with its second.
-    return Generate(ids, uuid.uuid4().hex, plan, max_tokens=2, ignore_eos=True, capture=captured, rank=rank)
+    return Generate(ids, uuid.uuid4().hex, plan, max_tokens=1, ignore_eos=True, capture=captured, rank=rank)
 
 
 async def report_of(request: Generate, engine: Engine) -> Report | None:

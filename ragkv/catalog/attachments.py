@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ragkv.catalog.collection import insert_collection
 from ragkv.catalog.documents import Accepted, DocumentView, delete_documents, insert_document, label, revive, view_of
 from ragkv.catalog.metadata import Metadata, checked
 from ragkv.catalog.originals import discard_unnamed, uploads_lock
@@ -74,13 +75,26 @@ def attach_files(
         advisory_lock(session, uploads_lock(ref.tenant_id))
         if session.get(CollectionRow, ref.collection_id) is None:
             raise NotFound("the collection was deleted meanwhile")
-        waiting = list(filter(None, (_attach(session, ref, one, parts.index_fingerprint) for one in wanted)))
-        if any(one.created for one in waiting):
-            check_document_quota(session, ref.tenant_id, parts.settings)
+        waiting = _attach_all(session, ref, wanted, parts)
         also(session)
         session.execute(collection_changed(ref.collection_id))
-    for document_id in dict.fromkeys(one.document_id for one in waiting):
+    for document_id in waiting:
         enqueue(document_id, parts.queue)
+
+
+def make_collection_of(tenant_id: str, name: str, file_ids: Sequence[str], parts: Parts) -> str:
+    """Create a collection with these files, or nothing; commit, then queue them. Returns its id.
+
+    Raises Rejected for a bad name, Conflict for one that is taken, NotFound for an unknown file, QuotaExceeded for more
+    documents than the tenant may have.
+    """
+    with parts.database.writing() as session:
+        advisory_lock(session, uploads_lock(tenant_id))
+        ref = CollectionRef(tenant_id, insert_collection(session, tenant_id, name), b"")
+        waiting = _attach_all(session, ref, [Attach(file_id) for file_id in file_ids], parts)
+    for document_id in waiting:
+        enqueue(document_id, parts.queue)
+    return ref.collection_id
 
 
 def entry_of(ref: CollectionRef, file_id: str, database: Database) -> Entry:
@@ -177,6 +191,14 @@ def entries_by_document(tenant_id: str, document_ids: Sequence[str], database: D
 def to_entry(row: "Row[DocumentRow, str, datetime]") -> Entry:
     document, file_id, moment = row
     return Entry(file_id, view_of(document), moment)
+
+
+def _attach_all(session: "Session", ref: CollectionRef, wanted: Sequence[Attach], parts: Parts) -> Sequence[str]:
+    """Returns the ids of the documents that are to be queued."""
+    waiting = list(filter(None, (_attach(session, ref, one, parts.index_fingerprint) for one in wanted)))
+    if any(one.created for one in waiting):
+        check_document_quota(session, ref.tenant_id, parts.settings)
+    return list(dict.fromkeys(one.document_id for one in waiting))
 
 
 def _attach(session: "Session", ref: CollectionRef, wanted: Attach, index_fingerprint: str) -> Accepted | None:

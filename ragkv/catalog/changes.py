@@ -90,14 +90,15 @@ def exchange_file(
             this = among(documents_where(tenant_id, document.collection_id), [document_id])
             if session.scalars(this.where(still)).one_or_none() is None:
                 raise Conflict("the document became another's meanwhile")
-        document.name = clean_file_name(name)
+        old_name, document.name = document.name, clean_file_name(name)
         if is_upload:
             document.is_attachment, document.was_uploaded = False, True
         old = document.sha256
         is_new = old != received.sha256
         if is_new:
             _exchange(session, document, received, parts.files, parts.settings)
-        session.execute(collection_changed(document.collection_id))
+        if is_new or document.name != old_name:
+            session.execute(collection_changed(document.collection_id))
     view = document_view(tenant_id, document_id, parts.database)
     if is_new:
         discard_unnamed(tenant_id, old, parts.database, parts.files)

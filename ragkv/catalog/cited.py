@@ -1,5 +1,6 @@
 """The text that a citation points to: with the pages that it may lie on, and within the page around it."""
 
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,10 +60,18 @@ class CitedPage(msgspec.Struct, frozen=True):
     after: str
 
 
-def cited_page(tenant_id: str, document_id: str, start: int, end: int, database: Database) -> CitedPage:
+def checksum_of(words: str) -> str:
+    """Eight hexadecimal digits that tell whether words are still there. White space does not count: chunks have none at
+    their ends, and are others after some re-reads."""
+    return f"{zlib.crc32(''.join(words.split()).encode()):08x}"
+
+
+def cited_page(
+    tenant_id: str, document_id: str, start: int, end: int, database: Database, checksum: str | None = None
+) -> CitedPage:
     """The page around characters [start, end) of a document's text. Raises NotFound for the document, Rejected for a
-    range that is too long, or in which there is no text."""
-    _check(start, end)
+    range that is too long, or in which there is no text, or none with this checksum."""
+    _check_range(start, end)
     with database.reading() as session:
         document = find_document(session, tenant_id, document_id)
         rows = list(session.scalars(chunks_between(document_id, start, end)))
@@ -71,6 +80,8 @@ def cited_page(tenant_id: str, document_id: str, start: int, end: int, database:
         near = chunks_near(document_id, rows[0].ordinal - _NEIGHBOURS, rows[-1].ordinal + _NEIGHBOURS)
         chunks = [to_chunk(row, document.media_type) for row in session.scalars(near)]
         first, name = to_chunk(rows[0], document.media_type), document.name
+    cited = _joined(chunk.text[max(start - chunk.start, 0) : max(end - chunk.start, 0)] for chunk in chunks).strip()
+    _check_words(cited, checksum)
     offset = max(start - first.start, 0)
     page = first.page_at(offset)
     return CitedPage(
@@ -79,7 +90,7 @@ def cited_page(tenant_id: str, document_id: str, start: int, end: int, database:
         page,
         first.page_label_at(offset),
         _joined(_parts(chunks, page, 0, start)).lstrip()[-_SIDE:],
-        _joined(chunk.text[max(start - chunk.start, 0) : max(end - chunk.start, 0)] for chunk in chunks).strip(),
+        cited,
         _joined(_parts(chunks, page, end, chunks[-1].end)).rstrip()[:_SIDE],
     )
 
@@ -96,11 +107,13 @@ def _joined(parts: "Iterable[str]") -> str:
     return "\n".join(parts)
 
 
-def cited_text(tenant_id: str, document_id: str, start: int, end: int, database: Database) -> Cited:
+def cited_text(
+    tenant_id: str, document_id: str, start: int, end: int, database: Database, checksum: str | None = None
+) -> Cited:
     """Characters [start, end) of a document's text, to be found on its pages. Raises NotFound for the document,
-    Rejected for a range that is too long, or in which there is no text with a page, and for the text of a file that
-    another has replaced."""
-    _check(start, end)
+    Rejected for a range that is too long, or in which there is no text with a page, or none with this checksum, and for
+    the text of a file that another has replaced."""
+    _check_range(start, end)
     with database.reading() as session:
         if find_document(session, tenant_id, document_id).is_replaced:
             raise Rejected("the document's file was replaced: the cited text is from the file before it")
@@ -110,12 +123,19 @@ def cited_text(tenant_id: str, document_id: str, start: int, end: int, database:
             raise Rejected(f"the document has no text on pages at characters {start:,} to {end:,}")
         behind = session.scalars(chunk_at(document_id, rows[-1].ordinal + 1)).one_or_none()
         before = _before(session, rows[0], first)
-    return Cited(first, behind.page if behind else None, (*before, *(_piece(row, start, end) for row in rows)))
+    pieces = tuple(_piece(row, start, end) for row in rows)
+    _check_words("".join(piece.text[piece.start : piece.end] for piece in pieces), checksum)
+    return Cited(first, behind.page if behind else None, (*before, *pieces))
 
 
-def _check(start: int, end: int) -> None:
+def _check_range(start: int, end: int) -> None:
     if not 0 <= start < end <= start + MAX_CHARACTERS:
         raise Rejected(f"start must be before end, at most {MAX_CHARACTERS:,} characters")
+
+
+def _check_words(words: str, checksum: str | None) -> None:
+    if checksum is not None and checksum != checksum_of(words):
+        raise Rejected("the document was read again since, and has other words at this place")
 
 
 def _before(session: "Session", row: "ChunkRow", page: int) -> list[Piece]:

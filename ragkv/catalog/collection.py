@@ -84,13 +84,20 @@ class CollectionPage(msgspec.Struct, frozen=True):
 
 def make_collection(tenant_id: str, name: str, database: Database) -> CollectionView:
     """Create a collection. Raises Rejected for a bad name, Conflict for one that is taken."""
-    cleaned = clean_name(name)
     with database.writing() as session:
-        advisory_lock(session, _names_of(tenant_id))
-        _refuse_taken(session, tenant_id, cleaned)
-        row = CollectionRow(id=new_id(), tenant_id=tenant_id, name=cleaned)
-        session.add(row)
-    return collection_view(tenant_id, row.id, database)
+        collection_id = insert_collection(session, tenant_id, name)
+    return collection_view(tenant_id, collection_id, database)
+
+
+def insert_collection(session: "Session", tenant_id: str, name: str) -> str:
+    """A new collection's id. Raises like `make_collection`."""
+    cleaned = clean_name(name)
+    advisory_lock(session, _names_of(tenant_id))
+    _refuse_taken(session, tenant_id, cleaned)
+    row = CollectionRow(id=new_id(), tenant_id=tenant_id, name=cleaned)
+    session.add(row)
+    session.flush()
+    return row.id
 
 
 def collection_view(tenant_id: str, collection: str, database: Database) -> CollectionView:
@@ -164,15 +171,18 @@ def delete_in_batches(tenant_id: str, collection: str, parts: Parts) -> Generato
 
     Raises NotFound, Conflict for the default collection.
 
-    The collection is gone when the iterator ends. Each step is one batch and yields the seconds it took: leave as much
-    time to others. When the index is away it raises Unavailable and the collection stays, perhaps with fewer documents,
-    as it does when the iterator is closed early or the process killed: delete it again.
+    The collection is gone when the iterator ends. Each step removes its data sources, or one batch, and yields the
+    seconds it took: leave as much time to others. When the index is away it raises Unavailable and the collection
+    stays, perhaps with fewer documents, as it does when the iterator is closed early or the process killed: delete it
+    again.
     """
     collection_id = collection_ref(tenant_id, collection, parts.database).collection_id
     with parts.database.reading() as session:
         _refuse_default(_find(session, collection_id))
-    with parts.database.writing() as session:
-        session.execute(forget_data_sources_of(collection_id))  # or their syncs would bring documents back meanwhile
+    with parts.database.writing() as session:  # or their syncs would bring documents back meanwhile
+        forgotten = session.connection().execute(forget_data_sources_of(collection_id)).rowcount
+    if forgotten:
+        yield 0.0
     for _, took_s in timed(lambda: _delete_some(tenant_id, collection_id, parts)):
         yield took_s
     forget_answers(tenant_id, collection_id, parts)

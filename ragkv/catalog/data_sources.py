@@ -207,9 +207,7 @@ def request_sync(tenant_id: str, data_source_id: str, confirm: bool, database: D
     Raises NotFound, Conflict while it is paused, or where there is nothing to confirm.
     """
     with database.writing() as session:
-        row = _find(session, tenant_id, data_source_id)
-        if row.paused:
-            raise Conflict("the data source is paused: resume it first")
+        row = _find_running(session, tenant_id, data_source_id)
         if confirm and not row.held_deletions:
             raise Conflict("no deletions wait to be confirmed")
         if confirm:
@@ -220,11 +218,16 @@ def request_sync(tenant_id: str, data_source_id: str, confirm: bool, database: D
 
 
 def retry_files(tenant_id: str, data_source_id: str, database: Database) -> DataSourceView:
-    """`request_sync` that reads unreadable and failed files again, though they did not change. Raises like it."""
+    """Let a worker sync it now, and read unreadable and failed files again, though they did not change.
+
+    Raises NotFound, Conflict while it is paused.
+    """
     with database.writing() as session:
-        found = _find(session, tenant_id, data_source_id)
-        session.execute(forget_failed_versions(found.id), execution_options=_NO_SYNC)
-    return request_sync(tenant_id, data_source_id, confirm=False, database=database)
+        row = _find_running(session, tenant_id, data_source_id)
+        session.execute(forget_failed_versions(row.id), execution_options=_NO_SYNC)
+        row.next_at = now_of(session)
+        session.flush()
+        return _views(session, [row])[0]
 
 
 def remove_data_source(tenant_id: str, data_source_id: str, database: Database) -> None:
@@ -267,6 +270,13 @@ def _find(session: "Session", tenant_id: str, data_source_id: str) -> DataSource
     row = None if found is None else session.scalars(found).one_or_none()
     if row is None:
         raise NotFound(f"there is no data source {data_source_id[:80]!r}")
+    return row
+
+
+def _find_running(session: "Session", tenant_id: str, data_source_id: str) -> DataSourceRow:
+    row = _find(session, tenant_id, data_source_id)
+    if row.paused:
+        raise Conflict("the data source is paused: resume it first")
     return row
 
 

@@ -16,7 +16,7 @@ from ragkv.ids import is_id
 from ragkv.kv.file import KVShape
 from ragkv.kv.store import KVStore
 from ragkv.page import Id, Moment, Ordinal, from_cursor, to_cursor
-from ragkv.status import Status
+from ragkv.status import UNFINISHED, Status
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -95,7 +95,8 @@ def list_chunks(
     position = None if after is None else (after,)
     with database.reading() as session:
         document = find_document(session, tenant_id, document_id)
-        is_coming, media_type = not document.kv_evicted, document.media_type
+        is_coming = document.status in UNFINISHED and not document.kv_evicted
+        media_type = document.media_type
         chunks = rows_behind(session, chunks_of(document_id), CHUNK_KEYS, limit, position)
     items = [_chunk_view(row, media_type, store, is_coming=is_coming) for (row,) in chunks.items]
     return ChunkPage(items, chunks.next(lambda row: row[0].ordinal))
@@ -130,7 +131,7 @@ def _chunk_view(row: ChunkRow, media_type: str, store: KVStore, *, is_coming: bo
     if key is not None and key in store:
         kv = ChunkKV("stored", store.bytes_of(key), store.shape(key))
     else:
-        kv = ChunkKV("pending" if key is None and is_coming else "missing", 0)
+        kv = ChunkKV("pending" if is_coming else "missing", 0)
     return ChunkView(
         id=chunk.id,
         ordinal=chunk.ordinal,

@@ -4,6 +4,7 @@ Filters find the values at the top of the object that are text, numbers, true, f
 lists there. All else is kept and shown.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,8 +24,8 @@ MAX_DEPTH = 32
 """Lists and objects in each other, the outermost included."""
 MAX_FILTER_VALUES = 1000
 """In all lists of a filter together."""
-MAX_FOUND_CHARS = 200
-"""A longer text is kept and not found by filters."""
+MAX_LABEL_CHARS = 200
+"""A value whose JSON is longer is found by its digest."""
 
 
 def read_metadata(text: str) -> Metadata:
@@ -99,7 +100,12 @@ def _is_within(value: Any, depth: int) -> bool:
 
 def _labels(value: Any) -> Iterator[str]:
     for one in value if isinstance(value, list) else [value]:
-        if isinstance(one, Scalar) and not (isinstance(one, str) and len(one) > MAX_FOUND_CHARS):
-            label = msgspec.json.encode(int(one) if isinstance(one, float) and one.is_integer() else one).decode()
-            if len(label) <= MAX_FOUND_CHARS:
-                yield label
+        if isinstance(one, Scalar):
+            yield _label(one)
+
+
+def _label(value: Scalar) -> str:
+    """The value as JSON, or a digest of that, which begins as no JSON does."""
+    encoded = msgspec.json.encode(int(value) if isinstance(value, float) and value.is_integer() else value)
+    label = encoded.decode()
+    return label if len(label) <= MAX_LABEL_CHARS else f"#{hashlib.sha256(encoded).hexdigest()}"

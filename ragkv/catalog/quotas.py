@@ -31,5 +31,5 @@ def check_document_quota(session: "Session", tenant_id: str, settings: Settings)
     most = settings.max_tenant_documents
     if most and (session.scalar(number_of(documents_where(tenant_id))) or 0) > most:
         raise QuotaExceeded(
-            f"the tenant has {most:,} documents already: delete some, or raise RAGKV_MAX_TENANT_DOCUMENTS"
+            f"a tenant may have {most:,} documents at most: delete some, or raise RAGKV_MAX_TENANT_DOCUMENTS"
         )

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ragkv.clock import utc_now
-from ragkv.db.database import Database
+from ragkv.db.clock import now_of
+from ragkv.db.database import Database, lift_time_limits
 from ragkv.db.documents import count_of_other_encoders, note_encoder, read_outdated_again, stuck_documents
 from ragkv.db.kv_rules import makings_in_use, precompute_outdated_again
 from ragkv.errors import Unavailable
@@ -26,6 +26,7 @@ def refresh_outdated(parts: Parts) -> int:
     answers until then. Returns how many."""
     present = parts.source.present
     with parts.database.writing() as session:
+        lift_time_limits(session)
         known = (parts.index_fingerprint, *parts.earlier_index_fingerprints)
         session.execute(note_encoder(known, parts.encoder_fingerprint))
         if others := session.scalar(count_of_other_encoders(*present)):
@@ -70,7 +71,7 @@ def requeue_stuck(database: Database, queue: Queue, at_most: int | None = None) 
 def stuck_ids(database: Database) -> Sequence[str]:
     """Ids of unfinished documents that no worker holds, oldest first."""
     with database.reading() as session:
-        return session.scalars(stuck_documents(utc_now())).all()
+        return session.scalars(stuck_documents(now_of(session))).all()
 
 
 def enqueue(document_id: str, queue: Queue) -> None:

@@ -39,7 +39,8 @@ DELETED_AT_ONCE = 50
 FEW = 10
 """Deletions up to which none asks for a confirmation, unless nothing is left."""
 OUTAGES = 3
-"""Files in a row that could not be read because something was away: then a sync stops."""
+"""Files in a row that could not be read because something was away: then a sync stops. Those of which the last sync
+found the same do not count."""
 CLIENT = "data source"
 """In the audit log, in place of an address."""
 
@@ -98,7 +99,7 @@ def _run(lease: SyncLease, parts: Parts, go_on: GoOn) -> SyncTally:
         tally.outcome, tally.error = "failed", _told_of(error)
         lease.end(is_whole=False, error=tally.error)
     else:
-        lease.end(is_whole=True, error=tally.error, held_deletions=tally.held, confirmed_deletions=0)
+        lease.end(is_whole=True, error=tally.error, held_deletions=tally.held)
     log.info("data source %s: %s", lease.source.id, tally.outcome, extra={"files": asdict(tally)})
     parts.worker_counters.synced(
         tally.outcome, added=tally.added, changed=tally.changed, deleted=tally.deleted, unreadable=tally.unreadable
@@ -153,14 +154,14 @@ class _Sync:
         tally.unchanged += len(same)
         self._lease.saw(sorted(same), listed=tally.listed, skipped=tally.skipped)
         self._go_on()
-        for file in changed:
+        for file in sorted(changed, key=lambda file: _was_away(known.get(file.key))):
             self._take(file, known.get(file.key), files, ref)
             self._go_on()
 
     def _take(self, file: ListedFile, known: DataSourceFileRow | None, files: SourceFiles, ref: CollectionRef) -> None:
         """Read one new or changed file. One that cannot be read keeps the document of the version before."""
         document_id = None if known is None else known.document_id
-        version, error = file.version, None
+        version, error, outage = file.version, None, None
         self._lease.renew()
         try:
             self._refuse(file)
@@ -173,17 +174,18 @@ class _Sync:
             return  # gone since it was listed
         except Rejected as refusal:
             error = str(refusal)
-        except Unavailable as outage:
-            self._outages += 1
-            if self._outages == OUTAGES:
-                raise
-            error, version = f"{outage} (the next sync tries again)", UNSETTLED
+        except Unavailable as away:
+            error, version, outage = f"{away} (the next sync tries again)", UNSETTLED, away
         self.tally.unreadable += error is not None
         try:
             self._lease.record(file.key, version, file.num_bytes, document_id, error)
         except Conflict:
             self._lease.distrust(file.key)  # who holds it now may have read a newer version before this one was kept
             raise
+        if outage is not None and not _was_away(known):
+            self._outages += 1
+            if self._outages == OUTAGES:
+                raise outage
 
     def _refuse(self, file: ListedFile) -> None:
         if file.refusal is not None:
@@ -280,6 +282,12 @@ def _is_same(file: ListedFile, known: DataSourceFileRow | None) -> bool:
     if known is None or file.version == UNSETTLED or file.version != known.version:
         return False
     return known.document_id is not None or known.error is not None
+
+
+def _was_away(known: DataSourceFileRow | None) -> bool:
+    """Whether a file is to be read again because it could not be read at the last sync. Such files come last, so that
+    those behind them are read though they always fail."""
+    return known is not None and known.version == UNSETTLED and known.error is not None
 
 
 def _owner() -> str:

@@ -2,19 +2,23 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ragkv.clock import utc_now
+from ragkv.db.clock import now_of
 from ragkv.db.collections import collection_by_id
 from ragkv.db.database import Database
 from ragkv.db.documents import progress_in_collection, progress_of_document
 from ragkv.errors import NotFound
 from ragkv.status import FINISHED, Status
 
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
 MARGIN = timedelta(seconds=5)
-"""Clocks of workers may differ by this much, and a commit may come this much after its moment."""
+"""A commit may come this much after its moment. Workers take that from the database's clock; those of processes that
+change documents otherwise may differ from it by this much."""
 WHOLE_EVERY = timedelta(seconds=5)
 """How often all unfinished documents are read, not only what changed: those that were deleted are forgotten then."""
 
@@ -67,17 +71,18 @@ class CollectionWatch:
     def __init__(self, database: Database, collection_id: str) -> None:
         self._database = database
         self._collection_id = collection_id
-        self._since = utc_now()
+        self._looked_at: datetime | None = None
         self._whole_at: datetime | None = None
         self._seen: dict[str, _Sight] = {}
 
     def look(self) -> list[DocumentProgress]:
-        now = utc_now()
-        whole = self._whole_at is None or now < self._whole_at or now - self._whole_at >= WHOLE_EVERY
-        found = self._read(whole=whole)
+        with self._database.reading() as session:
+            now = now_of(session)
+            whole = self._whole_at is None or now < self._whole_at or now - self._whole_at >= WHOLE_EVERY
+            found = self._read(session, (self._looked_at or now) - MARGIN, whole=whole)
         news = [sight.progress for document_id, sight in found.items() if self._seen.get(document_id) != sight]
         self._seen = found if whole else self._unfinished() | found
-        self._since = now - MARGIN
+        self._looked_at = now
         self._whole_at = now if whole else self._whole_at
         return news
 
@@ -88,12 +93,11 @@ class CollectionWatch:
     def is_idle(self) -> bool:
         return not self._unfinished()
 
-    def _read(self, *, whole: bool) -> dict[str, _Sight]:
-        with self._database.reading() as session:
-            if whole and session.scalar(collection_by_id(self._collection_id)) is None:
-                raise NotFound("the collection was deleted")
-            rows = session.execute(progress_in_collection(self._collection_id, self._since, unfinished_too=whole))
-            return {row[0]: _sight(row) for row in rows}
+    def _read(self, session: "Session", since: datetime, *, whole: bool) -> dict[str, _Sight]:
+        if whole and session.scalar(collection_by_id(self._collection_id)) is None:
+            raise NotFound("the collection was deleted")
+        rows = session.execute(progress_in_collection(self._collection_id, since, unfinished_too=whole))
+        return {row[0]: _sight(row) for row in rows}
 
     def _unfinished(self) -> dict[str, _Sight]:
         return {name: sight for name, sight in self._seen.items() if not sight.progress.is_finished}

@@ -41,10 +41,12 @@ class Commands(Group):
         return command
 
     def invoke(self, context: click.Context) -> Any:
-        """Report an error in one line, with exit code 1."""
+        """Report an error in one line, with exit code 1. A reader that is gone is none: click ends quietly."""
         try:
             return super().invoke(context)
-        except RagKVError as error:
+        except BrokenPipeError:
+            raise
+        except (RagKVError, OSError) as error:
             click.echo(f"ragkv: {error}", err=True)
             context.exit(1)
 

@@ -155,8 +155,8 @@ class StitchConnector(KVConnectorBase_V1):
         report = self._reports.pop(request.request_id, None)
         if asked := report_asked_for(request.kv_transfer_params):
             report = self._kept.pop(asked, None)
-        elif planned is not None and planned.tag is not None and report is not None:
-            self._kept[planned.tag] = report
+        elif planned is not None and planned.tag is not None:
+            self._kept[planned.tag] = report or WireReport()  # nothing to stitch: all was in the cache
             while len(self._kept) > _KEPT_REPORTS:
                 self._kept.popitem(last=False)
         return False, None if report is None else {PARAM: msgspec.to_builtins(report)}

@@ -1,6 +1,8 @@
 """vLLM's scheduler and worker: metadata between the connector's halves, requests down to the worker, reports back
 up."""
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
@@ -8,8 +10,8 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadat
 from ragkv.engine.protocol import Ranking
 from ragkv.engine.wire import WireReport
 from ragkv.kv.file import StoredKV
-from ragkv.span import Span
-from ragkv.stitch.plan import StitchPlan
+from ragkv.span import Span, merge
+from ragkv.stitch.plan import PlacedChunk, StitchPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,15 @@ class StitchRequest:
 
     @property
     def keys(self) -> list[str]:
-        """The KV files that the region would be filled from."""
-        return [chunk.key for chunk in self.plan.placed if chunk.key and self.clip(chunk.span).num_tokens]
+        """The KV files that the region would be filled from: not those of chunks that are recomputed whole."""
+        return [chunk.key for chunk in self.filled_from if chunk.key]
+
+    @property
+    def filled_from(self) -> list[PlacedChunk]:
+        """The chunks of which KV would be written."""
+        recomputed = merge(self.plan.recompute)
+        parts = ((chunk, self.clip(chunk.span)) for chunk in self.plan.placed)
+        return [chunk for chunk, part in parts if part.num_tokens and not _covered(part, recomputed)]
 
     def blocks(self, block_size: int) -> set[int]:
         """The cache blocks that hold the region."""
@@ -81,3 +90,9 @@ class StitchReports(KVConnectorWorkerMetadata):
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
         assert isinstance(other, StitchReports)
         return StitchReports(other.by_request | self.by_request, self.failed | other.failed)
+
+
+def _covered(span: Span, by: Sequence[Span]) -> bool:
+    """Whether one of the spans, ascending and disjoint, holds all of `span`."""
+    index = bisect_right(by, span.start, key=lambda other: other.start) - 1
+    return index >= 0 and span.end <= by[index].end

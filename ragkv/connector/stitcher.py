@@ -2,7 +2,6 @@
 
 import math
 import time
-from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
@@ -72,12 +71,9 @@ class Stitcher:
     def fetch(self, stitch: StitchRequest) -> Fetched:
         """Map and check the files of every chunk that is not recomputed whole. Needs no model: any thread may do it."""
         began = time.perf_counter()
-        recomputed = merge(stitch.plan.recompute)
         fetched = Fetched()
-        for placed in stitch.plan.placed:
+        for placed in stitch.filled_from:
             span = stitch.clip(placed.span)
-            if not span.num_tokens or _covered(span, recomputed):
-                continue
             if placed.key is None:
                 fetched.lost.append(span)
             else:
@@ -235,12 +231,6 @@ class Stitcher:
 def _kept_by(kv: StoredKV) -> str:
     """Names which of its chunk's tokens the KV is of: another file may have taken the planned one's place."""
     return "" if kv.kept is None else name_of_kept(kv.kept.tolist())
-
-
-def _covered(span: Span, by: Sequence[Span]) -> bool:
-    """Whether one of the spans, ascending and disjoint, holds all of `span`."""
-    index = bisect_right(by, span.start, key=lambda other: other.start) - 1
-    return index >= 0 and span.end <= by[index].end
 
 
 def _split(spans: Sequence[Span], max_tokens: int, max_spans: int) -> tuple[list[Span], list[Span]]:

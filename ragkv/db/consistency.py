@@ -11,16 +11,21 @@ from ragkv.db.jobs import open_jobs
 from ragkv.db.leases import RELEASED, is_free
 from ragkv.db.lists import one_of
 from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, KVEntryRow
-from ragkv.status import ANSWERING, FINISHED, JobStatus, Status
+from ragkv.status import FINISHED, JobStatus, Status
 
 OPEN = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
 def searchable_documents() -> Select[str, str, str, int]:
-    """(tenant, collection, document, chunks) of documents that searches find."""
-    searchable = (DocumentRow.status.in_(ANSWERING), DocumentRow.num_chunks > 0)
+    """(tenant, collection, document, chunks) of documents that searches find: those that have chunks. A document that
+    is to be read again, or of which that failed, answers by the chunks it has."""
     columns = (DocumentRow.tenant_id, DocumentRow.collection_id, DocumentRow.id, DocumentRow.num_chunks)
-    return select(*columns).where(*searchable)
+    return select(*columns).where(DocumentRow.num_chunks > 0)
+
+
+def documents_with_points() -> Select[str, str, str, int]:
+    """`searchable_documents` but those whose points a worker is about to write."""
+    return searchable_documents().where(DocumentRow.status != Status.INDEXING)
 
 
 def lost_documents(tenant_id: str, sha256: str) -> Select[str]:

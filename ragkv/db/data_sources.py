@@ -102,6 +102,12 @@ def schedule_of(data_source_id: str) -> Select[int, datetime | None]:
     return select(DataSourceRow.interval_minutes, DataSourceRow.next_at).where(DataSourceRow.id == data_source_id)
 
 
+def confirmed_since(before: int) -> ColumnElement[int]:
+    """The deletions that were confirmed since there were `before`; 0 if none were."""
+    confirmed = DataSourceRow.confirmed_deletions
+    return case((confirmed == before, 0), else_=confirmed)
+
+
 def files_named(data_source_id: str, keys: Sequence[str]) -> Select[DataSourceFileRow]:
     mine = DataSourceFileRow.data_source_id == data_source_id
     return select(DataSourceFileRow).where(mine, one_of(DataSourceFileRow.key, keys))

@@ -59,6 +59,14 @@ def advisory_lock(session: Session, name: str) -> None:
         session.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name})
 
 
+def lift_time_limits(session: Session) -> None:
+    """End the limits that guard requests, up to the end of this transaction: it may read or change whole tables, and do
+    other work between two statements. That on waiting for locks stays."""
+    if session.get_bind().dialect.name == "postgresql":
+        for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
+            session.execute(text(f"SET LOCAL {limit} = 0"))
+
+
 def open_engine(url: str) -> Engine:
     """An engine for a SQLite or PostgreSQL URL; a missing SQLite folder is made. Raises Rejected for any other URL."""
     try:

@@ -23,7 +23,7 @@ from sqlalchemy import (
     text,
 )
 
-from ragkv.db.database import Database
+from ragkv.db.database import Database, lift_time_limits
 
 VERSION_TABLE = "alembic_version"
 LEFT_OUT = (VERSION_TABLE, "kv_entries")
@@ -44,8 +44,8 @@ class TableDump(msgspec.Struct, frozen=True):
 def snapshot(database: Database) -> Iterator[Connection]:
     """One moment of the database, whatever others write while the block runs. To be read only."""
     with database.reading() as session:
+        lift_time_limits(session)
         connection = session.connection()
-        _lift_time_limit(connection)
         revision_of(connection)  # SQLite's snapshot begins with the first statement that reads
         yield connection
 
@@ -54,8 +54,8 @@ def snapshot(database: Database) -> Iterator[Connection]:
 def replacing(database: Database) -> Iterator[Connection]:
     """One transaction in which no other writes. Others read what was there before, until it is committed."""
     with database.writing() as session:
+        lift_time_limits(session)
         connection = session.connection()
-        _lift_time_limit(connection)
         if connection.dialect.name == "postgresql":
             names = ", ".join(f'"{table.name}"' for table in tables_of(connection))
             connection.execute(text(f"LOCK TABLE {names} IN EXCLUSIVE MODE"))
@@ -132,12 +132,6 @@ def lines_of(folder: Path, dumped: TableDump) -> Iterator[dict[str, Any]]:
     with table_file(folder, dumped.name).open("rb") as file:
         for line in file:
             yield dict(zip(dumped.columns, msgspec.json.decode(line), strict=True))
-
-
-def _lift_time_limit(connection: Connection) -> None:
-    """A table may be large: the limit that guards requests does not apply."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SET LOCAL statement_timeout = 0"))
 
 
 def _plain(value: Any) -> Any:

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 
 from ragkv.batched import batched
 from ragkv.chunk import Chunk
-from ragkv.clock import utc_now
 from ragkv.db.chunks import CHUNK_KEYS, chunk_row, chunks_of, forget_chunks_of, kv_names, name_kv, to_chunk
 from ragkv.db.clock import now_of
 from ragkv.db.collections import collection_of_document_changed, mark_chunks_written
@@ -147,8 +146,7 @@ class Lease:
     def kv_rule(self, default: KVRule) -> KVRule:
         """The rule for the document's KV: what its collection has in place of the default."""
         with self.database.reading() as session:
-            own = session.execute(rule_of(self.document_id)).one_or_none()
-            return default.in_place_of(*own) if own else default
+            return self._kv_rule(session, default)
 
     def chunks_to_keep(self, rule: KVRule) -> list[Chunk]:
         """The chunks whose KV the rule wants; all of them if the document's KV was requested."""
@@ -159,21 +157,35 @@ class Lease:
             return [to_chunk(row) for row in session.scalars(wanted)]
 
     def finish(
-        self, kept: Sequence[KeptKV], kv_fingerprint: str, rule: KVRule | None = None, *, is_whole: bool = True
-    ) -> None:
+        self,
+        kept: Sequence[KeptKV],
+        kv_fingerprint: str,
+        rule: KVRule | None = None,
+        default: KVRule | None = None,
+        *,
+        is_whole: bool = True,
+    ) -> bool:
         """Mark as ready: all KV is kept. With `is_whole` False, where room was lacking or the rule does not want it, as
-        if the rest was evicted; chunks that the rule wanted for their uses start counting again."""
+        if the rest was evicted; chunks that the rule wanted for their uses start counting again.
+
+        False where the document's `kv_rule` of the default is no longer `rule`: the KV is recorded, and the rest is
+        left to do.
+        """
         ended = {"status": Status.READY if is_whole else Status.SEARCHABLE, "kv_evicted": not is_whole, "stage": ""}
         with self.database.writing() as session:
+            self._change(session)
+            _keep(session, self._row(session).tenant_id, kept)
+            # From here on the collection's row is locked: its rule changes before this look or after the commit.
+            session.execute(collection_of_document_changed(self.document_id))
+            if default is not None and self._kv_rule(session, default) != rule:
+                return False
             self._change(session, kv_fingerprint=kv_fingerprint, error=None, outages=0, **ended, **RELEASED)
-            tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
-            _keep(session, tenant_id, kept)
             if rule is not None and rule.when is KVWhen.NTH_USE:
                 session.execute(tried(self.document_id, rule.uses))
             if session.scalars(open_kind(self.document_id, INGEST)).first() is not None:  # not KV that was made again
                 announce(session, self.document_id, READY_EVENT)
             session.execute(open_jobs(self.document_id, status=JobStatus.DONE, error=None))
-            session.execute(collection_of_document_changed(self.document_id))
+            return True
 
     def keep(self, kept: Sequence[KeptKV]) -> None:
         """Record KV that is in the store. The first KV of a chunk is progress: attempts begin anew."""
@@ -225,6 +237,10 @@ class Lease:
         self._change(session, error=reason, **changes, **RELEASED)
         session.execute(open_jobs(self.document_id, status=JobStatus.QUEUED, error=reason))
 
+    def _kv_rule(self, session: Session, default: KVRule) -> KVRule:
+        own = session.execute(rule_of(self.document_id)).one_or_none()
+        return default.in_place_of(*own) if own else default
+
     def _row(self, session: Session) -> DocumentRow:
         row = session.get(DocumentRow, self.document_id)
         if row is None:
@@ -236,7 +252,7 @@ class Lease:
             self._change(session, lease_until=now_of(session) + LEASE, **changes)
 
     def _change(self, session: Session, **changes: Any) -> None:
-        statement = held(self.document_id, self.owner).values(updated_at=utc_now(), **changes)
+        statement = held(self.document_id, self.owner).values(updated_at=now_of(session), **changes)
         if not num_changed(session, statement):
             raise Conflict(f"document {self.document_id} was deleted, or another worker took it over")
 

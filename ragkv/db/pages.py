@@ -38,7 +38,7 @@ def rows_of(
 ) -> Page[Row[*Columns]]:
     """The rows of one page. `place_of` gives the position of an item by its id, or raises NotFound."""
     anchor = page.before if page.backwards else page.after
-    position = None if anchor is None else place_of(anchor)
+    position = page.position or (None if anchor is None else place_of(anchor))
     descending = page.newest_first != page.backwards
     found = rows_behind(session, listed, keys, page.limit, position, descending=descending)
     return Page(found.items[::-1], found.more) if page.backwards else found

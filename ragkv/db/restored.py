@@ -10,11 +10,9 @@ from ragkv.db.leases import RELEASED
 from ragkv.db.tables import CollectionRow, DocumentRow
 from ragkv.status import Status
 
-WITHOUT_KV: Mapping[str, Mapping[str, Any]] = {
-    "chunks": {"kv_key": None},
-    "documents": {**RELEASED, "attempts": 0, "stage": ""},
-}
-"""Values, by table and column, that rows of a backup get in place of their own."""
+UNHELD: Mapping[str, Mapping[str, Any]] = {"documents": {**RELEASED, "attempts": 0, "stage": ""}}
+"""Values, by table and column, that rows of a backup get in place of their own. Chunks go on naming their KV, so that
+files of it that are there are not taken for unused ones."""
 
 
 def versions(connection: Connection) -> dict[str, int]:

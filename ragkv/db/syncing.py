@@ -11,6 +11,7 @@ from ragkv.data_sources.location import location_of
 from ragkv.db.clock import now_of
 from ragkv.db.data_sources import (
     claim_data_source,
+    confirmed_since,
     documents_synced,
     documents_without_source_file,
     due_data_source,
@@ -147,14 +148,15 @@ class SyncLease:
 
     def end(self, *, is_whole: bool, **changes: Any) -> None:
         """Release it, with the outcome. The next sync is due an interval later, or when it was asked for since this one
-        began. is_whole: the listing came to its end."""
+        began. is_whole: the listing came to its end. Deletions that were confirmed before it are so no longer."""
         with self.database.writing() as session:
             now = now_of(session)
             interval, next_at = session.execute(schedule_of(self.source.id)).one_or_none() or (0, None)
             if next_at is None or next_at <= (self.source.next_at or now):
                 next_at = now + timedelta(minutes=interval) if interval else None
-            synced = {"synced_at": now} if is_whole else {}
-            self._change(session, next_at=next_at, **synced, **changes, **RELEASED)
+            if is_whole:
+                changes |= {"synced_at": now, "confirmed_deletions": confirmed_since(self.source.confirmed_deletions)}
+            self._change(session, next_at=next_at, **changes, **RELEASED)
 
     def give_back(self) -> None:
         """Release it in the middle of a sync, which another process continues."""

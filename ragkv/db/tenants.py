@@ -10,7 +10,7 @@ from ragkv.db.database import Database
 from ragkv.db.tables import CollectionRow, TenantRow
 from ragkv.errors import NotFound
 from ragkv.ids import is_id
-from ragkv.names import storable
+from ragkv.names import one_spelling, storable
 from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, CollectionRef
 
 SECRET_BYTES = 32
@@ -21,18 +21,19 @@ def collection_by_names(tenant: str, collection: str) -> Select[TenantRow, Colle
     return (
         select(TenantRow, CollectionRow)
         .join(CollectionRow, CollectionRow.tenant_id == TenantRow.id)
-        .where(TenantRow.name == tenant, CollectionRow.name == collection)
+        .where(TenantRow.name == one_spelling(tenant), CollectionRow.name == one_spelling(collection))
     )
 
 
 def collection_of(tenant_id: str, collection: str) -> Select[bytes, CollectionRow]:
     """(the tenant's secret, the collection), the collection by id or by name. Those of others find nothing."""
+    is_named = CollectionRow.name == storable(one_spelling(collection))
     return (
         select(TenantRow.secret, CollectionRow)
         .join(CollectionRow, CollectionRow.tenant_id == TenantRow.id)
         .where(
             CollectionRow.tenant_id == tenant_id,
-            CollectionRow.id == collection if is_id(collection) else CollectionRow.name == storable(collection),
+            CollectionRow.id == collection if is_id(collection) else is_named,
         )
     )
 

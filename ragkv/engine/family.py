@@ -46,11 +46,14 @@ class Family:
 
 
 def _files(pid: int) -> Iterator[Path]:
-    """Shared memory that a process maps, and sockets that it listens on in the temporary folder."""
+    """Shared memory that a process maps, and sockets that it listens on in the temporary folder.
+
+    POSIX shared memory has no folders: what lies in one below /dev/shm is somebody's file, a model's weights perhaps.
+    """
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
             _, _, path = line.partition(_SHARED_MEMORY)
-            if path and not path.endswith(" (deleted)"):
+            if path and "/" not in path and not path.endswith(" (deleted)"):
                 yield Path(_SHARED_MEMORY + path)
     with suppress(OSError, psutil.Error):
         for connection in psutil.Process(pid).net_connections("unix"):

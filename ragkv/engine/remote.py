@@ -126,10 +126,13 @@ class RemoteEngine:
         try:
             response = await self._http.post("/v1/completions", json=body, headers=session)
             await _raise_for_status(response)
-            return report_of(response.json().get("kv_transfer_params"), len(request.token_ids), cached)
+            params = response.json().get("kv_transfer_params")
+            if params is not None:
+                return report_of(params, len(request.token_ids), cached)
+            log.warning("the answer is whole, its report is lost: the engine that was asked has none")
         except (httpx.HTTPError, Rejected, Unavailable, ValueError, AttributeError) as error:
             log.warning("the answer is whole, its report is lost: %s", error)
-            return report_of(None, len(request.token_ids), cached)
+        return Report()
 
 
 def _body(request: Generate, tag: str) -> dict[str, Any]:

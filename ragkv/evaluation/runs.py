@@ -76,8 +76,13 @@ class Wanted:
 
 
 def start_run(tenant_id: str, collection: str, wanted: Wanted, database: Database) -> EvaluationRun:
-    """A new run, queued. Raises NotFound for the collection, Rejected if there is no question to measure, Conflict if
-    the tenant has too many runs. Of its ended runs with given questions, only the newest keep them."""
+    """A new run, queued. Raises NotFound for the collection, Rejected if there is no question to measure, or are given
+    ones that the source does not measure, Conflict if the tenant has too many runs. Of its ended runs with given
+    questions, only the newest keep them."""
+    if wanted.given and wanted.source != "given":
+        raise Rejected(
+            f"the source {wanted.source!r} measures no `questions`: set `source` to `given`, or leave them out"
+        )
     ref = collection_ref(tenant_id, collection, database)
     run_id = new_id()
     with database.writing() as session:

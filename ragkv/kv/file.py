@@ -19,6 +19,7 @@ from ragkv.disk import sync
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.layout import LAYOUT_VERSION, Layout
 from ragkv.kv.quantise import Packed, pack_keys, pack_values
+from ragkv.kv.resident import read_in
 from ragkv.kv_format import GRIDS, QCACHE_BLOCK, KVFormat
 
 PARTIAL = ".partial"
@@ -205,9 +206,13 @@ def _save(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]
     try:
         save_file(tensors, path, metadata)
     except SafetensorError as error:
-        number = _OS_ERROR.search(str(error))
-        if number is None:
-            raise
+        _raise_os_error(error, path)
+        raise
+
+
+def _raise_os_error(error: Exception, path: Path) -> None:
+    """Raise the OSError that safetensors only tells in words, if there was one."""
+    if number := _OS_ERROR.search(str(error)):
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
@@ -229,7 +234,8 @@ def read_kv(path: Path, layout: Layout) -> StoredKV:
 
 def load_kv(path: Path, key: str | None = None) -> StoredKV:
     """Like `read_kv`, of whatever layout. key: that of a file that is not named by it."""
-    with _opened(path, key or path.stem) as (file, kv_format):
+    with _opened(path, key or path.stem, mapped=True) as (file, kv_format):
+        read_in(path)
         kept = _kept_in(file, path)
         if kv_format is KVFormat.BF16:
             kv: StoredKV = ChunkKV(**_checked(file, (*_PLAIN, *_QCACHE), path), kept=kept)
@@ -298,11 +304,13 @@ def _checked(file: Any, names: Sequence[str], path: Path) -> dict[str, torch.Ten
 
 
 @contextmanager
-def _opened(path: Path, key: str) -> Iterator[tuple[Any, KVFormat]]:
-    """The file of a key, of this version, and its format. What goes wrong inside is raised as `read_kv` says."""
+def _opened(path: Path, key: str, *, mapped: bool = False) -> Iterator[tuple[Any, KVFormat]]:
+    """The file of a key, of this version, and its format. What goes wrong inside is raised as `read_kv` says.
+
+    mapped: its tensors are the page cache's, not copies."""
     path.stat()  # a missing file is FileNotFoundError, whatever safetensors makes of it
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="pt", backend="mmap" if mapped else "pread") as file:
             metadata = file.metadata() or {}
             if metadata.get("version") != str(LAYOUT_VERSION):
                 raise Unsupported(f"{path.name}: another version of ragkv wrote it")
@@ -312,6 +320,7 @@ def _opened(path: Path, key: str) -> Iterator[tuple[Any, KVFormat]]:
                 raise Unsupported(f"{path.name}: a newer version of ragkv wrote it")
             yield file, KVFormat(metadata.get("format", KVFormat.BF16))
     except (SafetensorError, ValueError) as error:
+        _raise_os_error(error, path)
         raise Corrupt(f"{path.name}: {error}") from None
     except RuntimeError as error:  # torch could not map it: no descriptors, no memory
         raise OSError(str(error)) from None

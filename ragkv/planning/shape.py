@@ -141,6 +141,12 @@ def _shape(name: str, config: Mapping[str, Any]) -> Shape:
         attention=attention,
         active=number("num_experts_per_tok") if is_mixture else 1,
         expert_inner=expert_inner,
-        shared_inner=int(config.get("n_shared_experts") or 0) * (expert_inner or 0),
+        shared_inner=_shared_inner(config, expert_inner or 0),
         dense_layers=int(config.get("first_k_dense_replace") or 0),
     )
+
+
+def _shared_inner(config: Mapping[str, Any], expert_inner: int) -> int:
+    """Width of the experts that every token takes part in, all of them together."""
+    whole = config.get("shared_expert_intermediate_size") or config.get("shared_intermediate_size")  # Qwen, Granite
+    return int(whole or int(config.get("n_shared_experts") or 0) * expert_inner)

@@ -65,12 +65,16 @@ class QdrantIndex:
         with self._reporting():
             if not self._client.collection_exists(COLLECTION):
                 self._create(dim)
-            vectors = self._client.get_collection(COLLECTION).config.params.vectors
+            found = self._client.get_collection(COLLECTION)
+            for field in _PLACE:
+                if field not in found.payload_schema:  # just created; or who created it was killed before this
+                    self._index_field(field)
+        vectors = found.config.params.vectors
         assert isinstance(vectors, dict), "vectors are named"
-        found = vectors[DENSE].size
-        if found != dim:
+        size = vectors[DENSE].size
+        if size != dim:
             raise Rejected(
-                f"the Qdrant server holds vectors of {found} numbers and the encoder makes {dim}: "
+                f"the Qdrant server holds vectors of {size} numbers and the encoder makes {dim}: "
                 f"set RAGKV_ENCODER back; or delete its collection {COLLECTION}, run `ragkv fsck --repair`, and start again: "
                 "documents are then found by their words until a worker has read them again"
             )
@@ -191,9 +195,10 @@ class QdrantIndex:
         except UnexpectedResponse as error:
             if error.status_code != HTTPStatus.CONFLICT:  # another process was first
                 raise
-        for field in ("tenant_id", "collection_id", "document_id"):
-            schema = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=field == "tenant_id")
-            self._client.create_payload_index(COLLECTION, field, schema, wait=True)
+
+    def _index_field(self, field: str) -> None:
+        schema = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=field == "tenant_id")
+        self._client.create_payload_index(COLLECTION, field, schema, wait=True)
 
     def _delete(self, condition: models.Filter) -> None:
         with self._reporting():

@@ -75,12 +75,12 @@ class StitchPlan:
         """Names how the KV under this plan comes about, for the cache salt.
 
         KV at a position depends on the ids before it, which vLLM's block hashes cover, and on what is recomputed before
-        it, on writer and format, and on which tokens are left out, which this covers; a selection in the engine looks
-        at every chunk, so all of them are named.
+        it, on writer and format, and on the tokens that are left out, which KV has looked at all the same: this covers
+        them, and names every chunk where a selection in the engine looks at all of them.
         """
         spans = ",".join(f"{span.start}-{span.end}" for span in self.recompute)
         selection = f"{self.selection}{[(chunk.key, chunk.span) for chunk in self.placed]}" if self.selection else ""
-        shortened = "".join(f"|{chunk.span.start} {chunk.kept}" for chunk in self.placed if chunk.kept)
+        shortened = "".join(f"|{chunk.span.start} {chunk.key} {chunk.kept}" for chunk in self.placed if chunk.kept)
         named = f"{spans}|{selection}{self.writer}{self.quantised}{shortened}"
         return "stitched:" + hashlib.sha256(named.encode()).hexdigest()
 

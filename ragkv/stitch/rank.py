@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ragkv.stitch.select import attention_logits
+from ragkv.stitch.select import attention_logits, query_slices
 
 Rotate = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(positions [tokens] int64, un-rotated [tokens, heads, head_dim]) -> rotated. May work in place."""
@@ -24,12 +24,18 @@ def chunk_shares(
     queries: [n, q_heads, head_dim], those of the question's text; places: [n] int64, where they stand in the question;
     prefix, chunks: [tokens, kv_heads, head_dim] each. All un-rotated.
     """
-    logits = []
-    for keys, start in [(prefix, 0), *((chunk, len(prefix)) for chunk in chunks)]:
-        end = start + len(keys)
-        placed = rotate(torch.arange(start, end, device=keys.device), keys.clone())
-        asking = rotate(end + places, queries.clone())
-        logits.append(attention_logits(asking, placed))
-    weights = torch.cat(logits, -1).softmax(-1).mean(0).flatten(0, 1)
-    parts = torch.split(weights, [len(keys) for keys in (prefix, *chunks)], -1)
-    return torch.stack([part.sum(-1) for part in parts[1:]], -1)
+    starts = [0] + [len(prefix)] * len(chunks)
+    placed = [
+        rotate(torch.arange(start, start + len(keys), device=keys.device), keys.clone())
+        for start, keys in zip(starts, (prefix, *chunks), strict=True)
+    ]
+    sizes = [len(keys) for keys in placed]
+    shares = torch.zeros(queries.shape[1], len(chunks), device=queries.device)
+    for part in query_slices(queries, sum(sizes)):
+        logits = [
+            attention_logits(rotate(start + len(keys) + places[part], queries[part].clone()), keys)
+            for start, keys in zip(starts, placed, strict=True)
+        ]
+        weights = torch.cat(logits, -1).softmax(-1).sum(0).flatten(0, 1)
+        shares += torch.stack([each.sum(-1) for each in torch.split(weights, sizes, -1)[1:]], -1)
+    return shares / len(queries)

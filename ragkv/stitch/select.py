@@ -5,7 +5,7 @@ is smaller), but for `legolink`, whose size the chunks give. Ties go to the late
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -174,6 +174,8 @@ def regroup(mean_keys: torch.Tensor, num_tokens: int, block_size: int) -> torch.
     return regrouped
 
 
+MAX_LOGITS = 2**24
+"""64 MiB of float32, and a softmax takes three times that: a question of thousands of tokens would take gigabytes."""
 QUERIES = 4
 """The last of a question's, those that are about to answer: what they attend to is selected."""
 
@@ -190,8 +192,18 @@ def causal_attention_weights(queries: torch.Tensor, keys: torch.Tensor) -> torch
     queries: [n, q_heads, head_dim], keys: [tokens, kv_heads, head_dim], both rotated.
     """
     n, tokens = len(queries), len(keys)
-    later = torch.ones(n, tokens, dtype=torch.bool, device=keys.device).triu(tokens - n + 1)
-    return attention_logits(queries, keys).masked_fill(later[:, None, None], -torch.inf).softmax(-1).mean((1, 2))
+    weights = torch.empty(n, tokens, device=keys.device)
+    for part in query_slices(queries, tokens):
+        later = torch.arange(tokens, device=keys.device) > torch.arange(n, device=keys.device)[part, None] + tokens - n
+        logits = attention_logits(queries[part], keys).masked_fill(later[:, None, None], -torch.inf)
+        weights[part] = logits.softmax(-1).mean((1, 2))
+    return weights
+
+
+def query_slices(queries: torch.Tensor, num_keys: int) -> Iterator[slice]:
+    """Slices of queries [n, q_heads, head_dim], in order, whose logits take MAX_LOGITS numbers or are one query's."""
+    step = max(1, MAX_LOGITS // max(1, queries.shape[1] * num_keys))
+    return (slice(start, start + step) for start in range(0, len(queries), step))
 
 
 def attention_logits(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:

@@ -24,10 +24,6 @@ class Grace:
     kv: timedelta
 
     @property
-    def rows_before(self) -> datetime:
-        return utc_now() - self.rows
-
-    @property
     def uploads_before(self) -> datetime:
         return utc_now() - self.uploads
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ragkv.db.consistency import searchable_documents
+from ragkv.db.consistency import documents_with_points, searchable_documents
 from ragkv.parts import Parts
 from ragkv.retrieve.index import Held
 
@@ -12,7 +12,7 @@ def missing_points(parts: Parts) -> list[Held]:
     if parts.server_index is None:
         return []
     with parts.database.reading() as session:
-        wanted = {Held(*place): chunks for *place, chunks in session.execute(searchable_documents())}
+        wanted = {Held(*place): chunks for *place, chunks in session.execute(documents_with_points())}
     held = parts.server_index.held()
     return [place for place, chunks in wanted.items() if held.get(place, 0) != chunks]
 

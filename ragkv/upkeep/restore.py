@@ -13,7 +13,7 @@ import msgspec
 from ragkv.db.database import Database
 from ragkv.db.dump import TableDump, clear, dump, load, replacing, snapshot, tables_with_rows
 from ragkv.db.migrate import migrate, revisions
-from ragkv.db.restored import WITHOUT_KV, make_consistent, versions
+from ragkv.db.restored import UNHELD, make_consistent, versions
 from ragkv.errors import Conflict, Rejected
 from ragkv.files import FileStore
 from ragkv.parts import Parts
@@ -71,7 +71,7 @@ def _exchange(tables: Path, dumps: Sequence[TableDump], replace: bool, database:
         _refuse_filled(connection, replace)
         earlier = versions(connection)
         clear(connection)
-        load(connection, dumps, tables, WITHOUT_KV)
+        load(connection, dumps, tables, UNHELD)
         make_consistent(connection, earlier)
 
 

@@ -107,7 +107,9 @@ def _evict_some(wanted: NewKV | None, parts: Parts) -> Freed:
             chosen = [
                 (key, size) for (key, size), freed in zip(entries, freed_before, strict=False) if freed < num_bytes
             ]
-            if chosen:  # of the first tenant that has some to give up
+            # Of the first tenant that has some to give up. Those behind the one that wants room keep less than it does
+            # then, and two documents that took from each other in turns would never end.
+            if chosen or (wanted is not None and tenant_id == wanted.tenant_id):
                 break
         forget(session, [key for key, _ in chosen])
     parts.kv_store.delete(key for key, _ in chosen)

@@ -1,10 +1,11 @@
 """Rows that disagree with each other: leases, jobs, counters."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ragkv.batched import batched
-from ragkv.clock import utc_now
+from ragkv.db.clock import now_of
 from ragkv.db.consistency import (
     close_jobs,
     jobs_of_finished,
@@ -17,7 +18,8 @@ from ragkv.db.consistency import (
 from ragkv.db.database import Database
 from ragkv.db.documents import start_over
 from ragkv.db.ingestion import LEASE
-from ragkv.upkeep.check import Check, execute_all
+from ragkv.parts import Parts
+from ragkv.upkeep.check import Check, Grace, execute_all
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -31,11 +33,32 @@ def _found(statement: "Select[str]", database: Database) -> Sequence[str]:
         return session.scalars(statement).all()
 
 
+def _now(parts: Parts) -> datetime:
+    """By the database's clock, as leases are."""
+    with parts.database.reading() as session:
+        return now_of(session)
+
+
+def _lease_ends(grace: Grace, parts: Parts) -> tuple[datetime, datetime]:
+    """The moments between which the lease of a worker that is there ends."""
+    now = _now(parts)
+    return now - grace.rows, now + CLOCK_STEP
+
+
+def _release(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
+    ends = _lease_ends(grace, parts)
+    execute_all((release(some, *ends) for some in batched(document_ids)), parts.database)
+
+
+def _queue(job_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
+    lapsed_before = _now(parts) - grace.rows
+    execute_all((queue_jobs(some, lapsed_before) for some in batched(job_ids)), parts.database)
+
+
 ROW_CHECKS = (
     Check(
         "stale_leases", "documents held by a worker that is gone, or by a clock that ran ahead", "released",
-        lambda grace, parts: _found(stale_leases(grace.rows_before, utc_now() + CLOCK_STEP), parts.database),
-        lambda ids, grace, parts: execute_all((release(some, grace.rows_before, utc_now() + CLOCK_STEP) for some in batched(ids)), parts.database),
+        lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts)), parts.database), _release,
     ),
     Check(
         "miscounted_documents", "documents with another number of chunks than they say", "read again",
@@ -44,12 +67,11 @@ ROW_CHECKS = (
     ),
     Check(
         "unclosed_jobs", "open jobs of documents that are ready or failed", "closed",
-        lambda grace, parts: _found(jobs_of_finished(grace.rows_before), parts.database),
+        lambda grace, parts: _found(jobs_of_finished(_now(parts) - grace.rows), parts.database),
         lambda ids, grace, parts: execute_all((change for some in batched(ids) for change in close_jobs(some)), parts.database),
     ),
     Check(
         "unheld_jobs", "running jobs of documents that no worker holds", "queued",
-        lambda grace, parts: _found(jobs_without_worker(grace.rows_before), parts.database),
-        lambda ids, grace, parts: execute_all((queue_jobs(some, grace.rows_before) for some in batched(ids)), parts.database),
+        lambda grace, parts: _found(jobs_without_worker(_now(parts) - grace.rows), parts.database), _queue,
     ),
 )  # fmt: skip

@@ -109,6 +109,7 @@ def has_room_on_disk(num_bytes: int, parts: Parts) -> bool:
         parts.kv_disk.make_room(num_bytes)
     except OutOfSpace:
         Uploader(parts).upload()
+        parts.kv_disk.copied()
         try:
             parts.kv_disk.make_room(num_bytes)
         except OutOfSpace as error:

@@ -53,7 +53,7 @@ def test_an_answer_comes_with_its_source_and_the_origin_of_its_prompt(playground
     expect(answer(playground).locator(".answer-text")).to_contain_text(SAID)
     expect(answer(playground).locator(".figure")).to_have_text(re.compile(r"^[\d.]+ m?s$"))
     cited = answer(playground).get_by_role("link", name="Source 1: Ada Lovelace")
-    expect(cited).to_have_attribute("href", re.compile(rf"^/admin/documents/{document}\?at=\d+-\d+$"))
+    expect(cited).to_have_attribute("href", re.compile(rf"^/admin/documents/{document}\?at=\d+-\d+-[0-9a-f]{{8}}$"))
     bar = answer(playground).locator(".prompt-bar")
     assert bar.evaluate(COVERED) == pytest.approx(100, abs=0.1)
     assert bar.locator(".of-stitched").count() >= 2, "the instructions and the passage"

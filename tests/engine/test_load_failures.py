@@ -80,6 +80,7 @@ def test_a_part_behind_cached_blocks_is_recomputed_whole(exact: World, chunks: l
     answered = exact.ask(prompt, plan, max_tokens=8, logprobs=-1, salt="shared")
     assert 0 < answered.report.cached < plan.end
     assert answered.report.recomputed == plan.end - answered.report.cached
+    assert answered.report.failed_keys == (), "no file was to be read"
     assert_is_full_prefill(exact, prompt, answered)
 
 

@@ -55,7 +55,8 @@ class TestDocuments:
 
     def test_bad_uploads_are_refused_with_the_reason(self, client: Client):
         assert_problem(upload(client, b""), 422, "empty")
-        assert_problem(client.post("/v1/documents", files={"nope": ("a.md", ADA)}), 400, "file")
+        assert_problem(client.post("/v1/documents", files={"nope": ("a.md", ADA)}), 400, "unknown field `nope`")
+        assert_problem(client.post("/v1/documents", files={"collection": (None, "default")}), 400, "field `file`")
         assert_problem(client.post("/v1/documents", json={}), 415)
 
     def test_too_large_a_file_is_refused(self, client: Client, settings: Settings):
@@ -128,6 +129,13 @@ class TestAsking:
 
     def test_an_empty_collection_says_what_to_do(self, client: Client):
         assert_problem(client.post("/v1/ask", json={"question": "Who?"}), 404, "upload")
+
+    def test_a_search_of_an_empty_collection_finds_nothing_and_is_no_error(self, client: Client):
+        found = client.post("/v1/search", json={"question": "Who?"})
+        assert (found.status_code, found.json()["passages"]) == (200, [])
+
+        described = client.get("/schema/openapi.json").json()["paths"]["/v1/search"]["post"]["responses"]["404"]
+        assert described["description"] == "No such collection or document."
 
     def test_an_engine_that_is_away_is_503_and_worth_another_try(
         self, client: Client, answerable: str, engine: EchoEngine

@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.access.keys import list_all_keys
 from ragkv.catalog.documents import accept_document, delete_document, document_view, store_document
+from ragkv.catalog.listing import list_chunks
 from ragkv.catalog.requeue import stuck_ids
 from ragkv.cli.backup import backup as backup_command
 from ragkv.cli.backup import restore as restore_command
@@ -27,6 +30,7 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.upkeep.backup import backup
+from ragkv.upkeep.eviction import NOTHING, collect_garbage
 from ragkv.upkeep.restore import restore
 from tests.conftest import ingest_over, lend_models
 from tests.issued_keys import issue_key_by_name
@@ -199,6 +203,44 @@ def test_what_a_process_remembers_is_never_taken_for_what_was_restored(
     with parts.database.reading() as session:
         assert session.scalars(select(DocumentRow.version)).all() == [8]
         assert session.scalars(select(CollectionRow.generation)).all()[0] > 40
+
+
+def test_kv_that_is_still_there_outlives_the_first_sweep_and_is_used_again(
+    parts: Parts, ingest: IngestParts, tmp_path: Path
+):
+    """Also files that are older than those which a sweep takes for left over."""
+    document_id = store(parts)
+    ingest_document(document_id, ingest)
+    folder = _backup(parts, tmp_path, upload=False)
+    for path in parts.settings.kv_dir.rglob("*.safetensors"):
+        os.utime(path, (time.time() - 2 * 86_400,) * 2)
+
+    def written() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in parts.settings.kv_dir.rglob("*.safetensors")}
+
+    before = written()
+    restore(folder, parts, replace=True)
+
+    assert collect_garbage(parts) == NOTHING
+    assert ingest_document(document_id, ingest) is IngestOutcome.READY
+    assert written() == before != {}
+
+
+def test_kv_that_is_gone_is_said_to_be_coming_until_a_worker_has_made_it(
+    parts: Parts, ingest: IngestParts, empty: Parts, tmp_path: Path, loaded: IngestParts
+):
+    document_id = store(parts)
+    ingest_document(document_id, ingest)
+    restore(_backup(parts, tmp_path, upload=False), empty)
+
+    def states() -> set[str]:
+        ref = parts.default_collection
+        page = list_chunks(ref.tenant_id, document_id, 100, None, empty.database, empty.kv_store)
+        return {chunk.kv.state for chunk in page.items}
+
+    assert states() == {"pending"}
+    ingest_document(document_id, ingest_over(empty, loaded))
+    assert states() == {"stored"}
 
 
 def test_a_folder_with_something_in_it_is_not_written_to(parts: Parts, tmp_path: Path):

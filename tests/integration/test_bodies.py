@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -62,3 +63,22 @@ def test_the_refusal_says_what_to_send(client: Client):
     response = client.post("/v1/search", content='{"question": "x?"}', headers={"content-type": "text/plain"})
 
     assert_problem(response, 415, "Content-Type: application/json")
+
+
+def test_an_empty_body_is_called_empty(client: Client):
+    assert client.post("/v1/search").json()["errors"] == [
+        {"message": "the body is empty: send JSON", "key": "data", "source": "body"}
+    ]
+
+
+@pytest.mark.parametrize(
+    "form", [[("file", (None, b"x"))], [("file", ("a.md", b"x")), ("file", ("b.md", b"y"))]], ids=["as text", "twice"]
+)
+def test_a_file_sent_as_text_or_twice_is_refused_with_what_to_send(client: Client, form: list[Any]):
+    (error,) = client.post("/v1/documents", files=form).json()["errors"]
+    assert (error["key"], error["message"]) == ("file", "expected one file, sent with a file name")
+
+
+def test_a_value_that_a_list_does_not_have_is_refused_with_those_it_has(client: Client):
+    (error,) = client.get("/v1/documents", params={"status": "gone"}).json()["errors"]
+    assert error["message"].endswith("use 'accepted', 'parsing', 'indexing', 'searchable', 'ready' or 'failed'")

@@ -20,6 +20,7 @@ import msgspec
 import obstore
 import pytest
 from click.testing import CliRunner
+from obstore.exceptions import GenericError
 from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
@@ -36,14 +37,14 @@ from ragkv.catalog.data_sources import (
     retry_files,
 )
 from ragkv.catalog.documents import accept_document, delete_document
-from ragkv.catalog.syncing import SyncTally, sync_next, sync_now
+from ragkv.catalog.syncing import OUTAGES, SyncTally, sync_next, sync_now
 from ragkv.catalog.uploads import keep_file
 from ragkv.cli.data_sources import data_sources
 from ragkv.data_sources import folder as folder_module
 from ragkv.data_sources.bucket import BucketFiles
 from ragkv.db.data_sources import FileStatus
 from ragkv.db.syncing import LEASE, SyncLease
-from ragkv.db.tables import AuditRow, DataSourceRow, DocumentRow
+from ragkv.db.tables import AuditRow, CollectionRow, DataSourceRow, DocumentRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Conflict, Forbidden, NotFound, Rejected
@@ -164,6 +165,12 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_module, "SETTLED_S", 0.0)
 
 
+def generation(source: Source) -> int:
+    """Kept answers are of one generation of their collection."""
+    with source.parts.database.reading() as session:
+        return session.get_one(CollectionRow, source.view.collection_id).generation
+
+
 def fill(source: Source, files: int) -> None:
     for number in range(files):
         source.write(f"sub/{number % 3}/{number}.md", f"# Note {number}\n\nText of note {number}.\n".encode())
@@ -197,6 +204,18 @@ def test_a_collection_is_kept_in_step(source: Source):
     third = source.sync()
     assert (third.unchanged, third.added, third.changed, third.deleted) == (21, 0, 0, 0)
     assert source.documents() == expected
+
+
+def test_a_file_with_a_time_to_come_is_read_by_every_sync_and_kept_answers_stay(folder: Source, inbox: Path):
+    folder.write("plan.md", b"# Plan\n\nThe bridge opens in May.\n")
+    os.utime(inbox / "plan.md", (time.time() + 86_400,) * 2)
+    folder.sync()
+    before = generation(folder)
+    assert (folder.sync().unchanged, generation(folder)) == (1, before)
+
+    folder.write("plan.md", b"# Plan\n\nThe bridge opens in June.\n")
+    assert folder.sync().changed == 1
+    assert generation(folder) > before
 
 
 def test_a_file_with_a_document_that_failed_is_read_again_once_it_changed_or_on_request(
@@ -321,6 +340,24 @@ class TestDeletions:
         assert len(documents(folder)) == 24
         request_sync(tenant_id, folder.view.id, confirm=True, database=folder.parts.database)
         assert folder.sync().deleted == 14
+
+    def test_a_confirmation_during_a_sync_is_for_the_next(self, folder: Source):
+        """The one under way goes by what was confirmed before it began."""
+        tenant_id = folder.parts.default_collection.tenant_id
+        fill(folder, 24)
+        folder.sync()
+        for number in range(13):
+            folder.delete(f"sub/{number % 3}/{number}.md")
+        assert folder.sync().held == 13
+
+        def confirming(tally: SyncTally) -> bool:
+            request_sync(tenant_id, folder.view.id, confirm=True, database=folder.parts.database)
+            return True
+
+        assert sync_now(folder.view.id, folder.parts, confirming).held == 13
+        due = sync_next(folder.parts, on)
+        assert due is not None
+        assert (due.outcome, due.deleted) == ("done", 13)
 
     def test_other_files_in_place_of_all_ask_too(self, folder: Source):
         fill(folder, 12)
@@ -607,6 +644,33 @@ class TestLimits:
         assert not any(word in str(failed.error) for word in ("secret", "127.0.0.1", "bucket"))
         assert len(documents(bucket)) == 2
 
+    def test_objects_that_can_never_be_read_hold_up_no_others_for_long(
+        self, bucket: Source, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The first sync takes them for a store that is away; from then on they are known."""
+        fill(bucket, 8)
+        bucket.sync()
+        lost = [f"lost {number}.md" for number in range(OUTAGES)]
+        for name in lost:
+            bucket.write(name, f"# {name}\n".encode())
+        bucket.write("sub/0/0.md", b"# Changed\n")
+        bucket.delete("sub/1/1.md")
+        get = obstore.get
+
+        def failing(store: Any, key: str) -> Any:
+            if key in lost:
+                raise GenericError("a shard is lost")
+            return get(store, key)
+
+        monkeypatch.setattr(obstore, "get", failing)
+        assert bucket.sync().outcome == "failed"
+        second = bucket.sync()
+        assert (second.outcome, second.changed, second.deleted) == ("done", 1, 1)
+        assert {bucket.file_statuses()[name][0] for name in lost} == {FileStatus.UNREADABLE}
+
+        monkeypatch.undo()
+        assert bucket.sync().added == OUTAGES
+
 
 class TestTurns:
     """One process at a time, and another one goes on."""
@@ -648,6 +712,18 @@ class TestTurns:
         change_data_source(tenant_id, folder.view.id, folder.parts.database, paused=False)
         assert sync_next(folder.parts, on) is not None
         assert len(documents(folder)) == 3
+
+    def test_a_retry_that_is_refused_while_it_is_paused_changes_nothing(self, folder: Source):
+        folder.write("empty.md", b"")
+        folder.sync()
+        mine = (folder.parts.default_collection.tenant_id, folder.view.id, folder.parts.database)
+        change_data_source(*mine, paused=True)
+        with pytest.raises(Conflict, match="resume it first"):
+            retry_files(*mine)
+        change_data_source(*mine, paused=False)
+
+        again = folder.sync()
+        assert (again.unchanged, again.unreadable) == (1, 0), "it was read again"
 
     def test_a_worker_that_stops_leaves_the_rest_to_another(self, source: Source):
         fill(source, 6)

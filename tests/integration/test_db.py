@@ -2,10 +2,13 @@
 
 import multiprocessing
 import os
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -18,9 +21,10 @@ from ragkv.clock import utc_now
 from ragkv.db import postgres
 from ragkv.db.database import Database, advisory_lock, open_engine
 from ragkv.db.documents import stuck_documents
+from ragkv.db.dump import snapshot
 from ragkv.db.ingestion import LATELY, KeptKV, Lease
 from ragkv.db.migrate import check_drift, downgrade, migrate
-from ragkv.db.tables import DocumentRow, JobRow, KVEntryRow
+from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, KVEntryRow
 from ragkv.db.tenants import ensure_collection, find_collection_ref, tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
 from ragkv.ids import new_id
@@ -263,6 +267,23 @@ class TestLease:
             assert [j.status for j in session.scalars(select(JobRow))] == [JobStatus.DONE]
         assert Lease.take(database, document_id, "again") is None
 
+    def test_finishing_waits_for_a_change_of_the_rule_for_kv_and_leaves_the_rest_to_do(self, database: Database):
+        document_id = add_document(database)
+        lease = store(database, document_id)
+        finished: list[bool] = []
+        finishing = Thread(target=lambda: finished.append(lease.finish([], "kv", AT_UPLOAD, AT_UPLOAD)))
+        with database.writing() as session:
+            session.execute(update(CollectionRow).values(kv_format="int8"))
+            finishing.start()
+            finishing.join(0.3)
+            assert finished == []
+        finishing.join()
+
+        assert finished == [False]
+        assert document(database, document_id).status is Status.SEARCHABLE
+        assert lease.finish([], "kv", lease.kv_rule(AT_UPLOAD), AT_UPLOAD)
+        assert document(database, document_id).status is Status.READY
+
     def test_writing_chunks_again_replaces_them_and_raises_the_version(self, database: Database):
         document_id = add_document(database)
         lease = store(database, document_id, num_chunks=3)
@@ -356,6 +377,15 @@ class TestLimits:
             advisory_lock(holder, "uploads")
             with pytest.raises(Unavailable, match="busy"), limited.writing() as session:
                 advisory_lock(session, "uploads")
+
+    def test_a_snapshot_lasts_however_long_nothing_is_asked_of_it(
+        self, postgres_server: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        """As while a backup copies the uploaded files."""
+        monkeypatch.setitem(postgres.LIMITS, "idle_in_transaction_session_timeout", "200ms")
+        with closing(Database(postgres_server)) as database, snapshot(database) as connection:
+            time.sleep(1)
+            assert connection.scalar(text("SELECT 1")) == 1
 
     def test_a_statement_may_take_longer_than_connecting_may(
         self, postgres_server: str, monkeypatch: pytest.MonkeyPatch

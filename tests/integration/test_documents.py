@@ -14,6 +14,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.metadata import MAX_DEPTH
 from ragkv.db.tables import DocumentRow
+from ragkv.db.tenants import find_collection_ref
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.file_types import READ, READ_KINDS
 from ragkv.parts import Parts
@@ -73,6 +74,13 @@ class TestLists:
         assert names(client, status="ready") == []
         assert names(client, collection="default") == names(client)
 
+    def test_a_part_of_a_name_is_found_in_any_case(self, client: Client):
+        name = "ÄRGER ΟΔΟΣ.txt"
+        upload(client, b"one", name)
+        for part in ("ärger", "ÄRG", "ΟΔΟΣ", "οδο", "TXT"):
+            assert names(client, name=part) == [name]
+        assert names(client, name="arger") == []
+
     def test_metadata_filters_find_equal_values_of_the_same_type(self, client: Client, three: list[str]):
         for filters, found in [
             ('{"year": 2024}', ["two%.md"]),
@@ -88,6 +96,17 @@ class TestLists:
             ("{}", ["Three.txt", "two%.md", "one.md"]),
         ]:
             assert names(client, metadata=filters) == found
+
+    def test_metadata_filters_find_values_of_any_length(self, client: Client):
+        for name, value in (
+            ("plain.md", "u" * 512),
+            ("other.md", "u" * 511 + "v"),
+            ("marks.md", "\n" * 5_000),
+            ("great.md", 1e300),
+        ):
+            upload(client, name.encode(), name, data={"metadata": json.dumps({"key": ["a", value]})})
+            assert names(client, metadata=json.dumps({"key": value})) == [name]
+            assert names(client, metadata=json.dumps({"key": ["b", value]})) == [name]
 
     def test_pages_follow_each_other_without_gaps(self, client: Client, three: list[str]):
         first = client.get("/v1/documents", params={"limit": 2}).json()
@@ -143,6 +162,17 @@ class TestUploads:
         ]
         assert answer[0]["document"]["metadata"] == {"set": 1}
         assert "empty" in answer[1]["problem"]["detail"]
+
+    def test_a_misspelt_field_is_refused_and_nothing_is_uploaded(self, client: Client, answerable: str):
+        misspelt, before = {"colection": "papers"}, names(client)
+        for answer in (
+            upload(client, b"x", data=misspelt),
+            client.post("/v1/documents/batch", files={"files": ("a.md", b"x")}, data=misspelt),
+            client.put(f"/v1/documents/{answerable}", files={"file": ("a.md", b"x")}, data={"metadata": "{}"}),
+        ):
+            assert_problem(answer, 400)
+            assert "unknown field" in answer.json()["errors"][0]["message"]
+        assert names(client) == before
 
     @pytest.mark.parametrize(
         ("name", "shown"),
@@ -257,6 +287,20 @@ class TestChanges:
         assert old_kv & set(parts.kv_store.keys()) == {prefix}, "the old text's KV is gone"
         assert len([path for path in parts.settings.files_dir.rglob("*") if path.is_file()]) == 1
 
+    def test_a_replaced_document_has_title_and_type_of_the_file_that_answers(
+        self, client: Client, answerable: str, ingest: IngestParts
+    ):
+        def shown() -> tuple[str, str]:
+            view = client.get(f"/v1/documents/{answerable}").json()
+            return view["title"], view["media_type"]
+
+        put(client, answerable, b"<title>Charles Babbage</title><p>He designed the difference engine.", "new.html")
+        embedding = set[tuple[str, str]]()
+        ingest_document(answerable, ingest, lambda stage, *_: embedding.add(shown()) if stage == "embed" else None)
+
+        assert embedding == {("Ada Lovelace", "text/markdown")}
+        assert shown() == ("Charles Babbage", "text/html")
+
     def test_replacing_with_the_same_bytes_reads_nothing_again(self, client: Client, answerable: str):
         assert put(client, answerable, ADA, "renamed.md").json()["status"] == "ready"
         assert names(client) == ["renamed.md"]
@@ -302,6 +346,15 @@ class TestCollections:
         assert_problem(client.get(f"/v1/documents/{document['id']}"), 404)
         assert set(parts.kv_store.keys()) == {parts.keys_of(parts.default_collection.tenant_id).prefix()}
         assert not [path for path in parts.settings.files_dir.rglob("*") if path.is_file()]
+
+    def test_a_collection_is_found_by_the_very_name_it_was_made_with(self, client: Client, parts: Parts):
+        name = " Cafe\u0301 "
+        made = client.post("/v1/collections", json={"name": name}).json()
+
+        assert client.get(f"/v1/collections/{name}").json()["id"] == made["id"]
+        assert upload(client, data={"collection": name}).json()["collection_id"] == made["id"]
+        assert find_collection_ref(parts.database, " default ", name).collection_id == made["id"]
+        assert client.post("/v1/search", json={"question": "Ada", "collection": name}).status_code == 200
 
     def test_the_same_bytes_in_two_collections_are_two_documents(self, client: Client, ingest: IngestParts):
         client.post("/v1/collections", json={"name": "other"})

@@ -103,6 +103,10 @@ class TestEvaluations:
     def test_what_cannot_be_measured_is_refused_with_the_reason(self, client: Client):
         assert_problem(client.post("/v1/evaluations", json={}), 422, "rate some first")
         assert_problem(client.post("/v1/evaluations", json={"source": "given"}), 422, "`questions`")
+        rate(client, ask(client))
+        questions = {"questions": [{"question": QUESTION}]}
+        for body in (questions, questions | {"source": "logged"}):
+            assert_problem(client.post("/v1/evaluations", json=body), 422, "set `source` to `given`")
         assert_problem(client.post("/v1/evaluations", json={"collection": "nowhere"}), 404, "nowhere")
         assert_problem(client.post("/v1/evaluations", json={"since": "yesterday"}), 422, "ISO 8601")
         assert_problem(client.post("/v1/evaluations", json={"limit": 501}), 400, "limit")

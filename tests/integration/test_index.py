@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from qdrant_client import QdrantClient
+from qdrant_client import QdrantClient, models
 
 from ragkv.engine.remote import RemoteEngine
 from ragkv.errors import Rejected, Unavailable
 from ragkv.retrieve import sparse
 from ragkv.retrieve.memory import MemoryIndex
-from ragkv.retrieve.qdrant import SCROLL, QdrantIndex
+from ragkv.retrieve.qdrant import COLLECTION, DENSE, SCROLL, QdrantIndex
 from ragkv.retrieve.vectors import Point, Vectors
 from tests.qdrant_server import QdrantServer
 
@@ -277,6 +277,22 @@ def test_another_vector_length_is_rejected(qdrant_url):
     index.ensure(DIM)
     with pytest.raises(Rejected, match="RAGKV_ENCODER"):
         index.ensure(DIM + 1)
+
+
+def test_indexes_that_a_killed_process_did_not_make_are_made_by_the_next():
+    server = QdrantServer()
+    server.start()
+    client = QdrantClient(url=server.url, check_compatibility=False)
+    client.create_collection(COLLECTION, {DENSE: models.VectorParams(size=DIM, distance=models.Distance.COSINE)})
+    index = QdrantIndex.connect(server.url)
+    index.ensure(DIM)
+    made = client.get_collection(COLLECTION).payload_schema
+    before = server.requests
+    index.ensure(DIM)
+
+    assert made.keys() == {"tenant_id", "collection_id", "document_id"}
+    assert server.requests - before == 2, "what is there is not made again"
+    server.stop()
 
 
 def test_a_server_tells_how_many_points_there_are_of_each_document(qdrant_url, tenant):

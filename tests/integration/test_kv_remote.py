@@ -232,6 +232,26 @@ def test_nothing_is_dropped_that_has_no_copy(hosts: Hosts):
     assert kv_files(worker) == before
 
 
+def test_a_full_disk_whose_files_may_not_go_is_not_searched_at_every_question(hosts: Hosts, monkeypatch):
+    """The object store is away, say, for hours."""
+    worker, ingest, _ = hosts
+    ready(ingest)
+    allow(worker, on_disk(worker))
+    looks = []
+    files = worker.kv_store.files
+    monkeypatch.setattr(worker.kv_store, "files", lambda: looks.append(1) or files())
+    for _ in range(10):
+        with pytest.raises(OutOfSpace):
+            worker.kv_disk.make_room(1)
+    assert len(looks) <= 2
+    Uploader(worker).upload_due()
+    worker.kv_disk.copied()
+    worker.kv_disk.make_room(1)
+    with pytest.raises(OutOfSpace):
+        worker.kv_disk.make_room(worker.settings.max_kv_bytes + 1)
+    assert kv_files(worker), "what cannot be fitted in drops nothing"
+
+
 def test_new_kv_takes_the_place_of_copies_and_waits_for_none(hosts: Hosts):
     """What was not uploaded yet is, once the disk needs its room."""
     worker, ingest, _ = hosts

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
-from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.catalog.documents import DocumentView, document_view, store_document
+from ingest.pipeline import IngestOutcome, ingest_document, take_next, work_on
+from ragkv.catalog.documents import DocumentView, delete_document, document_view, store_document
 from ragkv.catalog.listing import list_chunks
 from ragkv.clock import utc_now
 from ragkv.db.kv_entries import kv_bytes_by_tenant, used
@@ -56,6 +56,12 @@ def view(parts: Parts, ref: CollectionRef, document_id: str) -> DocumentView:
 def kept(parts: Parts, ref: CollectionRef) -> int:
     with parts.database.reading() as session:
         return dict(session.execute(kv_bytes_by_tenant()).all()).get(ref.tenant_id, 0)
+
+
+def next_turn(ingest: IngestParts) -> IngestOutcome | None:
+    """One turn of a worker; None when no document waits."""
+    lease = take_next(ingest)
+    return None if lease is None else work_on(lease, ingest, others_wait=lease.others_wait)
 
 
 class TestDisk:
@@ -145,6 +151,24 @@ class TestQuotas:
 
         assert view(parts, other, theirs).status is Status.READY
         assert [view(parts, parts.default_collection, one).kv_evicted for one in mine] == [True, False, False]
+
+    def test_documents_of_two_tenants_that_do_not_fit_together_keep_as_much_each(
+        self, parts: Parts, ingest: IngestParts, other: CollectionRef, monkeypatch: pytest.MonkeyPatch
+    ):
+        """A worker takes them in turns, and what it computes for one never costs the other more than its share."""
+        monkeypatch.setattr("ingest.turn.TURN_TOKENS", 300)
+        setting(parts, prefill_batch_tokens=200)
+        whole = ready(parts, ingest, parts.default_collection, "Whole", 60)
+        limit = kept(parts, parts.default_collection) * 6 // 5
+        delete_document(parts.default_collection.tenant_id, whole, parts)
+        setting(parts, max_kv_bytes=limit)
+        for ref in (parts.default_collection, other):
+            stored(parts, ref, "Large", 60)
+        turns = [turn for _ in range(40) if (turn := next_turn(ingest)) is not None]
+
+        assert turns.count(IngestOutcome.READY) == 2 < len(turns) < 40
+        amounts = sorted(kept(parts, ref) for ref in (parts.default_collection, other))
+        assert limit // 3 < amounts[0] <= amounts[1] < limit * 2 // 3
 
 
 class SmallestFirst:

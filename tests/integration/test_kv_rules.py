@@ -275,6 +275,39 @@ class TestNthUse:
         assert refresh_outdated_kv(parts) == 0
 
 
+class TestMeanwhile:
+    """A rule that is changed while a worker computes KV."""
+
+    @pytest.mark.parametrize(
+        ("before", "after", "kv_format"),
+        [
+            (KVRulePatch(), KVRulePatch(format="int8"), KVFormat.INT8),
+            (KVRulePatch(when="never"), KVRulePatch(when="default"), KVFormat.BF16),
+        ],
+        ids=["format", "when"],
+    )
+    def test_the_document_is_ready_by_the_rule_as_it_is_then(
+        self,
+        parts: Parts,
+        ingest: IngestParts,
+        owner: KVOwner,
+        before: KVRulePatch,
+        after: KVRulePatch,
+        kv_format: KVFormat,
+    ):
+        change_rule(owner, before, parts)
+        document_id = stored(parts)
+        changes = [after]
+
+        def changing(stage: str, done: int, total: int) -> None:
+            if stage == "prefill" and done == total and changes:
+                change_rule(owner, changes.pop(), parts)
+
+        assert ingest_document(document_id, ingest, changing) is IngestOutcome.READY
+        assert (changes, view(parts, document_id).status, formats(parts)) == ([], Status.READY, {kv_format})
+        assert refresh_outdated_kv(parts) == 0
+
+
 class TestOverHTTP:
     def test_it_is_shown_and_changed(self, client: Client):
         assert client.get(RULE).json() == {

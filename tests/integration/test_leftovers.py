@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from qdrant_client import QdrantClient
@@ -21,10 +22,12 @@ from ragkv.clock import utc_now
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.retrieve.embed import embed_question
+from ragkv.retrieve.index import Held
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.vectors import Point
 from ragkv.upkeep import leftovers
 from ragkv.upkeep.cleaning import Cleaned, clean
+from ragkv.upkeep.points import missing_points, renew_points, write_points
 from tests.over_http import ADA, wait_until
 from workers.sweep import Sweeper
 
@@ -168,6 +171,43 @@ class TestPoints:
             parts.default_collection.tenant_id, parts.default_collection.collection_id, "first program", 2, 2
         )
         assert [passage.chunk.document_id for passage in found] == [document_id]
+
+    def test_a_document_whose_replacement_cannot_be_read_has_the_points_it_answers_by(
+        self, parts: Parts, ingest: IngestParts, document_id: str, server_index: QdrantIndex
+    ):
+        """Also while the replacement waits."""
+        tenant_id = parts.default_collection.tenant_id
+        ingest_document(document_id, ingest)
+        before = server_index.held()
+        replace_document(tenant_id, document_id, "broken.pdf", io.BytesIO(b"%PDF-1.4 broken"), parts)
+        renew_points(parts)
+        assert server_index.held() == before
+
+        assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
+        renew_points(parts)
+        assert server_index.held() == before
+        server_index.delete_document(tenant_id, document_id)
+        assert write_points(missing_points(parts), parts) == sum(before.values())
+        assert server_index.held() == before
+
+    def test_those_that_a_worker_is_about_to_write_are_not_missing(
+        self,
+        parts: Parts,
+        ingest: IngestParts,
+        document_id: str,
+        server_index: QdrantIndex,
+        monkeypatch: pytest.MonkeyPatch,
+    ):
+        found: list[list[Held]] = []
+        replace = server_index.replace
+
+        def looked_for(*given: Any) -> None:
+            found.append(missing_points(parts))
+            replace(*given)
+
+        monkeypatch.setattr(server_index, "replace", looked_for)
+        ingest_document(document_id, ingest)
+        assert found == [[]]
 
 
 def test_the_first_sweep_of_a_worker_cleans(parts: Parts, redis_server: EmbeddedRedis):

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -38,6 +39,8 @@ TOOLS = [
 ]
 MODES = ("legacy", "auto")
 """Clients up to the protocol's version 2025-11-25, which shake hands first, and later ones, which do not."""
+VERSIONS = ("2025-06-18", "2026-07-28")
+"""A version of each of the two."""
 
 
 @pytest.fixture(scope="module")
@@ -300,6 +303,21 @@ class TestKeys:
             assert "there is no collection" in text_of(result)
 
 
+async def leave(
+    service: OpenAIService, version: str, tool: str, arguments: dict[str, Any], when: Callable[[], object]
+) -> None:
+    """Call a tool, and close the connection once `when` holds."""
+    meta = {"io.modelcontextprotocol/protocolVersion": version, "io.modelcontextprotocol/clientCapabilities": {}}
+    params = {"name": tool, "arguments": arguments, "_meta": meta}
+    headers = _headers(service.key) | {"MCP-Protocol-Version": version, "Mcp-Method": "tools/call", "Mcp-Name": tool}
+    async with httpx2.AsyncClient(base_url=str(service.http.base_url), headers=headers) as http:
+        calling = asyncio.ensure_future(http.post("/mcp", json=message("tools/call", params)))
+        await asyncio.to_thread(wait_until, lambda: calling.done() or when(), 5)
+        assert not calling.done(), calling.result().text
+        calling.cancel()
+        await asyncio.gather(calling, return_exceptions=True)
+
+
 class TestLimits:
     def test_questions_take_the_places_of_a_tenants_questions(
         self, service: OpenAIService, monkeypatch: pytest.MonkeyPatch
@@ -316,36 +334,40 @@ class TestLimits:
         assert all("RAGKV_MAX_QUESTIONS" in text for text in refused)
         assert not called(service, "ask", ASKED).is_error, "places are given back"
 
-    @pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
+    @pytest.mark.parametrize("version", VERSIONS)
     def test_a_client_that_leaves_ends_its_answer(self, service: OpenAIService, version: str):
         service.engine.piece_s = 5.0
         closed = service.engine.closed
-        meta = {"io.modelcontextprotocol/protocolVersion": version, "io.modelcontextprotocol/clientCapabilities": {}}
-        params = {"name": "ask", "arguments": ASKED, "_meta": meta}
-        headers = _headers(service.key) | {
-            "MCP-Protocol-Version": version,
-            "Mcp-Method": "tools/call",
-            "Mcp-Name": "ask",
-        }
 
-        async def leave() -> None:
-            async with httpx2.AsyncClient(base_url=str(service.http.base_url), headers=headers) as http:
-                asking = asyncio.ensure_future(http.post("/mcp", json=message("tools/call", params)))
-                await asyncio.to_thread(wait_until, lambda: asking.done() or service.engine.running == 1, 5)
-                assert not asking.done(), asking.result().text
-                asking.cancel()
-                await asyncio.gather(asking, return_exceptions=True)
-
-        asyncio.run(leave())
+        asyncio.run(leave(service, version, "ask", ASKED, lambda: service.engine.running == 1))
         wait_until(lambda: service.engine.running == 0, 5)
         assert service.engine.closed == closed + 1
+
+    @pytest.mark.parametrize("version", VERSIONS)
+    def test_a_change_whose_client_leaves_is_made_and_recorded(self, service: OpenAIService, version: str):
+        name, received = f"left {version}.md", service.parts.files.folder
+        given = {"name": name, "text": f"Left during {version}."}
+
+        with service.parts.database.writing() as session:
+            session.connection()  # begins: the upload waits for its turn to write
+            asyncio.run(leave(service, version, "add_document", given, lambda: any(received.glob("upload-*"))))
+            time.sleep(0.3)  # the service notices
+
+        def items(path: str, **params: str) -> list[dict[str, Any]]:
+            return service.http.get(path, headers=_headers(service.key), params=params).json()["items"]
+
+        wait_until(lambda: items("/v1/documents", name=name) and in_flight(service) == 1, 5)
+        (document,) = items("/v1/documents", name=name)
+        assert [event["action"] for event in items("/v1/audit", resource=document["id"])] == ["Add a document"]
 
     def test_a_body_is_bounded(self, service: OpenAIService):
         for content in (b" " * (BODY_BYTES + 1), iter([b" " * (BODY_BYTES // 2)] * 3)):
             refused = service.http.post("/mcp", content=content, headers=_headers(service.key))
             assert_problem(refused, 413)
 
-    @pytest.mark.parametrize("body", [b"[" * 300_000, b'{"params": ' + b" " * 300_000 + b"{}}", None])
+    @pytest.mark.parametrize(
+        "body", [b"[" * 300_000, b'{"x": ' + b"[" * 300_000, b'{"params": ' + b" " * 300_000 + b"{}}", None]
+    )
     def test_a_large_body_that_is_no_documents_text_is_not_even_read(self, service: OpenAIService, body: bytes | None):
         """Millions of small values would hold up everyone."""
         many = {"name": "search", "arguments": ASKED | {"filter": {"year": [{}] * 100_000}}}
@@ -401,7 +423,18 @@ class TestTransport:
             assert (refused.status_code, "POST" in refused.headers["allow"]) == (405, True)
 
     @pytest.mark.parametrize(
-        "body", [b"", b"{", b"[]", b"null", b'{"jsonrpc": "2.0"}', b"[" * 100_000, b'{"id": 1e999}', b"\xff\xfe"]
+        "body",
+        [
+            b"",
+            b"{",
+            b"[]",
+            b"null",
+            b'{"jsonrpc": "2.0"}',
+            b"[" * 100_000,
+            b'{"id": 1e999}',
+            b"\xff\xfe",
+            b'{"x": ' + b"[" * 9_999,
+        ],
     )
     @pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28", "1999-01-01"])
     def test_malformed_messages_are_refused(self, service: OpenAIService, body: bytes, version: str):

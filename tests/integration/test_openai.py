@@ -12,9 +12,11 @@ import openai
 import pytest
 from openai import OpenAI
 from openai.types.responses import ResponseFileSearchToolCall, ResponseOutputMessage
+from openai.types.vector_stores import VectorStoreFile
 
 from ingest.parts import IngestParts
 from ragkv.access.rate import RateLimit
+from ragkv.ids import new_id
 from tests.over_http import ADA, upload, wait_until
 from tests.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
 
@@ -434,10 +436,44 @@ class TestVectorStores:
         with pytest.raises(openai.NotFoundError):
             client.vector_stores.list(after="0" * 32)
 
+    @pytest.mark.parametrize("order", ["asc", "desc"])
+    def test_a_list_goes_on_while_its_items_are_deleted(self, client: OpenAI, order: Any):
+        made = [client.vector_stores.create().id for _ in range(5)]
+        gone = []
+        for store in client.vector_stores.list(limit=2, order=order):
+            if store.id in made:
+                client.vector_stores.delete(store.id)
+                gone.append(store.id)
+
+        assert gone == (made if order == "asc" else made[::-1])
+        with pytest.raises(openai.NotFoundError):
+            client.vector_stores.list(after=new_id())
+
+    def test_a_list_goes_on_backwards_after_an_item_is_deleted(self, client: OpenAI):
+        made = [client.vector_stores.create().id for _ in range(4)]
+        assert [store.id for store in client.vector_stores.list(before=made[0], limit=1).data] == [made[1]]
+        client.vector_stores.delete(made[1])
+
+        assert [store.id for store in client.vector_stores.list(before=made[1], limit=2).data] == [made[3], made[2]]
+
     def test_it_may_begin_with_files_all_or_none(self, client: OpenAI, file: str):
         with pytest.raises(openai.NotFoundError):
             client.vector_stores.create(name="half", file_ids=[file, "0" * 32])
         assert client.vector_stores.create(name="half", file_ids=[file]).file_counts.in_progress == 1
+
+    def test_there_is_none_whose_files_are_too_many(self, service: OpenAIService):
+        settings = service.parts.settings
+        with service.client(service.key_of("few", "admin")) as client:
+            files = [client.files.create(file=(f"{n}.md", b"%d" % n), purpose="assistants").id for n in range(2)]
+            service.parts.settings = msgspec.structs.replace(settings, max_tenant_documents=1)
+            try:
+                with pytest.raises(openai.APIStatusError, match="1 documents at most") as raised:
+                    client.vector_stores.create(name="full", file_ids=files)
+                made = client.vector_stores.create(name="full", file_ids=files[:1])
+            finally:
+                service.parts.settings = settings
+            assert raised.value.status_code == 413
+            assert [store.id for store in client.vector_stores.list() if store.name == "full"] == [made.id]
 
     def test_the_default_collection_stays(self, client: OpenAI):
         with pytest.raises(openai.ConflictError):
@@ -468,6 +504,13 @@ class TestFilesOfAVectorStore:
         with pytest.raises(openai.NotFoundError):
             files.retrieve(read, vector_store_id=store)
 
+    def test_it_is_what_the_clients_types_say(self, client: OpenAI, store: str, read: str):
+        """The client itself takes whatever comes."""
+        answer = client.vector_stores.files.with_raw_response.retrieve(read, vector_store_id=store)
+        file = VectorStoreFile.model_validate_json(answer.http_response.text)
+
+        assert file.chunking_strategy is not None and file.chunking_strategy.type == "other"
+
     def test_files_with_equal_bytes_are_one_document_that_the_last_takes_along(
         self, client: OpenAI, service: OpenAIService, store: str, read: str
     ):
@@ -480,6 +523,24 @@ class TestFilesOfAVectorStore:
         assert len(client.vector_stores.search(store, query=ASKED).data) == 1
         client.vector_stores.files.delete(twin, vector_store_id=store)
         assert not client.vector_stores.search(store, query=ASKED).data
+
+    def test_lists_go_on_while_files_are_detached_and_deleted(self, client: OpenAI, store: str):
+        ids = [client.files.create(file=("a.md", f"{store} {i}".encode()), purpose="user_data").id for i in range(5)]
+        files, batches = client.vector_stores.files, client.vector_stores.file_batches
+        batch = batches.create(store, file_ids=ids).id
+
+        found = []
+        for file in batches.list_files(batch, vector_store_id=store, limit=2):
+            files.delete(file.id, vector_store_id=store)
+            found.append(file.id)
+        assert set(found) == set(ids) and len(found) == 5
+        for file_id in ids:
+            files.create(store, file_id=file_id)
+        assert [file.id for file in files.list(store, limit=2) if files.delete(file.id, vector_store_id=store)] == ids[
+            ::-1
+        ]
+        listed = client.files.list(limit=2, purpose="user_data")
+        assert [file.id for file in listed if file.id in ids and client.files.delete(file.id)] == ids[::-1]
 
     def test_a_document_that_was_uploaded_directly_goes_by_its_own_id(
         self, client: OpenAI, service: OpenAIService, store: str

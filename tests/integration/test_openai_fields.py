@@ -180,6 +180,42 @@ def test_parts_of_messages_are_named_by_their_place(service: OpenAIService):
     assert_refused(respond(service, input=[{"type": "function_call"}]), "input[0].type")
 
 
+@pytest.mark.parametrize(
+    ("fields", "accepted"),
+    [
+        ({"temperature": 0.7}, "Only 0 is supported"),
+        ({"temperature": "hot"}, "Only 0 is supported"),
+        ({"n": 2}, ": use 1"),
+        ({"service_tier": "flex"}, ": use 'auto' or 'default'"),
+        ({"response_format": {"type": "json_schema"}}, ": use 'text'"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, ": use 'assistant', 'developer', 'system' or 'user'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, ": use 'text'"),
+        ({"modalities": ["audio"]}, ": use 'text'"),
+    ],
+)
+def test_a_refusal_says_what_is_accepted(service: OpenAIService, fields: dict[str, Any], accepted: str):
+    assert accepted in chat(service, **fields).json()["error"]["message"]
+
+
+def test_a_refusal_of_a_parameter_or_a_form_says_what_is_accepted(service: OpenAIService, store: str):
+    found = service.http.get(f"/v1/vector_stores/{store}/files", params={"filter": "done"})
+    assert "use 'cancelled', 'completed', 'failed' or 'in_progress'" in found.json()["error"]["message"]
+    kept = service.http.post("/v1/files", files={"file": ("a.md", b"x")}, data={"purpose": "fine-tune"})
+    assert "use 'assistants' or 'user_data'" in kept.json()["error"]["message"]
+    text = service.http.post("/v1/files", files={"file": (None, b"x"), "purpose": (None, "assistants")})
+    assert text.json()["error"]["message"] == "'file': expected one file, sent with a file name"
+    assert "empty: send JSON" in service.http.post("/v1/chat/completions").json()["error"]["message"]
+
+
+def test_a_model_with_a_missing_collection_is_no_model(service: OpenAIService):
+    for response in (
+        chat(service, model=f"{service.model}@nowhere"),
+        respond(service, model=f"{service.model}@nowhere"),
+    ):
+        error = response.json()["error"]
+        assert (response.status_code, error["param"], error["code"]) == (404, "model", "model_not_found")
+
+
 def test_what_has_no_effect_is_accepted(service: OpenAIService):
     others = {"seed": 7, "n": 1, "frequency_penalty": 0, "response_format": {"type": "text"}, "logprobs": False}
     nulls = {"tools": None, "stop": None, "stream_options": None}

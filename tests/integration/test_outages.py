@@ -6,7 +6,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,6 @@ from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
 from ragkv.catalog.documents import document_view, store_document
 from ragkv.catalog.requeue import stuck_ids
 from ragkv.clock import utc_now
-from ragkv.db import clock, ingestion
 from ragkv.db.database import Database, open_engine
 from ragkv.db.ingestion import Lease
 from ragkv.db.tables import DocumentRow
@@ -31,13 +30,17 @@ from ragkv.parts import Parts
 from ragkv.queue import INGEST
 from ragkv.settings import Settings
 from ragkv.status import Status
+from ragkv.upkeep.check import WHILE_RUNNING
+from ragkv.upkeep.fsck import repair
 from tests.conftest import lend_models
 from tests.echo_engine import EchoEngine
 from tests.over_http import ADA, Client, upload
+from tests.wrong_clock import clock_ahead
 from workers.pulse import Pulse
 from workers.tasks import Pause, register_tasks
 
 OFTEN = MAX_ATTEMPTS + 2
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 UNREADABLE = Path("/proc/self/mem")
 """Reading its first byte is an input/output error, as on a failing disk."""
 
@@ -178,16 +181,34 @@ class TestBackOff:
 
 
 class TestClocks:
-    def test_a_worker_whose_clock_is_ahead_takes_no_lease_that_is_held(
-        self, on_postgres: Parts, monkeypatch: pytest.MonkeyPatch
-    ):
-        """The database's clock counts."""
+    """The database's clock counts."""
+
+    def test_a_worker_whose_clock_is_ahead_takes_no_lease_that_is_held(self, on_postgres: Parts):
         document_id = store_document(on_postgres.default_collection, "ada.md", io.BytesIO(ADA), on_postgres).document_id
         assert Lease.take(on_postgres.database, document_id, "one")
-        for module in (clock, ingestion):
-            monkeypatch.setattr(module, "utc_now", lambda: datetime.now(UTC) + timedelta(hours=1))
+        with clock_ahead(HOUR):
+            assert Lease.take(on_postgres.database, document_id, "two, an hour ahead") is None
 
-        assert Lease.take(on_postgres.database, document_id, "two, an hour ahead") is None
+    @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
+    def test_a_sweeper_whose_clock_is_wrong_queues_what_is_due_and_no_more(self, on_postgres: Parts, ahead: timedelta):
+        names = ("due", "later")
+        ids = [store_document(on_postgres.default_collection, n, io.BytesIO(n.encode()), on_postgres).document_id for n in names]  # fmt: skip
+        for document_id, retry_at in zip(ids, (utc_now() - MINUTE, utc_now() + MINUTE), strict=True):
+            _wait_until(retry_at, document_id, on_postgres)
+        with clock_ahead(ahead):
+            assert stuck_ids(on_postgres.database) == ids[:1]
+
+    @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
+    def test_a_repair_by_a_machine_whose_clock_is_wrong_takes_no_lease_from_a_worker(
+        self, on_postgres: Parts, ahead: timedelta
+    ):
+        document_id = store_document(on_postgres.default_collection, "ada.md", io.BytesIO(ADA), on_postgres).document_id
+        lease = Lease.take(on_postgres.database, document_id, "worker")
+        assert lease is not None
+        with clock_ahead(ahead):
+            mended = [finding.check for finding in repair(WHILE_RUNNING, on_postgres, quick=True) if finding.found]
+        assert mended == []
+        lease.renew()
 
 
 class TestRetryAll:
@@ -232,6 +253,11 @@ def on_postgres(
 def _become_due(parts: Parts) -> None:
     with parts.database.writing() as session:
         session.execute(update(DocumentRow).values(retry_at=utc_now() - timedelta(seconds=1)))
+
+
+def _wait_until(moment: datetime, document_id: str, parts: Parts) -> None:
+    with parts.database.writing() as session:
+        session.execute(update(DocumentRow).where(DocumentRow.id == document_id).values(retry_at=moment))
 
 
 def _end_connections(url: str) -> None:

@@ -13,6 +13,7 @@ import pypdfium2 as pdfium
 import pytest
 from PIL import Image
 
+from api.v1.pages import text_path
 from ingest.page_views import _Kept
 from ingest.parse.pdf import page_at
 from ingest.parts import IngestParts
@@ -20,7 +21,7 @@ from ingest.pipeline import ingest_document
 from ragkv.answer.sentences import sentences
 from ragkv.kv_rule import KVWhen
 from ragkv.parts import Parts
-from ragkv.settings import Settings
+from ragkv.settings import MIN_CHUNK_TOKENS, Settings
 from tests.hostile_files import FONTS, page, stream
 from tests.issued_keys import issue_key_by_name
 from tests.made_files import pdf
@@ -51,6 +52,11 @@ def boxes(client: Client, document_id: str, start: int, end: int) -> dict[str, A
 
 def chunks(client: Client, document_id: str) -> list[dict[str, Any]]:
     return client.get(f"/v1/documents/{document_id}/chunks", params={"limit": 200}).json()["items"]
+
+
+def shown(client: Client, document_id: str, place: str) -> str:
+    """The document's page in the dashboard."""
+    return client.get(f"/admin/documents/{document_id}", params={"at": place}).text
 
 
 def words(text: str) -> str:
@@ -263,6 +269,42 @@ def test_words_of_a_file_whose_replacement_cannot_be_read_have_no_boxes(client: 
     assert_problem(client.get(path, params=params), 422, "was replaced")
     around = client.get(f"/v1/documents/{document_id}/text", params=params).json()
     assert around["cited"] == "Words that st"
+
+
+def test_a_citation_leads_to_its_words_and_to_no_others_once_the_file_is_replaced(client: Client, ingest: IngestParts):
+    document_id = added(client, ingest, pdf([["Ada Lovelace wrote the first program."]]))
+    cited, *_ = client.post("/v1/ask", json={"question": "Who wrote the first program?"}).json()["citations"]
+    paths = (cited["page_text"], cited["page_boxes"])
+    assert client.get(paths[0]).json()["cited"] == cited["quote"]
+    assert client.get(paths[1]).json()["problem"] is None
+    place, checksum = f"{cited['start']}-{cited['end']}", paths[0].partition("&checksum=")[2]
+    assert "<mark" in shown(client, document_id, f"{place}-{checksum}")
+
+    replaced = pdf([["Nobody knows who wrote the second one."]])
+    client.put(f"/v1/documents/{document_id}", files={"file": ("b.pdf", replaced)})
+    ingest_document(document_id, ingest)
+    for path in paths:
+        assert_problem(client.get(path), 422, "other words")
+        assert client.get(path.partition("&checksum")[0]).status_code == 200
+    gone = shown(client, document_id, f"{place}-{checksum}")
+    assert "not here any more" in gone
+    assert "<mark" not in gone
+    assert "<mark" in shown(client, document_id, place)
+
+
+def test_a_citation_leads_to_its_words_after_they_were_read_again_in_smaller_chunks(
+    client: Client, parts: Parts, ingest: IngestParts
+):
+    words = " ".join(f"engine {number} stood in hall {number % 7}," for number in range(6))
+    document_id = added(client, ingest, words.encode(), "a.txt")
+    path = text_path(document_id, 0, len(words), words)
+    assert client.get(path).status_code == 200
+
+    parts.settings = msgspec.structs.replace(parts.settings, chunk_tokens=MIN_CHUNK_TOKENS)
+    client.put(f"/v1/documents/{document_id}", files={"file": ("a.txt", words.encode() + b"\n")})
+    ingest_document(document_id, ingest)
+    assert len(chunks(client, document_id)) > 1
+    assert client.get(path).status_code == 200
 
 
 def test_a_page_that_takes_too_long_costs_its_own_request(client: Client, parts: Parts, ingest: IngestParts):

@@ -46,6 +46,8 @@ def test_the_documents_of_all_collections_are_counted(client: Client, parts: Par
         ({"tokens": "many"}, "tokens: give a number"),
         ({"tokens": "nan"}, "tokens: give a number"),
         ({"documents": "1e999"}, "documents: give a number"),
+        ({"disk": "1e-310"}, "disk: give a number from 1e-06"),
+        ({"network": "5e-324"}, "network: give a number"),
         ({"context": "0"}, "must be 1 or more"),
         ({"disk": "0"}, "above 0"),
         ({"recomputed": "1"}, "must lie in"),

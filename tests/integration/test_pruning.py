@@ -1,12 +1,11 @@
 """Old records go: questions, jobs and keys that ended. On SQLite and on a real PostgreSQL."""
 
 import logging
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import func, select, update
 
-from ragkv import clock
 from ragkv.access.gate import Gate
 from ragkv.access.keys import Maker, authenticate, issue_key, list_keys, recognise, revoke_key
 from ragkv.access.rate import RateLimit
@@ -27,6 +26,7 @@ from ragkv.status import JobStatus
 from ragkv.tenancy import CollectionRef
 from ragkv.upkeep.pruning import JOBS_KEPT, Pruned, prune
 from tests.integration.test_statistics import MODEL, question
+from tests.wrong_clock import clock_ahead
 from workers.sweep import Sweeper
 
 YEAR = timedelta(days=365)
@@ -171,20 +171,13 @@ class TestKeys:
         assert prune(90, database).keys == 2
 
 
-def test_a_worker_whose_clock_is_a_year_ahead_removes_nothing_early(
-    migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_worker_whose_clock_is_a_year_ahead_removes_nothing_early(migrated_postgres_url: str):
     """The database's clock counts."""
     database = Database(migrated_postgres_url)
     ask(database, ensure_collection(database), timedelta(0))
 
-    class Ahead(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:
-            return datetime.now(tz) + YEAR
-
-    monkeypatch.setattr(clock, "datetime", Ahead)
-    assert not prune(90, database)
+    with clock_ahead(YEAR):
+        assert not prune(90, database)
     assert asked(database) == 1
     database.close()
 

@@ -1,7 +1,9 @@
 """After a change of how documents are read, the old chunks answer until each document's re-read replaces them."""
 
 import io
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -14,6 +16,7 @@ from ingest.progress import Interrupted
 from ragkv.catalog.changes import replace_document
 from ragkv.catalog.documents import DocumentView, document_view, store_document
 from ragkv.catalog.requeue import refresh_outdated
+from ragkv.db import postgres
 from ragkv.db.tables import ChunkRow, DocumentRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
@@ -127,6 +130,23 @@ def test_a_service_whose_worker_has_not_come_yet_answers_from_what_was_read_befo
         assert any("Engine number 41 " in passage["text"] for passage in answer["passages"])
     assert kv_keys(after) == kept
     assert all(key is not None and after.kv_store.path(key).exists() for key in kept)
+    after.close()
+
+
+def test_a_start_may_take_longer_to_mark_documents_than_a_request_may_take(
+    of_before: Parts, loaded: IngestParts, document_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be millions; here one is locked for as long."""
+    if not of_before.settings.database.startswith("postgresql"):
+        pytest.skip("SQLite has no limit")
+    monkeypatch.setitem(postgres.LIMITS, "statement_timeout", "500ms")
+    after = other_chunk_size(of_before, loaded)
+    with ThreadPoolExecutor(1) as thread:
+        with of_before.database.writing() as session:
+            session.execute(select(DocumentRow).with_for_update())
+            marked = thread.submit(refresh_outdated, after)
+            time.sleep(1.5)
+        assert marked.result() == 1
     after.close()
 
 

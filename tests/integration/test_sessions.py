@@ -41,7 +41,11 @@ def log_in(client: Client, key: str, **form: str) -> httpx.Response:
 
 
 def csrf_token(client: Client) -> str:
-    found = re.search(r'<meta name="csrf-token" content="([^"]*)"', client.get("/admin/keys").text)
+    return csrf_in(client.get("/admin/keys").text)
+
+
+def csrf_in(page: str) -> str:
+    found = re.search(r'<meta name="csrf-token" content="([^"]*)"', page)
     assert found is not None
     return found[1]
 

@@ -24,7 +24,7 @@ from ragkv.errors import Forbidden, RagKVError, Rejected, Unauthorised, Unavaila
 from ragkv.parts import LOGINS_PER_MINUTE, Parts
 from ragkv.settings import Settings
 from ragkv.sign_in import read_grants
-from tests.integration.test_sessions import csrf_token
+from tests.integration.test_sessions import csrf_in, csrf_token
 from tests.issued_keys import issue_key_by_name
 from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, OIDCProvider
 from tests.over_http import HERE, Client, assert_problem, client_of, upload
@@ -300,6 +300,30 @@ class TestRights:
         narrowed = read_grants("others=default:admin")
         parts.gate._rights = Rights.of(narrowed, parts.database)  # as after a restart
         assert_problem(client.get("/v1/documents"), 401, "sign in again")
+
+    def test_a_person_with_fewer_rights_may_still_leave(
+        self, client: Client, parts: Parts, oidc_provider: OIDCProvider
+    ):
+        """Switch to a tenant where they still may do everything, and log out."""
+        oidc_provider.add("ada", "admins", "/team/red")
+        sign_in(client, oidc_provider)
+        red = ensure_collection(parts.database, "red").tenant_id
+
+        parts.gate._rights = Rights.of(read_grants("admins=default:read; /team/red=red:admin"), parts.database)
+        refused = client.get("/admin/keys", headers={"accept": "text/html"})
+        assert refused.status_code == 403
+        assert f'<option value="{red}">red</option>' in refused.text and "Log out" in refused.text
+        switch = {"headers": {"x-csrf-token": csrf_in(refused.text)}}
+        assert client.post("/admin/sign-in/tenant", json={"tenant": red}, **switch).status_code == 204
+        assert client.get("/admin/keys").status_code == 200
+
+        parts.gate._rights = Rights.of(read_grants("/team/red=red:read"), parts.database)
+        refused = client.get("/admin/keys", headers={"accept": "text/html"})
+        assert client.post("/admin/logout", headers={"x-csrf-token": csrf_in(refused.text)}).status_code == 200
+        assert_problem(client.get("/v1/documents"), 401)
+        tenant = {"Authorization": f"Bearer {issue_key_by_name('red', 'x', ['admin'], parts.database).key}"}
+        recorded = client.get("/v1/audit", headers=tenant).json()["items"]
+        assert [event["action"] for event in recorded] == ["Log out", "Switch to this tenant"]
 
     def test_groups_that_only_the_user_info_names_count(self, settings: Settings, oidc_provider: OIDCProvider):
         oidc_provider.add("ada", "admins")

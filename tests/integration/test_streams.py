@@ -16,7 +16,7 @@ from sqlalchemy import update
 from api.access.session import COOKIE
 from api.v1.watching import POLL_EVERY_S
 from ragkv.access.keys import revoke_key
-from ragkv.catalog.watch import CollectionWatch
+from ragkv.catalog.watch import MARGIN, CollectionWatch
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow
@@ -128,7 +128,8 @@ def test_a_look_reads_what_changed_and_not_what_waits(parts: Parts):
     watch = CollectionWatch(parts.database, parts.default_collection.collection_id)
 
     assert len(watch.look()) == 50
-    assert watch._read(whole=False) == {}
+    with parts.database.reading() as session:
+        assert watch._read(session, utc_now() - MARGIN, whole=False) == {}
     assert (watch.look(), len(watch.state()), watch.is_idle) == ([], 50, False)
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
+from ragkv.catalog.listing import DocumentFilter, matching_ids
 from ragkv.catalog.requeue import refresh_outdated, stuck_ids
 from ragkv.db.dump import reflected, replacing, snapshot
 from ragkv.db.migrate import check_drift, downgrade, migrate
@@ -62,6 +63,21 @@ def test_documents_that_no_file_is_attached_as_are_taken_as_uploaded(parts: Part
     with snapshot(parts.database) as connection:
         uploaded = {row["id"] for row in rows(connection)["documents"] if row["was_uploaded"]}
     assert uploaded == {old.WAITING, old.FAILED, old.EVICTED}
+
+
+def test_filters_find_long_values_of_metadata_that_were_stored_before(parts: Parts):
+    with replacing(parts.database) as connection:
+        documents = next(table for table in reflected(connection) if table.name == "documents")
+        for document_id, metadata in (
+            (old.READY, {"url": "u" * 512}),
+            (old.FAILED, {"url": ["v", "ü\n" * 150], "year": 1}),
+        ):
+            connection.execute(update(documents).where(documents.c.id == document_id).values(metadata=metadata))
+    migrate(parts.settings.database)
+    for url, found in (("u" * 512, old.READY), ("ü\n" * 150, old.FAILED)):
+        assert matching_ids(DocumentFilter(old.TENANT, metadata={"url": url}), parts.database) == {found}
+    downgrade(parts.settings.database, "0034")
+    assert matching_ids(DocumentFilter(old.TENANT, metadata={"url": "u" * 512}), parts.database) == frozenset()
 
 
 def test_the_service_answers_from_what_was_read_before_and_reads_what_was_waiting(

@@ -42,6 +42,19 @@ def test_a_comparison_holds_for_values_of_its_kind(comparator: str, key: str, va
     assert predicate_of(compare(comparator, key, *values))(FACTS) is expected
 
 
+@pytest.mark.parametrize("value", ["u" * 198, "u" * 199, "u" * 512, '"' * 150, "ü" * 300, 1e300])
+def test_a_value_of_any_length_equals_itself_and_no_other(value: str | float):
+    for held in ({"key": value}, {"key": ["a", value]}):
+        assert [predicate_of(compare(c, "key", value))(held) for c in ("eq", "in", "ne", "nin")] == [
+            True,
+            True,
+            False,
+            False,
+        ]
+    other = value + "v" if isinstance(value, str) else value * 2
+    assert [predicate_of(compare(c, "key", other))({"key": value}) for c in ("eq", "ne")] == [False, True]
+
+
 def test_combinations_may_be_nested():
     recent, report = compare("gte", "year", 2020), compare("eq", "title", "Annual report")
     other = compare("eq", "title", "Minutes")

@@ -19,6 +19,7 @@ from ragkv.retrieve.fusion import in_both_orders
 from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.rank import chunk_shares
+from ragkv.stitch.select import query_slices
 from tests.unit.test_calibrate import TINY
 
 PREFIX = list(range(5, 12))
@@ -62,6 +63,16 @@ class TestShares:
         other = chunk_shares(queries, torch.arange(3), prefix, chunks[::-1], turned)
 
         torch.testing.assert_close(one, other.flip(-1))
+
+    def test_a_long_question_is_taken_a_few_queries_at_a_time_and_says_the_same(self, monkeypatch):
+        torch.manual_seed(0)
+        queries, prefix, *chunks = (torch.randn(n, heads, 2) for n, heads in ((30, 4), (5, 2), (6, 2), (2, 2)))
+        at_once = chunk_shares(queries, torch.arange(30), prefix, chunks, turned)
+
+        monkeypatch.setattr("ragkv.stitch.select.MAX_LOGITS", 7 * 4 * 13)
+
+        assert [part.stop - part.start for part in query_slices(queries, 13)] == [7] * 5
+        torch.testing.assert_close(chunk_shares(queries, torch.arange(30), prefix, chunks, turned), at_once)
 
     def test_what_was_passed_in_is_left_as_it_was(self):
         prefix = torch.ones(2, 1, 2)

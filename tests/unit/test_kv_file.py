@@ -1,8 +1,10 @@
 """KV files: whole, checked, and named so that nobody can guess them."""
 
+import mmap
 import os
 import resource
 import stat
+from dataclasses import replace
 
 import pytest
 import torch
@@ -76,6 +78,24 @@ def test_a_file_that_cannot_be_opened_now_is_not_removed(tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert found is None
     assert store.get(KEY, LAYOUT) is not None
+
+
+def test_a_page_that_cannot_be_read_is_a_miss_and_no_signal(tmp_path, monkeypatch):
+    """A bad sector, or a stale handle of a network disk: read through a mapping, it ends the engine by SIGBUS, and with
+    it all questions."""
+    store = KVStore(tmp_path)
+    store.put(KEY, replace(some_kv(), mean_keys=torch.zeros(4096, 2, 2, 8)))
+    path = store.path(KEY)
+    real = mmap.mmap
+
+    def without_its_end(*args, **kwargs):
+        pages = real(*args, **kwargs)
+        os.truncate(path, 8192)
+        return pages
+
+    monkeypatch.setattr(mmap, "mmap", without_its_end)
+    assert store.get(KEY, LAYOUT) is None
+    assert path.exists()  # what cannot be read now says nothing about what was written
 
 
 def test_the_q_cache_is_read_without_the_kv(tmp_path):

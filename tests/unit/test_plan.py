@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
-from transformers import DeepseekV3Config, GPTNeoXConfig, LlamaConfig, Qwen3MoeConfig
+from transformers import (
+    DeepseekV3Config,
+    GPTNeoXConfig,
+    GraniteMoeSharedConfig,
+    LlamaConfig,
+    Qwen2MoeConfig,
+    Qwen3MoeConfig,
+)
 
 from bench.plan import measured_bandwidths, measured_prefill
 from bench.plan import plan as plan_command
@@ -134,6 +141,22 @@ class TestShape:
         many.save_pretrained(tmp_path / "many")
 
         assert shape_of(str(tmp_path / "few")).active_parameters == shape_of(str(tmp_path / "many")).active_parameters
+
+    def test_experts_that_all_tokens_share_are_counted(self, tmp_path: Path):
+        size = {"num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 100, "num_attention_heads": 4}
+        alone, shared = (
+            {
+                "qwen": Qwen2MoeConfig(**size, moe_intermediate_size=32, shared_expert_intermediate_size=shared),
+                "granite": GraniteMoeSharedConfig(**size, intermediate_size=32, shared_intermediate_size=shared),
+            }
+            for shared in (0, 100)
+        )
+        for name in alone:
+            alone[name].save_pretrained(tmp_path / name)
+            shared[name].save_pretrained(tmp_path / f"{name}, shared")
+            without, with_shared = (shape_of(str(tmp_path / folder)) for folder in (name, f"{name}, shared"))
+
+            assert with_shared.active_parameters - without.active_parameters == 2 * 3 * 64 * 100
 
     def test_other_names_of_the_same_fields(self, tmp_path: Path):
         GPTNeoXConfig().save_pretrained(tmp_path)

@@ -10,6 +10,7 @@ import pytest
 from ragkv.answer.load_cost import LoadCost, Patience
 from ragkv.answer.promote import Promoter, RemoteIndex
 from ragkv.chunk import Chunk
+from ragkv.engine.protocol import Report
 from ragkv.errors import NotFound, OutOfSpace, Unavailable
 from ragkv.kv.faults import Faults, FaultyRemote
 from ragkv.kv.key import KeyMaker
@@ -232,6 +233,15 @@ def test_loads_are_estimated_as_latency_and_bandwidth():
     cost.computed(8, 100.0)  # too few to tell
     cost.computed(100, 1.0)
     assert cost.compute_s(200) == pytest.approx(2.0)
+
+
+def test_only_a_prompt_computed_whole_tells_how_long_computing_takes():
+    cost = LoadCost()
+    cost.answered(Report(cached=3900, computed=100), 0.1)  # found in the cache, but for the question
+    cost.answered(Report(stitched=3900, computed=100), 0.1)
+    assert cost.compute_s(4000) is None
+    cost.answered(Report(computed=4000), 2.0)
+    assert cost.compute_s(4000) == pytest.approx(2.0)
 
 
 def test_loads_of_one_size_are_estimated_by_their_mean():

@@ -52,7 +52,8 @@ def sessions(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *ans
             answer = answers[min(len(asked), len(answers) - 1)]
             asked.append("".join(re.findall("(?i)x-session-id: (.*)\r", head)))
             status, events = (answer, ()) if isinstance(answer, int) else (200, answer)
-            more = "" if answer is WHOLE or isinstance(answer, dict) or status != 200 else "content-length: 100000\r\n"
+            is_whole = status != 200 or isinstance(answer, dict) or USAGE.keys() <= answer[-1].keys()
+            more = "" if is_whole else "content-length: 100000\r\n"
             writer.write(f"HTTP/1.1 {status} -\r\nconnection: close\r\n{more}\r\n".encode())
             if isinstance(answer, dict):
                 writer.write(json.dumps(answer).encode())
@@ -123,6 +124,23 @@ def test_a_report_that_cannot_be_read_is_lost_and_the_answer_is_not(report: Any)
         assert outputs[-1].report.stitched == 0
 
     assert len(sessions(scenario, WHOLE, {"kv_transfer_params": {PARAM: report}})) == 2
+
+
+def test_of_a_lost_report_nothing_is_said_to_have_been_in_the_cache() -> None:
+    """vLLM counts what was stitched as cached: only the report tells them apart."""
+    request = Generate((1, 2), "salt", StitchPlan((PlacedChunk(None, Span(0, 1)),)), max_tokens=4)
+    cached = {"choices": [], "usage": {"prompt_tokens_details": {"cached_tokens": 1}}}
+    reports = []
+
+    async def scenario(engine: RemoteEngine) -> None:
+        reports.extend([output.report async for output in engine.generate(request)][-1:])
+
+    answer = [output("a"), output("b", "stop"), cached]
+    for lost in ({"kv_transfer_params": None}, 503):
+        sessions(scenario, answer, lost)
+    sessions(scenario, answer, {"kv_transfer_params": {PARAM: {}}})
+
+    assert [(report.cached, report.computed) for report in reports] == [(0, 0), (0, 0), (1, 1)]
 
 
 def test_requests_that_share_nothing_are_of_different_sessions() -> None:

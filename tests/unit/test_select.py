@@ -12,7 +12,9 @@ from ragkv.stitch.select import (
     SELECTORS,
     ChunkEvidence,
     Evidence,
+    attention_weights,
     block_logits,
+    causal_attention_weights,
     enriched_queries,
     regroup,
     take_blocks,
@@ -134,3 +136,17 @@ def test_blocks_are_taken_by_their_mean_score():
     scores = torch.tensor([draw.random() for _ in range(35)])
     scores[20:28] += 5  # the first block of the second span
     assert take_blocks(spans, scores, 8, 8) == (Span(30, 38),)
+
+
+@pytest.mark.parametrize("max_logits", [2**24, 3 * 4 * 9, 1])
+def test_a_query_attends_to_the_keys_before_its_own_and_to_that_one(monkeypatch, max_logits):
+    """However many queries are taken at once."""
+    monkeypatch.setattr("ragkv.stitch.select.MAX_LOGITS", max_logits)
+    queries, keys = torch.randn(5, 4, 8), torch.randn(9, 2, 8)
+
+    weights = causal_attention_weights(queries, keys)
+
+    for index in range(5):
+        seen = 9 - 5 + index + 1
+        alone = attention_weights(queries[index, None], keys[:seen])
+        torch.testing.assert_close(weights[index], torch.cat([alone, torch.zeros(9 - seen)]))

@@ -59,5 +59,15 @@ def test_plans_that_recompute_differently_never_share_a_cache_variant():
     assert len({plan.cache_variant for plan in plans}) == len(plans)
 
 
+def test_kv_with_tokens_left_out_is_known_by_its_file():
+    """The tokens left out have been attended to, and are not in the prompt whose ids vLLM compares."""
+    plans = [
+        StitchPlan((PlacedChunk("p", Span(0, 10)), PlacedChunk(key, Span(10, 30), kept)))
+        for key in ("of 5 million", "of 7 million")
+        for kept in ("", "half", "third")
+    ]
+    assert len({plan.cache_variant for plan in plans}) == 1 + 2 * 2
+
+
 def test_the_same_plan_has_the_same_cache_variant():
     assert StitchPlan(PLACED, (Span(1, 2),)).cache_variant == StitchPlan(PLACED, (Span(1, 2),)).cache_variant

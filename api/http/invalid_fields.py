@@ -1,0 +1,82 @@
+"""Invalid fields of a request, each with what is accepted in its place."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from litestar import Request
+from litestar.exceptions import HTTPException
+from msgspec import inspect
+
+InvalidField = dict[str, Any]
+"""`message`, `key` (its place; `data` for a whole body) and `source`, as the framework reports them."""
+
+_NO_BODY = "'data'"
+_NO_FILE = re.compile(r"Unsupported type: <class '(?:str|list)'>")
+_STEP = re.compile(r"([^.\[\]]+)|\[[^\]]*\]")
+
+
+def invalid_fields(error: Exception, request: Request[Any, Any, Any]) -> list[InvalidField]:
+    """The fields for which the framework refused the request; none for other errors."""
+    if not isinstance(error, HTTPException) or not isinstance(error.extra, list):
+        return []
+    return [field | {"message": _message(field, request)} for field in error.extra]
+
+
+def _message(field: InvalidField, request: Request[Any, Any, Any]) -> str:
+    message = str(field.get("message", ""))
+    if message == _NO_BODY:
+        return "the body is empty: send JSON"
+    if _NO_FILE.match(message):
+        return "expected one file, sent with a file name"
+    accepted = list(_alternatives(_type_of(field, request)))
+    if message.startswith("Invalid enum value") and (values := [repr(v) for kind in accepted for v in _values(kind)]):
+        return f"{message}: use {' or '.join(filter(None, (', '.join(values[:-1]), values[-1])))}"
+    if message.startswith("Expected"):
+        return ". ".join([message, *(text for kind in accepted for text in _descriptions(kind))])
+    return message
+
+
+def _type_of(field: InvalidField, request: Request[Any, Any, Any]) -> inspect.Type:
+    """The type at the field's place, such as `messages[0].role` in a body, or a parameter's."""
+    parameters = request.route_handler.parsed_fn_signature.parameters
+    place = str(field.get("key", ""))
+    parameter, steps = ("data", "" if place == "data" else place) if field.get("source") == "body" else (place, "")
+    kind = inspect.type_info(parameters[parameter].annotation if parameter in parameters else Any)
+    for step in _STEP.finditer(steps):
+        kind = inspect.UnionType(tuple(_members(kind, step[1])))
+    return kind
+
+
+def _members(kind: inspect.Type, name: str | None) -> Iterator[inspect.Type]:
+    """The types of a field of structures, or, without a name, of the elements of lists and mappings."""
+    for one in _alternatives(kind):
+        if isinstance(one, inspect.StructType | inspect.DataclassType):
+            yield from (field.type for field in one.fields if field.encode_name == name)
+        elif isinstance(one, inspect.ListType) and name is None:
+            yield one.item_type
+        elif isinstance(one, inspect.DictType) and name is None:
+            yield one.value_type
+
+
+def _alternatives(kind: inspect.Type) -> Iterator[inspect.Type]:
+    """The type, or all of a union; behind a described type the type itself."""
+    if isinstance(kind, inspect.UnionType):
+        for one in kind.types:
+            yield from _alternatives(one)
+    else:
+        yield kind
+        if isinstance(kind, inspect.Metadata):
+            yield from _alternatives(kind.type)
+
+
+def _values(kind: inspect.Type) -> Iterator[object]:
+    if isinstance(kind, inspect.LiteralType):
+        yield from kind.values
+    elif isinstance(kind, inspect.EnumType):
+        yield from (member.value for member in kind.cls)
+
+
+def _descriptions(kind: inspect.Type) -> Iterator[str]:
+    if isinstance(kind, inspect.Metadata) and kind.extra_json_schema is not None:
+        yield from filter(None, [kind.extra_json_schema.get("description")])

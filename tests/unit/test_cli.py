@@ -1,0 +1,37 @@
+"""Errors of commands: one line each."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ragkv.cli import main
+
+
+@pytest.mark.parametrize(
+    ("command", "data_dir", "reason"),
+    [
+        (["backup", "/dev/null/x"], "data", "Not a directory: '/dev/null/x'"),
+        (["keys", "list"], "/proc/nope", "'/proc/nope'"),
+    ],
+)
+def test_an_error_of_the_system_is_one_line(
+    command: list[str], data_dir: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RAGKV_DATA_DIR", str(tmp_path / data_dir))
+    result = CliRunner().invoke(main, command)
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("ragkv: ") and result.stderr.endswith(f"{reason}\n")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_reader_that_is_gone_is_no_error():
+    """As of `ragkv --help | true`."""
+    command = [sys.executable, "-c", "from ragkv.cli import main; main()", "keys", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
